@@ -31,6 +31,7 @@ from clawblox.agents.access.agent_access import AgentAccess
 from clawblox.agents.access.grant import Grant
 from clawblox.agents.access.policy import Policy
 from clawblox.agents.layout import AgentDir
+from clawblox.system.sock_diag import peer_uid
 
 VERBS: Final = {
     "observe": b"GET /observe HTTP/1.1\r\n%s\r\n",
@@ -40,6 +41,7 @@ VERBS: Final = {
 }
 BACKENDS: Final = ("asyncio", "trio")
 GOAL_ADDED_MS: Final = 0.5
+GOAL_PEER_MS: Final = 0.05
 REQUESTS: Final = 1000
 
 
@@ -107,6 +109,19 @@ def take(url: str, scratch: Path, backend: str, requests: int) -> dict[str, floa
     return {**taken, "cpu": 1e6 * used / (len(VERBS) * (requests + 2))}
 
 
+def take_peer_check(calls: int) -> float:
+    """Return the time in ms that it takes to find out whose a connection is."""
+    with (
+        socket.create_server((HOST, 0)) as server,
+        socket.create_connection(server.getsockname()),
+        server.accept()[0] as connection,
+    ):
+        begun = time.perf_counter()
+        for _ in range(calls):
+            peer_uid(connection)
+        return 1e3 * (time.perf_counter() - begun) / calls
+
+
 def bench_proxy(
     scratch: Path, *, rounds: int, requests: int = REQUESTS
 ) -> dict[str, dict[str, float]]:
@@ -154,7 +169,8 @@ def main() -> None:
     name = "the proxy between an agent and its world"
     with tempfile.TemporaryDirectory() as scratch:
         backends = bench_proxy(Path(scratch), rounds=rounds, requests=requests)
-    rows = make_rows(backends)
+    peer_ms = min(take_peer_check(requests) for _ in range(rounds))
+    rows = [*make_rows(backends), Row("whose a connection is", peer_ms, "ms", goal=GOAL_PEER_MS)]
     print_rows(name, rows)
     if options.json is not None:
         write_json(options.json, name, rows, backends=backends)

@@ -172,19 +172,21 @@ def draw_lines(
     *,
     x_axis: str,
     y_axis: str,
+    is_log: bool = True,
 ) -> Canvas:
-    """Draw a line for each series, labelled at its end, on two logarithmic axes."""
+    """Draw a line for each series, labelled at its end, on two axes that are logarithmic or not."""
     points = [point for line in series.values() for point in line]
     xs, ys = sorted({x for x, _ in points}), [y for _, y in points]
     height, right = 400.0, _WIDTH - 30 - max(text_width(name, _SMALL) for name in series)
-    across = Scale(xs[0] * 0.9, xs[-1], 70, right, is_log=True)
-    upward = Scale(min(ys) / 1.3, max(ys) * 1.15, height - 52, 34, is_log=True)
+    across = Scale(xs[0] * 0.9 if is_log else 0.0, xs[-1], 70, right, is_log=is_log)
+    lowest = min(ys) / 1.3 if is_log else 0.0
+    upward = Scale(lowest, max(ys) * 1.15, height - 52, 34, is_log=is_log)
     canvas = Canvas(_WIDTH, height, title)
     for tick in upward.ticks():
         canvas.path((across.begin, upward(tick)), (right, upward(tick)), colour="line")
         canvas.text(across.begin - 8, upward(tick) + 4, format_number(tick), anchor="end",
                     colour="muted", size=11)  # fmt: skip
-    for x in xs:
+    for x in xs if is_log else across.ticks():
         canvas.path((across(x), upward.begin), (across(x), upward.begin + 5), colour="muted")
         canvas.text(across(x), upward.begin + 19, format_number(x), anchor="middle",
                     colour="muted", size=11)  # fmt: skip

@@ -20,7 +20,7 @@ from typing import Any, Final
 from benchmarks.engine_ticks import SCENE
 from benchmarks.worlds import HOST, free_ports
 
-__all__ = ["measure_crowd", "measure_idle", "measure_trips"]
+__all__ = ["Served", "measure_crowd", "measure_idle", "measure_trips", "serve_scene"]
 
 _ROOT: Final = Path(__file__).parent.parent
 _READY_S: Final = 30.0
@@ -37,7 +37,7 @@ _INPUTS: Final[dict[str, Any]] = {
 }
 
 
-class _Served:
+class Served:
     """A world that serves, and a connection to it.
 
     Attributes:
@@ -93,7 +93,7 @@ class _Served:
 
 
 @contextmanager
-def _serve(command: list[str], directory: Path, port: int | None = None) -> Iterator[_Served]:
+def _serve(command: list[str], directory: Path, port: int | None = None) -> Iterator[Served]:
     port = free_ports(1)[0] if port is None else port
     environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
     with subprocess.Popen(
@@ -102,7 +102,7 @@ def _serve(command: list[str], directory: Path, port: int | None = None) -> Iter
         env=environment,
         stdout=subprocess.DEVNULL,
     ) as process:
-        served = _Served(process.pid, port)
+        served = Served(process.pid, port)
         try:
             yield served
         finally:
@@ -122,6 +122,21 @@ def _copied_examples() -> Iterator[Path]:
         shutil.copytree(_ROOT / "examples", copy)
         shutil.copytree(SCENE, copy / SCENE.name)
         yield copy
+
+
+@contextmanager
+def serve_scene() -> Iterator[tuple[Served, int]]:
+    """Serve the scene on the first core, while this process has the others; yield its port, too."""
+    cores = sorted(os.sched_getaffinity(0))
+    (port,) = free_ports(1)
+    with _copied_examples() as examples:
+        os.sched_setaffinity(0, cores[:1])
+        with _serve([*_ENGINE, SCENE.name], examples, port) as world:
+            os.sched_setaffinity(0, cores[1:] or cores)
+            try:
+                yield world, port
+            finally:
+                os.sched_setaffinity(0, cores)
 
 
 def measure_idle(kind: str, seconds: float) -> dict[str, float]:
@@ -191,6 +206,6 @@ def measure_crowd(count: int, seconds: float) -> dict[str, float]:
         return {"missed": 100 * max(missed), "percent": 100 * share}
 
 
-def _walk_all(worlds: list[_Served], to: int) -> None:
+def _walk_all(worlds: list[Served], to: int) -> None:
     for world in worlds:
         world.ask("POST", "/input", {"type": "MoveTo", "data": {"position": [to, 0, -10]}})

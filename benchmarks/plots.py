@@ -8,6 +8,8 @@ from typing import Any, Final
 import attrs
 
 from benchmarks.charts import Bar, Panel, draw_bars, draw_lines, format_number
+from benchmarks.measure import median
+from benchmarks.soak import FIGURES, course
 from docs.pictures.svg import Canvas, Colour
 
 __all__ = ["case_title", "draw"]
@@ -45,6 +47,8 @@ def draw(document: Mapping[str, Any]) -> Canvas:
             x_axis="light worlds",
             y_axis="seconds until all are ready",
         )
+    if "samples" in document:
+        return _draw_soak(title, document["samples"])
     if "tools" in document:
         return draw_bars(title, [_tools_panel(document["tools"])])
     if "pairs" in document:
@@ -52,6 +56,20 @@ def draw(document: Mapping[str, Any]) -> Canvas:
     if "clients" in document:
         return draw_bars(title, _client_panels(document["rows"], document["cases"]))
     return draw_bars(title, _row_panels(document["rows"]))
+
+
+def _draw_soak(title: str, samples: list[dict[str, float]]) -> Canvas:
+    """Draw each figure of a soak over time, as a multiple of what it was in the second fifth."""
+    fifth = max(1, len(samples) // 5)
+    series = {}
+    for field, (name, _) in FIGURES.items():
+        values = course(samples, field)
+        early = median(values[fifth : 2 * fifth] or values)
+        times = [sample["at_s"] / 60 for sample in samples]
+        points = [(at, value / early) for at, value in zip(times, values, strict=True)]
+        series[name.rpartition(", ")[0] or name] = points
+    y_axis = "multiple of the second fifth"
+    return draw_lines(title, series, x_axis="minutes", y_axis=y_axis, is_log=False)
 
 
 def case_title(case: str) -> str:

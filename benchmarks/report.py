@@ -43,6 +43,8 @@ BENCHMARKS: Final[Mapping[str, Sequence[str]]] = {
     "agents_io": ["-m", "benchmarks.agents_io"],
     "luau": [str(_HERE / "luau.py")],
     "engine": ["-m", "benchmarks.engine"],
+    "floods": ["-m", "benchmarks.floods"],
+    "soak": ["-m", "benchmarks.soak"],
     "paired": ["-m", "benchmarks.paired"],
 }
 """The words after ``python`` that run each benchmark."""

@@ -6,13 +6,14 @@ clients that this package does not control rely on every literal here.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
+
+from clawblox.foreign_values import parse_json
 
 __all__ = [
     "API_ROUTE",
@@ -180,8 +181,8 @@ def parse_join_answer(body: bytes) -> JoinAnswer:
         ValueError: It is not a JSON object with a usable ``session``; says what is missing.
     """
     try:
-        fields = json.loads(body)
-    except (ValueError, RecursionError) as error:
+        fields = parse_json(body)
+    except ValueError as error:
         raise ValueError("the answer to /join is not JSON") from error
     if not isinstance(fields, dict):
         raise ValueError("the answer to /join is not a JSON object")
@@ -198,8 +199,8 @@ def parse_halt(body: bytes) -> str | None:
     Such a body is a JSON object with the ``status`` ``halted`` and a text as ``reason``.
     """
     try:
-        fields = json.loads(body)
-    except (ValueError, RecursionError):
+        fields = parse_json(body)
+    except ValueError:
         return None
     if not isinstance(fields, dict) or fields.get("status") != HALTED:
         return None

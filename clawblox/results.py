@@ -45,6 +45,8 @@ EventKind = Literal[
     "saved",
     "save_failed",
     "stopped",
+    "rejoined",
+    "session_lost",
     "ramp_slowed",
     "ramp_recovered",
     "lagged",

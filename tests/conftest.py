@@ -19,6 +19,7 @@ import pytest
 import structlog
 from blockbuster import BlockBuster
 
+from tests.optional import require_program
 from tests.support import POLL_INTERVAL_S, Resources, kill_processes, live_processes, name_session
 from tests.tmux import Tmux, tmux_server
 
@@ -74,6 +75,14 @@ def share_compiling(config: pytest.Config) -> None:
     for module in modules[first:] + modules[:first]:
         with contextlib.suppress(Exception, pytest.skip.Exception):  # pytest imports it again
             importlib.import_module(module)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Look for the programs that a test needs before anything is made for it."""
+    for mark in item.iter_markers("needs"):
+        for name in mark.args:
+            require_program(name)
 
 
 @pytest.fixture(scope="module")
@@ -193,5 +202,6 @@ def fail_on_leaks(before: Resources, *directories: Path) -> None:
 @pytest.fixture
 def tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tmux]:
     """Give the test a tmux server of its own; return what runs its commands."""
+    require_program("tmux")
     with tmux_server(tmp_path / "home", monkeypatch) as run:
         yield run

@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
-import pytest
+
+from tests.optional import require_program, unavailable
 
 DIRECTORY_ENV = "CLAWBLOX_TEST_PROGRAMS"
 
@@ -72,8 +73,7 @@ class Programs:
 
     def install(self, name: str) -> Installed:
         """Return a program; skip the test where it cannot be had or does not run."""
-        if shutil.which("npm") is None or shutil.which("node") is None:
-            pytest.skip("npm is not installed")
+        require_program("npm")
         return _install(self.root, name)
 
     def remove(self) -> None:
@@ -94,7 +94,7 @@ def _install(root: Path, name: str) -> Installed:
     env = {"PATH": path, "HOME": str(prefix)}
     status, output = _run([str(binary), "--version"], env, prefix, VERSION_TIMEOUT_S)
     if status != 0:
-        pytest.skip(f"{name} does not run here: {output[-300:]}")
+        unavailable(f"{name} does not run here: {output[-300:]}")
     return Installed(name, binary, f"{binary.parent}:{path}", output.splitlines()[-1])
 
 
@@ -117,7 +117,7 @@ def _npm_install(prefix: Path, package: str, path: str) -> None:
     status, output = _run(command, env, prefix, INSTALL_TIMEOUT_S)
     if status != 0:
         shutil.rmtree(prefix, ignore_errors=True)
-        pytest.skip(f"npm cannot install {package}: {output[-300:]}")
+        unavailable(f"npm cannot install {package}: {output[-300:]}")
 
 
 def _finish_installing(prefix: Path, package: str, path: str) -> None:

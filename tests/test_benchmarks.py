@@ -11,6 +11,7 @@ import pytest
 from benchmarks import paired
 from benchmarks.engine_processes import measure_trips
 from benchmarks.engine_ticks import SCENE, Played
+from benchmarks.soak import compare, soak
 from benchmarks.worlds import Readiness
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.values import vector3
@@ -76,3 +77,13 @@ def test_the_floor_of_the_engine_serves_its_routes() -> None:
 def test_an_installation_that_fails_fails_the_comparison() -> None:
     with pytest.raises(RuntimeError, match="wait status"):
         paired.measure_imports({"before": sys.executable, "after": "/bin/false"}, 1)
+
+
+@pytest.mark.anyio
+@pytest.mark.thorough
+async def test_a_soak_disturbs_and_measures(tmp_path: Path) -> None:
+    samples, counts = await soak(tmp_path, 12.0, 4.0, 1.0)
+    assert len(samples) >= 2
+    assert min(counts[what] for what in ("crashes", "forks", "joins")) > 0
+    assert all(sample.cpu_per_save_s > 0 and sample.disk_bytes > 0 for sample in samples)
+    assert [row.goal for row in compare(samples)] == [1.1] * 5

@@ -48,7 +48,8 @@ def test_the_help_of_the_command_line_loads_click_alone() -> None:
     assert third_parties(loaded) == {"click"}
     ours = {module for module in loaded if module.startswith(OURS)}
     errors = {f"clawblox.errors.{name}" for name in ("agent", "checkpoint", "general", "world")}
-    assert ours == {"clawblox", "clawblox.cli", "clawblox.errors", *errors}
+    guard = {"clawblox.cli.terminal", "clawblox.cli.terminal.streams", "clawblox.printable"}
+    assert ours == {"clawblox", "clawblox.cli", "clawblox.errors", *errors, *guard}
     assert "asyncio" not in loaded
 
 

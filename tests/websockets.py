@@ -80,6 +80,10 @@ class WebSocketClient:
             while self._socket.recv(65536):
                 pass
 
+    def close_code(self) -> int:
+        """Return the code with which the server closes."""
+        return next(event.code for event in self._events if isinstance(event, CloseConnection))
+
     def states(self) -> Iterator[Any]:
         """Yield the messages, parsed as JSON, until the server closes."""
         text = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,6 +15,7 @@ import attrs
 
 from clawblox.agents.access.agent_access import AgentAccess
 from clawblox.agents.access.grant import Grant
+from clawblox.agents.access.proxy import Limits as ProxyLimits
 from clawblox.agents.control import make_control_server, open_control
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.environment import check_agent_env
@@ -21,9 +23,11 @@ from clawblox.agents.events import AgentEventHub, AgentEventStream
 from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
 from clawblox.agents.options import (
     DEFAULT_MAX_RESTARTS,
+    DEFAULT_REQUEST_RATE,
     DEFAULT_RESTART_WINDOW_S,
     DEFAULT_STALL_TIMEOUT_S,
     AgentOptions,
+    SandboxChoice,
 )
 from clawblox.agents.prompts import (
     AUTO_CONTINUE,
@@ -42,15 +46,18 @@ from clawblox.agents.status import AgentRecord, StatusWriter
 from clawblox.agents.usage import Budget
 from clawblox.agents.values import AgentResult, AgentState, SandboxLevel, StartedAgent, Usage
 from clawblox.agents.window import AgentWindow
-from clawblox.concurrency.tasks import Residence, Tasks
+from clawblox.concurrency.tasks import Residence, Tasks, in_own_task
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.arguments import check_env, check_seconds
 from clawblox.config.options import DEFAULT_GRACE_S
 from clawblox.errors import UsageError
 from clawblox.rundir.control_server import ControlServer
 from clawblox.telemetry.events import Hub
+from clawblox.telemetry.own_log import OwnLog
 
 __all__ = ["AsyncAgent"]
+
+_log = OwnLog(__name__)
 
 
 class AsyncAgent:
@@ -69,7 +76,8 @@ class AsyncAgent:
         permission_mode: What the program may do unasked, in its own words; None means everything.
         tmux: tmux session, which need not exist yet, for a window to watch the agent in; None opens
             no window.
-        sandbox: Whether its program runs in a sandbox.
+        sandbox: Whether its program runs in a sandbox; ``"strict"`` refuses one that leaves it
+            user 0 of this machine, or that does not filter its system calls.
         claude_native_sandbox: Whether Claude Code encloses its commands in its own sandbox, too.
         bare: Whether Claude Code leaves out hooks and what it reads by itself.
         auto_continue: Whether it is told to go on after each turn, until it is stopped.
@@ -79,6 +87,7 @@ class AsyncAgent:
         restart_window: Length of that window in seconds.
         stall_timeout: Seconds of silence within a turn after which its program is restarted; None
             waits for ever.
+        request_rate: Requests a second to its world, after a burst; None sets no limit.
         command: What the drivers ``command`` (a table) and ``acp`` (words) run; None for others.
 
     Raises:
@@ -95,7 +104,7 @@ class AsyncAgent:
         binary: str | Path | None = None,
         permission_mode: str | None = None,
         tmux: str | None = None,
-        sandbox: bool = False,
+        sandbox: SandboxChoice = False,
         claude_native_sandbox: bool = False,
         bare: bool = False,
         auto_continue: bool = True,
@@ -103,6 +112,7 @@ class AsyncAgent:
         max_restarts: int = DEFAULT_MAX_RESTARTS,
         restart_window: float = DEFAULT_RESTART_WINDOW_S,
         stall_timeout: float | None = DEFAULT_STALL_TIMEOUT_S,
+        request_rate: float | None = DEFAULT_REQUEST_RATE,
         command: Mapping[str, Any] | Sequence[str] | None = None,
     ) -> None:
         self._driver = find_driver(agent)
@@ -122,11 +132,17 @@ class AsyncAgent:
             max_restarts=max_restarts,
             restart_window=restart_window,
             stall_timeout=stall_timeout,
+            request_rate=request_rate,
             command=command,
         )
         self._driver.name_binary(None if binary is None else str(binary), command)
         directory = AgentDir(self.dir)
-        self._access = AgentAccess(name, directory, is_sandboxed=sandbox)
+        self._access = AgentAccess(
+            name,
+            directory,
+            is_sandboxed=bool(sandbox),
+            limits=ProxyLimits(requests_per_s=request_rate),
+        )
         enclosure, services = choose_sandbox(self._options, self._driver.program, self._access)
         self._hooks = Hooks(
             enclosure=enclosure,
@@ -244,7 +260,7 @@ class AsyncAgent:
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Tasks]:
         try:
-            async with Tasks() as tasks:
+            async with Tasks(on_error=partial(_log.defect, "task of an agent failed")) as tasks:
                 yield tasks
         finally:
             self._hub.close()
@@ -304,9 +320,9 @@ class AsyncAgent:
         Raises:
             AgentSetupError: The program is missing, too old, or not logged in.
 
-        Cancellation: changes nothing.
+        Cancellation: ends what was started to ask; nothing of it is left.
         """
-        await check_setup(self._order("check", "", env))
+        await in_own_task(partial(check_setup, self._order("check", "", env)))
 
     async def send(self, *, prompt: str, env: Mapping[str, str] | None = None) -> StartedAgent:
         """Give the agent a message: its next one if it works, otherwise one to continue with.

@@ -16,8 +16,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import attrs
 
 from clawblox.agents.values import AgentEvent, EventType
+from clawblox.foreign_values import clean_value, parse_json, whole_number
 from clawblox.protocol import MASK
-from clawblox.system.files import PRIVATE_FILE, write_all
+from clawblox.system.files import write_all
+from clawblox.system.regular_files import open_own, open_regular
 from clawblox.telemetry.events import Hub, Subscription
 from clawblox.telemetry.own_log import OwnLog
 
@@ -56,12 +58,14 @@ class LastEvent(NamedTuple):
         turn: Number of its turn.
         raw_offset: Offset in the log of the last line that an event which was kept was read in.
         is_end: Whether nothing can have happened since.
+        process_start: Offset in the log at which the latest process that is known begins to write.
     """
 
     seq: int = 0
     turn: int = 0
     raw_offset: int = 0
     is_end: bool = True
+    process_start: int = 0
 
 
 class EventFile:
@@ -79,7 +83,7 @@ class EventFile:
     def read_last(self) -> LastEvent:
         """Return what is known of the last event that was kept."""
         try:
-            with self._path.open("rb") as file:
+            with os.fdopen(open_regular(self._path), "rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
                 lines = file.read().splitlines()
         except OSError:
@@ -87,7 +91,10 @@ class EventFile:
         found = list(filter(None, map(_read_numbers, lines)))
         if not found:
             return LastEvent()
-        return found[-1]._replace(raw_offset=max(each.raw_offset for each in found))
+        return found[-1]._replace(
+            raw_offset=max(each.raw_offset for each in found),
+            process_start=max(each.process_start for each in found),
+        )
 
     def append(self, events: Sequence[AgentEvent]) -> None:
         """Add events; a line that a killed writer left torn ends."""
@@ -95,9 +102,7 @@ class EventFile:
         if not lines:
             return
         try:
-            fd = os.open(
-                self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE
-            )
+            fd = open_own(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
             try:
                 size = os.fstat(fd).st_size
                 is_torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
@@ -108,7 +113,9 @@ class EventFile:
             _log.warning("events not written", path=str(self._path), error=str(error))
 
     def _line(self, event: AgentEvent) -> bytes:
-        text = json.dumps(_record(event), default=_plain)
+        # What tools read is strict JSON, whatever a program has reported.
+        record = clean_value(_record(event), max_chars=_MAX_TEXT_CHARS)
+        text = json.dumps(record, allow_nan=False)
         for secret in self._secrets:
             text = text.replace(secret, MASK)
         return text.encode() + b"\n"
@@ -116,7 +123,7 @@ class EventFile:
 
 def _record(event: AgentEvent) -> dict[str, Any]:
     group = event.type.partition(".")[0]
-    data = {key: _shortened(value) for key, value in event.data.items()}
+    data = {key: _plain(value) for key, value in event.data.items()}
     return {
         "time": event.time,
         "seq": event.seq,
@@ -130,23 +137,25 @@ def _record(event: AgentEvent) -> dict[str, Any]:
     }
 
 
-def _shortened(value: object) -> object:
-    is_long = isinstance(value, str) and len(value) > _MAX_TEXT_CHARS
-    return f"{value[:_MAX_TEXT_CHARS]}..." if is_long else value  # type: ignore[index]  # a str
-
-
 def _plain(value: Any) -> object:  # noqa: ANN401 - any value of a report
-    return attrs.asdict(value) if attrs.has(type(value)) else str(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(member) for key, member in value.items()}
+    return attrs.asdict(value) if attrs.has(type(value)) else value
 
 
 def _read_numbers(line: bytes) -> LastEvent | None:
     try:
-        record = json.loads(line)
+        record = parse_json(line)
+        seq, turn = whole_number(record["seq"]), whole_number(record["turn"])
+        if seq is None or turn is None:
+            return None
+        offset = whole_number(record.get("raw_offset")) or 0
         return LastEvent(
-            seq=int(record["seq"]),
-            turn=int(record["turn"]),
-            raw_offset=int(record.get("raw_offset") or 0),
+            seq=seq,
+            turn=turn,
+            raw_offset=offset,
+            process_start=offset if record["type"] == "process.started" else 0,
             is_end=record["type"] == "process.exited" and record["status"] in _LAST_STATUSES,
         )
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -13,13 +13,17 @@ import attrs
 
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.values import EventType
-from clawblox.telemetry.printable import printable, printable_lines
+from clawblox.foreign_values import clean_value, finite_number
+from clawblox.printable import printable, printable_lines, printable_name
 
 __all__ = ["Line", "Tone", "narrate"]
 
 Tone: TypeAlias = Literal["plain", "faint", "action", "error"]
 """How a line is meant: the agent's own words, what is less important, a deed, a fault."""
 
+_SAID: Final = "| "
+"""Begins what an agent says, so that no line of it can look like one of ours."""
+_FAULT: Final = "! "
 _MAX_COLUMNS: Final = 300
 _MAX_SAID_COLUMNS: Final = 4000
 _MAX_RESULT_LINES: Final = 6
@@ -32,9 +36,9 @@ _MAIN_ARGUMENTS: Final = ("command", "cmd", "file_path", "path", "url", "pattern
 
 @attrs.frozen
 class Line:
-    """A line for people; it has no control characters."""
+    """A line for people; its control characters are escaped."""
 
-    text: str
+    text: str = attrs.field(converter=printable_name)
     tone: Tone = "plain"
 
 
@@ -51,14 +55,14 @@ def narrate(type: EventType, data: Mapping[str, Any]) -> list[Line]:  # noqa: A0
 
 def _message(data: Mapping[str, Any]) -> Iterator[Line]:
     if data.get("role") == "assistant":
-        yield from (Line(line) for line in _lines(data.get("text")))
+        yield from (Line(f"{_SAID}{line}") for line in _lines(data.get("text")))
         return
     said = _first_lines(data.get("text"), _MAX_PROMPT_LINES)
     yield from (Line(f"> {line}", "faint") for line in said)
 
 
 def _reasoning(data: Mapping[str, Any]) -> Iterator[Line]:
-    yield from (Line(line, "faint") for line in _lines(data.get("text")))
+    yield from (Line(f"{_SAID}{line}", "faint") for line in _lines(data.get("text")))
 
 
 def _tool_called(data: Mapping[str, Any]) -> Iterator[Line]:
@@ -105,8 +109,8 @@ def _confirmed(data: Mapping[str, Any]) -> Iterator[Line]:
 
 
 def _retry(data: Mapping[str, Any]) -> Iterator[Line]:
-    delay = data.get("delay_s")
-    wait = f" in {delay:.1f} s" if isinstance(delay, int | float) else ""
+    delay = finite_number(data.get("delay_s"))
+    wait = f" in {delay:.1f} s" if delay is not None else ""
     words = (
         f"the program tries again{wait}",
         _numbered("status", data.get("status")),
@@ -118,12 +122,12 @@ def _retry(data: Mapping[str, Any]) -> Iterator[Line]:
 
 def _fault(data: Mapping[str, Any]) -> Iterator[Line]:
     words = (_word(data.get("kind")) or "error", _word(data.get("message")))
-    yield Line(_cut(": ".join(filter(None, words))), "error")
+    yield Line(_cut(_FAULT + ": ".join(filter(None, words))), "error")
 
 
 def _limit(data: Mapping[str, Any]) -> Iterator[Line]:
     said = _word(data.get("message"))  # "budget of 20 turns used up" says its kind
-    yield from [Line(_cut(said), "error")] if said else _fault(data)
+    yield from [Line(_cut(_FAULT + said), "error")] if said else _fault(data)
 
 
 def _stalled(_data: Mapping[str, Any]) -> Iterator[Line]:
@@ -184,10 +188,7 @@ def _lines(value: object) -> list[str]:
 def _text(value: object) -> str:
     if value is None or isinstance(value, str):
         return value or ""
-    try:
-        return json.dumps(value, ensure_ascii=False, default=str)
-    except (TypeError, ValueError):
-        return str(value)
+    return json.dumps(clean_value(value), ensure_ascii=False)
 
 
 def _cut(line: str, columns: int = _MAX_COLUMNS) -> str:

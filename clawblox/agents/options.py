@@ -6,26 +6,33 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
 from clawblox.agents.usage import Budget
 from clawblox.config.arguments import check_count, check_path, check_seconds, describe_mismatch
 from clawblox.errors import ConfigError
+from clawblox.foreign_values import finite_number
 
 __all__ = [
     "DEFAULT_MAX_RESTARTS",
+    "DEFAULT_REQUEST_RATE",
     "DEFAULT_RESTART_WINDOW_S",
     "DEFAULT_STALL_TIMEOUT_S",
     "AgentOptions",
+    "SandboxChoice",
 ]
 
 DEFAULT_MAX_RESTARTS: Final = 3
+DEFAULT_REQUEST_RATE: Final = 1000.0
 DEFAULT_RESTART_WINDOW_S: Final = 600.0
 DEFAULT_STALL_TIMEOUT_S: Final = 600.0
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_. -]{0,127}")
+
+SandboxChoice: TypeAlias = bool | Literal["strict"]
+"""Whether a program runs in our sandbox, and whether a weaker level is refused."""
 
 _Field: TypeAlias = "attrs.Attribute[Any]"
 
@@ -55,6 +62,12 @@ def _check_text(_owner: Any, field: _Field, value: object) -> None:  # noqa: ANN
         raise ConfigError(describe_mismatch(expected, value), key=field.name, value=value)
 
 
+def _check_sandbox(_owner: Any, field: _Field, value: object) -> None:  # noqa: ANN401
+    if not isinstance(value, bool) and value != "strict":
+        message = describe_mismatch("True, False or 'strict'", value)
+        raise ConfigError(message, key=field.name, value=value)
+
+
 def _check_flag(_owner: Any, field: _Field, value: object) -> None:  # noqa: ANN401
     if not isinstance(value, bool):
         raise ConfigError(describe_mismatch("True or False", value), key=field.name, value=value)
@@ -79,6 +92,12 @@ def _check_stall_timeout(_owner: Any, field: _Field, value: object) -> None:  # 
         check_seconds(value, field.name)
 
 
+def _check_request_rate(_owner: Any, field: _Field, value: object) -> None:  # noqa: ANN401
+    if value is not None and not finite_number(value):
+        expected = "a number of requests a second above 0, or None for no limit"
+        raise ConfigError(describe_mismatch(expected, value), key=field.name, value=value)
+
+
 @attrs.frozen(kw_only=True)
 class AgentOptions:
     """The arguments of ``AsyncAgent`` and ``Agent``.
@@ -91,7 +110,7 @@ class AgentOptions:
         binary: The program: a path, or a name to look up in PATH; None means the usual name.
         permission_mode: What the program may do unasked, in its own words; None means everything.
         tmux: tmux session for a window to watch the agent in; None opens no window.
-        sandbox: Whether its program runs in a sandbox.
+        sandbox: Whether its program runs in a sandbox; ``"strict"`` refuses a weaker one.
         claude_native_sandbox: Whether Claude Code encloses its commands in its own sandbox, too.
         bare: Whether the program leaves out hooks and what it reads by itself.
         auto_continue: Whether it is told to go on after each turn.
@@ -100,6 +119,8 @@ class AgentOptions:
         restart_window: Length of that window in seconds.
         stall_timeout: Seconds of silence within a turn after which its program is restarted; None
             waits for ever.
+        request_rate: Requests a second that it may send its world for any length of time; None sets
+            no limit.
         command: What the ``command`` and ``acp`` drivers run.
 
     Raises:
@@ -113,7 +134,7 @@ class AgentOptions:
     binary: Path | None = attrs.field(default=None, converter=_to_binary)
     permission_mode: str | None = attrs.field(default=None, validator=_check_text)
     tmux: str | None = attrs.field(default=None, validator=_check_text)
-    sandbox: bool = attrs.field(default=False, validator=_check_flag)
+    sandbox: SandboxChoice = attrs.field(default=False, validator=_check_sandbox)
     claude_native_sandbox: bool = attrs.field(default=False, validator=_check_flag)
     bare: bool = attrs.field(default=False, validator=_check_flag)
     auto_continue: bool = attrs.field(default=True, validator=_check_flag)
@@ -122,5 +143,8 @@ class AgentOptions:
     restart_window: float = attrs.field(default=DEFAULT_RESTART_WINDOW_S, validator=_check_seconds)
     stall_timeout: float | None = attrs.field(
         default=DEFAULT_STALL_TIMEOUT_S, validator=_check_stall_timeout
+    )
+    request_rate: float | None = attrs.field(
+        default=DEFAULT_REQUEST_RATE, validator=_check_request_rate
     )
     command: Mapping[str, Any] | Sequence[str] | None = None

@@ -8,7 +8,6 @@ secret. While nothing happens, it looks at the lengths of two files three times 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import sys
@@ -18,10 +17,13 @@ from typing import Any, Final
 
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.drivers.driver import Driver
+from clawblox.agents.drivers.output import parse_record
 from clawblox.agents.drivers.reading import open_reading
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.narration import Line, Tone, narrate
 from clawblox.system.process_tree import is_same_process
+from clawblox.system.regular_files import open_regular
+from clawblox.telemetry.log_segments import list_segments
 
 __all__ = ["Screen", "main"]
 
@@ -90,21 +92,32 @@ class _Tail:
     def __init__(self, path: Path, start: int) -> None:
         self._path = path
         self._offset = start
+        self._inode = 0
         self._rest = b""
 
     def lines(self) -> Iterator[bytes]:
         """Yield the lines since the last call; of very many, the latest. Blocks."""
         with contextlib.suppress(OSError):
-            size = os.stat(self._path).st_size  # noqa: PTH116 - three times a second
-            if size < self._offset:
+            status = os.stat(self._path)  # noqa: PTH116 - three times a second
+            if self._inode not in (0, status.st_ino):
+                yield from self._finish_segment()
                 self._offset, self._rest = 0, b""
-            if size > self._offset:
-                yield from self._read_on(size)
+            self._inode = status.st_ino
+            if status.st_size < self._offset:
+                self._offset, self._rest = 0, b""
+            if status.st_size > self._offset:
+                yield from self._read_on(self._path, status.st_size)
 
-    def _read_on(self, size: int) -> Iterator[bytes]:
+    def _finish_segment(self) -> Iterator[bytes]:
+        """Yield the rest of what was the log until it went on in another file."""
+        for segment in list_segments(self._path)[:-1]:
+            if segment.path.stat().st_ino == self._inode:
+                yield from self._read_on(segment.path, segment.end - segment.start)
+
+    def _read_on(self, path: Path, size: int) -> Iterator[bytes]:
         if size - self._offset > _MAX_BACKLOG_BYTES:
             self._offset, self._rest = size - _CHUNK_BYTES, b""
-        with self._path.open("rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             file.seek(self._offset)
             while chunk := file.read(_CHUNK_BYTES):
                 self._offset += len(chunk)
@@ -131,11 +144,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _parse(line: bytes) -> Mapping[str, Any]:
-    try:
-        record = json.loads(line)
-    except ValueError:
-        return {}
-    return record if isinstance(record, dict) else {}
+    return parse_record(line) or {}
 
 
 def _members(record: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -19,12 +19,15 @@ import msgspec
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.values import AgentState, SandboxLevel, Usage
 from clawblox.errors import AgentError, ManifestError, UsageError
+from clawblox.foreign_values import encode_line
 from clawblox.rundir.manifest import manifest_path, read_manifest
 from clawblox.rundir.records import read_records
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import publish_bytes
 from clawblox.system.process_tree import boot_id, is_same_process, read_process, read_start_time
+from clawblox.system.regular_files import read_regular
 from clawblox.telemetry.metrics import AgentMetrics
+from clawblox.telemetry.own_log import OwnLog
 
 __all__ = [
     "AgentRecord",
@@ -42,8 +45,11 @@ __all__ = [
 StatusState: TypeAlias = Literal[AgentState, "interrupted"]
 """How an agent is; ``interrupted`` was left behind by an orchestrator that is gone."""
 
+_log = OwnLog(__name__)
+
 _UNDER_WAY: Final = ("starting", "working", "idle")
 _AGENTS_DIR: Final = "agents"
+_MAX_BYTES: Final = 1 << 20
 
 
 @attrs.frozen(kw_only=True)
@@ -118,7 +124,8 @@ class StatusWriter:
         full = attrs.evolve(
             record, orchestrator_start=started_at, boot_id=record.boot_id or boot_id()
         )
-        content = msgspec.json.format(msgspec.json.encode(full), indent=2) + b"\n"
+        # Whatever a path or an error holds, the file can be written, and read again.
+        content = msgspec.json.format(encode_line(msgspec.to_builtins(full)), indent=2) + b"\n"
         publish_bytes(self._path, content, durable=False)
         self._written = record
 
@@ -207,7 +214,7 @@ def read_status(directory: Path) -> AgentStatus | None:
     """
     path = AgentDir(directory).status_file
     try:
-        record = msgspec.json.decode(path.read_bytes(), type=AgentRecord)
+        record = msgspec.json.decode(read_regular(path, max_bytes=_MAX_BYTES), type=AgentRecord)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -239,11 +246,18 @@ def read_agents(run_dir: Path) -> list[AgentStatus]:
     for directory in _agent_dirs(run_dir):
         try:
             status = read_status(directory)
-        except AgentError:
+        except AgentError as error:
+            _tell_once(error.message)
             continue
         if status is not None:
             found.append(status)
     return sorted(found, key=lambda status: (status.name, status.dir))
+
+
+@functools.lru_cache(maxsize=256)
+def _tell_once(error: str) -> None:
+    # A table of a run looks every second.
+    _log.warning("agent not shown", error=error)
 
 
 def _agent_dirs(run_dir: Path) -> set[Path]:

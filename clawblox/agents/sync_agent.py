@@ -17,8 +17,10 @@ from clawblox.agents.access.grant import Grant
 from clawblox.agents.async_agent import AsyncAgent
 from clawblox.agents.options import (
     DEFAULT_MAX_RESTARTS,
+    DEFAULT_REQUEST_RATE,
     DEFAULT_RESTART_WINDOW_S,
     DEFAULT_STALL_TIMEOUT_S,
+    SandboxChoice,
 )
 from clawblox.agents.usage import Budget
 from clawblox.agents.values import AgentState, SandboxLevel, Usage
@@ -68,7 +70,8 @@ class Agent:
         permission_mode: What the program may do unasked, in its own words; None means everything.
         tmux: tmux session, which need not exist yet, for a window to watch the agent in; None opens
             no window.
-        sandbox: Whether its program runs in a sandbox.
+        sandbox: Whether its program runs in a sandbox; ``"strict"`` refuses one that leaves it
+            user 0 of this machine, or that does not filter its system calls.
         claude_native_sandbox: Whether Claude Code encloses its commands in its own sandbox, too.
         bare: Whether Claude Code leaves out hooks and what it reads by itself.
         auto_continue: Whether it is told to go on after each turn, until it is stopped.
@@ -78,6 +81,7 @@ class Agent:
         restart_window: Length of that window in seconds.
         stall_timeout: Seconds of silence within a turn after which its program is restarted; None
             waits for ever.
+        request_rate: Requests a second to its world, after a burst; None sets no limit.
         command: What the drivers ``command`` (a table) and ``acp`` (words) run; None for others.
 
     Raises:
@@ -94,7 +98,7 @@ class Agent:
         binary: str | Path | None = None,
         permission_mode: str | None = None,
         tmux: str | None = None,
-        sandbox: bool = False,
+        sandbox: SandboxChoice = False,
         claude_native_sandbox: bool = False,
         bare: bool = False,
         auto_continue: bool = True,
@@ -102,6 +106,7 @@ class Agent:
         max_restarts: int = DEFAULT_MAX_RESTARTS,
         restart_window: float = DEFAULT_RESTART_WINDOW_S,
         stall_timeout: float | None = DEFAULT_STALL_TIMEOUT_S,
+        request_rate: float | None = DEFAULT_REQUEST_RATE,
         command: Mapping[str, Any] | Sequence[str] | None = None,
     ) -> None:
         self._agent = AsyncAgent(
@@ -120,6 +125,7 @@ class Agent:
             max_restarts=max_restarts,
             restart_window=restart_window,
             stall_timeout=stall_timeout,
+            request_rate=request_rate,
             command=command,
         )
         self._is_open = False

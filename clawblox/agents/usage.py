@@ -7,7 +7,6 @@ driver says with each reading what it counts; costs are those that the program r
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, Self
@@ -18,6 +17,7 @@ import msgspec
 from clawblox.agents.values import Usage, UsageScope
 from clawblox.config.arguments import check_count, describe_mismatch
 from clawblox.errors import AgentError, ConfigError
+from clawblox.foreign_values import MAX_NUMBER, finite_number, whole_number
 from clawblox.system.files import publish_bytes
 from clawblox.system.foreign_files import read_file
 
@@ -43,21 +43,34 @@ class _Conversation:
         last_tokens: The last reading of tokens that counted the whole conversation.
         last_cost: The same of the cost.
         counted: All that was counted of it.
+        files: Tokens of each kind that its files record, as far as they were counted, by the
+            name of the file.
     """
 
     version: str | None = None
     last_tokens: Usage | None = None
     last_cost: float | None = None
     counted: Usage = attrs.field(factory=Usage)
+    files: dict[str, tuple[int, ...]] = attrs.field(factory=dict)
 
 
-def _has_negative(value: object) -> bool:
+@attrs.frozen
+class _Process:
+    """The last readings of the latest process that counted all of that process."""
+
+    tokens: Usage = attrs.field(factory=Usage)
+    cost_usd: float = 0.0
+
+
+def _is_plausible(value: object) -> bool:
     match value:
         case dict():
-            return any(map(_has_negative, value.values()))
+            return all(map(_is_plausible, value.values()))
+        case list() | tuple():
+            return all(map(_is_plausible, value))
         case int() | float():
-            return value < 0
-    return False
+            return finite_number(value) is not None
+    return True
 
 
 @attrs.frozen
@@ -67,6 +80,8 @@ class _File:
     schema_version: Literal[1]
     usage: Usage
     conversations: dict[str, _Conversation]
+    process: _Process = attrs.field(factory=_Process)
+    log_offset: int | None = None
 
 
 class Ledger:
@@ -74,13 +89,17 @@ class Ledger:
 
     It belongs to one task, and does nothing by itself: the agent's owner says when a process
     begins, what a reading says, and when a turn ends.
+
+    Attributes:
+        log_offset: Offset in the agent's log of the first line that was not counted; None if that
+            is not known.
     """
 
     def __init__(self) -> None:
         self._usage = Usage()
         self._conversations: dict[str, _Conversation] = {}
-        self._process_tokens = Usage()
-        self._process_cost = 0.0
+        self._process = _Process()
+        self.log_offset: int | None = None
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -102,11 +121,18 @@ class Ledger:
             file = msgspec.json.decode(content, type=_File)
         except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
             raise _unusable(path, f"is not a record of usage: {error}") from error
-        if _has_negative(msgspec.to_builtins(file)):  # it would lift the budget
-            raise _unusable(path, "is not a record of usage: it has a negative number")
+        has_all = all(
+            len(counts) == len(_TOKENS)
+            for conversation in file.conversations.values()
+            for counts in conversation.files.values()
+        )
+        if not has_all or not _is_plausible(msgspec.to_builtins(file)):  # it would lift the budget
+            raise _unusable(path, "is not a record of usage: it has a number below 0 or too large")
         ledger = cls()
         ledger._usage = file.usage
         ledger._conversations = dict(file.conversations)
+        ledger._process = file.process
+        ledger.log_offset = file.log_offset
         return ledger
 
     def save(self, path: Path) -> None:
@@ -115,7 +141,9 @@ class Ledger:
         Raises:
             OSError: The old file still holds.
         """
-        file = _File(_SCHEMA_VERSION, self._usage, self._conversations)
+        file = _File(
+            _SCHEMA_VERSION, self._usage, self._conversations, self._process, self.log_offset
+        )
         publish_bytes(path, msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n")
 
     @property
@@ -125,8 +153,12 @@ class Ledger:
 
     def begin_process(self) -> None:
         """Note that a process of the program begins: what counts by process begins at nothing."""
-        self._process_tokens = Usage()
-        self._process_cost = 0.0
+        self._process = _Process()
+
+    def find_version(self, session_id: str) -> str | None:
+        """Return the version of the program that gave the last reading of a conversation."""
+        known = self._conversations.get(session_id)
+        return None if known is None else known.version
 
     def end_turn(self) -> None:
         """Note that a turn has ended."""
@@ -140,11 +172,12 @@ class Ledger:
         version: str | None,
         scope: UsageScope,
         cost_scope: UsageScope | None = None,
+        files: Mapping[str, Usage] | None = None,
     ) -> Usage:
         """Count what a reading adds.
 
         A cumulative reading that is lower than the one before begins a new count: the program has
-        lost the old one.
+        lost the old one. Files that record less than before add nothing: they were lost, or moved.
 
         Args:
             reading: What the program reported; its turns are ignored.
@@ -152,18 +185,22 @@ class Ledger:
             version: Version of the program, as far as known.
             scope: What the reading counts.
             cost_scope: What its cost counts; None means the same.
+            files: What each file records, for the scope ``recorded``.
 
         Returns:
             What was added.
         """
         known = self._conversations.get(session_id, _Conversation())
+        if scope == "recorded":
+            return self._count_files(files or {}, session_id, version, known)
         reading = _plausible(reading)
         added = attrs.evolve(
             self._count_tokens(reading, scope, known),
             cost_usd=self._count_cost(reading.cost_usd, cost_scope or scope, known),
         )
         self._usage = add_usage(self._usage, added)
-        self._conversations[session_id] = _Conversation(
+        self._conversations[session_id] = attrs.evolve(
+            known,
             version=version or known.version,
             last_tokens=reading if scope == "session" else known.last_tokens,
             last_cost=_latest_cost(reading, cost_scope or scope, known),
@@ -171,11 +208,36 @@ class Ledger:
         )
         return added
 
+    def _count_files(
+        self,
+        files: Mapping[str, Usage],
+        session_id: str,
+        version: str | None,
+        known: _Conversation,
+    ) -> Usage:
+        """Count what files record beyond what was counted of each, kind by kind of tokens."""
+        counted, added = dict(known.files), Usage()
+        for name, reading in files.items():
+            before = counted.get(name, (0,) * len(_TOKENS))
+            now = [getattr(_plausible(reading), kind) for kind in _TOKENS]
+            counted[name] = tuple(map(max, now, before))
+            more = (max(0, new - old) for new, old in zip(now, before, strict=True))
+            added = add_usage(added, Usage(**dict(zip(_TOKENS, more, strict=True))))
+        self._usage = add_usage(self._usage, added)
+        self._conversations[session_id] = attrs.evolve(
+            known,
+            version=version or known.version,
+            counted=add_usage(known.counted, added),
+            files=counted,
+        )
+        return added
+
     def _count_tokens(self, reading: Usage, scope: UsageScope, known: _Conversation) -> Usage:
         if scope == "turn":
             return reading
         if scope == "process":
-            before, self._process_tokens = self._process_tokens, reading
+            before = self._process.tokens
+            self._process = attrs.evolve(self._process, tokens=reading)
         else:
             # An older version of the program may have counted the conversation in another way.
             before = known.last_tokens or known.counted
@@ -187,7 +249,8 @@ class Ledger:
         if cost is None or scope == "turn":
             return cost
         if scope == "process":
-            before, self._process_cost = self._process_cost, cost
+            before = self._process.cost_usd
+            self._process = attrs.evolve(self._process, cost_usd=cost)
         else:
             before = known.counted.cost_usd or 0.0 if known.last_cost is None else known.last_cost
         return cost if cost < before else cost - before
@@ -199,11 +262,10 @@ def _latest_cost(reading: Usage, scope: UsageScope, known: _Conversation) -> flo
 
 
 def _plausible(reading: Usage) -> Usage:
-    """Return a reading without negative or endless numbers, which would take something away."""
-    cost = reading.cost_usd
+    """Return a reading without numbers that nothing can have used, a negative one for example."""
     return Usage(
-        **{name: max(0, getattr(reading, name)) for name in _TOKENS},
-        cost_usd=max(0.0, cost) if cost is not None and math.isfinite(cost) else None,
+        **{name: whole_number(getattr(reading, name)) or 0 for name in _TOKENS},
+        cost_usd=finite_number(reading.cost_usd),
     )
 
 
@@ -217,8 +279,8 @@ def add_usage(usage: Usage, added: Usage) -> Usage:
     """Return ``usage`` with the tokens and the cost of ``added``; the turns stay."""
     costs = [cost for cost in (usage.cost_usd, added.cost_usd) if cost is not None]
     return Usage(
-        **{name: getattr(usage, name) + getattr(added, name) for name in _TOKENS},
-        cost_usd=sum(costs) if costs else None,
+        **{name: min(MAX_NUMBER, getattr(usage, name) + getattr(added, name)) for name in _TOKENS},
+        cost_usd=min(float(MAX_NUMBER), sum(costs)) if costs else None,
         turns=usage.turns,
     )
 
@@ -237,8 +299,7 @@ def _unusable(path: Path, problem: str) -> AgentError:
 def _check_number(_owner: Any, field: attrs.Attribute[Any], value: object) -> None:  # noqa: ANN401
     if value is None:
         return
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 < float(value) < math.inf:  # type: ignore[arg-type]
+    if not finite_number(value):
         key = f"budget.{field.name}"
         raise ConfigError(describe_mismatch("a number above 0", value), key=key, value=value)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import attrs
+
+from clawblox.foreign_values import clean_text, clean_value
 
 __all__ = [
     "AgentEvent",
@@ -24,8 +26,11 @@ __all__ = [
 AgentState: TypeAlias = Literal["new", "starting", "working", "idle", "stopped", "failed"]
 """How an agent is: ``working`` within a turn, ``idle`` between two, with a program or without."""
 
-SandboxLevel: TypeAlias = Literal["none", "native", "bwrap", "bwrap+native"]
-"""What stands between an agent's program and this machine."""
+SandboxLevel: TypeAlias = Literal[
+    "none", "native", "bwrap", "bwrap+native", "bwrap-root", "bwrap-root+native"
+]
+"""What stands between an agent's program and this machine; with ``root`` in its name, the program
+is user 0 outside, because this machine cannot run root's sandboxes as another user."""
 
 EventType: TypeAlias = Literal[
     "process.started",
@@ -52,8 +57,12 @@ ErrorKind: TypeAlias = Literal[
 ]
 """Why something failed, as the ``kind`` of an ``error`` event says it."""
 
-UsageScope: TypeAlias = Literal["turn", "process", "session"]
-"""What a reading of usage counts: one turn, or all since the process or the session began."""
+UsageScope: TypeAlias = Literal["turn", "process", "session", "recorded"]
+"""What a reading of usage counts: one turn, all since the process or the session began, or all
+that is recorded in files of the session."""
+
+_MAX_TEXT_CHARS: Final = 8 << 20
+"""Length of the longest line that a program's output is read in, and so of any text in it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -84,9 +93,25 @@ class Usage:
         return self.input_tokens + self.cached_tokens + self.cache_write_tokens + self.output_tokens
 
 
+def _clean_members(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {key: _clean_member(value) for key, value in data.items()}
+
+
+def _clean_member(value: Any) -> Any:  # noqa: ANN401 - any value of a program
+    if isinstance(value, str):  # as most are, and there are thousands a second
+        return clean_text(value, max_chars=_MAX_TEXT_CHARS)
+    if value is None or isinstance(value, bool | Usage):
+        return value
+    if isinstance(value, dict) and value and all(isinstance(u, Usage) for u in value.values()):
+        return value  # by the names that a driver has checked
+    return clean_value(value, max_chars=_MAX_TEXT_CHARS)
+
+
 @attrs.frozen
 class Report:
     """What a driver read in one line of its program's output, before it becomes an event.
+
+    Whatever the program wrote, its members are values that every writer can write.
 
     The members of ``data`` by type:
 
@@ -98,7 +123,8 @@ class Report:
     - ``tool.called``: ``id``, ``name``, ``arguments``.
     - ``tool.returned``: ``id``, ``content``, ``is_error``.
     - ``usage``: ``usage`` (a :class:`Usage` without turns) with its ``scope`` (:data:`UsageScope`),
-      and ``cost_scope`` where that of the cost is another.
+      and ``cost_scope`` where that of the cost is another; with the scope ``recorded`` also
+      ``files``, what each file that has grown records, by its name.
     - ``retry``: ``attempt``, ``max_attempts``, ``delay_s``, ``status``, ``error``: the program
       itself tries again.
     - ``limit``: ``kind``, ``message``.
@@ -106,7 +132,7 @@ class Report:
     """
 
     type: EventType
-    data: Mapping[str, Any] = attrs.field(factory=dict)
+    data: Mapping[str, Any] = attrs.field(factory=dict, converter=_clean_members)
 
 
 @attrs.frozen(kw_only=True)
@@ -124,8 +150,9 @@ class AgentEvent:
         data: Its members, as :class:`Report` lists them; of ``process.started`` ``pid``,
             ``command``, ``version``; of ``process.exited`` ``status``, ``exit_code``, ``error``;
             of ``turn.started`` ``prompt``, unless the program has begun it by itself.
-        raw_offset: Offset in ``logs/agent.log`` of the line that it was read in, or of
-            ``process.started`` where the process begins to write; None for any other event.
+        raw_offset: Offset in ``logs/agent.log``, counted from its first segment, of the line that
+            it was read in, or of ``process.started`` where the process begins to write; None for
+            any other event.
     """
 
     seq: int

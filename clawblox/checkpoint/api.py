@@ -9,7 +9,7 @@ from typing import Any
 
 from clawblox.checkpoint.archive import reader
 from clawblox.checkpoint.load import load as loader
-from clawblox.checkpoint.model import Allowance, Limits
+from clawblox.checkpoint.model import MAX_FILE_BYTES, MAX_TOTAL_BYTES, Allowance, Limits
 from clawblox.checkpoint.options import (
     LoadOptions,
     OnUnarchivable,
@@ -45,7 +45,10 @@ def save_checkpoint(
     allow: Iterable[Allowance] = (),
     idle_wait: float = DEFAULT_IDLE_WAIT_S,
     on_unarchivable: OnUnarchivable = "raise",
+    max_file_bytes: int = MAX_FILE_BYTES,
+    max_total_bytes: int = MAX_TOTAL_BYTES,
     overwrite: bool = False,
+    keep: Iterable[str] = (),
     progress: Report | None = None,
 ) -> Path:
     """Make one archive of a world's document and its agents' state. Blocks.
@@ -67,9 +70,15 @@ def save_checkpoint(
         idle_wait: How long to wait, in seconds, for a moment in which no agent is in the middle of
             a turn.
         on_unarchivable: What to do with files and directories that may not be read, or whose
-            names cannot stand in an archive: ``raise`` refuses the archive, ``record`` lists them
-            as excluded.
+            names cannot stand in an archive, or that are too large: ``raise`` refuses the archive,
+            ``record`` lists them as excluded.
+        max_file_bytes: Apparent size of one of the agents' files above which it is too large. Such
+            a file is not read.
+        max_total_bytes: Apparent size of all of them together above which the largest are.
         overwrite: Replace an archive of that name.
+        keep: Paths below workspaces that travel although programs run or obey them unasked, such
+            as ``.helix/config.toml``; a directory with all that is in it. No path brings
+            credentials along.
         progress: Called with bytes done and bytes in all (0 and 0 during the wait for an idle
             moment); what it raises ends the save. None for no calls.
 
@@ -92,6 +101,7 @@ def load_checkpoint(
     run_dir: str | os.PathLike[str],
     *,
     limits: Limits = Limits(),  # noqa: B008 - frozen
+    keep: Iterable[str] = (),
     progress: Report | None = None,
 ) -> dict[str, Any]:
     """Put the state in an archive into a run directory. Blocks.
@@ -101,6 +111,8 @@ def load_checkpoint(
         run_dir: Where the state goes; the directory may hold other things, and a refused load
             leaves it exactly as it was.
         limits: How large the archive may be.
+        keep: Paths below workspaces that are restored although programs run or obey them unasked,
+            as for :func:`save_checkpoint`.
         progress: Called with bytes done and bytes in all; what it raises ends the load. None for
             no calls.
 

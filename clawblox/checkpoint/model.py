@@ -9,6 +9,8 @@ from typing import Final
 import attrs
 
 __all__ = [
+    "MAX_FILE_BYTES",
+    "MAX_TOTAL_BYTES",
     "SCHEMA_VERSION",
     "AgentState",
     "Allowance",
@@ -21,6 +23,12 @@ __all__ = [
 
 SCHEMA_VERSION: Final = 1
 """The newest layout of an archive that this clawblox reads and the one it writes."""
+
+MAX_FILE_BYTES: Final = 4 << 30
+"""Default limit for the apparent size of one of the agents' files that is saved."""
+
+MAX_TOTAL_BYTES: Final = 16 << 30
+"""Default limit for the apparent size of all of them together."""
 
 Transform = Callable[[Iterable[bytes]], Iterator[bytes]]
 """Rewrites the content of a file on its way, chunk by chunk."""
@@ -63,6 +71,7 @@ class Source:
             returns the descriptor; raises OSError.
         whole_lines: Whether it is cut after its last newline.
         transform: Rewrites its content; None leaves it as it is.
+        max_bytes: Apparent size above which it is not read; None means no limit.
     """
 
     name: str
@@ -70,6 +79,7 @@ class Source:
     open: Callable[[], int] = attrs.field(repr=False)
     whole_lines: bool = False
     transform: Transform | None = None
+    max_bytes: int | None = None
 
 
 @attrs.frozen(kw_only=True)

@@ -16,13 +16,15 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import attrs
 
 from clawblox.checkpoint.archive.metadata import RESERVED_KEYS, serialise_metadata
+from clawblox.checkpoint.collect.policy import FoldedPath, fold_path
 from clawblox.checkpoint.collect.sessions import FORMATS
-from clawblox.checkpoint.model import Allowance, Limits
+from clawblox.checkpoint.model import MAX_FILE_BYTES, MAX_TOTAL_BYTES, Allowance, Limits
 from clawblox.checkpoint.names import check_name
 from clawblox.checkpoint.progress import Report
 from clawblox.checkpoint.secrets import KnownValues
 from clawblox.config.arguments import check_path, check_read_path, check_snapshot
 from clawblox.errors import CheckpointError, CheckpointPathError, ConfigError
+from clawblox.foreign_values import whole_number
 from clawblox.protocol import ARCHIVE_SUFFIX
 
 __all__ = [
@@ -174,10 +176,34 @@ def _check_allowances(values: Iterable[Allowance]) -> tuple[Allowance, ...]:
     return allow
 
 
+def _check_keep(value: Iterable[str]) -> frozenset[FoldedPath]:
+    """Return paths of workspaces, folded.
+
+    Raises:
+        ConfigError: They are no relative paths.
+    """
+    if isinstance(value, str):
+        raise ConfigError("several paths, not a single one", key="keep", value=value)
+    return frozenset(map(_check_kept_path, value))
+
+
+def _check_kept_path(value: object) -> FoldedPath:
+    parts = value.rstrip("/").split("/") if isinstance(value, str) else []
+    if not parts or not {"", ".", ".."}.isdisjoint(parts):
+        hint = "such as .helix/config.toml; a directory is kept with all that is in it"
+        raise ConfigError("paths below a workspace", key="keep", value=value, hint=hint)
+    return fold_path("/".join(parts))
+
+
 def _check_idle_wait(value: float) -> float:
     if type(value) not in (int, float) or not 0 <= value < math.inf:
         raise ConfigError("seconds, 0 or more", key="idle_wait", value=value)
     return float(value)
+
+
+def _check_bytes(_options: object, field: attrs.Attribute[Any], value: object) -> None:
+    if not whole_number(value, low=1):
+        raise ConfigError("a whole number of bytes above 0", key=field.name, value=value)
 
 
 _Validator: TypeAlias = Callable[[object, "attrs.Attribute[Any]", Any], None]
@@ -244,7 +270,10 @@ class SaveOptions:
     on_unarchivable: OnUnarchivable = attrs.field(
         validator=_check_choice(*get_args(OnUnarchivable))
     )
+    max_file_bytes: int = attrs.field(default=MAX_FILE_BYTES, validator=_check_bytes)
+    max_total_bytes: int = attrs.field(default=MAX_TOTAL_BYTES, validator=_check_bytes)
     overwrite: bool = attrs.field(validator=_check_choice(False, True))
+    keep: frozenset[FoldedPath] = attrs.field(converter=_check_keep)
     progress: Report | None = attrs.field(validator=_check_progress)
 
 
@@ -259,4 +288,5 @@ class LoadOptions:
     path: Path = attrs.field(converter=_check_load_path)
     run_dir: Path = attrs.field(converter=_check_run_dir)
     limits: Limits = attrs.field(validator=_check_limits)
+    keep: frozenset[FoldedPath] = attrs.field(default=frozenset(), converter=_check_keep)
     progress: Report | None = attrs.field(validator=_check_progress)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from clawblox.checkpoint.names import split_name
 from clawblox.checkpoint.secrets import Scanner
-from clawblox.errors import CheckpointError, CheckpointSecretError
+from clawblox.errors import CheckpointError, CheckpointLimitError, CheckpointSecretError
 from clawblox.results import Finding
 
-__all__ = ["secret_refusal", "unarchivable_refusal", "unreadable_refusal"]
+__all__ = ["oversized_refusal", "secret_refusal", "unarchivable_refusal", "unreadable_refusal"]
 
 _SHOWN: Final = 20
 
@@ -49,6 +49,29 @@ def unarchivable_refusal(names: Sequence[str], path: Path, scanner: Scanner) -> 
         "\n".join(["files have names that are not allowed in an archive:", *lines, *more]),
         path=path,
         hint='rename them, or list them as excluded with on_unarchivable="record"',
+    )
+
+
+def oversized_refusal(
+    sizes: Mapping[str, int], path: Path, limits: tuple[int, int], scanner: Scanner
+) -> CheckpointLimitError:
+    """Return the refusal of an archive of files that are too large.
+
+    Args:
+        sizes: Their apparent sizes in bytes by what they would be called there.
+        path: Where the archive would be.
+        limits: How large a file may be, and all of them together.
+        scanner: Looks for secrets in the names.
+    """
+    names = sorted(sizes, key=lambda name: -sizes[name])
+    lines = [f"  {_hide_secrets(name, scanner)!a}: {sizes[name]} bytes" for name in names[:_SHOWN]]
+    more = [f"  and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
+    message = f"files are too large, of at most {limits[0]} bytes each and {limits[1]} in all:"
+    return CheckpointLimitError(
+        "\n".join([message, *lines, *more]),
+        path=path,
+        hint="remove them, raise max_file_bytes= or max_total_bytes=, or list those of a workspace "
+        'as excluded with on_unarchivable="record"',
     )
 
 

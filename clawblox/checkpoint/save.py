@@ -30,6 +30,7 @@ from clawblox.checkpoint.names import METADATA_NAME, SNAPSHOT_NAME, split_name
 from clawblox.checkpoint.options import SaveOptions, label_secrets
 from clawblox.checkpoint.progress import Progress
 from clawblox.checkpoint.refusals import (
+    oversized_refusal,
     secret_refusal,
     unarchivable_refusal,
     unreadable_refusal,
@@ -51,6 +52,7 @@ __all__ = ["save"]
 _ALLOWANCES_NAME: Final = "secret-allow.json"
 _IDLE_POLL_S: Final = 0.05
 _UNREADABLE: Final = "unreadable"
+_OVERSIZED: Final = "too large"
 
 
 def save(options: SaveOptions) -> None:
@@ -124,14 +126,45 @@ class _Save:
         options = self._options
         plan = self._without_impossible(
             tiers.plan(
-                options.agents, backend=options.backend, workspace_only=options.workspace_only
+                options.agents,
+                backend=options.backend,
+                workspace_only=options.workspace_only,
+                keep=options.keep,
             )
         )
         world = options.world_snapshot
+        plan = self._without_oversized(plan)
         snapshot = [world_source(world.path)] if world else []
         # The conversations first: what is said of a turn that is under way was just seen.
         sources = sorted(plan.sources, key=lambda source: not _is_session(source.name))
         return attrs.evolve(plan, sources=(*snapshot, *sources))
+
+    def _without_oversized(self, plan: Plan) -> Plan:
+        """List what is too large to be read as excluded, or refuse the save."""
+        options = self._options
+        sizes = {source.name: _read_size(source) for source in plan.sources}
+        oversized = {name: size for name, size in sizes.items() if size > options.max_file_bytes}
+        rest = sorted(sizes.keys() - oversized.keys(), key=lambda name: (sizes[name], name))
+        total = sum(sizes[name] for name in rest)
+        while total > options.max_total_bytes:
+            name = rest.pop()
+            oversized[name] = sizes[name]
+            total -= sizes[name]
+        if oversized and (options.on_unarchivable == "raise" or any(map(_is_vital, oversized))):
+            limits = options.max_file_bytes, options.max_total_bytes
+            raise oversized_refusal(oversized, options.path, limits, Scanner(self._known))
+        return attrs.evolve(
+            plan,
+            sources=tuple(
+                attrs.evolve(source, max_bytes=options.max_file_bytes)
+                for source in plan.sources
+                if source.name not in oversized
+            ),
+            excluded=(
+                *plan.excluded,
+                *(Excluded(path=name, reason=_OVERSIZED) for name in sorted(oversized)),
+            ),
+        )
 
     def _without_impossible(self, plan: Plan) -> Plan:
         """List what cannot be in the archive as excluded, or refuse the save."""

@@ -14,6 +14,7 @@ from clawblox.errors import CheckpointError
 from clawblox.protocol import DEFAULT_SNAPSHOT_FORMAT
 from clawblox.snapshot.checker import Check, CheckerLost
 from clawblox.snapshot.header import Header, InvalidDocument
+from clawblox.system.regular_files import open_regular
 
 __all__ = ["WorldDocument", "world_source"]
 
@@ -77,4 +78,4 @@ class WorldDocument:
 
 
 def _open(path: Path) -> int:
-    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    return open_regular(os.path.realpath(path))  # a caller may name a link

@@ -20,14 +20,16 @@ import errno
 import importlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import click
 
 from clawblox import __version__
+from clawblox.cli.terminal.streams import guard_streams
 from clawblox.errors import ClawbloxError
+from clawblox.printable import printable_name
 
 __all__ = ["main"]
 
@@ -72,6 +74,7 @@ class _CommandLine(click.Group):
     def main(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - click's own
         """Run the program."""
         _replace_closed_streams()
+        guard_streams()
         return super().main(*args, **kwargs)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -114,24 +117,59 @@ class _CommandLine(click.Group):
             raise click.UsageError(text, error.ctx) from None
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a command; print an expected error and exit with its status.
+        """Run a command; print expected errors and exit with their status.
+
+        Tasks that fail together raise a group, mostly of one error; this is where all are reported.
 
         Raises:
             OSError: The reader of the output is gone; click handles it.
         """
         try:
             return super().invoke(ctx)
-        except ClawbloxError as error:
-            _fail(ctx, str(error), error.exit_code)
-        except OSError as error:
-            if error.errno == errno.EPIPE:  # click handles it: it exits quietly
-                raise
-            subject = f"{error.filename}: " if error.filename else ""
-            _fail(ctx, f"{subject}{error.strerror or error}", 1)
-        except (KeyboardInterrupt, click.Abort) as error:
-            if isinstance(error, click.Abort):  # Ctrl-C or Ctrl-D at a question
-                click.echo(err=True)
-            ctx.exit(_INTERRUPTED_STATUS)
+        except BaseExceptionGroup as group:
+            _end(ctx, list(_errors_in(group)), group)
+        except (ClawbloxError, OSError, KeyboardInterrupt, click.Abort) as error:
+            _end(ctx, [error], error)
+
+
+def _errors_in(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _errors_in(error)
+        else:
+            yield error
+
+
+def _end(ctx: click.Context, errors: Sequence[BaseException], raised: BaseException) -> NoReturn:
+    """Report what ends a command, and exit.
+
+    Args:
+        ctx: The command.
+        errors: All that went wrong; those that read the same are printed once.
+        raised: What was raised: one of the errors, or their group.
+    """
+    if any(isinstance(error, KeyboardInterrupt | click.Abort) for error in errors):
+        if isinstance(raised, click.Abort):  # Ctrl-C or Ctrl-D at a question
+            click.echo(err=True)
+        ctx.exit(_INTERRUPTED_STATUS)
+    if not all(map(_is_expected, errors)):
+        raise errors[0] if len(errors) == 1 else raised
+    for text in dict.fromkeys(map(_describe, errors)):
+        click.echo(f"Error: {text}", err=True)
+    ctx.exit(max(getattr(error, "exit_code", 1) for error in errors))
+
+
+def _is_expected(error: BaseException) -> bool:
+    """Return whether the text of an error explains it; click handles that of a closed pipe."""
+    is_closed_pipe = isinstance(error, OSError) and error.errno == errno.EPIPE
+    return isinstance(error, ClawbloxError | OSError) and not is_closed_pipe
+
+
+def _describe(error: BaseException) -> str:
+    if isinstance(error, OSError) and not isinstance(error, ClawbloxError):
+        subject = f"{printable_name(str(error.filename))}: " if error.filename else ""
+        return f"{subject}{printable_name(error.strerror or str(error))}"
+    return str(error)
 
 
 def _replace_closed_streams() -> None:
@@ -143,16 +181,13 @@ def _replace_closed_streams() -> None:
             setattr(sys, name, stream)
 
 
-def _fail(ctx: click.Context, message: str, exit_code: int) -> NoReturn:
-    from clawblox.cli.tables.formatting import printable_lines
-
-    click.echo(f"Error: {printable_lines(message)}", err=True)
-    ctx.exit(exit_code)
-
-
 @click.group(
     cls=_CommandLine,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        "color": True,  # else click drops from pipes what guard_streams shows
+    },
     epilog="""\
     \b
     Examples:

@@ -77,6 +77,7 @@ HELP: Final[Mapping[str, OptionHelp]] = {
         _AGENT, "File with the system prompt.", "FILE", none="the default one"
     ),
     "sandbox": OptionHelp(_AGENT, "Run the agent's program in a sandbox."),
+    "strict_sandbox": OptionHelp(_AGENT, "The same, and refuse a weaker level of it."),
     "max_turns": OptionHelp(_AGENT, "Stop after this many turns.", "N", none="none"),
     "max_tokens": OptionHelp(_AGENT, "Stop after this many tokens.", "N", none="none"),
     "max_usd": OptionHelp(

@@ -86,6 +86,7 @@ class AgentRunOptions:
         prompt: What it is told first, after where its world is: a text, or ``@`` and a file.
         system_prompt: File with its system prompt; None means the default one.
         sandbox: Whether its program runs in a sandbox.
+        strict_sandbox: Whether it runs in a sandbox, and a weaker level of that is refused.
         max_turns: Turns after which it is stopped; None sets no limit.
         max_tokens: Tokens after which it is stopped; None sets no limit.
         max_usd: Cost after which it is stopped, in US dollars; None sets no limit.
@@ -103,6 +104,7 @@ class AgentRunOptions:
     prompt: str = attrs.field(default="Begin", validator=_check_prompt)
     system_prompt: str | None = attrs.field(default=None, validator=_check_file)
     sandbox: bool = False
+    strict_sandbox: bool = False
     max_turns: int | None = attrs.field(default=None, validator=_check_whole)
     max_tokens: int | None = attrs.field(default=None, validator=_check_whole)
     max_usd: float | None = attrs.field(default=None, validator=_check_amount)

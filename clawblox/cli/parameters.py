@@ -15,7 +15,12 @@ from clawblox.cli.tables.formatting import shorten_path
 from clawblox.config.arguments import check_count, check_seconds
 from clawblox.errors import ClawbloxError, ConfigError
 from clawblox.results import Labels
+from clawblox.rundir.claims import describe_holder
 from clawblox.rundir.find_runs import find_runs_below
+from clawblox.rundir.locks import retry
+from clawblox.rundir.owners import find_owner
+from clawblox.rundir.paths import records_journal
+from clawblox.rundir.records import check_records
 from clawblox.rundir.status import select_records
 from clawblox.system.clock import format_utc_ms, utc_now_ns
 from clawblox.system.ports import MAX_LEASES
@@ -39,6 +44,8 @@ __all__ = [
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _RUNS_NAMED: Final = 5
+_RECORDS_PATIENCE_S: Final = 3.0
+"""An orchestrator writes lost records again within a second."""
 
 _DURATION: Final = re.compile(r"([0-9]{1,9}[smhd])+")
 _DURATION_PART: Final = re.compile(r"([0-9]+)([smhd])")
@@ -178,13 +185,37 @@ def existing_run_dir(text: str) -> Path:
 
     Raises:
         ClawbloxError: It does not exist, or nothing ever ran in it.
+        OSError: What ran in it cannot be read.
     """
     path = Path(text)
     if not path.exists():
         raise ClawbloxError(f"Path '{text}' does not exist", hint=_name_runs_below(Path()))
-    if not select_records(path, ()):
+    if not select_records(path, ()) and not _wait_for_records(path):
+        check_records(path)
         raise ClawbloxError(f"Nothing has run in '{text}'", hint=_name_runs_below(path))
     return path
+
+
+def _wait_for_records(run_dir: Path) -> bool:
+    """Wait for the records of a directory in which an orchestrator runs, which restores them.
+
+    Returns:
+        Whether there are records now; False where no orchestrator runs.
+
+    Raises:
+        ClawbloxError: They are not restored.
+    """
+    owner = find_owner(run_dir)
+    if owner is None:
+        return False
+    if retry(lambda: select_records(run_dir, ()) or None, _RECORDS_PATIENCE_S) is None:
+        raise ClawbloxError(
+            f"The records of '{run_dir}' are gone, and an orchestrator runs there: "
+            f"{describe_holder(owner)}",
+            hint=f"{records_journal(run_dir)} must be a file that it can write; "
+            f"to end it with all its instances: kill {owner}",
+        )
+    return True
 
 
 def _name_runs_below(directory: Path) -> str:

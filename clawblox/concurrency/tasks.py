@@ -37,12 +37,18 @@ class _Outcome(Generic[_T]):
 class Tasks:
     """A task group for one owner; leaving it cancels what still runs and waits for it.
 
-    An exception of the owner's block passes through unchanged. The group's own tasks must not
-    raise; they hand their errors to the task that waits for them.
+    An exception of the owner's block passes through unchanged. The first exception of a task ends
+    the block, which raises it as it is, unless the tasks are independent.
+
+    Args:
+        on_error: Called with each exception of a task, for tasks that are independent: neither the
+            others nor the block end because of it. None ends the block.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, on_error: Callable[[Exception], object] | None = None) -> None:
         self._group: anyio.abc.TaskGroup = anyio.create_task_group()
+        self._on_error = on_error
+        self._error: Exception | None = None
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
@@ -55,11 +61,20 @@ class Tasks:
         traceback: TracebackType | None,
     ) -> bool | None:
         self._group.cancel_scope.cancel()
-        if isinstance(exc, anyio.get_cancelled_exc_class()):
-            return await self._group.__aexit__(exc_type, exc, traceback)
-        # Given any other exception, the group would wrap it in an ExceptionGroup.
-        await self._group.__aexit__(None, None, None)
-        return None
+        is_cancelled = isinstance(exc, anyio.get_cancelled_exc_class())
+        try:
+            if is_cancelled:
+                return await self._group.__aexit__(exc_type, exc, traceback)
+            try:
+                # Given any other exception, the group would wrap it in an ExceptionGroup.
+                await self._group.__aexit__(None, None, None)
+            except anyio.get_cancelled_exc_class():
+                if exc is None:
+                    raise
+            return None
+        finally:
+            if self._error is not None and (exc is None or is_cancelled):
+                raise self._error
 
     def start_soon(self, function: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
         """Run ``function(*args)`` until it ends or the group is left.
@@ -67,10 +82,23 @@ class Tasks:
         Raises:
             UsageError: The group was left already.
         """
+        name = getattr(function, "__qualname__", None)
         try:
-            self._group.start_soon(function, *args)
+            self._group.start_soon(self._run_task, function, args, name=name)
         except RuntimeError as error:
             raise UsageError("it was closed meanwhile") from error
+
+    async def _run_task(
+        self, function: Callable[..., Coroutine[Any, Any, None]], args: tuple[object, ...]
+    ) -> None:
+        try:
+            await function(*args)
+        except Exception as error:  # noqa: BLE001 - it belongs to the block, or to `on_error`
+            if self._on_error is not None:
+                self._on_error(error)
+                return
+            self._error = self._error or error
+            self._group.cancel_scope.cancel()
 
     async def own(
         self,
@@ -124,11 +152,13 @@ async def _abandon(
     outcome: _Outcome[_T], undo: Callable[[_T], Awaitable[None]] | None, is_over: anyio.Event
 ) -> None:
     outcome.scope.cancel()
-    with anyio.CancelScope(shield=True):
-        await outcome.is_done.wait()
-        if undo is not None and outcome.is_complete:
-            await undo(cast(_T, outcome.value))
-    is_over.set()
+    try:
+        with anyio.CancelScope(shield=True):
+            await outcome.is_done.wait()
+            if undo is not None and outcome.is_complete:
+                await undo(cast(_T, outcome.value))
+    finally:
+        is_over.set()
 
 
 class Residence(Generic[_T]):

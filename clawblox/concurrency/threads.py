@@ -138,6 +138,7 @@ class Batcher:
 
     def __init__(self) -> None:
         self._waiting: list[_Piece[Any]] = []
+        self._taken: list[_Piece[Any]] = []
         self._is_running = False
 
     async def run(self, function: Callable[..., _T], *args: object) -> _T:
@@ -152,18 +153,31 @@ class Batcher:
         self._waiting.append(piece)
         if not self._is_running:
             self._is_running = True
-            await in_own_task(self._run_waiting)  # the others may go on waiting
+            try:
+                await in_own_task(self._run_waiting)  # the others may go on waiting
+            except Exception as error:  # noqa: BLE001 - nobody may wait for a piece in vain
+                self._fail_all(error)
         await outlast(piece.is_done)
         return piece.result()
+
+    def _fail_all(self, error: Exception) -> None:
+        self._is_running = False
+        if isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
+        pieces, self._taken, self._waiting = (*self._taken, *self._waiting), [], []
+        for piece in pieces:
+            if not piece.has_ended:
+                piece.error = error
+            piece.is_done.set()
 
     async def _run_waiting(self) -> None:
         with anyio.CancelScope(shield=True):
             while self._waiting:
                 await anyio.lowlevel.checkpoint()  # lets others of this moment join
-                pieces, self._waiting = self._waiting, []
+                self._taken, self._waiting = self._waiting, []
                 async with anyio.create_task_group() as threads:
                     for first in range(_THREADS):
-                        if share := pieces[first::_THREADS]:
+                        if share := self._taken[first::_THREADS]:
                             threads.start_soon(_run_in_thread, share)
         self._is_running = False
 

@@ -21,6 +21,7 @@ import attrs
 from clawblox import protocol
 from clawblox.config.schema import Fault, Keys, faults, has_value, misspellings
 from clawblox.errors import ConfigError
+from clawblox.system.regular_files import read_regular
 from clawblox.telemetry.own_log import OwnLog
 
 _log = OwnLog(__name__)
@@ -36,6 +37,7 @@ __all__ = [
 ]
 
 CONFIG_NAME: Final = "world.toml"
+_MAX_BYTES: Final = 16 << 20
 
 START_ENV_TEMPLATE: Final[Mapping[str, str]] = {
     protocol.HOST_ENV: "{host}",
@@ -278,7 +280,8 @@ def _log_once(warning: str, place: str) -> None:
 
 def _read_text(root: Path, path: Path) -> str:
     try:
-        data = path.read_bytes()
+        # The file may be a link that its author made; what it leads to is looked at.
+        data = read_regular(os.path.realpath(path), max_bytes=_MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise _absence_error(root, path) from error
     except OSError as error:

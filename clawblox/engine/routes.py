@@ -44,13 +44,15 @@ def make_routes(
         failed = {} if world.failure is None else {"game_status": "failed"}
         return {**spectate(), **failed}
 
+    feed = Feed(world, state)
+
     async def show_manifest(request: Request) -> Response:
         return Response(manifest, media_type="application/json")
 
     async def show_state(request: Request) -> Response:
         if world.failure is not None:
             raise Halted(world.failure)
-        return Response(encode_json(state()), media_type="application/json")
+        return Response(feed.encoded(), media_type="application/json")
 
     async def show_page(request: Request) -> Response:
         return await page.get_response("index.html", request.scope)
@@ -64,7 +66,7 @@ def make_routes(
     return [
         Route("/renderer/manifest", show_manifest),
         Route("/spectate", show_state),
-        WebSocketRoute("/spectate/ws", Feed(world, state).serve),
+        WebSocketRoute("/spectate/ws", feed.serve),
         Route("/", show_page),
         Route("/ui", show_page),
         Mount("/ui", page),

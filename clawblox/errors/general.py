@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from clawblox.printable import printable_lines
+
 __all__ = [
     "VALUE_CHARS",
     "BatchError",
@@ -66,7 +68,8 @@ class ClawbloxError(Exception):
         lines = [self.headline, *(f"  {line}" for line in self.details())]
         if self.hint:
             lines.append(f"  hint: {self.hint}")
-        return "\n".join(lines)
+        # What programs and worlds say is in here, so no line of theirs may look like one of ours.
+        return "\n".join(printable_lines(line).replace("\n", "\n      ") for line in lines)
 
 
 class ConfigError(ClawbloxError, ValueError):

@@ -32,4 +32,6 @@ def write_pointer(pointer: Path, archive: Path, facts: Mapping[str, Any]) -> Non
     directory = pointer.parent
     name = archive.relative_to(directory) if archive.is_relative_to(directory) else archive
     content = {**facts, "checkpoint": str(name), "written_at": format_utc(utc_now())}
-    publish_bytes(pointer, json.dumps(content, indent=2, sort_keys=True).encode() + b"\n")
+    publish_bytes(
+        pointer, json.dumps(content, indent=2, sort_keys=True, allow_nan=False).encode() + b"\n"
+    )

@@ -3,6 +3,8 @@
 - ``supervisor``: the one task that owns an instance.
 - ``lifecycle``: the states of an instance, their transitions, and the restart budget.
 - ``restart_source``: what an instance is restarted from, and the request of a restart.
+- ``watch``: from its readiness to its exit.
+- ``stop_ladder``: how all of its processes are ended.
 - ``bookkeeping``: what is written about an instance: record, manifest, index of the log.
 - ``startup``: one start, from the port to readiness.
 - ``launcher``: the thread that spawns and probes.

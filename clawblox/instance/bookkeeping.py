@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeAlias
 
+import anyio
+
+from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ManifestError
 from clawblox.instance.ends import End
 from clawblox.instance.instance import Instance
@@ -12,10 +17,15 @@ from clawblox.instance.launch import Launch
 from clawblox.results import EventKind, Labels, WorldExit
 from clawblox.rundir.manifest import Update
 from clawblox.rundir.manifest_updates import RestartedBy, restart_update, run_update
+from clawblox.rundir.paths import records_journal
+from clawblox.rundir.records import restore_records
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.telemetry.own_log import OwnLog
+from clawblox.telemetry.throttle import Throttle
 
-__all__ = ["Bookkeeping", "Emit", "Write", "rename_runs"]
+__all__ = ["Bookkeeping", "Emit", "Write", "watch_records"]
+
+_LOOK_INTERVAL_S: Final = 1.0
 
 _log = OwnLog(__name__)
 
@@ -47,6 +57,9 @@ class Write(Protocol):
 class Bookkeeping:
     """Writes what happens to one instance. Every method blocks; failures are logged.
 
+    Whatever fails to be written, a defect of this package included, ends neither the instance nor
+    the other writes.
+
     Args:
         instance: The instance.
         write: Writes an update to its manifest.
@@ -56,7 +69,7 @@ class Bookkeeping:
         self._instance = instance
         self._write = write
 
-    def note_exit(self, *, is_unresponsive: bool) -> None:
+    def note_exit(self, is_unresponsive: bool) -> None:  # noqa: FBT001, RUF100
         """Note in the index of the log that the instance died.
 
         Args:
@@ -79,7 +92,8 @@ class Bookkeeping:
         event = "stopped" if by == "request" else "exited"
         self._note_end(event, f"{event}: {_brief(self._instance.exit)}")
         if self._instance.log_index is not None:
-            self._instance.log_index.note("restarted", f"restarted {launch.source}")
+            with self._contained("restart not noted in the log"):
+                self._instance.log_index.note("restarted", f"restarted {launch.source}")
 
     def register_restart(self, exit_before: str, launch: Launch, by: RestartedBy) -> None:
         """Register in the manifest that the instance was brought back.
@@ -89,21 +103,23 @@ class Bookkeeping:
             launch: How it was started.
             by: Who restarted it.
         """
-        update = restart_update(
-            number=self._instance.restarts,
-            at=format_utc(utc_now()),
-            exit=exit_before,
-            resume_from=launch.resume_path,
-            parent_sha256=launch.parent_sha256,
-            run_id=self._instance.run_id,
-            by=by,
-        )
-        self._write_update(update)
+        with self._contained("restart not registered"):
+            update = restart_update(
+                number=self._instance.restarts,
+                at=format_utc(utc_now()),
+                exit=exit_before,
+                resume_from=launch.resume_path,
+                parent_sha256=launch.parent_sha256,
+                run_id=self._instance.run_id,
+                by=by,
+            )
+            self._write(update)
 
     def leave_running(self) -> None:
         """Release a detached instance, which goes on."""
         if self._instance.log_index is not None:
-            self._instance.log_index.leave()
+            with self._contained("end not noted in the log"):
+                self._instance.log_index.leave()
         self._instance.release()
 
     def put_away(self, end: End, *, was_stopped: bool) -> None:
@@ -115,41 +131,115 @@ class Bookkeeping:
         """
         event = "stopped" if was_stopped else "exited"
         what = event if end.was_ready or was_stopped else "start failed"
-        self._note_end(event, f"{what}: {_brief(self._instance.exit)}")
         try:
-            self._record_end(end)
-        except OSError as error:
-            _log.warning("instance record not written", error=str(error))
+            self._note_end(event, f"{what}: {_brief(self._instance.exit)}")
+            with self._contained("instance record not written"):
+                self._record_end(end)
+            with self._contained("manifest not written"):
+                self._register_end(end)
         finally:
             self._instance.release()
 
     def _note_end(self, event: str, text: str) -> None:
         if self._instance.log_index is not None:
-            self._instance.log_index.note_end(event, text)
+            with self._contained("end not noted in the log"):
+                self._instance.log_index.note_end(event, text)
 
     def _record_end(self, end: End) -> None:
-        instance, launch = self._instance, self._instance.launch
+        instance = self._instance
         if instance.is_recorded or instance.is_planned:  # else another may have the name by now
             instance.write_record(end.state, end)
+
+    def _register_end(self, end: End) -> None:
+        instance, launch = self._instance, self._instance.launch
         # The run of a lone instance is labelled by the caller.
         if instance.is_recorded and (launch.index is not None or instance.past is not None):
             update = run_update(status=end.run_status, ended_at=utc_now())
-            self._write_update(update, durable=False)
+            self._write(update, durable=False)
 
-    def _write_update(self, update: Update, *, durable: bool = True) -> None:
+    @contextmanager
+    def _contained(self, what: str) -> Iterator[None]:
+        with _log.contain(what, instance=self._instance.name):
+            try:
+                yield
+            except (OSError, ManifestError) as error:
+                _log.warning(what, instance=self._instance.name, error=str(error))
+
+
+FindInstances: TypeAlias = Callable[[], Iterable[Instance]]
+"""Returns the instances whose records are kept."""
+
+
+async def watch_records(find: FindInstances) -> None:
+    """Look once a second whether records were lost, and write those again, until it is cancelled.
+
+    Args:
+        find: Returns the instances.
+
+    Cancellation: a look that is under way is finished.
+    """
+    keeper = _RecordKeeper()
+    while True:
+        await anyio.sleep(_LOOK_INTERVAL_S)
+        with _log.contain("records not looked at"):
+            if found := list(find()):
+                await run_blocking(keeper.look, found)
+
+
+class _RecordKeeper:
+    """Looks at journals that have changed since the last look, and at no others."""
+
+    def __init__(self) -> None:
+        self._stamps: dict[Path, tuple[int, ...]] = {}
+        self._failures = Throttle()
+
+    def look(self, instances: Iterable[Instance]) -> None:
+        """Restore the lost records of instances. Blocks."""
+        for run_dir, members in _group_by_run_dir(instances).items():
+            stamp = _stamp(records_journal(run_dir))
+            # A run directory that was moved or removed is not made again.
+            if (stamp is None or stamp != self._stamps.get(run_dir)) and run_dir.is_dir():
+                self._restore(run_dir, members)
+
+    def _restore(self, run_dir: Path, instances: Iterable[Instance]) -> None:
         try:
-            self._write(update, durable=durable)
-        except ManifestError as error:
-            _log.warning("manifest not written", instance=self._instance.name, error=str(error))
-
-
-def rename_runs(instances: Iterable[Instance], run_id: str) -> None:
-    """Give the run of instances another id; a record that cannot be written is reported. Blocks."""
-    for instance in instances:
-        try:
-            instance.rename_run(run_id)
+            lost = _restore_all(run_dir, instances)
         except OSError as error:
-            _log.warning("instance record not written", instance=instance.name, error=str(error))
+            if times := self._failures.count():
+                where, why = str(run_dir), str(error)
+                _log.warning("lost records not written", run_dir=where, error=why, times=times)
+            return
+        if lost:
+            _log.warning("lost records written again", run_dir=str(run_dir), instances=lost)
+        stamp = _stamp(records_journal(run_dir))
+        if stamp is not None:
+            self._stamps[run_dir] = stamp
+
+
+def _restore_all(run_dir: Path, instances: Iterable[Instance]) -> list[str]:
+    """Restore lost records, all at once, so that no reader takes some of them for all."""
+    with ExitStack() as holding:
+        held = [holding.enter_context(instance.held_record()) for instance in instances]
+        kept = [record_and_claim for record_and_claim in held if record_and_claim is not None]
+        lost = restore_records(run_dir, [record for record, _ in kept])
+        for _, claim in kept if lost else ():
+            claim.renew()  # the file of its lock may have gone too
+    return lost
+
+
+def _group_by_run_dir(instances: Iterable[Instance]) -> dict[Path, list[Instance]]:
+    groups: dict[Path, list[Instance]] = {}
+    for instance in dict.fromkeys(instances):  # each is held once
+        groups.setdefault(instance.launch.run_dir, []).append(instance)
+    return groups
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _brief(found: WorldExit | None) -> str:

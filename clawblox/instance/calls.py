@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 
@@ -55,7 +56,8 @@ class Calls:
         """
         begun_at = anyio.current_time()
         if self.life is None:
-            raise await self._exited_error(begun_at)
+            is_coming_back = self._lifecycle.state is State.RESTARTING
+            raise await self._exited_error(begun_at, is_coming_back=is_coming_back)
         scope = anyio.CancelScope()
         self._scopes.add(scope)
         try:
@@ -112,6 +114,9 @@ class Calls:
         fields = await run_blocking(self._instance.error_fields)
         error.locate(elapsed_s=anyio.current_time() - begun_at, **fields)
 
-    async def _exited_error(self, begun_at: float) -> WorldExitedError:
+    async def _exited_error(
+        self, begun_at: float, *, is_coming_back: bool = False
+    ) -> WorldExitedError:
         elapsed = anyio.current_time() - begun_at
-        return await run_blocking(exited_error, self._instance, elapsed)
+        error = partial(exited_error, self._instance, elapsed, is_coming_back=is_coming_back)
+        return await run_blocking(error)

@@ -127,16 +127,24 @@ def ready_timeout(instance: Instance, processes: Iterable[Proc]) -> WorldReadyTi
     )
 
 
-def exited_error(instance: Instance, elapsed_s: float) -> WorldExitedError:
+def exited_error(
+    instance: Instance, elapsed_s: float, *, is_coming_back: bool = False
+) -> WorldExitedError:
     """Return the error for a call to an instance that has ended. Blocks.
 
     Args:
         instance: The instance.
         elapsed_s: Seconds since the call began.
+        is_coming_back: Whether it is being restarted.
     """
     how = f"halted: {instance.halt}" if instance.halt else f"ended: {instance.exit or 'stopped'}"
-    error = WorldExitedError(f"world {_name(instance)} has {how}")
-    return _located(error, instance, "ready", elapsed_s)
+    message, phase, hint = f"world {_name(instance)} has {how}", "ready", None
+    if is_coming_back:
+        is_known = instance.halt or instance.exit
+        message = f"{message}; it" if is_known else f"world {_name(instance)}"
+        message, phase = f"{message} is being restarted", "restarting"
+        hint = "try again when it is ready; a client waits for that with wait_restart="
+    return _located(WorldExitedError(message, hint=hint), instance, phase, elapsed_s)
 
 
 def stop_error(instance: Instance, reason: str) -> WorldStopError:

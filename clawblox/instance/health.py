@@ -32,6 +32,7 @@ from clawblox.config.world_toml import LivenessRule
 from clawblox.protocol import parse_halt
 from clawblox.system.ports import connect_host, describe_owner, find_owners, listeners_at
 from clawblox.system.process_tree import Mark, find_tree
+from clawblox.telemetry.logs import open_to_read
 from clawblox.telemetry.own_log import OwnLog
 
 __all__ = [
@@ -145,7 +146,7 @@ class Probe:
 
     def _search_log(self) -> bool:
         assert self.log_pattern is not None
-        with self.log_file.open("rb") as file:
+        with open_to_read(self.log_file) as file:
             file.seek(max(self._log_offset, self.log_start))
             while chunk := file.read(_LOG_CHUNK_BYTES):
                 self._log_offset = file.tell()

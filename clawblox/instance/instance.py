@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -177,11 +178,10 @@ class Instance:
         }
 
     def _last_lines(self) -> tuple[str, ...]:
-        running = self._running
-        if running is None:
+        if (running := self._running) is None:
             return ()
-        start = running.processes.log_start
-        return last_lines(running.named.log_file, start=start, secrets=self._secrets())
+        log, start = running.named.log_file, running.processes.log_start
+        return last_lines(log, start=start, secrets=self._secrets())
 
     def _secrets(self) -> tuple[str, ...]:
         return tuple(self._running.environment.secrets().values()) if self._running else ()
@@ -271,14 +271,10 @@ class Instance:
         self._may_have_survivors = True
         processes = running.processes
         env = child_environment(launch, environment, running.cookie)
-        listener = None
-        if launch.hands_listener_over:
-            listener = open_listener(launch.options.host, self.port)
-        try:
+        hands_over = launch.hands_listener_over
+        inherited = open_listener(launch.options.host, self.port) if hands_over else nullcontext()
+        with inherited as listener:
             processes.start_world(world_command(launch), env, named.log_file, listener)
-        finally:
-            if listener is not None:
-                listener.close()
         guard.watch(running.mark)
         self.write_record("starting")
         for sidecar in config.sidecars:
@@ -348,7 +344,6 @@ class Instance:
         self.log_index = LogIndex(Path(record.log_file))
         self._running = running
         self.started_at, self.restarts = record.started_at, record.restarts
-        self._wanted_port = record.port
         self.run_id = record.run_id
         self.write_record("ready")  # which tells other processes whom to ask now
 
@@ -370,19 +365,18 @@ class Instance:
             grace: Time between TERM and KILL.
 
         Raises:
-            OSError: There are no file descriptors left to find all of them. Those that clawblox
-                started are killed; the guard still watches the others.
+            OSError: There are no file descriptors left to find all of them.
         """
-        running = self._running
-        if running is None:
+        if (running := self._running) is None:
             return TreeEnd("already_exited")
-        try:
-            end = await end_tree(running.mark, running.processes.world, grace)
-        except OSError:
-            running.processes.kill()
-            raise
+        end = await end_tree(running.mark, running.processes.world, grace)
         self._may_have_survivors = bool(end.survivors)
         return end
+
+    def kill(self) -> None:
+        """Kill what clawblox started, without descriptors; the guard watches the rest."""
+        if self._running is not None:
+            self._running.processes.kill()
 
     def begin_anew(self, *, keep_port: bool) -> None:
         """Prepare for another :meth:`bring_up` under the same name, after :meth:`end`. Blocks.
@@ -406,11 +400,15 @@ class Instance:
 
     def release(self) -> None:
         """Release what is held besides the processes; a second call does nothing. Blocks."""
-        if not self._may_have_survivors:
-            self.detach()
-        if self._running is not None:
-            self._running.processes.release()
-        self._release_port()
+        with ExitStack() as releases:  # each is released, whatever becomes of the others
+            releases.callback(self._release_name)
+            releases.callback(self._release_port)
+            if self._running is not None:
+                releases.callback(self._running.processes.release)
+            if not self._may_have_survivors:
+                self.detach()
+
+    def _release_name(self) -> None:
         with self._record_lock:
             if self._named is not None and self._is_claimed:
                 self._named.claim.release()
@@ -487,10 +485,16 @@ class Instance:
             if self._written is not None:
                 self._write(self._written)
 
+    @contextmanager
+    def held_record(self) -> Iterator[tuple[InstanceRecord, Claim] | None]:
+        """Hold its record as it is; yield it with its claim, None while it has none. Blocks."""
+        with self._record_lock:
+            if self._is_claimed and self._named is not None and self._written is not None:
+                yield self._written, self._named.claim
+            else:
+                yield None
+
     def _write(self, record: InstanceRecord) -> None:
         """Write a record with the current id of the run; the caller holds the lock."""
-        if record.run_id != self.run_id:
-            record = attrs.evolve(record, run_id=self.run_id)
-        self._written = record
-        publish = write_record if self._is_claimed else replace_record
-        publish(self.launch.run_dir, self._written)
+        self._written = record = attrs.evolve(record, run_id=self.run_id)
+        (write_record if self._is_claimed else replace_record)(self.launch.run_dir, record)

@@ -81,7 +81,8 @@ class Launcher:
         self._ramp = ramp
         self._waiting: deque[_Start] = deque()
         self._given_up: deque[_Start] = deque()
-        self._news: deque[Callable[[], None]] = deque()
+        self._unsettled: set[_Start] = set()
+        self._news: deque[tuple[_Start, Callable[[], None]]] = deque()
         self._to_thread = self._to_loop = -1
         self._epoll: select.epoll
         self._has_work = anyio.Event()
@@ -109,16 +110,18 @@ class Launcher:
         Cancellation: the start is given up; the owner of the instance ends and releases it.
         """
         start = _Start(instance, on_spawned, on_pace)
+        self._unsettled.add(start)
         self._waiting.append(start)
         self._has_work.set()
-        self._wake_thread()
         try:
+            self._wake_thread()
             await start.is_over.wait()
         except BaseException:
-            self._given_up.append(start)
-            self._wake_thread()
+            self._give_up_from_loop(start)
             await outlast(start.is_over)
             raise
+        finally:
+            self._unsettled.discard(start)
         if start.error is not None:
             raise start.error
         assert start.ending is not None
@@ -151,7 +154,18 @@ class Launcher:
                 while True:
                     await self._has_work.wait()
                     self._has_work = anyio.Event()
-                    await run_blocking(self._work, limiter=anyio.CapacityLimiter(1))
+                    await self._process_in_thread()
+
+    async def _process_in_thread(self) -> None:
+        """Process starts until none is left; a defect of the whole thread fails them all."""
+        try:
+            await run_blocking(self._work, limiter=anyio.CapacityLimiter(1))
+        except Exception as error:  # noqa: BLE001 - it belongs to the callers of `run`
+            self._waiting.clear()
+            for start in self._unsettled:
+                start.error = start.error or error
+                start.is_over.set()
+            _log.defect("launcher failed", error)
 
     async def _relay(self) -> None:
         while True:
@@ -159,7 +173,18 @@ class Launcher:
             with suppress(BlockingIOError):
                 os.eventfd_read(self._to_loop)
             while self._news:
-                self._news.popleft()()
+                self._pass_on(*self._news.popleft())
+
+    def _pass_on(self, start: _Start, news: Callable[[], None]) -> None:
+        try:
+            news()
+        except Exception as error:  # noqa: BLE001 - it belongs to the caller of `run`
+            start.error = error
+            self._give_up_from_loop(start)
+
+    def _give_up_from_loop(self, start: _Start) -> None:
+        self._given_up.append(start)
+        self._wake_thread()
 
     def _wake_thread(self) -> None:
         os.eventfd_write(self._to_thread, 1)
@@ -167,15 +192,12 @@ class Launcher:
     # -- in the thread ----------------------------------------------------------------------
 
     def _work(self) -> None:
-        """Process starts until none is left; a defect fails them all."""
         work = _Work(self._ramp, self._epoll, self._tell)
         try:
             self._process(work)
-        except Exception as error:  # noqa: BLE001 - it belongs to the callers of `run`
-            for start in (*work.running, *self._waiting):
-                start.error = error
-                self._tell(start.is_over.set)
-            self._waiting.clear()
+        except BaseException:
+            work.abandon()
+            raise
 
     def _process(self, work: _Work) -> None:
         while self._waiting or work.is_busy:
@@ -205,7 +227,7 @@ class Launcher:
     def _look(self, start: _Start) -> None:
         """Look at the machine, which holds ``start`` back; tell it when the pace changes."""
         if (pace := self._ramp.look()) is not None:
-            self._tell(lambda: start.on_pace(pace))
+            self._tell(start, lambda: start.on_pace(pace))
 
     def _step(self, work: _Work, ready: list[tuple[int, int]]) -> None:
         for fd, _ in ready:
@@ -216,8 +238,8 @@ class Launcher:
                 work.on_event(fd)
         work.on_time()
 
-    def _tell(self, news: Callable[[], None]) -> None:
-        self._news.append(news)
+    def _tell(self, start: _Start, news: Callable[[], None]) -> None:
+        self._news.append((start, news))
         os.eventfd_write(self._to_loop, 1)
 
 
@@ -233,14 +255,14 @@ class _Work:
     Args:
         ramp: Is told when a start ends.
         epoll: Is polled by the thread.
-        tell: Calls a function in the event loop.
+        tell: Calls a function on behalf of a start in the event loop.
 
     Attributes:
         running: The starts.
     """
 
     def __init__(
-        self, ramp: Ramp, epoll: select.epoll, tell: Callable[[Callable[[], None]], None]
+        self, ramp: Ramp, epoll: select.epoll, tell: Callable[[_Start, Callable[[], None]], None]
     ) -> None:
         self._ramp = ramp
         self._epoll = epoll
@@ -267,7 +289,7 @@ class _Work:
         self.running.add(start)
         try:
             pidfd = start.instance.bring_up()
-            self._tell(start.on_spawned)
+            self._tell(start, start.on_spawned)
             begun_at = time.monotonic()
             start.slow_at = begun_at + _SLOW_S
             start.deadline = begun_at + start.instance.launch.options.health_timeout
@@ -287,8 +309,9 @@ class _Work:
         """Handle an event of a descriptor: an exit, or what the steps of a probe wait for."""
         start = self._by_fd.get(fd)
         if start is None:
-            return
-        if fd == start.pidfd:
+            with suppress(OSError):  # a defect has left it
+                self._epoll.unregister(fd)
+        elif fd == start.pidfd:
             self.end(start, Ending.EXITED)
         else:
             self._advance(start, lambda steps: steps.send(True))
@@ -298,11 +321,17 @@ class _Work:
         while self.seconds_to_timer() == 0.0:
             _, _, start = heapq.heappop(self._timers)
             start.timer = 0
-            if time.monotonic() >= start.deadline:
-                self._pass_deadline(start)
-            else:
-                self._look_elsewhere(start)
-                self._advance(start, lambda steps: steps.send(False))
+            try:
+                self._on_timer(start)
+            except Exception as error:  # noqa: BLE001 - it belongs to the caller of `Launcher.run`
+                self.end(start, Ending.FAILED, error)
+
+    def _on_timer(self, start: _Start) -> None:
+        if time.monotonic() >= start.deadline:
+            self._pass_deadline(start)
+        else:
+            self._look_elsewhere(start)
+            self._advance(start, lambda steps: steps.send(False))
 
     def _look_elsewhere(self, start: _Start) -> None:
         """Warn that the world of a slow start listens elsewhere; once is enough for all starts."""
@@ -331,9 +360,9 @@ class _Work:
         self._advance(start, lambda steps: next(steps))
 
     def _advance(self, start: _Start, resume: Callable[[Steps], Wait]) -> None:
-        self._forget_wait(start)
-        assert start.steps is not None
         try:
+            self._forget_wait(start)
+            assert start.steps is not None
             wait = resume(start.steps)
             self._wait_for(start, wait)
         except StopIteration:
@@ -373,14 +402,29 @@ class _Work:
 
     def end(self, start: _Start, ending: Ending, error: Exception | None = None) -> None:
         """Stop watching a start, and tell its caller how it ended."""
+        if start.ending is not None:
+            return
+        start.ending, start.error = ending, start.error or error
+        is_running = start in self.running
+        self.running.discard(start)
+        try:
+            self._unwatch(start)
+            if is_running:
+                self._ramp.end(start, is_ready=ending is Ending.READY)
+        except Exception as defect:  # noqa: BLE001 - it belongs to the caller of `Launcher.run`
+            start.error = start.error or defect
+        finally:
+            self._tell(start, start.is_over.set)
+
+    def _unwatch(self, start: _Start) -> None:
         self._forget_wait(start)
         if start.steps is not None:
             start.steps.close()
         if start.pidfd >= 0:
             del self._by_fd[start.pidfd]
             self._epoll.unregister(start.pidfd)
-        if start in self.running:
-            self.running.discard(start)
-            self._ramp.end(start, is_ready=ending is Ending.READY)
-        start.ending, start.error = ending, error
-        self._tell(start.is_over.set)
+
+    def abandon(self) -> None:
+        """Stop counting the starts that are under way, after a defect; see :meth:`Ramp.end`."""
+        for start in self.running:
+            self._ramp.end(start, is_ready=False)

@@ -10,11 +10,13 @@ import os
 import signal  # noqa: TID251 - numbers and names only, nothing is sent
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import attrs
 
 from clawblox.concurrency.threads import run_blocking
+from clawblox.foreign_values import whole_number
 from clawblox.results import WorldExit
 from clawblox.system.process import Process, adopt, require_executable, signal_name, spawn
 from clawblox.system.tmux import close_window, open_window
@@ -23,6 +25,9 @@ from clawblox.telemetry.logs import open_log
 __all__ = ["WorldProcesses"]
 
 _WINDOW_PREFIX = "world"
+
+_MAX_STATUS = 255
+"""Highest exit status that a shell reports."""
 
 
 @attrs.define
@@ -152,20 +157,23 @@ class WorldProcesses:
 
     def release(self) -> None:
         """Reap them and close their windows; a second call does nothing."""
-        for process in self.all:
-            if self.tmux_session is not None and process.has_exited:
-                close_window(process.pid)
-            process.release()
-        for status_file in self._status_files:
-            status_file.unlink(missing_ok=True)
+        with ExitStack() as releases:  # each is released, whatever becomes of the others
+            for status_file in self._status_files:
+                releases.callback(status_file.unlink, missing_ok=True)
+            for process in self.all:
+                releases.callback(process.release)
+                if self.tmux_session is not None and process.has_exited:
+                    releases.callback(close_window, process.pid)
         self.world, self.sidecars, self._status_files = None, {}, []
 
 
 def _read_status(path: Path) -> WorldExit:
     """Return the exit that the window's shell wrote; unknown if the shell was killed."""
     try:
-        status = int(path.read_text())
+        status = whole_number(int(path.read_text()), high=_MAX_STATUS)
     except (OSError, ValueError):
+        return WorldExit()
+    if status is None:  # the world wrote it
         return WorldExit()
     if status > 128 and status - 128 in signal.valid_signals():
         return WorldExit(signal=signal_name(status - 128))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from functools import partial
+from pathlib import Path
 
 import anyio
 import attrs
@@ -62,9 +64,9 @@ class RestartSource:
         """Remember a save."""
         self._saves.append(saved)
 
-    def remove(self, spent: Collection[SavedSnapshot]) -> None:
-        """Forget saves whose files are gone."""
-        self._saves = [saved for saved in self._saves if saved not in spent]
+    def remove(self, spent: Collection[Path]) -> None:
+        """Forget saves whose files are gone, or about to be removed."""
+        self._saves = [saved for saved in self._saves if saved.path not in spent]
 
     def refuse(self, launch: Launch) -> None:
         """Forget the save that a launch restored, because the world does not accept it."""
@@ -81,9 +83,10 @@ class RestartSource:
         """
         while from_save and self._saves:
             saved = self._saves[-1]
-            if await run_blocking(has_digest, saved.path, saved.sha256):
+            is_good = partial(has_digest, saved.path, saved.sha256, max_bytes=saved.size_bytes)
+            if await run_blocking(is_good):
                 return self.first.restored(saved.path, saved.sha256)
-            self.remove([saved])  # another save may have arrived meanwhile
+            self.remove([saved.path])  # another save may have arrived meanwhile
         path = self.first.resume_path
         return self.first if path is None or await run_blocking(path.is_file) else None
 

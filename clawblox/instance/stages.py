@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from clawblox.results import StartedWorld
 from clawblox.rundir.claims import Claim
 from clawblox.snapshot.capture import SnapshotSource
 from clawblox.system.process_tree import Mark, Proc
-from clawblox.telemetry.logs import LogReader
 
 __all__ = ["Named", "Running"]
 
@@ -116,32 +115,6 @@ class Running:
             port=self.port,
             base_path=self.launch.options.base_path,
             operator_token=self.environment.operator_token,
-        )
-
-    def log_reader(
-        self,
-        *,
-        follow: bool,
-        tail: int | None,
-        was_restarted: bool,
-        is_over: Callable[[], bool],
-    ) -> LogReader:
-        """Return the lines of its log since the start of its run.
-
-        Args:
-            follow: Wait for more lines until the instance has ended.
-            tail: Number of lines before the end to begin with; None begins at the first line.
-            was_restarted: Whether it was restarted since the run began.
-            is_over: Whether the instance has ended.
-        """
-        return LogReader(
-            self.name,
-            self.named.log_file,
-            follow=follow,
-            tail=tail,
-            start=self.processes.log_start,
-            was_restarted=was_restarted,
-            is_over=is_over,
         )
 
     def started_world(self, ready_s: float) -> StartedWorld:

@@ -3,43 +3,43 @@
 A failure before the instance is ready goes to the caller of ``start``. A later death changes the
 state, emits an event, and leads to a restart if the restart policy says so. However the task ends,
 it runs the stop ladder last, shielded: no process, port, claim or temporary file of the instance
-outlives it, unless the instance is detached.
+outlives it, unless the instance is detached. A defect of this package that shows in the task ends
+this instance alone: it is reported, each step of the end is taken, and whoever waits is told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import anyio
 
-from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import current_batcher, run_blocking
 from clawblox.config.options import DEFAULT_GRACE_S
-from clawblox.config.world_toml import LivenessRule
 from clawblox.errors import SnapshotRefusedError, UsageError
 from clawblox.instance.bookkeeping import Bookkeeping, Emit, Write
 from clawblox.instance.calls import Calls
 from clawblox.instance.ends import End
-from clawblox.instance.failures import start_failure, start_stopped, stop_error
-from clawblox.instance.health import wait_until_unresponsive
+from clawblox.instance.failures import start_failure, start_stopped
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
 from clawblox.instance.launcher import Launcher
 from clawblox.instance.lifecycle import Lifecycle, State, restart_budget, restart_delay
 from clawblox.instance.restart_source import NO_GOOD_SAVE, RestartRequest, RestartSource
 from clawblox.instance.startup import FAILED_START_GRACE_S, start_up
+from clawblox.instance.stop_ladder import StopLadder
+from clawblox.instance.watch import Watch
 from clawblox.results import (
     EventKind,
-    SavedSnapshot,
     StartedWorld,
     StopResult,
     WorldExit,
     describe_end,
 )
 from clawblox.rundir.manifest_updates import RestartedBy
-from clawblox.system.process import Grace, Process, TreeEnd
+from clawblox.system.process import Grace
 from clawblox.telemetry.own_log import OwnLog
 
 __all__ = ["Supervisor"]
@@ -56,6 +56,8 @@ class Supervisor:
         emit: Emits an event.
         write: Writes an update to the manifest of the instance. Blocks.
         on_settled: Called when it is ready, or when nothing is left of a failed start.
+        on_back: Called when it was brought back, before it counts as ready; what it returns is
+            called after that.
 
     Attributes:
         instance: The instance.
@@ -75,6 +77,7 @@ class Supervisor:
         emit: Emit,
         write: Write,
         on_settled: Callable[[Supervisor], None],
+        on_back: Callable[[Supervisor], Awaitable[Callable[[], None]]],
     ) -> None:
         self.instance = instance
         self.lifecycle = Lifecycle()
@@ -86,13 +89,16 @@ class Supervisor:
         self._emit = emit
         self._books = Bookkeeping(instance, write)
         self._on_settled = on_settled
+        self._on_back = on_back
         self.source = RestartSource(instance.launch.begun, instance.launch.saves)
         self._budget = restart_budget(instance.launch.options)
         self._scope = anyio.CancelScope()
         self._settled = anyio.Event()
+        self._is_announced = False
         self._finished = anyio.Event()
         self._failure: Exception | None = None
-        self._stop_failure: Exception | None = None
+        self._defect: Exception | None = None
+        self._ladder = StopLadder(instance)
         self._grace: Grace | None = None
         self._request: RestartRequest | None = None
         self._interruptible = anyio.CancelScope()
@@ -144,8 +150,8 @@ class Supervisor:
             self._request.grace.shorten(grace_seconds)
         self._scope.cancel()
         await self._finished.wait()
-        if self._stop_failure is not None:
-            raise self._stop_failure
+        if self._ladder.failure is not None:
+            raise self._ladder.failure
         return self._result
 
     async def wait_ended(self) -> WorldExit:
@@ -183,14 +189,6 @@ class Supervisor:
         assert self.started is not None, "it was ready before"
         return self.started
 
-    def note_saved(self, saved: SavedSnapshot) -> None:
-        """Remember a snapshot that a restart may restore."""
-        self.source.add(saved)
-
-    def note_removed(self, spent: Collection[SavedSnapshot]) -> None:
-        """Forget snapshots whose files are gone."""
-        self.source.remove(spent)
-
     def kill_now(self) -> None:
         """End the grace of a stop that is under way."""
         if self._grace is not None:
@@ -205,13 +203,33 @@ class Supervisor:
         """
         try:
             with self._scope:
-                is_up = await self._bring_up()
-                while is_up:
-                    is_up = await self._watch_and_restart()
+                with self._contained("instance ended by a defect"):
+                    is_up = await self._bring_up()
+                    while is_up:
+                        is_up = await self._watch_and_restart()
                 self.has_died = self.started is not None
         finally:
-            with anyio.CancelScope(shield=True):
-                await self._tear_down()
+            try:
+                with anyio.CancelScope(shield=True):
+                    with self._contained("instance not put away"):
+                        await self._tear_down()
+                    if self._defect is not None:
+                        with self._contained("instance not released"):
+                            self.instance.kill()
+                            await run_blocking(self.instance.release)
+            finally:
+                self._release_waiters()
+
+    @contextmanager
+    def _contained(self, what: str) -> Iterator[None]:
+        """End the block at a defect, which is reported."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - it must not end the siblings
+            self._defect = self._defect or error
+            if self.started is None:
+                self._failure = self._failure or error
+            _log.defect(what, error, instance=self.instance.name)
 
     async def _bring_up(self) -> bool:
         """Start the instance; return whether it is ready."""
@@ -223,31 +241,33 @@ class Supervisor:
                 await run_blocking(self.instance.attach, record)
                 self.lifecycle.move(State.SPAWNING)
                 self.lifecycle.move(State.PROBING)
+            tell = await self._on_back(self)
             self._serve(self._elapsed())
+            self._settle()
+            tell()
         except Exception as error:  # noqa: BLE001 - every failure belongs to the caller of start
-            phase = self.lifecycle.state.value
-            self._failure = await run_blocking(
-                start_failure, error, self.instance, phase, self._elapsed()
-            )
+            if self.started is not None:  # it serves, but its start cannot be completed
+                self.started, self._defect = None, error
+            self._failure = error
+            self._failure = await self._describe(error)
             self._tell("start_failed", error=self._failure)
             return False
-        self._settle()
         return True
 
+    async def _describe(self, error: Exception) -> Exception:
+        phase = self.lifecycle.state.value
+        return await run_blocking(start_failure, error, self.instance, phase, self._elapsed())
+
     def _tell_return(self) -> None:
-        launch = self.instance.launch
-        if launch.past is not None and launch.past.number:
-            self._tell(
-                "resuming" if launch.past.by == "resume" else "restarting",
-                exit=launch.past.exit,
-                resume_path=launch.resume_path,
-                reason=launch.past.reason,
-                by=launch.past.by,
-            )
+        past, path = self.instance.launch.past, self.instance.launch.resume_path
+        if past is not None and past.number:
+            kind: EventKind = "resuming" if past.by == "resume" else "restarting"
+            self._tell(kind, exit=past.exit, resume_path=path, reason=past.reason, by=past.by)
 
     def _settle(self) -> None:
         self._settled.set()
         self._on_settled(self)
+        self._is_announced = True
 
     def _serve(self, ready_s: float) -> None:
         self.started = self.instance.running.started_world(ready_s)
@@ -269,16 +289,9 @@ class Supervisor:
     async def _watch(self) -> None:
         """Watch the instance until the world's process has ended."""
         self._is_unresponsive = False
-        watchers = [
-            partial(self._watch_sidecar, name, sidecar)
-            for name, sidecar in self.instance.sidecars.items()
-        ]
-        if (rule := self.instance.launch.config.liveness) is not None:
-            watchers.append(partial(self._watch_liveness, rule))
-        async with Tasks() as tasks:
-            for watcher in watchers:
-                tasks.start_soon(watcher)
-            await self.instance.wait_exit()
+        watch = Watch(self.instance, self._tell, self._end_halted)
+        await watch.run()
+        self._is_unresponsive = watch.is_unresponsive
         was_ended = self._is_unresponsive or self.instance.halt is not None
         self._has_finished = not was_ended and self.instance.exit == WorldExit(status=0)
         self._tell(
@@ -289,20 +302,10 @@ class Supervisor:
             halt=self.instance.halt,
         )
 
-    async def _watch_sidecar(self, name: str, sidecar: Process) -> None:
-        self._tell("sidecar_exited", sidecar=name, exit=await sidecar.wait())
-
-    async def _watch_liveness(self, rule: LivenessRule) -> None:
-        """End the instance when it hangs or has halted, which is then handled like any exit."""
-        probe = self.instance.running.liveness_probe(rule)
-        seen = await wait_until_unresponsive(probe, rule)
-        if probe.halt is not None:
-            self.instance.halt = self.instance.masked(probe.halt)
-            self._tell("halted", reason=self.instance.halt)
+    async def _end_halted(self) -> None:
+        """End an instance that hangs or has halted."""
+        if self.instance.halt is not None:
             self.calls.fail()  # a halted world must not be saved
-        else:
-            self._is_unresponsive = True
-            self._tell("unresponsive", seen=seen, failures=rule.failure_threshold)
         await self._clear_away()
 
     # -- coming back ------------------------------------------------------------------------
@@ -311,24 +314,24 @@ class Supervisor:
         """Restart the dead instance if its policy says so; return whether it serves again."""
         if self.instance.launch.options.restart == "never":
             return False
+        asks_for_save = self.instance.launch.options.restart == "checkpoint"
         self._begin_restarting()
         await self._note_exit()
         while True:
             before = self._budget.take(anyio.current_time())
             if before is None:
                 return self._give_up("it died too often")
-            launch = await self.source.next_launch(from_save=self._asks_for_save)
+            launch = await self.source.next_launch(from_save=asks_for_save)
             if launch is None:
                 return self._give_up("there is no good snapshot")
             await anyio.sleep(restart_delay(before))
             if not await self._clear_away():
                 return self._give_up("its processes do not end")
-            if await self._restart(launch, "policy", asks_for_save=self._asks_for_save) is None:
+            if await self._restart(launch, "policy", asks_for_save=asks_for_save) is None:
                 return True
 
     async def _note_exit(self) -> None:
-        note_exit = partial(self._books.note_exit, is_unresponsive=self._is_unresponsive)
-        await current_batcher().run(note_exit)
+        await current_batcher().run(self._books.note_exit, self._is_unresponsive)
 
     def _begin_restarting(self) -> None:
         if self.lifecycle.state is State.READY:
@@ -343,12 +346,11 @@ class Supervisor:
         """Restart the instance as somebody asked for; return whether it serves again."""
         self._begin_restarting()
         with anyio.CancelScope(shield=True):
-            await self._end_processes(request.grace)
-        request.failure = self._stop_failure
+            await self._ladder.end(request.grace)
+        request.failure = self._ladder.failure
         if request.failure is None:
-            request.failure = await self._restart(
-                request.launch, "request", asks_for_save=not request.fresh
-            )
+            restart = partial(self._restart, request.launch, "request")
+            request.failure = await restart(asks_for_save=not request.fresh)
         self._request = None
         request.is_over.set()
         if request.failure is None:
@@ -356,10 +358,6 @@ class Supervisor:
         if self.instance.launch.options.restart == "never":
             return self._give_up("its restart failed")
         return await self._come_back()
-
-    @property
-    def _asks_for_save(self) -> bool:
-        return self.instance.launch.options.restart == "checkpoint"
 
     async def _restart(
         self, launch: Launch, by: RestartedBy, *, asks_for_save: bool
@@ -378,10 +376,14 @@ class Supervisor:
                 reason=NO_GOOD_SAVE if lacks_save else None,
                 by=by,
             )
-            await start_up(self.instance, self._launcher, _stay, self._tell)
+            # The states of a start do not count: it is RESTARTING until it serves.
+            await start_up(self.instance, self._launcher, lambda _state: None, self._tell)
             await run_blocking(self._books.register_restart, end, launch, by)
+            tell = await self._on_back(self)
             self._serve(anyio.current_time() - begun_at)
+            tell()
         except Exception as error:  # noqa: BLE001 - another restart follows, or none
+            self._begin_restarting()  # it may serve, but its restart cannot be completed
             return await self._note_failed_restart(error, launch)
         return None
 
@@ -396,13 +398,11 @@ class Supervisor:
     async def _clear_away(self) -> bool:
         """End the remaining processes of the instance; return whether all of them ended."""
         with anyio.CancelScope(shield=True):
-            await self._end_processes(Grace(FAILED_START_GRACE_S))
-        return self._stop_failure is None
+            await self._ladder.end(Grace(FAILED_START_GRACE_S))
+        return self._ladder.failure is None
 
     async def _note_failed_restart(self, error: Exception, launch: Launch) -> Exception:
-        failure = await run_blocking(
-            start_failure, error, self.instance, self.lifecycle.state.value, self._elapsed()
-        )
+        failure = await self._describe(error)
         _log.warning("restart failed", instance=self.instance.name, error=str(failure))
         self._tell("start_failed", error=failure)
         if isinstance(error, SnapshotRefusedError):
@@ -412,38 +412,59 @@ class Supervisor:
     # -- the end ------------------------------------------------------------------------
 
     async def _tear_down(self) -> None:
-        begun_at = anyio.current_time()
-        is_left_running = self._is_left_running()
-        if self.started is not None:
-            self.lifecycle.move(State.STOPPING)
-        self.calls.fail()
-        try:
-            if self.has_died:
+        """End what is left, record the end, release everything."""
+        is_left_running = False
+        with self._contained("end of an instance not begun"):
+            is_left_running = self._is_left_running()
+            self.calls.fail()
+            if self.started is not None:
+                self.lifecycle.move(State.STOPPING)
+        if self.has_died:
+            with self._contained("exit not noted"):
                 await self._note_exit()
-            if is_left_running:
+        if is_left_running:
+            with self._contained("instance not left running"):
                 await current_batcher().run(self._books.leave_running)
-            else:
-                end = await self._end_processes(self._last_grace())
-                name, elapsed_s = self.instance.name, anyio.current_time() - begun_at
-                self._result = StopResult(name, end.rung, self.instance.exit, end.killed, elapsed_s)
-                await current_batcher().run(self._put_away)
-        finally:
-            self._conclude()
-
-    def _put_away(self) -> None:
-        """Record the end and release everything. Blocks."""
-        self._books.put_away(self._describe_end(), was_stopped=self._was_stopped())
-
-    def _conclude(self) -> None:
+        else:
+            with self._contained("instance not ended"):
+                await self._end()
         if self._was_stopped():
             self._tell("stopped", rung=self._result.rung, exit=self.instance.exit)
         self.lifecycle.move(State.FAILED if self.started is None else State.EXITED)
+
+    async def _end(self) -> None:
+        """End the processes, then record that and release everything."""
+        begun_at, name = anyio.current_time(), self.instance.name
+        self._result = StopResult(name, "killed", self.instance.exit)
+        with self._contained("processes not ended"):
+            seconds = FAILED_START_GRACE_S if self.started is None else DEFAULT_GRACE_S
+            self._grace = self._grace or Grace(seconds)
+            tree = await self._ladder.end(self._grace)
+            elapsed_s = anyio.current_time() - begun_at
+            self._result = StopResult(name, tree.rung, self.instance.exit, tree.killed, elapsed_s)
+        if self._defect is not None:
+            with self._contained("processes not killed"):
+                self.instance.kill()
+        with self._contained("end not recorded"):
+            end = self._describe_end()
+            put_away = partial(self._books.put_away, end, was_stopped=self._was_stopped())
+            await current_batcher().run(put_away)
+
+    def _release_waiters(self) -> None:
+        """Let nobody wait any longer, whatever went wrong before."""
+        # A defect may have left any other state.
+        self.lifecycle.state = State.FAILED if self.started is None else State.EXITED
         self._finished.set()
         if self._request is not None:
-            self._request.failure = start_stopped()
+            self._request.failure = self._defect or start_stopped()
             self._request.is_over.set()
-        if not self._settled.is_set():
-            self._settle()
+        self._settled.set()
+        if self._defect is not None:
+            with self._contained("defect not told"):
+                self._give_up(f"a defect of clawblox, not of the world: {self._defect!r}")
+        if not self._is_announced:
+            with self._contained("end not announced"):
+                self._settle()
 
     def _was_stopped(self) -> bool:
         """Return whether any of it had to be stopped."""
@@ -456,30 +477,6 @@ class Supervisor:
         is_serving = self.lifecycle.state is State.READY and not self.instance.is_over
         return self.instance.launch.options.detach and is_serving and self._grace is None
 
-    def _last_grace(self) -> Grace:
-        if self._grace is None:
-            seconds = FAILED_START_GRACE_S if self.started is None else DEFAULT_GRACE_S
-            self._grace = Grace(seconds)
-        return self._grace
-
-    async def _end_processes(self, grace: Grace) -> TreeEnd:
-        """Run the stop ladder; keep a failure for the callers of :meth:`stop`."""
-        self._stop_failure = None
-        try:
-            end = await self.instance.end(grace)
-        except OSError as error:
-            await self._fail_stop(f"its processes cannot be looked at: {error.strerror}")
-            return TreeEnd("killed")
-        if end.survivors:
-            await self._fail_stop(f"not even SIGKILL ended {', '.join(end.survivors)}")
-        else:
-            await self.instance.wait_exit()
-        return end
-
-    async def _fail_stop(self, reason: str) -> None:
-        _log.error("stop failed", instance=self.instance.name, reason=reason)
-        self._stop_failure = await run_blocking(stop_error, self.instance, reason)
-
     def _describe_end(self) -> End:
         return End(
             was_begun=self.instance.is_recorded or self._failure is not None,
@@ -490,11 +487,8 @@ class Supervisor:
         )
 
     def _tell(self, kind: EventKind, **detail: Any) -> None:  # noqa: ANN401
-        self._emit(kind, self.instance.name, self.instance.launch.options.labels, **detail)
+        with _log.contain("event not sent", kind=kind, instance=self.instance.name):
+            self._emit(kind, self.instance.name, self.instance.launch.options.labels, **detail)
 
     def _elapsed(self) -> float:
         return anyio.current_time() - self._begun_at
-
-
-def _stay(state: State) -> None:
-    """Ignore the states of a start: an instance is RESTARTING until it serves."""

@@ -3,6 +3,7 @@
 - ``paths``: where the things of a run directory are.
 - ``snapshot_files``: which file a caller means by a snapshot.
 - ``manifest``: the manifest as a value, and how updates merge.
+- ``manifest_entries``: which entries are the same thing, and which may go.
 - ``manifest_updates``: the updates themselves.
 - ``manifest_file``: the manifest on disk.
 - ``manifest_writer``: the one task that writes a manifest.
@@ -23,6 +24,8 @@
 - ``control_client``: asking the orchestrator of a run.
 - ``control_server``: answering as the orchestrator of a run.
 - ``requests``: what it can be asked, and how it tells the outcomes.
+- ``owners``: whose instances are whose, and who can be asked.
 - ``operations``: save, restart, fork and stop from another process.
 - ``leftovers``: what a killed orchestrator left behind.
+- ``unlisted_saves``: snapshots that it had not registered yet.
 """

@@ -19,7 +19,14 @@ import attrs
 from clawblox.errors import RunLockedError
 from clawblox.rundir.paths import name_lock, records_dir, run_lock, state_dir
 from clawblox.rundir.records import read_record, read_records
-from clawblox.system.files import LockOwner, lock_file, lock_owner, make_private_dir, unlock_file
+from clawblox.system.files import (
+    LockOwner,
+    lock_file,
+    lock_owner,
+    make_private_dir,
+    renew_lock,
+    unlock_file,
+)
 from clawblox.system.process_tree import command_line, read_process
 
 __all__ = [
@@ -29,6 +36,7 @@ __all__ = [
     "claim_run",
     "claimed_names",
     "describe_holder",
+    "find_name_owner",
     "free_names",
 ]
 
@@ -40,6 +48,15 @@ class Claim:
         self.name = name
         self._lock_path = lock_path
         self._fd = fd
+
+    def renew(self) -> None:
+        """Claim the name again if the file of its lock was removed or replaced. Blocks.
+
+        Raises:
+            OSError: The lock cannot be taken.
+        """
+        if self._fd >= 0:
+            self._fd = renew_lock(self._lock_path, self._fd)
 
     def release(self) -> None:
         """Give the name back; a second call does nothing."""
@@ -208,6 +225,15 @@ def free_names(run_dir: Path, taken: Collection[str], *, reuse: bool) -> Iterato
 def claimed_names(run_dir: Path) -> set[str]:
     """Return the names that a living process has claimed. Blocks."""
     return {path.stem for path in records_dir(run_dir).glob("*.lock") if _has_owner(path)}
+
+
+def find_name_owner(run_dir: Path) -> int | None:
+    """Return the pid of a living process that has claimed a name; None without one. Blocks."""
+    for path in sorted(records_dir(run_dir).glob("*.lock")):
+        owner = lock_owner(path)
+        if owner is not None and read_process(owner.pid) is not None:
+            return owner.pid
+    return None
 
 
 def _has_owner(lock_path: Path) -> bool:

@@ -28,6 +28,7 @@ import msgspec
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ControlError, OrchestratorSuspendedError
+from clawblox.foreign_values import encode_line
 from clawblox.rundir.locks import retry
 from clawblox.rundir.paths import state_dir
 from clawblox.system.files import lock_file, unlock_file
@@ -261,7 +262,7 @@ class Lines:
 
 
 def encode_message(message: Mapping[str, Any]) -> bytes:
-    """Return a message as its line.
+    """Return a message as its line. What no JSON can hold is cleaned.
 
     Args:
         message: Plain values; paths, attrs classes and dates may be among them.
@@ -269,7 +270,10 @@ def encode_message(message: Mapping[str, Any]) -> bytes:
     Raises:
         TypeError: Something else is among them.
     """
-    return msgspec.json.encode(message, enc_hook=_encode_path) + b"\n"
+    try:
+        return msgspec.json.encode(message, enc_hook=_encode_path) + b"\n"
+    except (ValueError, OverflowError):
+        return encode_line(msgspec.to_builtins(message, enc_hook=_encode_path))
 
 
 def _encode_path(value: object) -> str:
@@ -334,10 +338,14 @@ def locked_dir(directory: Path, *, patience_s: float) -> Iterator[None]:
 
 
 def remove_dead_sockets(directory: Path) -> None:
-    """Remove the sockets that are not served; the caller holds the lock. Blocks."""
+    """Remove the sockets that are not served; the caller holds the lock. Blocks.
+
+    What cannot be removed, a directory of such a name for example, stays.
+    """
     _, dead = _sort_out(directory)
     for path in dead:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def _sort_out(directory: Path) -> tuple[list[Path], list[Path]]:

@@ -1,7 +1,8 @@
 """The control socket of an orchestrator: takes requests of other processes, hands them to handlers.
 
 It owns the socket file, the connections and their limits. The protocol is that of ``control``;
-what can be asked for, and what it does, is the business of the handlers.
+what can be asked for, and what it does, is the business of the handlers. A socket file that was
+removed or replaced is made again.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import attrs
 import msgspec
 
 from clawblox.concurrency.deadlines import running_deadline
-from clawblox.concurrency.threads import run_blocking
+from clawblox.concurrency.threads import current_batcher, run_blocking
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.rundir.control_client import (
     MAX_REQUEST_BYTES,
@@ -48,6 +49,7 @@ _READER_PATIENCE_S = 30.0
 _CLOSE_GRACE_S = 1.0
 _ACCEPT_PAUSE_S = 0.5
 _LOCK_PATIENCE_S = 5.0
+_LOOK_INTERVAL_S = 1.0
 _BACKLOG = 1024
 _MAX_UNASKED = 64
 """Connections at one time that have not asked for anything yet; further ones wait."""
@@ -101,7 +103,8 @@ class ControlServer:
             raise ValueError(f"{name!r} cannot be the name of a control socket")
         self.path = control_dir(run_dir) / f"{name}.sock"
         self._handlers = dict(handlers)
-        self._listener: _Listener | None = None
+        self._run_dir = run_dir
+        self._listeners: list[_Listener] = []
         self._accepting: anyio.CancelScope | None = None
         self._unasked = anyio.Semaphore(_MAX_UNASKED)
         self._failures = Throttle()
@@ -116,33 +119,69 @@ class ControlServer:
 
         Cancellation: there is no socket.
         """
+        await self._listen()
+        self._accepting = anyio.CancelScope()
+
+    async def _listen(self) -> _Listener:
         listener = _Listener(self.path)
         try:
             await run_blocking(listener.bind)
         except BaseException:
             await _close(listener)
             raise
-        self._listener = listener
-        self._accepting = anyio.CancelScope()
+        self._listeners.append(listener)
+        return listener
 
     async def run(self) -> None:
         """Serve until the server is closed. To be started as a task, once, after :meth:`open`.
 
         Cancellation: cancels the handlers and removes the socket.
         """
-        assert self._listener is not None, "the server is not open"
-        assert self._accepting is not None
+        assert self._accepting is not None, "the server is not open"
         self._is_started = True
         try:
             async with anyio.create_task_group() as connections:
                 with self._accepting as accepting:
-                    while not accepting.cancel_called:
-                        await self._accept(self._listener, connections)
-                await _close(self._listener)
+                    if not accepting.cancel_called:
+                        await self._keep_listening(connections)
+                await self._close()
                 connections.cancel_scope.deadline = anyio.current_time() + _CLOSE_GRACE_S
         finally:
-            await _close(self._listener)
+            await self._close()
             self._is_over.set()
+
+    async def _keep_listening(self, connections: anyio.abc.TaskGroup) -> None:
+        """Accept connections, and make the socket file again whenever it has gone."""
+        async with anyio.create_task_group() as accepting:
+            accepting.start_soon(self._accept_all, self._listeners[-1], connections)
+            while True:
+                # All servers look at the same moments, so that they share a thread.
+                await anyio.sleep(_LOOK_INTERVAL_S - anyio.current_time() % _LOOK_INTERVAL_S)
+                if await current_batcher().run(self._is_lost) and await self._listen_again():
+                    accepting.start_soon(self._accept_all, self._listeners[-1], connections)
+
+    def _is_lost(self) -> bool:
+        """Return whether clients do not find the socket, though its directory is where it was."""
+        return not self._listeners[-1].has_file and self._run_dir.is_dir()
+
+    async def _listen_again(self) -> bool:
+        # Where the directory was moved, the socket in it still reaches the one before.
+        for spent in self._listeners[:-1]:
+            spent.accepting.cancel()
+        del self._listeners[:-1]
+        try:
+            await self._listen()
+        except OSError as error:
+            if times := self._failures.count():
+                why = str(error)
+                _log.warning("control socket lost", path=str(self.path), error=why, times=times)
+            return False
+        _log.warning("control socket lost and made again", path=str(self.path))
+        return True
+
+    async def _close(self) -> None:
+        for listener in self._listeners:
+            await _close(listener)
 
     async def aclose(self) -> None:
         """Remove the socket, leave the handlers a second to answer, and cancel the others.
@@ -151,13 +190,19 @@ class ControlServer:
 
         Cancellation: the server ends all the same.
         """
-        if self._listener is None or self._accepting is None:
+        if self._accepting is None:
             return
         self._accepting.cancel()
         if self._is_started:
             await self._is_over.wait()
         else:
-            await _close(self._listener)
+            await self._close()
+
+    async def _accept_all(self, listener: _Listener, connections: anyio.abc.TaskGroup) -> None:
+        with listener.accepting:
+            while True:
+                await self._accept(listener, connections)
+        await _close(listener)
 
     async def _accept(self, listener: _Listener, connections: anyio.abc.TaskGroup) -> None:
         await anyio.wait_readable(listener.socket)
@@ -294,10 +339,16 @@ def _parse_request(line: bytes) -> dict[str, Any]:
 
 
 class _Listener:
-    """The listening socket and its file."""
+    """The listening socket and its file.
+
+    Attributes:
+        socket: The socket.
+        accepting: Cancelled when another listener serves in its place.
+    """
 
     def __init__(self, path: Path) -> None:
         self.socket = open_socket()
+        self.accepting = anyio.CancelScope()
         self._path = path
         self._file: os.stat_result | None = None
         # A cancelled caller does not wait for the thread that binds; closing does.
@@ -316,6 +367,11 @@ class _Listener:
                 self.socket.listen(_BACKLOG)
         close_in_forked_child(self.socket)
 
+    @property
+    def has_file(self) -> bool:
+        """Whether the file of the socket is where it was made. Blocks."""
+        return self._file is not None and _is_file(self._path, self._file)
+
     def accept(self) -> socket.socket:
         """Return a connection that does not block."""
         connection, _ = self.socket.accept()
@@ -327,7 +383,7 @@ class _Listener:
         """Remove the file, if it is still ours, and close; a second call does nothing. Blocks."""
         with self._lock, self.socket:
             # While the socket listens, no other orchestrator takes its name.
-            if self._file is not None and _is_file(self._path, self._file):
+            if self.has_file:
                 self._path.unlink(missing_ok=True)
             self._file = None
 

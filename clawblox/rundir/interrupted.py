@@ -14,20 +14,23 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from clawblox.errors import ManifestError, RunLockedError, UsageError
+from clawblox.config.options import DEFAULT_MAX_SNAPSHOT_BYTES
+from clawblox.errors import ClawbloxError, ManifestError, RunLockedError, UsageError
+from clawblox.foreign_values import MAX_NUMBER, finite_number, whole_number
 from clawblox.results import SavedSnapshot, describe_end
 from clawblox.rundir.claims import claim_run, describe_holder
 from clawblox.rundir.manifest import Manifest, ManifestEntry, read_manifest
 from clawblox.rundir.paths import name_lock
 from clawblox.rundir.records import InstanceRecord, read_records, replace_record
-from clawblox.rundir.status import choose_named, has_owner, is_over
-from clawblox.system.files import has_digest, lock_file, unlock_file
+from clawblox.rundir.status import choose_named, has_owner, is_over, is_owned
+from clawblox.system.files import has_digest
 from clawblox.system.process_tree import boot_id
 
 __all__ = [
     "STOPPED_ON_PURPOSE",
     "Interrupted",
     "Interruption",
+    "can_resume",
     "find_interrupted",
     "interrupted_names",
     "read_interruption",
@@ -163,6 +166,20 @@ def interrupted_names(run_dir: Path) -> list[str]:
     return [one.name for one in read_records(run_dir) if _is_interrupted(one)]
 
 
+def can_resume(run_dir: Path, names: Sequence[str] = ()) -> bool:
+    """Return whether a resume would bring an instance back; saves are not looked at.
+
+    Args:
+        run_dir: The run directory, resolved.
+        names: The instances that are meant; none means all.
+    """
+    try:
+        chosen, _ = select_interrupted(run_dir)
+    except (ClawbloxError, OSError):  # it was moved, or another orchestrator has it by now
+        return False
+    return any(not names or record.name in names for record in chosen)
+
+
 def set_aside(run_dir: Path, names: Iterable[str]) -> None:
     """Note that instances that have ended are not to be brought back.
 
@@ -210,7 +227,7 @@ def _why_left(run_dir: Path, record: InstanceRecord, *, is_named: bool) -> str |
     Raises:
         RunLockedError: Another orchestrator, which lives, owns it.
     """
-    if _is_owned(run_dir, record):
+    if is_owned(run_dir, record):
         if record.orchestrator_pid == os.getpid():
             return "runs"
         raise RunLockedError(
@@ -227,21 +244,6 @@ def _why_left(run_dir: Path, record: InstanceRecord, *, is_named: bool) -> str |
     if record.stopped_on_purpose and not is_named:
         return STOPPED_ON_PURPOSE
     return None
-
-
-def _is_owned(run_dir: Path, record: InstanceRecord) -> bool:
-    """Return whether an orchestrator that lives starts, runs or restarts an instance."""
-    if is_over(record) or not has_owner(record):
-        return False
-    if record.state == "planned":  # another process would have the run directory
-        return record.orchestrator_pid == os.getpid()
-    lock_path = name_lock(run_dir, record.name)
-    fd = lock_file(lock_path)
-    if fd is None:
-        return True
-    # It is detached, or another program has the number of its orchestrator.
-    unlock_file(lock_path, fd)
-    return False
 
 
 def _is_interrupted(record: InstanceRecord) -> bool:
@@ -328,7 +330,9 @@ def _find_good_save(saves: tuple[SavedSnapshot, ...]) -> _Found:
     reason = None if saves else "it has no save"
     for count in range(len(saves), 0, -1):
         save = saves[count - 1]
-        if has_digest(save.path, save.sha256):
+        if has_digest(
+            save.path, save.sha256, max_bytes=save.size_bytes or DEFAULT_MAX_SNAPSHOT_BYTES
+        ):
             return saves[:count], reason
         is_there = save.path.exists()
         wrong = "is not the file that was saved" if is_there else "is missing"
@@ -344,7 +348,7 @@ def _next_number(record: InstanceRecord, manifest: Manifest) -> int:
     noted = [entry.get("number") for entry in _list_entries(manifest.restarts, record.run_id)]
     # A restart that was planned and not begun does not count, unless the manifest has it.
     begun = record.restarts - never_began
-    return max(begun, *(number for number in noted if type(number) is int), 0) + 1
+    return max(begun, *(whole_number(number) or 0 for number in noted), 0) + 1
 
 
 def _list_entries(entries: Iterable[Any], run_id: str) -> Iterator[ManifestEntry]:
@@ -353,4 +357,4 @@ def _list_entries(entries: Iterable[Any], run_id: str) -> Iterator[ManifestEntry
 
 
 def _number(value: Any) -> float | None:  # noqa: ANN401 - another program may have written it
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return value if finite_number(value, low=-MAX_NUMBER) is not None else None

@@ -14,6 +14,7 @@ remember what they have read and go on from there.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import functools
 import os
@@ -26,11 +27,16 @@ import msgspec
 
 from clawblox.rundir.locks import lock_descriptor
 from clawblox.system.files import publish_bytes, write_all
+from clawblox.system.regular_files import open_own, open_regular, read_regular, read_rest
 
-__all__ = ["append_line", "drop_lines", "read_line", "read_lines"]
+__all__ = ["append_line", "check_journal", "drop_lines", "read_line", "read_lines", "restore_lines"]
 
 _COMPACT_STEP_BYTES: Final = 1 << 20
 """Size at which, and at whose multiples, a writer looks whether history can be dropped."""
+_MAX_BYTES: Final = 64 << 20
+"""Size above which a journal is neither read nor written; history goes long before."""
+_NO_JOURNAL: Final = (errno.EINVAL, errno.ELOOP, errno.EMLINK, errno.EFBIG)
+"""How a file is refused that is a pipe, a device, a link, or too large."""
 _LOCK_WAIT_S: Final = 10.0
 _JOURNALS_REMEMBERED: Final = 64
 
@@ -51,6 +57,8 @@ def append_line(path: Path, line: bytes, *, lock_wait: float | None = None) -> N
     """
     with _locked(path, lock_wait) as fd:
         size = os.fstat(fd).st_size
+        if size + len(line) > _MAX_BYTES:
+            raise OSError(errno.EFBIG, f"is larger than {_MAX_BYTES} bytes", str(path))
         is_torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
         text = b"%s%s\n" % (b"\n" if is_torn else b"", line)
         try:
@@ -62,6 +70,24 @@ def append_line(path: Path, line: bytes, *, lock_wait: float | None = None) -> N
             # The line is written, so a failure to shorten the file does not matter.
             with contextlib.suppress(OSError):
                 _compact(path)
+
+
+def restore_lines(path: Path, lines: bytes) -> None:
+    """Append objects to a journal; what is no journal of ours is replaced by a new one.
+
+    Args:
+        path: The journal; its directory must exist.
+        lines: The objects, without a newline at the end.
+
+    Raises:
+        OSError: It cannot be written, or the journal cannot be replaced: a directory for example.
+    """
+    try:
+        append_line(path, lines)
+    except OSError as error:
+        if error.errno not in _NO_JOURNAL:
+            raise
+        publish_bytes(path, lines + b"\n", durable=False)
 
 
 def drop_lines(path: Path, names: Collection[str], *, lock_wait: float | None = None) -> None:
@@ -80,6 +106,16 @@ def drop_lines(path: Path, names: Collection[str], *, lock_wait: float | None = 
         publish_bytes(path, b"".join(latest[name] for name in latest if name not in names))
 
 
+def check_journal(path: Path) -> None:
+    """Check that a journal can be read, if there is anything in its place.
+
+    Raises:
+        OSError: It cannot be read, is not a regular file, or is too large; names the path.
+    """
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        os.close(open_regular(path, max_bytes=_MAX_BYTES))
+
+
 def read_lines(path: Path) -> dict[str, bytes]:
     """Return the last line of each name; empty without a journal that can be read."""
     return _remembered(path).read()
@@ -93,9 +129,8 @@ def read_line(path: Path, name: str) -> bytes | None:
 @contextlib.contextmanager
 def _locked(path: Path, lock_wait: float | None = None) -> Iterator[int]:
     """Open a journal and lock it; yield a descriptor that appends."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     while True:
-        fd = os.open(path, flags, 0o600)
+        fd = open_own(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             if not lock_descriptor(fd, _LOCK_WAIT_S if lock_wait is None else lock_wait):
                 raise TimeoutError(f"another process keeps the lock of {path}")
@@ -118,7 +153,7 @@ def _compact(path: Path) -> None:
 
 def _latest_lines(path: Path) -> dict[str, bytes]:
     latest: dict[str, bytes] = {}
-    data = path.read_bytes()
+    data = read_regular(path, max_bytes=_MAX_BYTES)
     _note_lines(latest, data[: data.rfind(b"\n") + 1].splitlines(keepends=True))
     return latest
 
@@ -175,15 +210,18 @@ class _Reader:
             self._forget()
 
     def _read_new(self) -> None:
-        with self._path.open("rb") as file:
-            stamp = _stamp(os.fstat(file.fileno()))
-            file.seek(self._end - len(self._last_line))
-            data = file.read()
+        fd = open_regular(self._path, max_bytes=_MAX_BYTES)
+        try:
+            stamp = _stamp(os.fstat(fd))
+            os.lseek(fd, self._end - len(self._last_line), os.SEEK_SET)
+            data = read_rest(fd, max_bytes=_MAX_BYTES)
             if not data.startswith(self._last_line):
                 # It is another file, or was written anew.
                 self._forget()
-                file.seek(0)
-                data = file.read()
+                os.lseek(fd, 0, os.SEEK_SET)
+                data = read_rest(fd, max_bytes=_MAX_BYTES)
+        finally:
+            os.close(fd)
         new = data[len(self._last_line) : data.rfind(b"\n") + 1]
         lines = new.splitlines(keepends=True)
         _note_lines(self._latest, lines)

@@ -11,8 +11,11 @@ import attrs
 from clawblox.errors import ManifestError
 from clawblox.rundir.manifest import manifest_path, read_manifest
 from clawblox.rundir.records import InstanceRecord
+from clawblox.telemetry.own_log import OwnLog
 
 __all__ = ["InstanceSave", "autosaves", "last_saves", "last_saves_by_run"]
+
+_log = OwnLog(__name__)
 
 
 @attrs.frozen
@@ -55,13 +58,19 @@ def last_saves_by_run(name: str, instance_dir: Path) -> dict[str, InstanceSave]:
     return found
 
 
-def autosaves(instance_dir: Path) -> set[Path]:
-    """Return the files of the autosaves that were not removed, of all runs. Blocks.
+def autosaves(instance_dir: Path, name: str, run_id: str) -> list[Path]:
+    """Return the files of the autosaves of a run that were not removed, oldest first. Blocks.
 
     Args:
         instance_dir: The directory with the manifest.
+        name: Name of the instance.
+        run_id: Id of its run.
     """
-    return {save.path for save in _saves_in(instance_dir) if save.is_autosave}
+    return [
+        save.path
+        for save in reversed(_saves_in(instance_dir))
+        if save.is_autosave and save.instance == name and save.run_id == run_id
+    ]
 
 
 def last_saves(records: Iterable[InstanceRecord]) -> dict[str, InstanceSave]:
@@ -83,15 +92,38 @@ def _saves_in(instance_dir: Path) -> tuple[InstanceSave, ...]:
         found = manifest_path(instance_dir).stat()
     except OSError:
         return ()
-    return _read_saves(instance_dir, (found.st_ino, found.st_mtime_ns, found.st_size))
+    version = found.st_ino, found.st_mtime_ns, found.st_size
+    return _latest_reading(instance_dir).read(version)
 
 
 @functools.lru_cache(maxsize=1024)
-def _read_saves(instance_dir: Path, _version: tuple[int, ...]) -> tuple[InstanceSave, ...]:
-    # A table of a run looks every second, and a manifest with many saves is slow to read.
+def _latest_reading(instance_dir: Path) -> _Reading:
+    return _Reading(instance_dir)
+
+
+@attrs.define
+class _Reading:
+    """The latest reading of one manifest.
+
+    A table of a run looks every second, and a manifest with many saves is slow to read.
+    """
+
+    instance_dir: Path
+    _latest: tuple[tuple[int, ...], tuple[InstanceSave, ...]] | None = None
+
+    def read(self, version: tuple[int, ...]) -> tuple[InstanceSave, ...]:
+        """Return the saves, those read before if the version is the same."""
+        latest = self._latest
+        if latest is None or latest[0] != version:
+            self._latest = latest = version, _read_saves(self.instance_dir)
+        return latest[1]
+
+
+def _read_saves(instance_dir: Path) -> tuple[InstanceSave, ...]:
     try:
         manifest = read_manifest(instance_dir)
-    except ManifestError:
+    except ManifestError as error:
+        _log.warning("saves not known", error=str(error))
         return ()
     return tuple(
         InstanceSave(

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from clawblox.errors import ConfigError, ManifestError
+from clawblox.foreign_values import MAX_NUMBER, clean_value, finite_number
 from clawblox.results import WorldExit, describe_end
 from clawblox.rundir.lives import Life, LineageSave, Origin, join_lives
 from clawblox.rundir.manifest import (
@@ -395,7 +396,8 @@ def _find_labels(draft: _Draft) -> Mapping[str, Any]:
     told = draft.record.labels if draft.record else draft.run.get("labels")
     if not isinstance(told, Mapping):
         return {}
-    return {str(key): value for key, value in told.items() if isinstance(value, str | int | float)}
+    told = clean_value(told)
+    return {key: value for key, value in told.items() if isinstance(value, str | int | float)}
 
 
 # -- the tree -------------------------------------------------------------------------------
@@ -451,13 +453,7 @@ def _is_path(text: str) -> bool:
 
 
 def _number(entry: ManifestEntry, key: str) -> float | None:
-    value = entry.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:
-        return None
+    return finite_number(entry.get(key), low=-MAX_NUMBER)
 
 
 def _normal(path: Path) -> Path:

@@ -8,21 +8,36 @@ changes nothing. Writing is the business of ``manifest_writer``.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import attrs
 import msgspec
 
 from clawblox.config.arguments import check_read_path
 from clawblox.errors import ManifestError
+from clawblox.foreign_values import parse_document, whole_number
+from clawblox.rundir.manifest_entries import (
+    Combine,
+    EntryList,
+    ManifestEntry,
+    fill,
+    is_placed,
+    normal,
+    note_uses,
+    overlay,
+    without_left,
+)
 from clawblox.rundir.paths import state_dir
+from clawblox.system.regular_files import read_regular
 
 __all__ = [
     "MANIFEST_NAME",
+    "MAX_MANIFEST_BYTES",
     "SCHEMA_VERSION",
     "Manifest",
     "ManifestEntry",
@@ -36,10 +51,9 @@ __all__ = [
 ]
 
 MANIFEST_NAME: Final = "manifest.json"
+MAX_MANIFEST_BYTES: Final = 64 << 20
+"""Size above which a manifest is neither read nor written."""
 SCHEMA_VERSION: Final = 1
-
-ManifestEntry: TypeAlias = Mapping[str, Any]
-"""One object of the document: a run, an agent, a recording, a checkpoint."""
 
 _RUN_FIELDS: Final = (
     "id",
@@ -77,6 +91,11 @@ class Update:
         checkpoints: Entries for ``checkpoints``.
         restarts: Entries for ``restarts``.
         renamed_runs: New ids of runs by their old ones, for the entries that belong to them.
+        retired: Autosaves whose files were removed, each with ``path`` and ``removed_at``. Their
+            entries go too, except those that a restart, a run or a label names.
+        forked: Paths of checkpoints that runs began from; their entries stay for good.
+        left: Agents whose session is over, each with ``id`` and ``name``; their entries go, before
+            ``agents`` come.
     """
 
     run: ManifestEntry = attrs.field(factory=dict)
@@ -86,6 +105,9 @@ class Update:
     checkpoints: tuple[ManifestEntry, ...] = ()
     restarts: tuple[ManifestEntry, ...] = ()
     renamed_runs: Mapping[str, str] = attrs.field(factory=dict)
+    retired: tuple[ManifestEntry, ...] = ()
+    forked: tuple[str, ...] = ()
+    left: tuple[ManifestEntry, ...] = ()
 
 
 @attrs.frozen
@@ -144,6 +166,8 @@ class Manifest:
 
         Merging the same updates again changes nothing.
         """
+        if len(updates) > 1 and any(one.retired or one.forked or one.left for one in updates):
+            return functools.reduce(Manifest.merged, updates, self)  # they go by what is there
         root = self.state_root
         run = dict(self.run)
         for update in updates:
@@ -154,16 +178,27 @@ class Manifest:
             **self.document,
             **({"run": run} if run or self.run else {}),
         }
+        if left := [entry for update in updates for entry in update.left]:
+            document["agents"] = without_left(document.get("agents") or (), left)
+        base = attrs.evolve(self, document=document)
         for name, field in _PATH_FIELDS.items():
             news = [new for update in updates for new in getattr(update, name)]
             if not news:
                 continue
             spelled = [_spelled(_spelled(new, field, root), "resume_from", root) for new in news]
-            document.update(self._with_entries(name, spelled, _overlay))
+            document.update(base._with_entries(name, spelled, overlay))
         ids = {old: new for update in updates for old, new in update.renamed_runs.items()}
         for name in _LISTS_WITH_RUN_ID if ids else ():
             if document.get(name):
                 document[name] = _with_renamed_runs(document[name], ids)
+        forked = {normal(path, root) for update in updates for path in update.forked}
+        retired = {
+            normal(entry["path"], root): entry["removed_at"]
+            for update in updates
+            for entry in update.retired
+        }
+        if (forked or retired) and (saves := document.get("checkpoints")):
+            document["checkpoints"] = note_uses(saves, root, forked, retired, document)
         return attrs.evolve(self, document=document)
 
     def filled(self, other: Manifest) -> Manifest:
@@ -174,7 +209,7 @@ class Manifest:
         """
         document = {**other.document, **self.document}
         for name in _PATH_FIELDS:
-            document.update(self._with_entries(name, self._lacking(name, other), _fill))
+            document.update(self._with_entries(name, self._lacking(name, other), fill))
         return attrs.evolve(self, document=document)
 
     def _entries(self, name: str) -> list[ManifestEntry]:
@@ -186,10 +221,10 @@ class Manifest:
         Nearly always that is all of them, and looking closer costs ten times as much.
         """
         field = _PATH_FIELDS[name]
-        here = {entry[field]: entry for entry in self._entries(name) if _is_placed(entry, field)}
+        here = {entry[field]: entry for entry in self._entries(name) if is_placed(entry, field)}
 
         def fills_nothing(entry: ManifestEntry) -> bool:
-            same = here.get(entry[field]) if _is_placed(entry, field) else None
+            same = here.get(entry[field]) if is_placed(entry, field) else None
             return (
                 same is not None
                 and entry.keys() <= same.keys()
@@ -199,11 +234,11 @@ class Manifest:
         return [entry for entry in other._entries(name) if not fills_nothing(entry)]
 
     def _with_entries(
-        self, name: str, news: list[ManifestEntry], combine: _Combine
+        self, name: str, news: list[ManifestEntry], combine: Combine
     ) -> dict[str, list[ManifestEntry]]:
         if not news:
             return {}
-        entries = _EntryList(self._entries(name), _PATH_FIELDS[name], self.state_root)
+        entries = EntryList(self._entries(name), _PATH_FIELDS[name], self.state_root)
         for new in news:
             entries.put(new, combine)
         return {name: entries.listed()}
@@ -211,15 +246,12 @@ class Manifest:
 
 # --- merging --------------------------------------------------------------------------------
 
-_Combine: TypeAlias = Callable[[ManifestEntry, ManifestEntry], ManifestEntry]
-_Keys: TypeAlias = dict[str, str]
-
 
 def _merge_run(old: ManifestEntry, new: ManifestEntry) -> dict[str, Any]:
     if "id" in new and "id" in old and old["id"] != new["id"]:
         old = {key: value for key, value in old.items() if key not in _RUN_FIELDS}
     gone = {key for key, value in new.items() if value is None}
-    return {key: value for key, value in _overlay(old, new).items() if key not in gone}
+    return {key: value for key, value in overlay(old, new).items() if key not in gone}
 
 
 def _with_renamed_runs(entries: Iterable[object], ids: Mapping[str, str]) -> list[object]:
@@ -230,100 +262,6 @@ def _with_renamed_runs(entries: Iterable[object], ids: Mapping[str, str]) -> lis
         return {**entry, "run_id": new} if isinstance(entry, Mapping) and new else entry
 
     return [rename(entry) for entry in entries]
-
-
-def _overlay(old: ManifestEntry, new: ManifestEntry) -> dict[str, Any]:
-    merged = {**old, **new}
-    if merged.get("labels") == {}:  # as good as none, but they replace those of an earlier start
-        del merged["labels"]
-    if "sha256" in new and "removed_at" not in new:  # saved again, where another was removed
-        merged.pop("removed_at", None)
-    return merged
-
-
-def _fill(old: ManifestEntry, new: ManifestEntry) -> ManifestEntry:
-    return {**new, **old}
-
-
-class _EntryList:
-    """A list of the document in which each thing stands once.
-
-    Args:
-        entries: The list as it stands.
-        field: The key that says where a thing is.
-        root: What relative paths start from.
-    """
-
-    def __init__(self, entries: Iterable[ManifestEntry], field: str, root: Path) -> None:
-        self._field = field
-        self._root = f"{root}/"
-        self._has_ids = field == "dir"
-        self._entries = list(entries)
-        self._keys = [self._find_keys(entry) for entry in self._entries]
-        self._places = {key: place for place, keys in enumerate(self._keys) for key in keys.items()}
-        self._gone: set[int] = set()
-
-    def put(self, new: ManifestEntry, combine: _Combine) -> None:
-        """Combine ``new`` with the entries that are the same thing, or append it.
-
-        It can be the same as several: an agent first known by its directory, then by its id.
-        """
-        keys = self._find_keys(new)
-        if not keys and new in self._entries:
-            return
-        at = len(self._entries)
-        while (place := self._find(keys)) is not None:
-            old = self._entries[place]
-            new = combine(old, new)
-            keys = self._find_keys(new)
-            if self._field in keys and keys[self._field] == self._keys[place].get(self._field):
-                # The program that wrote the entry finds it by its own spelling of the path.
-                new = {**new, self._field: old[self._field]}
-            self._gone.add(place)
-            at = min(at, place)
-        # A world may have put anything into the list; an entry of ours may have empty labels.
-        self._set(at, combine({}, new) if keys else new, keys)
-
-    def listed(self) -> list[ManifestEntry]:
-        """Return the entries in their order."""
-        return [entry for place, entry in enumerate(self._entries) if place not in self._gone]
-
-    def _set(self, place: int, entry: ManifestEntry, keys: _Keys) -> None:
-        self._entries[place : place + 1] = [entry]
-        self._keys[place : place + 1] = [keys]
-        self._gone.discard(place)
-        for key in keys.items():
-            self._places[key] = place
-
-    def _find(self, keys: _Keys) -> int | None:
-        for key in keys.items():
-            place = self._places.get(key)
-            # Two agents may have had one directory, but never one id.
-            if place is not None and place not in self._gone:
-                ids = {keys.get("id"), self._keys[place].get("id")} - {None}
-                if len(ids) < 2:
-                    return place
-        return None
-
-    def _find_keys(self, entry: object) -> _Keys:
-        """Return what tells an entry from others: an agent's id when known, where it is."""
-        # This is most of the cost of a merge: no `root / path`, no isinstance of a Mapping.
-        keys: _Keys = {}
-        if isinstance(entry, dict):
-            if self._has_ids and _is_filled(entry.get("id")):
-                keys["id"] = entry["id"]
-            path = entry.get(self._field)
-            if isinstance(path, str) and path:
-                keys[self._field] = os.path.normpath(path if path[0] == "/" else self._root + path)
-        return keys
-
-
-def _is_placed(entry: object, field: str) -> bool:
-    return isinstance(entry, dict) and _is_filled(entry.get(field))
-
-
-def _is_filled(value: object) -> bool:
-    return isinstance(value, str) and value != ""
 
 
 def _spelled(entry: ManifestEntry, field: str, root: Path) -> ManifestEntry:
@@ -356,9 +294,10 @@ def serialise_manifest(manifest: Manifest) -> bytes:
     document = manifest.document
     try:
         text = msgspec.json.format(msgspec.json.encode(document, order="sorted"), indent=2)
-    except UnicodeEncodeError:
-        # A path that is not UTF-8 has lone surrogates, which JSON can only have escaped.
-        text = json.dumps(document, indent=2, sort_keys=True).encode()
+    except (ValueError, OverflowError):
+        # A path that is not UTF-8 has lone surrogates, which JSON can only have escaped; another
+        # program may have written a whole number of more than 64 bits.
+        text = json.dumps(document, indent=2, sort_keys=True, allow_nan=False).encode()
     return text + b"\n"
 
 
@@ -373,8 +312,8 @@ def parse_manifest(data: bytes, path: Path) -> Manifest:
         ManifestError: It is not JSON, not a manifest, or of a later schema.
     """
     try:
-        document = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        document = parse_document(data)  # a world may have written NaN, which no tool can read
+    except ValueError as error:
         raise ManifestError(f"the manifest is not JSON: {error}", path=path) from error
     complaint = _complaint(document)
     if complaint:
@@ -407,7 +346,7 @@ def read_manifest(path: Path | str) -> Manifest:
     file = check_read_path(path, "path")
     file = manifest_path(file) if file.is_dir() else file
     try:
-        data = file.read_bytes()
+        data = read_regular(file, max_bytes=MAX_MANIFEST_BYTES)
     except OSError as error:
         raise ManifestError(f"the manifest cannot be read: {error.strerror}", path=file) from error
     return parse_manifest(data, file)
@@ -425,7 +364,7 @@ def find_checkpoint(path: Path) -> tuple[Manifest, ManifestEntry] | None:
         except ManifestError:
             continue
         for entry in manifest.checkpoints:
-            if _is_placed(entry, "path") and _is_at(manifest.resolve(entry["path"]), place):
+            if is_placed(entry, "path") and _is_at(manifest.resolve(entry["path"]), place):
                 return manifest, entry
     return None
 
@@ -465,7 +404,7 @@ def read_runs(folder: Path | str) -> list[Manifest]:
 
 
 def _run_order(manifest: Manifest) -> tuple[bool, int, str]:
-    index = manifest.run.get("index")
-    if isinstance(index, int):
+    index = whole_number(manifest.run.get("index"))
+    if index is not None:
         return False, index, manifest.state_root.name
     return True, 0, manifest.state_root.name

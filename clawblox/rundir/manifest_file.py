@@ -20,6 +20,7 @@ import os
 import secrets
 import stat
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -29,17 +30,22 @@ import attrs
 from clawblox.errors import ManifestError
 from clawblox.rundir.locks import lock_descriptor
 from clawblox.rundir.manifest import (
+    MAX_MANIFEST_BYTES,
     Manifest,
+    ManifestEntry,
     Update,
     parse_manifest,
     serialise_manifest,
 )
 from clawblox.system.files import EXCHANGE, rename_with, write_all
+from clawblox.system.regular_files import open_own, open_regular, read_regular, read_rest
 
 __all__ = ["ManifestFile"]
 
 _ATTEMPTS: Final = 24
 """How often a document is merged anew because a program without the lock was faster."""
+_MOST_RETIRED: Final = 64
+"""How many retired entries are remembered, for programs that had read them before."""
 _PATIENT_ATTEMPTS: Final = 8
 """Number of attempts that give way to a change that is seen in time; later ones exchange."""
 
@@ -61,6 +67,7 @@ class ManifestFile:
         self._lock_path = path.with_name(f"{path.name}.lock")
         self._lock_wait = lock_wait
         self._owed = Manifest(path)
+        self._retired: deque[ManifestEntry] = deque(maxlen=_MOST_RETIRED)
         self._known: _Seen | None = None
         self._looked_at: tuple[int, ...] | None = None
         self._unsynced: set[Path] = set()
@@ -178,9 +185,11 @@ class ManifestFile:
             seen = self._known or self._read()
             # What our own version swapped out is a better base than our own version.
             base = ours.manifest if ours is not None and ours.data == seen.data else seen.manifest
-            wanted = base.merged(*updates) if updates else base
-            if seen is not self._known:
-                wanted = wanted.filled(self._owed)
+            is_changed = seen is not self._known
+            wanted = self._without_retired(base) if is_changed else base
+            wanted = wanted.merged(*updates) if updates else wanted
+            if is_changed:
+                wanted = wanted.filled(self._owed.merged(*map(_without_additions, updates)))
             if seen.data is not None and wanted.document == seen.manifest.document:
                 self._know(seen)
                 break
@@ -211,6 +220,11 @@ class ManifestFile:
         """Owe ``updates``, which turned ``base`` into ``wanted``."""
         # Where all that is in the file is owed, merging again would find the same.
         self._owed = wanted if base == self._owed else self._owed.merged(*updates)
+        self._retired.extend(entry for update in updates for entry in update.retired)
+
+    def _without_retired(self, manifest: Manifest) -> Manifest:
+        """Remove the entries again that another program had read before they were removed."""
+        return manifest.merged(Update(retired=tuple(self._retired))) if self._retired else manifest
 
     def _know(self, seen: _Seen) -> None:
         """Note the version of the file that holds all that is owed."""
@@ -219,11 +233,14 @@ class ManifestFile:
 
     def _read(self) -> _Seen:
         try:
-            with self._path.open("rb") as file:
-                status = os.fstat(file.fileno())
-                data = file.read()
+            fd = open_regular(self._path, max_bytes=MAX_MANIFEST_BYTES)
         except FileNotFoundError:
             return _Seen(Manifest(self._path))
+        try:
+            status = os.fstat(fd)
+            data = read_rest(fd, max_bytes=MAX_MANIFEST_BYTES)
+        finally:
+            os.close(fd)
         mode = stat.S_IMODE(status.st_mode)
         return _Seen(parse_manifest(data, self._path), data, _make_stamp(status), mode)
 
@@ -239,6 +256,9 @@ class ManifestFile:
             _ChangedError: The file is not the one that was seen any more, and was left alone.
         """
         data = serialise_manifest(manifest)
+        if len(data) > MAX_MANIFEST_BYTES:
+            message = f"the manifest would be larger than {MAX_MANIFEST_BYTES} bytes"
+            raise ManifestError(message, path=self._path)
         new = self._directory / f".{self._path.name}.{secrets.token_hex(8)}.partial"
         try:
             stamp = _write_private(new, data, seen.mode, durable=durable)
@@ -250,7 +270,7 @@ class ManifestFile:
         if not durable:
             self._unsynced.add(self._path)
         self._know(_Seen(manifest, data, stamp, seen.mode))
-        is_outdated = is_swapped and new.read_bytes() != seen.data
+        is_outdated = is_swapped and not _is_same(new, seen)
         if not is_outdated:
             new.unlink(missing_ok=True)
         return new if is_outdated else None
@@ -303,16 +323,16 @@ class ManifestFile:
     def _adopt(self, path: Path) -> Manifest | None:
         """Owe what is in a file; None if it is not a complete manifest."""
         try:
-            manifest = parse_manifest(path.read_bytes(), self._path)
-        except ManifestError:
+            data = read_regular(path, max_bytes=MAX_MANIFEST_BYTES)
+            manifest = parse_manifest(data, self._path)
+        except (OSError, ManifestError):
             return None
-        self._owed = self._owed.filled(manifest)
+        self._owed = self._without_retired(self._owed.filled(manifest))
         return manifest
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(self._lock_path, flags, 0o600)
+        fd = open_own(self._lock_path, os.O_RDWR | os.O_CREAT)
         try:
             if not lock_descriptor(fd, self._lock_wait):
                 message = f"the lock of the manifest was not free for {self._lock_wait:g} s"
@@ -332,6 +352,10 @@ class ManifestFile:
             raise ManifestError(message, path=self._path) from error
 
 
+def _without_additions(update: Update) -> Update:
+    return Update(retired=update.retired, left=update.left)
+
+
 class _ChangedError(Exception):
     """Another program changed the file after it was read; it was left alone."""
 
@@ -344,6 +368,14 @@ class _Seen:
     data: bytes | None = attrs.field(default=None, repr=False)
     stamp: tuple[int, ...] | None = None
     mode: int = 0o600
+
+
+def _is_same(path: Path, seen: _Seen) -> bool:
+    """Return whether a file that was swapped out is the one that was read."""
+    try:
+        return read_regular(path, max_bytes=MAX_MANIFEST_BYTES) == seen.data
+    except OSError:  # another program put something else there, a pipe for example
+        return False
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
@@ -376,7 +408,7 @@ def _write_private(path: Path, data: bytes, mode: int, *, durable: bool) -> tupl
 
 
 def _fsync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         os.fsync(fd)
     finally:

@@ -23,11 +23,13 @@ __all__ = [
     "RunStatus",
     "agent_update",
     "checkpoint_update",
+    "fork_update",
     "instances_update",
     "recording_update",
     "removal_update",
     "reopened_update",
     "restart_update",
+    "retirement_update",
     "run_update",
 ]
 
@@ -235,6 +237,25 @@ def removal_update(paths: Iterable[Path], *, at: str) -> Update:
         at: UTC time.
     """
     return Update(checkpoints=tuple({"path": str(path), "removed_at": at} for path in paths))
+
+
+def retirement_update(paths: Iterable[Path], *, at: str) -> Update:
+    """Note that the files of autosaves were removed, because there are newer ones.
+
+    Args:
+        paths: The files, absolute; those that are not listed stay unlisted.
+        at: UTC time.
+    """
+    return Update(retired=tuple({"path": str(path), "removed_at": at} for path in paths))
+
+
+def fork_update(paths: Iterable[Path]) -> Update:
+    """Note that runs began from checkpoints, whose entries then stay.
+
+    Args:
+        paths: Their files, absolute; those that are not listed stay unlisted.
+    """
+    return Update(forked=tuple(map(str, paths)))
 
 
 def _known(fields: Mapping[str, Any]) -> ManifestEntry:

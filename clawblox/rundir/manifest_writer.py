@@ -13,8 +13,9 @@ import os
 import re
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -25,8 +26,9 @@ import attrs
 from clawblox.concurrency.tasks import Residence, Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ManifestError, UsageError
-from clawblox.rundir.manifest import Update, manifest_path
+from clawblox.rundir.manifest import Update, find_checkpoint, manifest_path
 from clawblox.rundir.manifest_file import ManifestFile
+from clawblox.rundir.manifest_updates import fork_update
 from clawblox.system.files import sync_file_system
 from clawblox.telemetry.own_log import OwnLog
 
@@ -116,16 +118,26 @@ class ManifestWriter:
 
     async def _write_queued(self) -> None:
         batch = tuple(self._queue)
-        error = None
-        try:
-            updates = [queued.update for queued in batch]
-            await run_blocking(self._file.apply, updates, limiter=self._limiter)
-        except ManifestError as failure:
-            error = failure
+        errors = [await self._write(batch)] * len(batch)
+        if errors[0] is not None and len(batch) > 1:  # one of them may be to blame
+            errors = [await self._write([request]) for request in batch]
         # Only now: a batch that was interrupted is written again, which changes nothing.
-        for request in batch:
+        for request, error in zip(batch, errors, strict=True):
             self._queue.popleft()
             request.finish(error)
+
+    async def _write(self, batch: Sequence[_Request]) -> ManifestError | None:
+        updates = [request.update for request in batch]
+        try:
+            await run_blocking(self._file.apply, updates, limiter=self._limiter)
+        except ManifestError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - whoever waits for an update is told
+            _log.defect("manifest not written", error)
+            failure = ManifestError(f"an update cannot be written: {error!r}")
+            failure.__cause__ = error
+            return failure
+        return None
 
     async def _finish(self) -> None:
         self._is_closed = True
@@ -155,9 +167,10 @@ class ManifestWriters:
     def __init__(self, *, lock_wait: float = 10.0, check_interval: float = 1.0) -> None:
         self._lock_wait = lock_wait
         self._check_interval = check_interval
-        self._tasks = Tasks()
+        self._tasks = Tasks(on_error=partial(_log.defect, "task of a manifest failed"))
         self._files: dict[Path, ManifestFile] = {}
         self._writers: dict[Path, ManifestWriter] = {}
+        self._left: set[Path] = set()
         self._flushing = anyio.Lock()
         self._residence: Residence[Self]
 
@@ -194,10 +207,19 @@ class ManifestWriters:
 
     def of(self, run_dir: Path) -> ManifestWriter:
         """Return the one writer of the manifest of a run."""
+        file = self._open_file(run_dir)
         if run_dir not in self._writers:
-            self._writers[run_dir] = ManifestWriter(self._open_file(run_dir))
+            self._writers[run_dir] = ManifestWriter(file)
             self._tasks.start_soon(self._writers[run_dir].run)
         return self._writers[run_dir]
+
+    def leave(self, run_dir: Path) -> None:
+        """Let the writer of a manifest end: nothing here writes it any more, for now.
+
+        Within a second or so, what is queued is written, and entries of ours are put back for the
+        last time.
+        """
+        self._left.add(run_dir)
 
     def apply(self, run_dir: Path, update: Update, *, durable: bool = True) -> None:
         """Put an update into the manifest of a run, for code in a worker thread. Blocks.
@@ -212,6 +234,29 @@ class ManifestWriters:
             ManifestError: As :meth:`ManifestWriter.apply` says.
         """
         self._open_file(run_dir).apply([update], durable=durable)
+
+    async def note_forks(self, snapshots: Collection[Path]) -> None:
+        """Note that runs begin from snapshots, in the manifests that list them as autosaves.
+
+        Their entries then stay when the files are removed. A failure is reported.
+
+        Cancellation: some may be noted.
+        """
+        if snapshots:
+            await run_blocking(self._note_forks, snapshots)
+
+    def _note_forks(self, snapshots: Iterable[Path]) -> None:
+        for snapshot in snapshots:
+            listed = find_checkpoint(snapshot)
+            if listed is None or listed[1].get("autosave") is not True or "forked" in listed[1]:
+                continue
+            manifest, entry = listed
+            file = self._files.get(manifest.state_root)
+            file = file or ManifestFile(manifest.path, lock_wait=self._lock_wait)
+            try:
+                file.apply([fork_update([manifest.resolve(entry["path"])])])
+            except ManifestError as error:
+                _log.warning("fork not noted", path=str(snapshot), error=str(error))
 
     async def flush(self) -> None:
         """Make durable what was applied to any manifest, before this is called, without that.
@@ -229,13 +274,30 @@ class ManifestWriters:
             raise error
 
     def _open_file(self, run_dir: Path) -> ManifestFile:
+        self._left.discard(run_dir)
         new = ManifestFile(manifest_path(run_dir), lock_wait=self._lock_wait)
         return self._files.setdefault(run_dir, new)
 
     async def _look_after(self) -> None:
         while True:
             await anyio.sleep(self._check_interval)
-            await run_blocking(_repair, tuple(self._files.values()), False)
+            with _log.contain("manifests not looked after"):
+                if self._left:
+                    await self._end_left()
+                await run_blocking(_repair, tuple(self._files.values()), False)
+
+    async def _end_left(self) -> None:
+        left = tuple(self._left)
+        for run_dir in left:
+            if (writer := self._writers.pop(run_dir, None)) is not None:
+                await writer.aclose()
+        files = [self._files[run_dir] for run_dir in left if run_dir in self._files]
+        await run_blocking(_repair, files, True)
+        if error := await run_blocking(_sync, files):
+            _log.warning("manifest not synced", error=str(error))
+        for run_dir in self._left.intersection(left):  # others are written again
+            self._left.discard(run_dir)
+            self._files.pop(run_dir, None)
 
 
 def _sync(files: Iterable[ManifestFile]) -> ManifestError | None:
@@ -273,11 +335,12 @@ def _read_dirty_bytes() -> int:
 def _repair(files: Iterable[ManifestFile], is_thorough: bool) -> None:  # noqa: FBT001, RUF100
     """Put back entries of ours that were overwritten."""
     for file in files:
-        try:
-            if file.is_owed_anything:
-                file.repair(is_thorough=is_thorough)
-        except ManifestError as error:
-            _log.warning("manifest_repair_failed", error=str(error))
+        with _log.contain("manifest_repair_failed"):
+            try:
+                if file.is_owed_anything:
+                    file.repair(is_thorough=is_thorough)
+            except ManifestError as error:
+                _log.warning("manifest_repair_failed", error=str(error))
 
 
 @attrs.define(eq=False)

@@ -32,20 +32,28 @@ from clawblox.errors import (
 )
 from clawblox.results import SavedSnapshot, StopResult
 from clawblox.rundir.claims import claim_name
-from clawblox.rundir.control_client import control_dir, find_sockets, request
+from clawblox.rundir.control_client import find_sockets, request
 from clawblox.rundir.interrupted import set_aside
 from clawblox.rundir.leftovers import is_left_open, remove_leftovers
 from clawblox.rundir.manifest_updates import RunStatus, run_update
 from clawblox.rundir.manifest_writer import ManifestWriters
+from clawblox.rundir.owners import (
+    Owners,
+    find_owners,
+    sort_by_owner,
+    unreachable_error,
+    would_come_back,
+)
 from clawblox.rundir.records import (
     InstanceRecord,
     note_end_without_owner,
     read_record,
+    read_records,
     write_record,
 )
 from clawblox.rundir.requests import Restarted, read_outcome
 from clawblox.rundir.save import save_snapshot
-from clawblox.rundir.status import OVER, is_over, is_ready, make_mark, run_owner, select_records
+from clawblox.rundir.status import OVER, is_ready, make_mark, run_owner, select_records
 from clawblox.snapshot.capture import SnapshotSource
 from clawblox.system.clock import utc_now
 from clawblox.system.process import Grace, TreeEnd, end_tree
@@ -103,14 +111,16 @@ async def save_instances(
 
     Cancellation: each instance has both file and entry, or neither.
     """
-    owned, free = await run_blocking(
-        lambda: _group_by_owner(run_dir, _select_savable(run_dir, names))
-    )
+    owners = await find_owners(run_dir, partial(_select_savable, run_dir, names))
     asked = attrs.asdict(options, recurse=False)
     async with ManifestWriters() as writers, Tasks() as tasks:
-        jobs = {record.name: partial(_save_record, record, options, writers) for record in free}
+        # A save changes nothing for the owner, so one that cannot be asked is done without.
+        jobs = {
+            record.name: partial(_save_record, record, options, writers)
+            for record in (*owners.free, *owners.lost)
+        }
         async with anyio.create_task_group() as saves:
-            for path, group in owned.items():
+            for path, group in owners.owned.items():
                 ask = partial(_ask, path, "save", asked, SavedSnapshot, on_saved)
                 saves.start_soon(ask, [record.name for record in group])
             async for outcome in BatchOperation(tasks, jobs):
@@ -178,16 +188,19 @@ async def restart_instances(
 
     Cancellation: restarts that have begun go on.
     """
-    records = await run_blocking(select_records, run_dir, names)
-    owned, free = await run_blocking(_group_by_socket, run_dir, records)
+    select = partial(select_records, run_dir, names)
+    owners = await find_owners(run_dir, select, with_ended=True)
     asked = {"save": save, "fresh": fresh, "grace_seconds": grace_seconds}
-    if not names and not owned:
+    if not (names or owners.owned or owners.lost):
         raise _no_orchestrator(f"no orchestrator runs in {run_dir}", run_dir)
-    for record in free if names else ():
+    for record in owners.free if names else ():
         error = _no_orchestrator("its orchestrator does not run any more", run_dir, record.name)
         on_restarted(Outcome(record.name, error=error))
+    for record in owners.lost:
+        unreachable = await run_blocking(unreachable_error, run_dir, record)
+        on_restarted(Outcome(record.name, error=unreachable))
     async with anyio.create_task_group() as requests:
-        for path, group in owned.items():
+        for path, group in owners.owned.items():
             ask = partial(_ask, path, "restart", asked, Restarted, on_restarted)
             requests.start_soon(ask, [record.name for record in group] if names else None)
 
@@ -244,9 +257,9 @@ def find_orchestrator(run_dir: Path, world_dir: Path) -> Path | None:
         None if there is no such orchestrator. Of several it is the one that has claimed the run
         directory, for any other would find it locked.
     """
-    owned, _ = _group_by_owner(run_dir, select_records(run_dir, ()))
+    owners = sort_by_owner(run_dir, select_records(run_dir, ()))
     owner = run_owner(run_dir)
-    for path, (first, *_) in owned.items():  # each serves one world
+    for path, (first, *_) in owners.owned.items():  # each serves one world
         if owner in (None, first.orchestrator_pid) and Path(first.world_dir) == world_dir:
             return path
     return None
@@ -279,7 +292,9 @@ async def stop_instances(
     Raises:
         UsageError: One of ``names`` is not there.
         WorldStopError: A process survived even SIGKILL; the other instances have ended.
-        OrchestratorSuspendedError: Those of an orchestrator that is stopped go on.
+        ControlError: Those of an orchestrator that runs and cannot be asked go on, if it would
+            start them again.
+            OrchestratorSuspendedError, when it is stopped.
         OSError: The end of an instance cannot be noted; all have ended.
 
     Cancellation: what has not ended yet may go on.
@@ -305,19 +320,47 @@ class _Stopping:
     writers: ManifestWriters
     results: dict[str, StopResult] = attrs.field(factory=dict, init=False)
     failures: dict[str, Exception] = attrs.field(factory=dict, init=False)
+    _refusals: dict[str, ControlError] = attrs.field(factory=dict, init=False)
 
     async def run(self) -> None:
-        records = await run_blocking(select_records, self.run_dir, self.names)
-        owned, free = await run_blocking(_group_by_owner, self.run_dir, records)
-        sockets = owned if self.names else await run_blocking(find_sockets, self.run_dir)
+        owners = await self._find_owners()
+        sockets = owners.owned if self.names else await run_blocking(find_sockets, self.run_dir)
         async with anyio.create_task_group() as stops:
             for path in sockets:
-                stops.start_soon(self._ask, path, [record.name for record in owned.get(path, ())])
-            await self._stop_directly(free)
-        # What its orchestrator could not end, or did not live to end, is ended here.
-        records = await run_blocking(select_records, self.run_dir, self.names)
+                its = [record.name for record in owners.owned.get(path, ())]
+                stops.start_soon(self._ask, path, its)
+            await self._stop_directly(owners.free)
+        await self._stop_left()
+        await self._note_ends()
+
+    async def _stop_left(self) -> None:
+        """End what its orchestrator could not end, or did not live to end."""
+        owners = await self._find_owners()
+        asked = (record for group in owners.owned.values() for record in group)
+        left = [*owners.free, *owners.lost, *asked]
+        for record in left:
+            if await run_blocking(would_come_back, self.run_dir, record):
+                refusal = self._refusals.get(record.name)
+                lost = await run_blocking(unreachable_error, self.run_dir, record)
+                self.failures[record.name] = refusal or lost
+        await self._stop_directly([one for one in left if one.name not in self.failures])
+
+    async def _note_ends(self) -> None:
+        """Note the ends that an orchestrator noted elsewhere: the run directory was moved."""
+        for record in await run_blocking(read_records, self.run_dir):
+            if record.name in self.results and record.state not in OVER:
+                close = partial(_close_record, self.run_dir, record.name, self.writers)
+                with anyio.move_on_after(_OWNER_TIMEOUT_S):
+                    await _wait_until(partial(close, was_interrupted=False))
+
+    async def _find_owners(self) -> Owners:
+        return await find_owners(self.run_dir, self._select_left)
+
+    def _select_left(self) -> list[InstanceRecord]:
+        """Return the records of the instances of which nothing has come yet. Blocks."""
         known = self.results.keys() | self.failures.keys()
-        await self._stop_directly([record for record in records if record.name not in known])
+        records = select_records(self.run_dir, self.names)
+        return [record for record in records if record.name not in known]
 
     async def _ask(self, path: Path, names: Sequence[str]) -> None:
         asked: dict[str, Any] = {"grace_seconds": self.grace_seconds}
@@ -334,8 +377,8 @@ class _Stopping:
         except OrchestratorSuspendedError as error:
             # It would bring back what is ended behind its back.
             self.failures.update(dict.fromkeys(names, error))
-        except ControlError:
-            pass  # what it did not live to end is ended here
+        except ControlError as error:  # what it did not live to end is ended here
+            self._refusals.update(dict.fromkeys(names, error))
 
     async def _stop_directly(self, records: Iterable[InstanceRecord]) -> None:
         jobs = {record.name: partial(self._stop, record) for record in records}
@@ -453,30 +496,3 @@ async def _ask(
             raise
         for name in sorted(waiting):
             on_outcome(Outcome(name, error=error))
-
-
-def _group_by_owner(
-    run_dir: Path, records: Iterable[InstanceRecord]
-) -> tuple[dict[Path, list[InstanceRecord]], list[InstanceRecord]]:
-    """Return the instances of each control socket that is served, and all others. Blocks.
-
-    Those that have ended are among the others.
-    """
-    groups: dict[bool, list[InstanceRecord]] = {True: [], False: []}
-    for record in records:
-        groups[is_over(record)].append(record)
-    owned, free = _group_by_socket(run_dir, groups[False])
-    return owned, [*groups[True], *free]
-
-
-def _group_by_socket(
-    run_dir: Path, records: Iterable[InstanceRecord]
-) -> tuple[dict[Path, list[InstanceRecord]], list[InstanceRecord]]:
-    """Return the instances of each control socket that is served, dead ones too, and all others."""
-    served = set(find_sockets(run_dir))
-    owned: dict[Path, list[InstanceRecord]] = {}
-    free: list[InstanceRecord] = []
-    for record in records:
-        path = control_dir(run_dir) / f"{record.control}.sock"
-        (owned.setdefault(path, []) if path in served else free).append(record)
-    return owned, free

@@ -16,17 +16,19 @@ from typing import Any, Literal
 import attrs
 import msgspec
 
+from clawblox.foreign_values import encode_line
 from clawblox.results import WorldExit
-from clawblox.rundir.journal import append_line, read_line, read_lines
-from clawblox.rundir.paths import name_lock, records_journal
+from clawblox.rundir.journal import append_line, check_journal, read_line, read_lines, restore_lines
+from clawblox.rundir.paths import name_lock, records_dir, records_journal
 from clawblox.system.clock import format_utc, utc_now
-from clawblox.system.files import lock_file, unlock_file
+from clawblox.system.files import lock_file, make_private_dir, unlock_file
 from clawblox.system.process_tree import boot_id, is_same_process, read_process
 from clawblox.telemetry.log_index import note_end
 
 __all__ = [
     "InstanceRecord",
     "RecordState",
+    "check_records",
     "close_stale_records",
     "has_records",
     "note_end_without_owner",
@@ -34,6 +36,7 @@ __all__ = [
     "read_records",
     "read_running",
     "replace_record",
+    "restore_records",
     "write_record",
     "write_records",
 ]
@@ -162,14 +165,41 @@ def write_record(run_dir: Path, record: InstanceRecord) -> None:
         OSError: The old record still holds.
         TypeError: A value among the options is not one that JSON has.
     """
-    append_line(records_journal(run_dir), msgspec.json.encode(record))
+    append_line(records_journal(run_dir), _encode(record))
 
 
 def write_records(run_dir: Path, records: Iterable[InstanceRecord]) -> None:
     """Write the records of many instances at once, as :func:`write_record` writes one. Blocks."""
-    lines = [msgspec.json.encode(record) for record in records]
+    lines = [_encode(record) for record in records]
     if lines:
         append_line(records_journal(run_dir), b"\n".join(lines))
+
+
+def _encode(record: InstanceRecord) -> bytes:
+    try:
+        return msgspec.json.encode(record)
+    except (ValueError, OverflowError):  # what no JSON holds; the rest must be written
+        return encode_line(msgspec.to_builtins(record)).rstrip()
+
+
+def restore_records(run_dir: Path, records: Iterable[InstanceRecord]) -> list[str]:
+    """Write those records again that the journal lacks, all at once. Blocks.
+
+    Call it as the owner of the names of the instances only. What is no journal is replaced.
+
+    Returns:
+        The names of the instances whose records were lost.
+
+    Raises:
+        OSError: They cannot be written.
+    """
+    journal = records_journal(run_dir)
+    lines = {record.name: _encode(record) for record in records}
+    lost = {name: line for name, line in lines.items() if read_line(journal, name) != line + b"\n"}
+    if lost:
+        make_private_dir(records_dir(run_dir))
+        restore_lines(journal, b"\n".join(lost.values()))
+    return [*lost]
 
 
 def replace_record(run_dir: Path, record: InstanceRecord) -> None:
@@ -190,6 +220,15 @@ def has_records(run_dir: Path) -> bool:
         return records_journal(run_dir).is_file()
     except OSError:
         return False
+
+
+def check_records(run_dir: Path) -> None:
+    """Check that the records of a run directory, if it has any, can be read. Blocks.
+
+    Raises:
+        OSError: They cannot be read; names their file.
+    """
+    check_journal(records_journal(run_dir))
 
 
 def read_records(run_dir: Path) -> list[InstanceRecord]:

@@ -5,6 +5,7 @@ A caller may also name an archive, which holds a snapshot; ``world.archives`` ta
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from clawblox.rundir.manifest import find_checkpoint
 from clawblox.rundir.paths import run_dir_candidates
 from clawblox.rundir.records import has_records
 from clawblox.system.files import digest_file, has_digest
+from clawblox.system.regular_files import open_regular
 
 __all__ = [
     "find_archive",
@@ -64,7 +66,7 @@ def is_archive(path: Path) -> bool:
     if path.suffix == protocol.ARCHIVE_SUFFIX:
         return True
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(os.path.realpath(path)), "rb") as file:
             start = file.read(_LOCAL_HEADER.size + len(_FIRST_MEMBER))
     except OSError:
         return False

@@ -20,9 +20,9 @@ from clawblox.errors import UsageError
 from clawblox.protocol import INSTANCE_ENV
 from clawblox.results import Labels, WorldExit, format_label, has_labels
 from clawblox.rundir.last_saves import InstanceSave, last_saves
-from clawblox.rundir.paths import run_lock
+from clawblox.rundir.paths import name_lock, run_lock
 from clawblox.rundir.records import InstanceRecord, read_record, read_records
-from clawblox.system.files import lock_owner
+from clawblox.system.files import lock_file, lock_owner, unlock_file
 from clawblox.system.process_tree import (
     Mark,
     Search,
@@ -43,6 +43,7 @@ __all__ = [
     "has_owner",
     "is_death",
     "is_over",
+    "is_owned",
     "is_ready",
     "is_waiting",
     "judge_state",
@@ -228,6 +229,7 @@ def read_logs(
             since=since,
             pattern=pattern,
             has_notes=True,
+            tail_counts_notes=True,
             was_restarted=record.restarts > 0,
             is_watched=not record.is_detached or has_owner(record),
             is_over=_Ending(run_dir, record),
@@ -302,6 +304,21 @@ def has_owner(record: InstanceRecord) -> bool:
 def is_over(record: InstanceRecord) -> bool:
     """Return whether an instance has ended and its orchestrator has cleaned up. Blocks."""
     return judge_state(record) in OVER
+
+
+def is_owned(run_dir: Path, record: InstanceRecord) -> bool:
+    """Return whether an orchestrator that lives starts, runs or restarts an instance. Blocks."""
+    if is_over(record) or not has_owner(record):
+        return False
+    if record.state == "planned":
+        return run_owner(run_dir) == record.orchestrator_pid
+    lock_path = name_lock(run_dir, record.name)
+    fd = lock_file(lock_path)
+    if fd is None:
+        return True
+    # It is detached, or another program has the number of its orchestrator.
+    unlock_file(lock_path, fd)
+    return False
 
 
 def make_mark(record: InstanceRecord) -> Mark:

@@ -17,7 +17,7 @@ orchestrator, so a world's image needs only this package, starlette and uvicorn 
 - ``feed``, ``static_files``: routes that a simulation may add.
 - ``gate``: refuses requests from foreign web pages.
 - ``payload``: strict JSON.
-- ``listener``, ``connections``: uvicorn, and the limits of its connections.
+- ``listener``, ``connections``, ``websockets``: uvicorn, and the limits of its connections.
 - ``signals``: SIGTERM and SIGINT for a server that is not on the main thread.
 """
 

@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from clawblox.protocol import (
     API_ALIAS_ROUTE,
@@ -47,9 +47,11 @@ from clawblox.server.settings import Settings
 from clawblox.server.simulation import Halted, InputError
 from clawblox.server.snapshot_document import make_snapshot
 
-__all__ = ["MAX_BODY_BYTES", "BackgroundTask", "create_app"]
+__all__ = ["MAX_BODY_BYTES", "PATIENT", "BackgroundTask", "create_app"]
 
 MAX_BODY_BYTES: Final = 64 * 1024
+PATIENT: Final = "clawblox.patient"
+"""Key in the scope of a request: its answer may stay unread while other clients wait."""
 MAX_NAME: Final = 100
 """Maximum length of an agent's name, in characters."""
 MAX_MEDIA_URL: Final = 2048
@@ -104,7 +106,12 @@ def create_app(
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
-    return Gate(app, WorldAddress(settings.host, settings.port))
+
+    async def answer_after_due_ticks(scope: Scope, receive: Receive, send: Send) -> None:
+        clock.catch_up()
+        await app(scope, receive, send)
+
+    return Gate(answer_after_due_ticks, WorldAddress(settings.host, settings.port))
 
 
 class _Api:
@@ -159,7 +166,7 @@ class _Api:
         body = await _read_object(request)  # the agent may leave during any await
         action = _read_text(body, "type")
         await self._clock.submit(self._find_session(request), action, body.get("data"))
-        return _json_bytes(self._world.observe(self._find_session(request)))
+        return _json_bytes(self._world.observe(self._find_session(request), is_fresh=True))
 
     async def chat(self, request: Request) -> Response:
         self._find_session(request)
@@ -189,6 +196,7 @@ class _Api:
     async def snapshot(self, request: Request) -> Response:
         if not self._is_operator(request):
             raise HTTPException(401, "Invalid operator token")
+        request.scope[PATIENT] = True  # an orchestrator may write it to a slow disk
         try:
             body = await to_thread.run_sync(encode_large_json, make_snapshot(self._world))
         except Halted:

@@ -1,7 +1,12 @@
-"""When a tick happens: by real time, or by input. A tick begins by applying waiting inputs."""
+"""When a tick happens: by real time, or by input. A tick begins by applying waiting inputs.
+
+In real time, due ticks come before everything else: they run before each request is answered, so
+clients that ask for much share what the ticks leave.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Final, Protocol
 
 import anyio
@@ -15,6 +20,9 @@ __all__ = ["LockstepClock", "RealtimeClock", "WorldClock", "make_clock"]
 MAX_LAG_S: Final = 0.25
 """A late world catches up on this much real time. Beyond that, simulation time runs slower than
 real time; no tick is ever skipped."""
+CATCH_UP_S: Final = 0.025
+"""Longest time in seconds for which due ticks are run without a pause, but for the last tick. A
+world that cannot keep up with real time still answers requests."""
 
 
 class WorldClock(Protocol):
@@ -29,6 +37,9 @@ class WorldClock(Protocol):
 
         Cancellation: the input stays queued and is applied.
         """
+
+    def catch_up(self) -> None:
+        """Run the ticks that are due; called before each request is answered."""
 
     async def run(self) -> None:
         """Tick until the world halts.
@@ -62,6 +73,9 @@ class LockstepClock:
         for _ in range(self._world.simulation.ticks_per_input):
             self._world.step()
 
+    def catch_up(self) -> None:
+        """Do nothing: no tick is ever due."""
+
     async def run(self) -> None:
         """Wait until cancelled: inputs make time pass."""
         await anyio.sleep_forever()
@@ -73,6 +87,7 @@ class RealtimeClock:
     def __init__(self, world: HostedWorld) -> None:
         self._world = world
         self._waiting: list[anyio.Event] = []
+        self._due = math.inf
 
     async def submit(self, session: Session, action: str, data: object) -> None:
         """Queue an input and return after the tick that applied it.
@@ -95,10 +110,26 @@ class RealtimeClock:
 
         Cancellation: ends between two ticks.
         """
-        due = anyio.current_time()
-        while self._tick():
-            due = max(due + 1 / self._world.simulation.tick_rate, anyio.current_time() - MAX_LAG_S)
-            await anyio.sleep_until(due)
+        self._due = anyio.current_time()
+        try:
+            while True:
+                self.catch_up()
+                if self._due == math.inf:
+                    return
+                await anyio.sleep_until(self._due)
+        finally:
+            self._due = math.inf
+
+    def catch_up(self) -> None:
+        """Run the ticks that are due, at most for a moment; none is due before :meth:`run`."""
+        now = anyio.current_time()
+        deadline = now + CATCH_UP_S
+        while self._due <= now < deadline:
+            if not self._tick():
+                self._due = math.inf
+                return
+            now = anyio.current_time()
+            self._due = max(self._due + 1 / self._world.simulation.tick_rate, now - MAX_LAG_S)
 
     def _tick(self) -> bool:
         try:

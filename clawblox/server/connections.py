@@ -1,22 +1,28 @@
 """The connections of a world: how many there may be, and how long a client may take.
 
 uvicorn waits without limit for the rest of a request. asyncio accepts connections until no
-descriptor is left, and logs every failure. Here a request must arrive within a time limit, an idle
-connection makes room for a new one, and further connections wait in the backlog of the socket.
+descriptor is left, and logs every failure. Here a request must arrive within a time limit; a
+connection that is idle, or whose client takes nothing of its answer, makes room for a new one; and
+further connections wait in the backlog of the socket.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
+import math
 import socket
-from collections.abc import Callable, Collection
+import sys
+import termios
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 import anyio
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from clawblox.server.app import PATIENT
 from clawblox.server.settings import Settings
 from clawblox.telemetry.throttle import Throttle
 
@@ -28,6 +34,9 @@ ROOM_PAUSE_S: Final = 0.05
 """Seconds between two searches for an idle connection to close."""
 MIN_IDLE_S: Final = 0.5
 """Seconds that a connection must have been idle before it may be closed for a new one."""
+MIN_UNREAD_S: Final = 1.0
+"""Seconds for which a client must have taken nothing of its answer before its connection may be
+closed for a new one."""
 
 _log = logging.getLogger("clawblox.server")
 
@@ -55,6 +64,12 @@ class Connection(H11Protocol):
         if self.transport.is_closing() or self.transport.get_write_buffer_size():
             return False
         return self.conn.their_state is h11.IDLE
+
+    @property
+    def is_patient(self) -> bool:
+        """Whether the answer may stay unread while others wait."""
+        scope: Any = self.scope  # None before the first request
+        return scope is not None and PATIENT in scope
 
     @property
     def _is_incomplete(self) -> bool:
@@ -110,18 +125,68 @@ class Connection(H11Protocol):
         if self.conn.their_state is h11.SEND_BODY:
             self.cycle.disconnected = True  # the reader of the body sees its end
             self.cycle.message_event.set()
-        text = f"The request did not come within {self._request_timeout:g} s".encode()
+        text = f"The request did not come within {self._request_timeout:g} s"
+        self._send_text(408, b"Request Timeout", text)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer a request that is no HTTP, and close; uvicorn calls it."""
+        self._send_text(400, b"Bad Request", msg)
+        self.close()
+
+    def _send_text(self, status: int, reason: bytes, text: str) -> None:
         headers = [
             (b"content-type", b"text/plain; charset=utf-8"),
             (b"content-length", str(len(text)).encode()),
             (b"connection", b"close"),
+            (b"x-content-type-options", b"nosniff"),
         ]
         for event in (
-            h11.Response(status_code=408, headers=headers, reason=b"Request Timeout"),
-            h11.Data(data=text),
+            h11.Response(status_code=status, headers=headers, reason=reason),
+            h11.Data(data=text.encode("ascii")),
             h11.EndOfMessage(),
         ):
             self.transport.write(self.conn.send(event) or b"")
+
+
+class _UnreadAnswers:
+    """Finds the client that has taken nothing of its answer for longest, while others wait."""
+
+    def __init__(self) -> None:
+        self._unsent: dict[Any, tuple[int, float]] = {}
+        self._looked_at = -math.inf
+
+    def find(self, connections: Iterable[Any], now: float) -> Any | None:  # noqa: ANN401 - uvicorn's
+        """Return a connection that may be closed; None if there is none yet.
+
+        Args:
+            connections: All open connections.
+            now: Loop time in seconds. Between two calls that are far apart, a client may have read.
+        """
+        if now - self._looked_at > MIN_UNREAD_S:
+            self._unsent.clear()
+        self._looked_at = now
+        before, self._unsent = self._unsent, {}
+        for connection in connections:
+            unsent = _count_unsent(connection.transport)
+            if unsent and not getattr(connection, "is_patient", False):
+                seen, since = before.get(connection, (unsent, now))
+                self._unsent[connection] = (unsent, since if seen == unsent else now)
+        longest = min(self._unsent, key=lambda each: self._unsent[each][1], default=None)
+        if longest is None or now - self._unsent[longest][1] < MIN_UNREAD_S:
+            return None
+        return longest
+
+
+def _count_unsent(transport: asyncio.Transport) -> int:
+    """Return the bytes that the client has not acknowledged; 0 if the kernel has taken all."""
+    unwritten = transport.get_write_buffer_size()
+    if not unwritten:
+        return 0
+    try:
+        queued = fcntl.ioctl(transport.get_extra_info("socket"), termios.TIOCOUTQ, bytes(4))
+    except (OSError, ValueError):  # it has just been closed
+        return 0
+    return unwritten + int.from_bytes(queued, sys.byteorder)
 
 
 class Acceptor:
@@ -145,6 +210,7 @@ class Acceptor:
         self._make_connection = make_connection
         self._connections = connections
         self._settings = settings
+        self._unread = _UnreadAnswers()
         self._failures, self._shortages = Throttle(), Throttle()
 
     async def run(self) -> None:
@@ -181,18 +247,25 @@ class Acceptor:
             _log.debug("a connection was lost as it was accepted: %s", error)
 
     def _make_room(self) -> bool:
-        """Close the connection that has been idle longest; return False if none is idle."""
-        latest = asyncio.get_running_loop().time() - MIN_IDLE_S
+        """Close the connection that needs its place least; return False if all are in use.
+
+        That is the one that has been idle longest, else the one whose answer has been unread for
+        longest.
+        """
+        now = asyncio.get_running_loop().time()
+        unread = self._unread.find(self._connections, now)
         idle = [
             connection
             for connection in self._connections
             if isinstance(connection, Connection)  # not a WebSocket
             and connection.is_idle
-            and connection.idle_since <= latest
+            and connection.idle_since <= now - MIN_IDLE_S
         ]
         if idle:
             min(idle, key=lambda connection: connection.idle_since).close()
-        return bool(idle)
+        elif unread is not None:
+            unread.transport.abort()
+        return bool(idle) or unread is not None
 
     def _report_shortage(self) -> None:
         if self._shortages.count():

@@ -50,11 +50,15 @@ class HostedWorld:
     Args:
         simulation: The author's rules and state.
         record: Called with every event as JSON values; None records nothing.
+        nonce: Secret of this launch, mixed into the session ids that it issues; None makes a new
+            one.
 
     Attributes:
         simulation: The author's rules and state.
         record: The same as the argument; may be set later.
         tick: Ticks since the world began.
+        version: Number of the state: raised by whatever enters the simulation, a tick, an input, a
+            join, a leave or a chat message. What was computed from one version stays true for it.
         time: Simulation time after the last tick, in seconds.
         sessions: The agents in the world.
         ids: Issues the ids of the next session.
@@ -67,16 +71,21 @@ class HostedWorld:
         self,
         simulation: Simulation,
         record: Callable[[Mapping[str, object]], None] | None = None,
+        *,
+        nonce: bytes | None = None,
     ) -> None:
         self.simulation = simulation
         self.record = record
         self.tick = 0
+        self.version = 0
         self.time = simulation.time
         self.sessions = Sessions()
-        self.ids = IdSource()
+        self.ids = IdSource(nonce)
         self.chat = Chat()
         self.pending: list[PendingInput] = []
         self.failure: str | None = None
+        self._observations: dict[str, bytes] = {}
+        self._observed_version = self.version
 
     def join(self, name: str) -> Session:
         """Add an agent and return its session.
@@ -88,6 +97,7 @@ class HostedWorld:
         if len(self.sessions) >= self.simulation.max_agents:
             raise WorldFull
         session = Session(*self.ids.issue(), name)
+        self.version += 1
         with self.running():
             self.simulation.join(session.agent_id, name)
         self.sessions.add(session)
@@ -100,20 +110,35 @@ class HostedWorld:
         Raises:
             Halted: The world has stopped.
         """
+        self.version += 1
         with self.running():
             self.simulation.leave(session.agent_id)
         self.sessions.remove(session)
         self._drop_inputs(session)
         self._event("leave", agent_id=session.agent_id)
 
-    def observe(self, session: Session) -> bytes:
+    def observe(self, session: Session, *, is_fresh: bool = False) -> bytes:
         """Return what an agent sees now, encoded as JSON.
+
+        Args:
+            session: The agent's session.
+            is_fresh: Compute it even if this version of the state has been observed before.
 
         Raises:
             Halted: The world has stopped; also when the observation is not valid JSON.
         """
+        self.check()
+        if self._observed_version != self.version:
+            self._observations.clear()
+            self._observed_version = self.version
+        observed = None if is_fresh else self._observations.get(session.agent_id)
+        if observed is None:
+            observed = self._observations[session.agent_id] = self._observe(session.agent_id)
+        return observed
+
+    def _observe(self, agent_id: str) -> bytes:
         with self.running():
-            seen = self.simulation.observe(session.agent_id)
+            seen = self.simulation.observe(agent_id)
             if self.simulation.has_observation_header:
                 seen = {"tick": self.tick, "time": self.time, "game_status": "active", **seen}
             return encode_json(seen)
@@ -137,6 +162,7 @@ class HostedWorld:
         """
         waiting, self.pending = self.pending, []
         for item in waiting:
+            self.version += 1
             with self.running():
                 try:
                     self.simulation.act(item.agent_id, item.action, item.data)
@@ -150,6 +176,7 @@ class HostedWorld:
         Raises:
             Halted: The world has stopped.
         """
+        self.version += 1
         with self.running():
             self.simulation.step()
             self.time = self.simulation.time
@@ -166,6 +193,7 @@ class HostedWorld:
         Raises:
             Halted: The simulation was asked who hears it, and failed.
         """
+        self.version += 1
         audience = None
         if self.failure is None:
             with self.running():
@@ -205,6 +233,7 @@ class HostedWorld:
 
     def _halt(self, reason: str) -> None:
         self.failure = reason
+        self.version += 1
         self._event("halted", error=reason)
 
     def _end_session(self, agent_id: str) -> None:

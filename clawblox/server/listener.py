@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from types import FrameType
-from typing import Final
+from typing import Final, Literal
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -82,6 +82,15 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
+def _find_websockets() -> type[asyncio.Protocol] | Literal["none"]:
+    """Return the protocol of WebSockets; there is none without wsproto, which is optional."""
+    if find_spec("wsproto") is None:
+        return "none"
+    from clawblox.server.websockets import LimitedWebSocket
+
+    return LimitedWebSocket
+
+
 def run_server(
     app: ASGIApp,
     listener: socket.socket,
@@ -104,7 +113,7 @@ def run_server(
         app,
         loop="asyncio",
         http="h11",
-        ws="wsproto" if find_spec("wsproto") else "none",
+        ws=_find_websockets(),
         ws_max_size=MAX_MESSAGE_BYTES,
         ws_per_message_deflate=False,  # it would take longer than a tick
         lifespan="on",

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Final, NoReturn
 
 from clawblox.server.simulation import Json
@@ -18,6 +20,9 @@ __all__ = ["MAX_DEPTH", "encode_json", "encode_large_json", "read_json", "refuse
 MAX_DEPTH: Final = 64
 """Maximum nesting of what agents send; every parser and encoder can handle more."""
 
+_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_STEPS: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_NO_BRACKETS: Final = bytes(number for number in range(256) if number not in _STEPS)
 _WALKED_DEPTH: Final = 4
 _SLICE: Final = 1024
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
@@ -29,16 +34,16 @@ def read_json(body: bytes) -> Json:
     Raises:
         ValueError: It is not JSON, or holds a value that JSON cannot carry safely.
     """
-    try:
-        value = json.loads(
-            body.decode(),
-            parse_float=_finite_float,
-            parse_int=_finite_int,
-            parse_constant=refuse_constant,
-        )
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    _check(value, MAX_DEPTH)
+    if _nesting(body) > MAX_DEPTH:
+        raise ValueError("nested too deeply")
+    value = json.loads(
+        body.decode(),
+        parse_float=_finite_float,
+        parse_int=_finite_int,
+        parse_constant=refuse_constant,
+    )
+    if b"\\u" in body:  # only an escape can be a lone surrogate, which no encoding has
+        json.dumps(value, ensure_ascii=False).encode()
     return value
 
 
@@ -99,16 +104,10 @@ def _members_of_list(value: list[object] | tuple[object, ...], depth: int) -> It
     yield "]"
 
 
-def _check(value: object, depth: int) -> None:
-    if isinstance(value, str):
-        if not value.isascii():
-            value.encode()  # a lone surrogate is a UnicodeEncodeError, which is a ValueError
-    elif isinstance(value, list | dict):
-        if depth == 0:
-            raise ValueError("nested too deeply")
-        members = [*value, *value.values()] if isinstance(value, dict) else value
-        for member in members:
-            _check(member, depth - 1)
+def _nesting(body: bytes) -> int:
+    """Return how deeply a JSON text is nested, without building its values."""
+    brackets = _STRING.sub(b"", body).translate(None, _NO_BRACKETS)
+    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0)
 
 
 def _finite_float(text: str) -> float:

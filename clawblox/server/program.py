@@ -80,7 +80,7 @@ def serve_with(
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.INFO)
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns about every malformed request
     inherited = _inherit()
-    world = HostedWorld(simulation)
+    world = HostedWorld(simulation, nonce=settings.session_nonce)
     if settings.resume_path is not None:
         _restore(world, settings)
     if settings.reseed is not None:

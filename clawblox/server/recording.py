@@ -17,6 +17,7 @@ from typing import Any, Final, TextIO
 import anyio
 from anyio import to_thread
 
+from clawblox.foreign_values import parse_document
 from clawblox.server.hosted_world import HostedWorld
 from clawblox.server.payload import encode_json
 
@@ -146,7 +147,7 @@ def register_recording(manifest: Path, recording: Path) -> None:
     with _open_exclusively(temporary) as file:
         try:
             document = _with_recording(_read_manifest(manifest), _entry(manifest, recording))
-            json.dump(document, file, indent=2, sort_keys=True)
+            json.dump(document, file, indent=2, sort_keys=True, allow_nan=False)
             file.write("\n")
         except BaseException:
             temporary.unlink()
@@ -168,7 +169,7 @@ def _open_exclusively(path: Path) -> TextIO:
 
 def _read_manifest(manifest: Path) -> dict[str, Any]:
     try:
-        document = json.loads(manifest.read_bytes())
+        document = parse_document(manifest.read_bytes())
     except FileNotFoundError:
         return {"schema_version": 1}
     if not isinstance(document, dict):

@@ -34,31 +34,45 @@ class Session:
 
 
 class IdSource:
-    """Issues ids that agents cannot guess and that a restored world issues in the same order.
+    """Issues ids that agents cannot guess.
 
     An id is a keyed digest of a counter. Without the key it looks random. Key and counter are in
-    the snapshot, so a restored world continues the sequence.
+    the snapshot, so a restored world issues the same agent ids as the original would have.
+
+    A session id also depends on the nonce, which is in no snapshot and no answer: worlds that were
+    restored from one snapshot issue different ones. Otherwise an agent that joined one of them
+    would know the secret of whoever joins another.
 
     Args:
-        key: The secret key; None makes a new one.
-        issued: Number of id pairs issued with this key before.
+        nonce: Secret of this launch; None makes a new one.
     """
 
-    def __init__(self, key: bytes | None = None, issued: int = 0) -> None:
-        self._key = secrets.token_bytes(32) if key is None else key
-        self._issued = issued
+    def __init__(self, nonce: bytes | None = None) -> None:
+        self._nonce = secrets.token_bytes(32) if nonce is None else nonce
+        self._key = secrets.token_bytes(32)
+        self._issued = 0
 
     def issue(self) -> tuple[str, str]:
         """Return a new session id and a new agent id, both shaped like a random UUID."""
         self._issued += 1
-        return self._uuid("session"), self._uuid("agent")
+        return self._uuid("session", self._nonce), self._uuid("agent")
 
     def document(self) -> dict[str, object]:
         """Return the JSON object that a snapshot holds of it."""
         return {"key": self._key.hex(), "issued": self._issued}
 
-    def _uuid(self, kind: str) -> str:
-        digest = hmac.digest(self._key, f"{kind}/{self._issued}".encode(), "sha256")
+    def restore(self, key: bytes, issued: int) -> None:
+        """Continue the sequence of a snapshot.
+
+        Args:
+            key: The secret key of the world that was saved.
+            issued: Number of id pairs issued with this key before.
+        """
+        self._key, self._issued = key, issued
+
+    def _uuid(self, kind: str, nonce: bytes = b"") -> str:
+        message = f"{kind}/{self._issued}".encode() + nonce
+        digest = hmac.digest(self._key, message, "sha256")
         return str(UUID(bytes=digest[:16], version=4))
 
 

@@ -33,6 +33,8 @@ __all__ = ["Settings", "read_settings"]
 REQUEST_TIMEOUT_S: Final = 10.0
 ANSWER_TIMEOUT_S: Final = 300.0
 MAX_CONNECTIONS: Final = 1000
+SESSION_NONCE_ENV: Final = "_CLAWBLOX_SESSION_NONCE"
+"""For tests only: fixes the nonce of the launch, so that two restored worlds issue the same ids."""
 _MAX_SECONDS = 86400.0
 _Parse = Callable[[str], object]
 _BOOLEANS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
@@ -58,6 +60,7 @@ class Settings:
         reseed: Seed to set after restoring; None leaves the random generator unchanged.
         manifest_path: Manifest in which recordings are registered; None registers none.
         operator_token: Secret that a request for a snapshot must carry; None refuses all.
+        session_nonce: Secret of this launch, mixed into session ids; None makes a new one.
         exit_on_halt: Whether the process exits when the world halts.
         request_timeout: Seconds within which a complete request must arrive.
         answer_timeout: Seconds for which a client may read nothing of its answer.
@@ -74,6 +77,7 @@ class Settings:
     reseed: int | None = None
     manifest_path: Path | None = None
     operator_token: bytes | None = attrs.field(default=None, repr=False)
+    session_nonce: bytes | None = attrs.field(default=None, repr=False)
     exit_on_halt: bool = False
     request_timeout: float = REQUEST_TIMEOUT_S
     answer_timeout: float = ANSWER_TIMEOUT_S
@@ -101,12 +105,12 @@ def read_settings(
         SystemExit: A flag or a variable is wrong (status 2), or ``--help`` is given (status 0).
     """
     given = {name: value.strip() for name, value in environ.items() if value.strip()}
-    for name in SECRET_ENV:
+    for name in (*SECRET_ENV, SESSION_NONCE_ENV):
         environ.pop(name, None)
     parser = parser or argparse.ArgumentParser(description="Serve this world.", allow_abbrev=False)
     _add_flags(parser, given)
     flags = parser.parse_args(argv, flags)
-    token = given.get(OPERATOR_TOKEN_ENV)
+    token, nonce = given.get(OPERATOR_TOKEN_ENV), given.get(SESSION_NONCE_ENV)
     return Settings(
         host=flags.host,
         port=flags.port,
@@ -117,6 +121,7 @@ def read_settings(
         reseed=flags.reseed,
         manifest_path=Path(given[MANIFEST_ENV]) if MANIFEST_ENV in given else None,
         operator_token=None if token is None else os.fsencode(token),
+        session_nonce=None if nonce is None else os.fsencode(nonce),
         exit_on_halt=flags.exit_on_halt,
         request_timeout=flags.request_timeout,
         answer_timeout=flags.answer_timeout,

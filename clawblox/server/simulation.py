@@ -55,6 +55,10 @@ class WorldState(Protocol):
         """Ticks since the world began."""
 
     @property
+    def version(self) -> int:
+        """Number of the state; it changes with whatever enters the simulation."""
+
+    @property
     def failure(self) -> str | None:
         """Why the world has stopped; None while it runs."""
 
@@ -138,8 +142,9 @@ class Simulation(ABC):
 
     @abstractmethod
     def observe(self, agent_id: str) -> Mapping[str, Json]:
-        """Return what an agent sees now, as JSON values.
+        """Return what an agent sees now, as JSON values; this must not change the state.
 
+        Several requests between two changes of the state get the same observation, computed once.
         The kit adds ``tick``, ``time`` and ``game_status``, unless ``has_observation_header`` is
         false; keys returned here override them.
         """

@@ -16,7 +16,7 @@ import attrs
 from clawblox.server.chat import Chat, ChatMessage
 from clawblox.server.hosted_world import HostedWorld, PendingInput
 from clawblox.server.payload import refuse_constant
-from clawblox.server.sessions import IdSource, Session, Sessions
+from clawblox.server.sessions import Session, Sessions
 
 __all__ = ["VERSION", "SnapshotRefusal", "make_snapshot", "restore_snapshot"]
 
@@ -103,7 +103,7 @@ def _check_identity(world: HostedWorld, document: dict[str, Any]) -> None:
 def _restore_kit(world: HostedWorld, document: dict[str, Any]) -> None:
     ids, chat = _field(document, "ids", dict), _field(document, "chat", dict)
     world.tick = _field(document, "tick", int)
-    world.ids = IdSource(_read_hex(_field(ids, "key", str)), _field(ids, "issued", int))
+    world.ids.restore(_read_hex(_field(ids, "key", str)), _field(ids, "issued", int))
     world.sessions = Sessions(_entries(document, "sessions", Session), _ended(document))
     world.chat = Chat(_entries(chat, "messages", ChatMessage), _field(chat, "posted", int))
     world.pending = _entries(document, "pending_inputs", PendingInput)

@@ -39,6 +39,8 @@ _CHUNK_BYTES = 6
 """Size of the smallest chunk, which has one byte of the body."""
 
 _NO_BODY = frozenset({204, 304})
+_INTERIM = frozenset({100, 102, 103})
+"""The statuses after which the answer follows (RFC 9110, 2518, 8297)."""
 _KEPT = frozenset({b"content-length", b"transfer-encoding", b"content-encoding", b"content-type"})
 
 
@@ -327,8 +329,11 @@ class _AnswerReader:
     def on_headers_complete(self) -> None:
         """Decide how the body ends, and whether to read it."""
         status = self._parser.get_status_code()
-        if status < 200 or self.is_complete:
+        if status in _INTERIM or self.is_complete:
             self._headers.clear()
+            return
+        if status < 200:  # after an unknown one the world may never say more
+            self._fault = f"has the status {status}, which is no answer"
             return
         self.status = status
         headers = self._headers

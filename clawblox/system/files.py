@@ -27,6 +27,7 @@ from typing import Final, NamedTuple, Self
 
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.process_tree import is_same_process, read_start_time
+from clawblox.system.regular_files import open_own, open_regular, read_regular
 
 __all__ = [
     "EXCHANGE",
@@ -43,6 +44,7 @@ __all__ = [
     "partial_name",
     "publish_bytes",
     "rename_with",
+    "renew_lock",
     "sweep_partials",
     "sync_file_system",
     "unlock_file",
@@ -51,6 +53,8 @@ __all__ = [
 
 PRIVATE_FILE = 0o600
 PRIVATE_DIR = 0o700
+_MAX_LOCK_BYTES = 4096
+_MAX_DIGEST_BYTES: Final = 64 << 30
 
 _held_locks: set[int] = set()
 _PARTIAL = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)-(?P<start>\d+)\.[0-9a-f]+\.partial")
@@ -193,11 +197,11 @@ def lock_file(path: Path) -> int | None:
         An open descriptor, or None when another process, or another owner in this one, holds it.
 
     Raises:
-        OSError: The file cannot be opened.
+        OSError: The file cannot be opened, or is not one of ours; see
+            :func:`clawblox.system.regular_files.open_own`.
     """
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     while True:
-        fd = os.open(path, flags, PRIVATE_FILE)
+        fd = open_own(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_file(path, fd):
@@ -214,16 +218,33 @@ def lock_file(path: Path) -> int | None:
         os.close(fd)
 
 
+def renew_lock(path: Path, fd: int) -> int:
+    """Take a lock again whose file was removed or replaced; return the descriptor to go on with.
+
+    It is the same one where nothing was lost, or where another owner holds the lock by now.
+
+    Raises:
+        OSError: The file cannot be opened, or is not one of ours.
+    """
+    if fd not in _held_locks or _is_file(path, fd) or (new := lock_file(path)) is None:
+        return fd
+    _held_locks.discard(fd)
+    os.close(fd)
+    return new
+
+
 def _is_file(path: Path, fd: int) -> bool:
     # The previous owner may have removed the file between our open and our lock.
     try:
-        return os.path.samestat(os.fstat(fd), os.stat(path))
-    except FileNotFoundError:
+        return os.path.samestat(os.fstat(fd), os.lstat(path))
+    except OSError:
         return False
 
 
 def unlock_file(path: Path, fd: int) -> None:
-    """Give back a lock and remove its file; a forked child has no lock to give back.
+    """Give back a lock and remove its file, but nothing that somebody put in its place.
+
+    A forked child has no lock to give back.
 
     Raises:
         OSError: The file cannot be removed; the lock is given back all the same.
@@ -232,8 +253,9 @@ def unlock_file(path: Path, fd: int) -> None:
         return
     _held_locks.remove(fd)
     try:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
+        if _is_file(path, fd):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
     finally:
         os.close(fd)
 
@@ -251,25 +273,29 @@ os.register_at_fork(after_in_child=_drop_inherited_locks)
 def lock_owner(path: Path) -> LockOwner | None:
     """Return what a lock file says of its owner, for a message; None if it is not readable."""
     try:
-        return LockOwner.parse(path.read_text())
+        return LockOwner.parse(read_regular(path, max_bytes=_MAX_LOCK_BYTES).decode())
     except (OSError, ValueError):
         return None
 
 
-def digest_file(path: Path) -> str:
+def digest_file(path: Path, *, max_bytes: int = _MAX_DIGEST_BYTES) -> str:
     """Return the SHA-256 digest of a file, in hexadecimal.
 
+    Args:
+        path: The file.
+        max_bytes: Maximum apparent size in bytes; by default 64 GiB.
+
     Raises:
-        OSError: The file cannot be read.
+        OSError: It cannot be read, is not a regular file, or is larger.
     """
-    with path.open("rb") as file:
+    with os.fdopen(open_regular(path, max_bytes=max_bytes), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def has_digest(path: Path, digest: str) -> bool:
-    """Return whether a file exists and has that SHA-256 digest."""
+def has_digest(path: Path, digest: str, *, max_bytes: int = _MAX_DIGEST_BYTES) -> bool:
+    """Return whether a file exists and has that SHA-256 digest; see :func:`digest_file`."""
     try:
-        return digest_file(path) == digest
+        return digest_file(path, max_bytes=max_bytes) == digest
     except OSError:
         return False
 

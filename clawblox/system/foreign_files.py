@@ -1,9 +1,8 @@
 """Files below a directory in which another program may change anything at any moment.
 
 Every path is walked through directory descriptors, one component at a time, never through a
-symbolic link. So a directory that is swapped for a link leads nowhere else. Only regular files are
-opened, and opening never waits, so that a pipe or a lease holds no one up. Everything here blocks
-no longer than the disk does.
+symbolic link. So a directory that is swapped for a link leads nowhere else. Files are opened by
+``regular_files``. Everything here blocks no longer than the disk does.
 """
 
 from __future__ import annotations
@@ -12,12 +11,14 @@ import contextlib
 import errno
 import fnmatch
 import os
+import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from clawblox.system.files import PRIVATE_DIR
+from clawblox.system.files import PRIVATE_DIR, PRIVATE_FILE
+from clawblox.system.regular_files import open_regular, read_regular
 
 __all__ = [
     "OPEN_DIRECTORY",
@@ -27,14 +28,16 @@ __all__ = [
     "merge_directory",
     "open_directory",
     "open_file",
-    "open_regular",
     "read_file",
+    "rewrite_lines",
 ]
 
 OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 """Flags that open a directory, but not through a link."""
 
-_OPEN_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+
+_MAX_MERGED_DEPTH: Final = 64
+_WILDCARD: Final = re.compile(r"[*?[]")
 
 
 class FoundFile(NamedTuple):
@@ -81,28 +84,8 @@ def open_file(root: Path, path: str) -> int:
     Raises:
         OSError: It does not exist or is not a regular file.
     """
-    directory, _, name = path.rpartition("/")
-    parent = open_directory(root, directory)
-    try:
-        return open_regular(parent, name)
-    finally:
-        os.close(parent)
-
-
-def open_regular(directory: int, name: str) -> int:
-    """Open a regular file of an open directory for reading and return its descriptor.
-
-    Raises:
-        OSError: It does not exist or is not a regular file.
-    """
-    fd = os.open(name, _OPEN_FILE, dir_fd=directory)
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(errno.EINVAL, "no regular file", name)
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
+    with _opened_parent(root, path) as (parent, name):
+        return open_regular(name, dir_fd=parent)
 
 
 def read_file(root: Path, path: str, *, max_bytes: int) -> bytes:
@@ -111,16 +94,76 @@ def read_file(root: Path, path: str, *, max_bytes: int) -> bytes:
     Args:
         root: A directory; its own path is trusted.
         path: Path below ``root``, ``/`` between components; no link is followed.
-        max_bytes: Most that it may hold.
+        max_bytes: Maximum size in bytes.
 
     Raises:
-        OSError: It does not exist, is not a regular file, or holds more.
+        OSError: It does not exist, is not a regular file, or is larger.
     """
-    with os.fdopen(open_file(root, path), "rb") as file:
-        data = file.read(max_bytes + 1)
-    if len(data) > max_bytes:
-        raise OSError(errno.EFBIG, f"it holds more than {max_bytes} bytes", str(root / path))
-    return data
+    with _opened_parent(root, path) as (parent, name):
+        return read_regular(name, dir_fd=parent, max_bytes=max_bytes)
+
+
+@contextlib.contextmanager
+def _opened_parent(root: Path, path: str) -> Iterator[tuple[int, str]]:
+    """Yield the directory that a file is in, open, and the file's name there."""
+    directory, _, name = path.rpartition("/")
+    parent = open_directory(root, directory)
+    try:
+        yield parent, name
+    except OSError as error:
+        error.filename = str(root / path)
+        raise
+    finally:
+        os.close(parent)
+
+
+def rewrite_lines(
+    root: Path,
+    path: str,
+    rewrite: Callable[[bytes], bytes],
+    *,
+    max_bytes: int,
+    max_line_bytes: int = 64 << 20,
+) -> None:
+    """Rewrite a regular file line by line; a reader finds the file of before or the new one.
+
+    Args:
+        root: A directory; its own path is trusted.
+        path: Path below ``root``, ``/`` between components; no link is followed.
+        rewrite: Returns what replaces a line; lines include their newline.
+        max_bytes: Maximum apparent size of the file.
+        max_line_bytes: Maximum length of a line.
+
+    Raises:
+        OSError: It does not exist, is not a regular file, or exceeds a limit; or it cannot be
+            written. It is as it was.
+    """
+    directory, _, name = path.rpartition("/")
+    parent, new_name = open_directory(root, directory), f".{name}.partial"
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(new_name, dir_fd=parent)
+        with (
+            os.fdopen(open_regular(name, dir_fd=parent, max_bytes=max_bytes), "rb", 1 << 20) as old,
+            os.fdopen(_create(parent, new_name), "wb") as new,
+        ):
+            while line := old.readline(max_line_bytes + 1):
+                if len(line) > max_line_bytes:
+                    message = f"has a line of more than {max_line_bytes} bytes"
+                    raise OSError(errno.EFBIG, message, str(root / path))
+                new.write(rewrite(line))
+            new.flush()
+            os.fsync(new.fileno())
+        os.rename(new_name, name, src_dir_fd=parent, dst_dir_fd=parent)
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(new_name, dir_fd=parent)
+        os.close(parent)
+
+
+def _create(directory: int, name: str) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(name, flags, PRIVATE_FILE, dir_fd=directory)
 
 
 def find_files(root: Path, pattern: str) -> list[FoundFile]:
@@ -140,7 +183,7 @@ def find_files(root: Path, pattern: str) -> list[FoundFile]:
 def _find(directory: int, place: Path, patterns: list[str]) -> Iterator[FoundFile]:
     """Yield the files of an open directory, which is closed afterwards."""
     try:
-        for name in fnmatch.filter(os.listdir(directory), patterns[0]):
+        for name in _matching_names(directory, patterns[0]):
             with contextlib.suppress(OSError):  # it has gone, or is something else
                 if patterns[1:]:
                     deeper = os.open(name, OPEN_DIRECTORY, dir_fd=directory)
@@ -151,6 +194,11 @@ def _find(directory: int, place: Path, patterns: list[str]) -> Iterator[FoundFil
                     yield FoundFile(place / name, status.st_size, status.st_mtime_ns)
     finally:
         os.close(directory)
+
+
+def _matching_names(directory: int, pattern: str) -> list[str]:
+    is_name = not _WILDCARD.search(pattern)
+    return [pattern] if is_name else fnmatch.filter(os.listdir(directory), pattern)
 
 
 def make_directory(root: Path, path: str) -> int:
@@ -178,6 +226,8 @@ def make_directory(root: Path, path: str) -> int:
 def merge_directory(root: Path, source: str, destination: str) -> None:
     """Move all that is in one directory into another one; what is there already stays.
 
+    So does what is 64 directories deep in both.
+
     Args:
         root: A directory; its own path is trusted.
         source: Path of the one below ``root``; it is removed if nothing stays in it.
@@ -194,12 +244,14 @@ def merge_directory(root: Path, source: str, destination: str) -> None:
         opened.callback(os.close, old)
         new = make_directory(root, destination)
         opened.callback(os.close, new)
-        _merge(old, new)
+        _merge(old, new, _MAX_MERGED_DEPTH)
         with contextlib.suppress(OSError):  # what was not moved is still there
             os.rmdir(name, dir_fd=parent)
 
 
-def _merge(source: int, destination: int) -> None:
+def _merge(source: int, destination: int, depth: int) -> None:
+    if not depth:  # more than a program makes
+        return
     for name in os.listdir(source):
         if not _exists(destination, name):
             os.rename(name, name, src_dir_fd=source, dst_dir_fd=destination)
@@ -209,7 +261,7 @@ def _merge(source: int, destination: int) -> None:
             for fd in (source, destination):
                 inner.append(os.open(name, OPEN_DIRECTORY, dir_fd=fd))
                 opened.callback(os.close, inner[-1])
-            _merge(*inner)
+            _merge(inner[0], inner[1], depth - 1)
             with contextlib.suppress(OSError):  # what was not moved is still there
                 os.rmdir(name, dir_fd=source)
 

@@ -3,7 +3,9 @@
 A socket stays in the network namespace it was made in. So the helper makes user and network
 namespaces, listens there, sends the sockets to the orchestrator (``SCM_RIGHTS``), and becomes the
 program. The program reaches what the orchestrator serves on these sockets, and nothing else: no
-forwarder runs, and no route leads out. See user_namespaces(7) and network_namespaces(7).
+forwarder runs, and no route leads out. On the way the helper gives up what the program shall not
+have: root's user, further namespaces, more processes than a limit. See user_namespaces(7) and
+network_namespaces(7).
 
 Standard library only: the helper runs as ``python -I -S``, with the environment that is meant for
 the program, since it becomes the program. What the kernel refuses is reported in its own words.
@@ -16,15 +18,20 @@ import ctypes
 import fcntl
 import json
 import os
+import resource
 import signal  # noqa: TID251 - restores what Python ignores and the program must not
 import socket
 import struct
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
+
+from clawblox.system.outer_user import OUTER_PROC, become
 
 __all__ = [
     "HELPER_NAME",
+    "Confinement",
     "NamespaceRefused",
     "helper_command",
     "main",
@@ -53,6 +60,31 @@ _DONE = b"ok"
 _MESSAGE_BYTES = 4096
 
 
+class Confinement(NamedTuple):
+    """What the helper takes from the program, beside its network.
+
+    Attributes:
+        user: User id that it runs as outside; None leaves it the user of this process, who must
+            be root otherwise.
+        own: Files that such a user finds as its own in ``outer_user.OUTER_DIR``, by their order.
+        shown: Files that it finds there after those, and need not be able to write.
+        namespaces: Most namespaces of each kind that are made below the program's own, by the
+            names in ``/proc/sys/user``. Left out where that cannot be written.
+        processes: Most processes and threads; None sets no limit.
+        groups: The ``cgroup.procs`` files of the control groups that it joins.
+    """
+
+    user: int | None = None
+    own: Sequence[str] = ()
+    shown: Sequence[str] = ()
+    namespaces: Mapping[str, int] = {}
+    processes: int | None = None
+    groups: Sequence[str] = ()
+
+
+_UNCONFINED = Confinement()
+
+
 class NamespaceRefused(OSError):  # noqa: N818 - says the condition
     """The namespaces, or the sockets in them, cannot be made on this machine."""
 
@@ -75,6 +107,7 @@ def helper_command(
     command: Sequence[str],
     *,
     keep: Sequence[int] = (),
+    confinement: Confinement = _UNCONFINED,
 ) -> list[str]:
     """Return the command that runs ``command`` in a network of its own.
 
@@ -83,6 +116,7 @@ def helper_command(
         listen: Numeric addresses and ports to listen on there.
         command: An absolute path, and arguments.
         keep: Other descriptors that the program inherits.
+        confinement: What else it is confined by.
 
     Raises:
         ValueError: There are more addresses than can be handed over.
@@ -93,7 +127,7 @@ def helper_command(
         f"import sys; sys.path.append({str(Path(__file__).parents[2])!r}); "
         f"from {__name__} import main; main(*sys.argv[2:])"
     )
-    request = json.dumps({"listen": list(listen), "keep": list(keep)})
+    request = json.dumps([list(listen), list(keep), confinement])
     return [
         *(sys.executable, "-I", "-S", "-c", boot, HELPER_NAME),
         *(str(channel), request, *command),
@@ -125,14 +159,17 @@ def receive_listeners(channel: socket.socket, count: int) -> list[socket.socket]
 
 def main(channel: str, request: str, *command: str) -> None:
     """Run the helper: make the namespaces, hand out the sockets, become ``command``."""
-    wanted = json.loads(request)
+    listen, keep, values = json.loads(request)
+    confinement = Confinement(*values)
     with socket.socket(fileno=int(channel)) as answer:
         try:
-            _close_all_but({0, 1, 2, answer.fileno(), *wanted["keep"]})
+            _close_all_but({0, 1, 2, answer.fileno(), *keep})
+            _give_up(confinement)
             _leave_keys()
             _enter_namespaces()
-            _raise_loopback([address for address, _ in wanted["listen"]])
-            listeners = [_listen(address, port) for address, port in wanted["listen"]]
+            _limit(confinement)
+            _raise_loopback([address for address, _ in listen])
+            listeners = [_listen(address, port) for address, port in listen]
         except NamespaceRefused as error:
             answer.send(str(error).encode()[:_MESSAGE_BYTES])
             sys.exit(1)
@@ -148,6 +185,31 @@ def _close_all_but(wanted: set[int]) -> None:
         if int(name) not in wanted:
             with contextlib.suppress(OSError):  # the descriptor of this very listing
                 os.close(int(name))
+
+
+def _give_up(confinement: Confinement) -> None:
+    """Join the control groups, and become another user."""
+    for group in confinement.groups:
+        with _refusal(f"write {group}"):
+            Path(group).write_text("0")
+    if confinement.user is not None:
+        with _refusal(f"become user {confinement.user}"):
+            become(confinement.user, confinement.own, confinement.shown)
+
+
+def _limit(confinement: Confinement) -> None:
+    """Set the limits of the new user namespace."""
+    for name, most in confinement.namespaces.items():
+        for place in ("/proc", OUTER_PROC):
+            with contextlib.suppress(OSError):  # a container may show /proc/sys read-only
+                Path(place, "sys/user", name).write_text(str(most))
+                break
+    if confinement.processes is not None:
+        # Only now: a namespace also passes on the limit that its maker had, for all its user has.
+        hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+        most = confinement.processes
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
 
 
 def _leave_keys() -> None:

@@ -16,6 +16,7 @@ import threading
 from pathlib import Path
 
 from clawblox.system.files import LockOwner, make_private_dir, own_lock
+from clawblox.system.regular_files import open_own
 
 __all__ = ["LeaseFile", "leases"]
 
@@ -95,8 +96,7 @@ class LeaseFile:
         if self._fd >= 0 and _is_same(self._fd, path):
             return
         _require_private(home)
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        old, self._fd = self._fd, os.open(path, flags, 0o600)
+        old, self._fd = self._fd, open_own(path, os.O_RDWR | os.O_CREAT)
         for port in self._held:
             self._set(port, fcntl.F_WRLCK)
         if old >= 0:

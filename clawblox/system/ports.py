@@ -1,7 +1,7 @@
 """Ports: taking one that is neither leased nor bound, and finding out who listens on one.
 
 Ports are leased below the ephemeral range, where no outgoing connection can take one by accident;
-``port_leases`` shares the leases among orchestrators. Formats: proc(5), proc_net(5).
+``port_leases`` shares the leases among orchestrators, ``sock_diag`` asks the kernel.
 """
 
 from __future__ import annotations
@@ -13,23 +13,20 @@ import itertools
 import os
 import random
 import socket
-import struct
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import anyio
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.system.port_leases import leases
 from clawblox.system.process_tree import all_processes, command_line
+from clawblox.system.sock_diag import ANY_PORT, Listener, list_listeners
 
 __all__ = [
     "LEASE_RANGE",
     "MAX_LEASES",
     "Lease",
-    "Listener",
     "NoFreePort",
     "PortBusy",
     "connect_host",
@@ -37,7 +34,6 @@ __all__ = [
     "ephemeral_range",
     "every_listener",
     "find_owners",
-    "has_sock_diag",
     "listeners_at",
     "listeners_on",
     "open_listener",
@@ -55,19 +51,8 @@ MAX_LEASES = len(LEASE_RANGE)
 _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _POLL_INTERVAL_S = 0.05
 _BACKLOG = 128
-_LISTEN = "0A"
 
-# linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h
 _FAMILIES = (socket.AF_INET, socket.AF_INET6)
-_NETLINK_SOCK_DIAG = 4
-_SOCK_DIAG_BY_FAMILY = 20
-_NLM_F_REQUEST_DUMP = 0x301
-_NLMSG_ERROR, _NLMSG_DONE = 2, 3
-_TCP_LISTEN = 10
-_ANY_PORT = 0
-_NETLINK_HEADER = struct.Struct("=IHHII")
-_DIAG_REQUEST = struct.Struct("=BBHI48s")
-_DIAG_MESSAGE = struct.Struct("!4xH2x16s44x4s")
 
 
 class PortBusy(Exception):  # noqa: N818 - says the condition; the caller raises the public error
@@ -100,13 +85,6 @@ class Lease:
         if self._is_held:
             self._is_held = False
             leases.release(self.port)
-
-
-class Listener(NamedTuple):
-    """A listening TCP socket: its address in text and the inode that identifies it."""
-
-    address: str
-    inode: int
 
 
 def take_port(host: str, port: int) -> Lease:
@@ -242,27 +220,11 @@ def every_listener() -> list[tuple[int, Listener]]:
     Raises:
         OSError: They cannot be looked up, for lack of file descriptors.
     """
-    return [found for family in _FAMILIES for found in _list_listeners(family, _ANY_PORT)]
-
-
-def has_sock_diag() -> bool:
-    """Return whether the kernel's own index of listeners can be asked."""
-    try:
-        next(_ask_kernel(socket.AF_INET, _ANY_PORT), None)
-    except OSError:
-        return False
-    return True
+    return [found for family in _FAMILIES for found in list_listeners(family, ANY_PORT)]
 
 
 def _query_listeners(family: socket.AddressFamily, port: int) -> list[Listener]:
-    return [listener for at, listener in _list_listeners(family, port) if at == port]
-
-
-def _list_listeners(family: socket.AddressFamily, port: int) -> list[tuple[int, Listener]]:
-    try:
-        return list(_ask_kernel(family, port))
-    except OSError:  # a sandbox without sock_diag; the tables list every connection and cost more
-        return list(_parse_table("tcp6" if family == socket.AF_INET6 else "tcp"))
+    return [listener for at, listener in list_listeners(family, port) if at == port]
 
 
 def find_owners(inodes: Iterable[int], pids: Iterable[int]) -> dict[int, int]:
@@ -323,60 +285,6 @@ def ephemeral_range() -> range:
     """
     first, last = _EPHEMERAL_RANGE.read_text().split()
     return range(int(first), int(last) + 1)
-
-
-def _ask_kernel(family: socket.AddressFamily, port: int) -> Iterator[tuple[int, Listener]]:
-    """Yield (port, listener) of a family from the kernel's own index: sock_diag(7).
-
-    The kernel looks up the port that the request names, and answers with its listeners alone; for
-    port 0 it answers with all listeners.
-    """
-    listening = 1 << _TCP_LISTEN
-    request = _DIAG_REQUEST.pack(family, socket.IPPROTO_TCP, 0, listening, port.to_bytes(2))
-    header = _NETLINK_HEADER.pack(
-        _NETLINK_HEADER.size + len(request), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST_DUMP, 0, 0
-    )
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
-        kernel.send(header + request)
-        while True:
-            answer = kernel.recv(1 << 16)
-            while answer:
-                length, kind = _NETLINK_HEADER.unpack_from(answer)[:2]
-                if kind == _NLMSG_DONE:
-                    return
-                if kind == _NLMSG_ERROR:
-                    raise OSError(errno.EOPNOTSUPP, "sock_diag refused")
-                yield _parse_message(family, answer[_NETLINK_HEADER.size : length])
-                answer = answer[(length + 3) & ~3 :]
-
-
-def _parse_message(family: socket.AddressFamily, message: bytes) -> tuple[int, Listener]:
-    port, source, inode = _DIAG_MESSAGE.unpack_from(message)
-    raw = source if family == socket.AF_INET6 else source[:4]
-    return port, Listener(_address(raw), int.from_bytes(inode, sys.byteorder))
-
-
-def _parse_table(name: str) -> Iterator[tuple[int, Listener]]:
-    try:
-        rows = (Path("/proc/net") / name).read_text().splitlines()[1:]
-    except (FileNotFoundError, PermissionError):
-        return  # any other error, such as a lack of descriptors, says nothing about the port
-    for row in rows:
-        fields = row.split()
-        if fields[3] == _LISTEN:
-            address, _, port = fields[1].partition(":")
-            yield int(port, 16), Listener(_decode_address(address), int(fields[9]))
-
-
-def _decode_address(text: str) -> str:
-    # The kernel prints the address as 32-bit words in host byte order.
-    raw = bytes.fromhex(text)
-    return _address(b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4)))
-
-
-def _address(raw: bytes) -> str:
-    text = socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, raw)
-    return text.removeprefix("::ffff:")  # an IPv4 address that an IPv6 socket serves, as Java's do
 
 
 def _descriptor_targets(pid: int) -> Iterator[str]:

@@ -2,8 +2,9 @@
 
 Commands reach tmux through its standard input, never through an argument list, because the
 environment of a window holds secrets and everybody can read an argument list. A window's
-first process is a small shell that mirrors the log, runs the program with its output on the
-log file, and leaves the exit status in a file; tmux closes the window when it ends.
+first process is a small shell that mirrors the log, its control characters as escapes, runs the
+program with its output on the log file, and leaves the exit status in a file; tmux closes the
+window when it ends.
 
 A window that only shows something runs its program as it is, with none of the variables that
 tmux has. A tmux server keeps the environment of the program that started it, and gives it to every
@@ -17,10 +18,13 @@ import itertools
 import os
 import string
 import subprocess
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from clawblox import printable
 
 __all__ = ["Pane", "TmuxError", "close_window", "has_pane", "open_view", "open_window", "tmux_name"]
 
@@ -40,12 +44,15 @@ _OPTIONS_OFF = ("automatic-rename", "allow-rename", "remain-on-exit")
 # The shell begins when the status file appears, so that it is watched before it can end. TERM
 # reaches the whole tree at once; the shell must outlive the program to tell its status. HUP, for
 # a window that a person closed, ends the shell, and by that the program. The variables have
-# names that no environment contains, otherwise the program would see their values.
+# names that no environment contains, otherwise the program would see their values. The filter ends
+# with its input, and has no need for the secrets.
 _WINDOW_PROGRAM = """\
-clawblox_log=$1 clawblox_status=$2; shift 2
+clawblox_log=$1 clawblox_status=$2 clawblox_python=$3 clawblox_filter=$4
+shift 4
 trap : INT TERM
 until [ -e "$clawblox_status" ]; do sleep 0.01; done
-tail -c "+$(($(wc -c <"$clawblox_log") + 1))" -F "$clawblox_log" 2>/dev/null &
+tail -c "+$(($(wc -c <"$clawblox_log") + 1))" -F "$clawblox_log" 2>/dev/null |
+    env -i "$clawblox_python" -IS "$clawblox_filter" &
 "$@" >>"$clawblox_log" 2>&1 </dev/null
 echo $? >"$clawblox_status"
 """
@@ -104,7 +111,7 @@ def open_window(
     """
     session = tmux_name(session)
     variables = [word for key, value in env.items() for word in ("-e", f"{key}={value}")]
-    files = (str(log_file), str(status_file))
+    files = (str(log_file), str(status_file), sys.executable, printable.__file__)
     shell = ("/bin/sh", "-c", _WINDOW_PROGRAM, "clawblox-window", *files, *command)
     with _opening:  # two starts of this orchestrator never take the same number
         name = _free_name(session, window) if is_numbered else window

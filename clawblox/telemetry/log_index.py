@@ -6,6 +6,7 @@ that of the last write, which the file system knows. ``log_times`` defines the f
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import threading
@@ -17,10 +18,20 @@ import anyio
 import msgspec
 
 from clawblox.concurrency.threads import run_blocking
+from clawblox.foreign_values import encode_line
 from clawblox.system.clock import format_utc_ms, utc_now_ns
 from clawblox.system.files import publish_bytes, write_all
-from clawblox.telemetry.log_times import LEFT, STARTED, Entry, index_path, read_entries
-from clawblox.telemetry.logs import Cut, log_size, trim_log, trim_logs
+from clawblox.system.regular_files import open_own, open_regular, read_regular
+from clawblox.telemetry.log_locks import cutting
+from clawblox.telemetry.log_times import (
+    LEFT,
+    MAX_INDEX_BYTES,
+    STARTED,
+    Entry,
+    index_path,
+    read_entries,
+)
+from clawblox.telemetry.logs import Cut, log_size, trim_file, trim_logs
 from clawblox.telemetry.own_log import OwnLog
 
 __all__ = ["FindLogs", "LogIndex", "begin_index", "note_end", "watch_logs"]
@@ -29,7 +40,6 @@ _LOOK_INTERVAL_S: Final = 1.0
 _MAX_BYTES: Final = 1 << 20
 """Size at which an index is thinned out."""
 _TAIL_BYTES: Final = 4096
-_APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _log = OwnLog(__name__)
 
@@ -44,10 +54,13 @@ class LogIndex:
         log: The log.
         size: Its length in bytes; None looks. The times of what the index does not cover up to
             there are not known.
+
+    Attributes:
+        log: The log.
     """
 
     def __init__(self, log: Path, size: int | None = None) -> None:
-        self._log = log
+        self.log = log
         self._log_name = os.fspath(log)  # it is looked at once a second
         self._path = index_path(log)
         self._size = self._first_size = log_size(log) if size is None else size
@@ -136,7 +149,7 @@ class LogIndex:
             entries, self._unwritten = self._unwritten, []
             data = b"\n" * self._is_torn + _encode(entries)
             self._is_torn = True
-            fd = os.open(self._path, _APPEND, 0o600)
+            fd = open_own(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
                 write_all(fd, data)
             finally:
@@ -167,17 +180,17 @@ class LogIndex:
     def _cut(self, max_bytes: int) -> None:
         """Cut the log, then the index: a reader sees from the log's length when only one is cut."""
         try:
-            cut = trim_log(self._log, max_bytes)
+            with cutting(self.log) as file:
+                cut = trim_file(file, max_bytes)
+                if cut is not None:
+                    self._size = max(self._size - cut.start + cut.to, cut.to)
+                    self._write_anew(_shift(self._read(), cut))
         except OSError as error:
             self._report("log not cut", error)
-            return
-        if cut is not None:
-            self._size = max(self._size - cut.start + cut.to, cut.to)
-            self._write_anew(_shift(self._read(), cut))
 
     def _read(self) -> list[Entry]:
         try:
-            return read_entries(self._path.read_bytes())
+            return read_entries(read_regular(self._path, max_bytes=MAX_INDEX_BYTES))
         except OSError:
             return []
 
@@ -226,22 +239,31 @@ def note_end(log: Path, event: str, text: str, *, was_watched: bool) -> None:
         was_watched: Whether its log was watched until it ended.
     """
     if log.is_file():
-        tail, _ = _read_tail(index_path(log))
+        tail = b""
+        with contextlib.suppress(OSError):  # the attempt to write there reports it
+            tail, _ = _read_tail(index_path(log))
         last = read_entries(tail)[-1:] if was_watched else []
         LogIndex(log, last[0].size if last else None).note(event, text)
 
 
 def _encode(entries: Iterable[Entry]) -> bytes:
-    return b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
+    return b"".join(map(_encode_entry, entries))
+
+
+def _encode_entry(entry: Entry) -> bytes:
+    try:
+        return msgspec.json.encode(entry) + b"\n"
+    except (ValueError, OverflowError):
+        return encode_line(msgspec.to_builtins(entry))
 
 
 def _read_tail(path: Path) -> tuple[bytes, int]:
     """Return the end of a file, and its length; nothing of one that is missing."""
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _TAIL_BYTES))
-            return file.read(), size
+            return file.read(_TAIL_BYTES), size
     except FileNotFoundError:
         return b"", 0
 
@@ -265,7 +287,9 @@ def _shift(entries: list[Entry], cut: Cut) -> list[Entry]:
         for entry in entries
         if entry.size >= cut.start
     ]
-    return [*(Entry(0, start.at, STARTED) for start in starts[-1:]), Entry(cut.to, None), *kept]
+    before = max((entry.moved for entry in entries), default=0)
+    mark = Entry(cut.to, None, moved=before - moved)
+    return [*(Entry(0, start.at, STARTED) for start in starts[-1:]), mark, *kept]
 
 
 FindLogs: TypeAlias = Callable[[], Iterable[tuple[LogIndex, Iterable[Path]]]]
@@ -283,12 +307,14 @@ async def watch_logs(find: FindLogs, max_bytes: int | None) -> None:
     """
     while True:
         await anyio.sleep(_LOOK_INTERVAL_S)
-        if found := list(find()):
-            await run_blocking(_look_at, found, max_bytes)
+        with _log.contain("logs not looked at"):
+            if found := list(find()):
+                await run_blocking(_look_at, found, max_bytes)
 
 
 def _look_at(found: Iterable[tuple[LogIndex, Iterable[Path]]], max_bytes: int | None) -> None:
     for index, others in found:
-        index.look(max_bytes)
-        if max_bytes is not None:
-            trim_logs(others, max_bytes)
+        with _log.contain("log not looked at", path=str(index.log)):
+            index.look(max_bytes)
+            if max_bytes is not None:
+                trim_logs(others, max_bytes)

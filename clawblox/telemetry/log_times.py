@@ -5,6 +5,8 @@ line, ``{"size": 1832, "at": "2026-06-22T18:59:25.104Z"}``, which says that the 
 of the log had arrived by ``at``; null where that is not known. An entry with an ``event`` says that
 something happened to the instance when the log was that long; ``text`` describes it. Readers take
 no lock and ignore a last line without its newline. ``log_index`` writes it.
+
+While a log is cut, and its index replaced by one that says so, the log is locked (flock(2)).
 """
 
 from __future__ import annotations
@@ -16,13 +18,16 @@ from pathlib import Path
 import msgspec
 
 from clawblox.system.clock import format_utc_ms
+from clawblox.system.regular_files import open_regular, read_rest
 
-__all__ = ["LEFT", "STARTED", "Entry", "LogTimes", "index_path", "read_entries"]
+__all__ = ["LEFT", "MAX_INDEX_BYTES", "STARTED", "Entry", "LogTimes", "index_path", "read_entries"]
 
 STARTED = "started"
 """The event with which a run begins; its restarts are others."""
 LEFT = "left"
 """The event after which no orchestrator watches the log."""
+MAX_INDEX_BYTES = 64 << 20
+"""Size above which an index is not read; writers thin it out at a small part of that."""
 _SILENT = (STARTED, LEFT)
 
 
@@ -34,12 +39,15 @@ class Entry(msgspec.Struct, omit_defaults=True):
         at: UTC time by which that much had arrived; None if not known.
         event: What happened to the instance then; empty for nothing.
         text: What happened, in words.
+        moved: By how many bytes all cuts so far have moved the log towards its start; 0 except in
+            the entry of the latest cut, whose ``size`` is that of the mark in the log.
     """
 
     size: int
     at: str | None
     event: str = ""
     text: str = ""
+    moved: int = 0
 
 
 _decoder = msgspec.json.Decoder(Entry)
@@ -69,6 +77,8 @@ class LogTimes:
         is_watched: Whether an orchestrator watches the log. If not, the arrival of what came after
             the last entry is not known.
 
+    Attributes:
+        cut: The latest cut of the log; None if it was never cut.
     """
 
     def __init__(self, log: Path, *, is_watched: bool = True) -> None:
@@ -85,6 +95,7 @@ class LogTimes:
         self._entries: list[Entry] = []
         self._sizes: list[int] = []
         self._events: list[Entry] = []
+        self.cut: Entry | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -122,19 +133,24 @@ class LogTimes:
         status = self._path.stat()
         if (status.st_ino, status.st_size) == (self._inode, self._end):
             return
-        with self._path.open("rb") as file:
-            status = os.fstat(file.fileno())
+        fd = open_regular(self._path, max_bytes=MAX_INDEX_BYTES)
+        try:
+            status = os.fstat(fd)
             if status.st_ino != self._inode or status.st_size < self._end:
                 self._forget()
             self._inode = status.st_ino
-            file.seek(self._end)
-            data = file.read()
+            os.lseek(fd, self._end, os.SEEK_SET)
+            data = read_rest(fd, max_bytes=MAX_INDEX_BYTES)
+        finally:
+            os.close(fd)
         self._end += data.rfind(b"\n") + 1
         for entry in read_entries(data):
             self._entries.append(entry)
             self._sizes.append(max(entry.size, self._sizes[-1] if self._sizes else 0))
             if entry.event:
                 self._events.append(entry)
+            if entry.moved:
+                self.cut = entry
 
     def arrival(self, offset: int) -> str | None:
         """Return the UTC time by which the byte at ``offset`` had arrived; None if not known."""

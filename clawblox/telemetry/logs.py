@@ -20,6 +20,8 @@ import anyio
 from clawblox.concurrency.threads import current_batcher, run_blocking
 from clawblox.protocol import MASK
 from clawblox.results import LogLine
+from clawblox.system.regular_files import open_own, open_regular
+from clawblox.telemetry.log_locks import cutting, may_read
 from clawblox.telemetry.log_times import Entry, LogTimes
 from clawblox.telemetry.own_log import OwnLog
 
@@ -30,6 +32,8 @@ __all__ = [
     "last_lines",
     "log_size",
     "open_log",
+    "open_to_read",
+    "trim_file",
     "trim_log",
     "trim_logs",
 ]
@@ -39,11 +43,16 @@ _log = OwnLog(__name__)
 DEFAULT_MAX_BYTES = 1 << 30
 """Size at which a log is cut to its newer half, in bytes."""
 
+_MAX_READ_BYTES = 1 << 40
+"""What is longer is a hole, and would be read for days."""
+
 LAST_LINES = 50
 _TAIL_BYTES = 64 * 1024
 _CHUNK_BYTES = 256 * 1024
 _LINE_BYTES = 64 * 1024
 _FOLLOW_INTERVAL_S = 0.05
+_MOST_LOCKED_LOOKS = 100
+"""Looks at a log that another program has locked before it is read all the same."""
 
 
 def open_log(path: Path) -> tuple[int, int]:
@@ -55,9 +64,17 @@ def open_log(path: Path) -> tuple[int, int]:
     Raises:
         OSError: It cannot be created or written.
     """
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-    fd = os.open(path, flags, 0o600)
+    fd = open_own(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     return fd, os.fstat(fd).st_size
+
+
+def open_to_read(path: Path) -> BinaryIO:
+    """Open a log, which the world may have replaced, for reading.
+
+    Raises:
+        OSError: It cannot be opened, is not a regular file, or is larger than 1 TiB.
+    """
+    return os.fdopen(open_regular(path, max_bytes=_MAX_READ_BYTES), "rb")
 
 
 def log_size(path: Path) -> int:
@@ -83,7 +100,7 @@ def last_lines(
     # Read this much more, and leave it out, so that no secret begins before what is read.
     margin = max(map(len, secrets), default=0)
     try:
-        with path.open("rb") as file:
+        with open_to_read(path) as file:
             size = file.seek(0, os.SEEK_END)
             start = start if start <= size else 0
             first = max(start, size - _TAIL_BYTES - margin)
@@ -120,11 +137,19 @@ def trim_log(path: Path, max_bytes: int) -> Cut | None:
     try:
         if path.stat().st_size <= max_bytes:
             return None
-        with path.open("r+b") as file:
-            size = file.seek(0, os.SEEK_END)
-            return _move_to_start(file, size - max_bytes // 2, max_bytes)
+        with cutting(path) as file:
+            return trim_file(file, max_bytes)
     except FileNotFoundError:
         return None
+
+
+def trim_file(file: BinaryIO, max_bytes: int) -> Cut | None:
+    """Cut an open log as :func:`trim_log` does; its readers must wait. Blocks."""
+    size = file.seek(0, os.SEEK_END)
+    if size <= max_bytes:
+        return None
+    newer = _skip_hole(file.fileno(), size - max_bytes // 2, size)
+    return _move_to_start(file, newer, max_bytes)
 
 
 def trim_logs(paths: Iterable[Path], max_bytes: int) -> None:
@@ -134,6 +159,14 @@ def trim_logs(paths: Iterable[Path], max_bytes: int) -> None:
             trim_log(path, max_bytes)
         except OSError as error:
             _log.warning("log not cut", path=str(path), error=str(error))
+
+
+def _skip_hole(fd: int, position: int, end: int) -> int:
+    """Return where the data at or behind ``position`` begins; a hole would take space as a copy."""
+    try:
+        return os.lseek(fd, position, os.SEEK_DATA)
+    except OSError:  # nothing but a hole; or the file system knows of none
+        return end if os.fstat(fd).st_blocks == 0 else position
 
 
 def _move_to_start(file: BinaryIO, source: int, max_bytes: int) -> Cut:
@@ -150,6 +183,7 @@ def _move_to_start(file: BinaryIO, source: int, max_bytes: int) -> Cut:
         chunk = file.read(_CHUNK_BYTES)
         source += len(chunk)
     file.truncate(target)
+    file.flush()
     return cut
 
 
@@ -167,6 +201,7 @@ class LogReader:
         pattern: What a line must contain, those that ``tail`` counts too; None for anything.
         has_notes: Whether lines of our own tell where the instance ended and came back.
         was_restarted: Whether ``start`` is that of a restart, so that the run began before it.
+        tail_counts_notes: Whether notes count among the lines of ``tail``.
         is_watched: Whether an orchestrator watches the log, so that its last write tells when the
             last lines arrived.
         is_over: Whether the writer has ended.
@@ -188,6 +223,7 @@ class LogReader:
         since: str | None = None,
         pattern: re.Pattern[str] | None = None,
         has_notes: bool = False,
+        tail_counts_notes: bool = False,
         was_restarted: bool = False,
         is_watched: bool = True,
         is_over: Callable[[], bool] = lambda: True,
@@ -200,6 +236,7 @@ class LogReader:
         self._since = since
         self._pattern = pattern
         self._has_notes = has_notes
+        self._tail_counts_notes = tail_counts_notes
         self._was_restarted = was_restarted
         self._is_over = is_over
         self._times = LogTimes(path, is_watched=is_watched)
@@ -208,6 +245,8 @@ class LogReader:
         self._has_started = False
         self._has_caught_up = False
         self._has_ended = False
+        self._moved = 0
+        self._locked_looks = 0
 
     async def __aenter__(self) -> Self:
         return self
@@ -242,6 +281,19 @@ class LogReader:
         if not self._has_started:
             await run_blocking(self._find_start)
             self._has_started = True
+            if self._tail is not None and self._tail_counts_notes:
+                await self._read_tail(self._tail)
+                return
+        await self._read_lines()
+
+    async def _read_tail(self, count: int) -> None:
+        """Read what is there, and keep its last lines, notes among them."""
+        while not (self._has_caught_up or self._has_ended):
+            await self._read_lines()
+            while len(self._lines) > count:
+                self._lines.popleft()
+
+    async def _read_lines(self) -> None:
         is_last, chunk = await current_batcher().run(self._read_on)
         self._has_caught_up = len(chunk) < _CHUNK_BYTES
         is_last = is_last and self._has_caught_up
@@ -258,8 +310,9 @@ class LogReader:
         """Find the first line that is wanted. Blocks."""
         times = self._times
         times.read_on()
+        self._moved = 0 if times.cut is None else times.cut.moved
         try:
-            with self._path.open("rb") as file:
+            with open_to_read(self._path) as file:
                 end = file.seek(0, os.SEEK_END)
                 self._go_to_run(end)
                 if self._since is not None and not times.is_empty:
@@ -297,10 +350,42 @@ class LogReader:
         """Return whether the writer is over, and what it has written. Blocks."""
         # Asked first, so that everything written before the end is read.
         is_over = not self._follow or self._is_over()
-        self._offset, chunk = _read_from(self._path, self._offset)
-        # Read last: the end of a process is noted before another one writes.
-        self._times.read_on()
+        try:
+            with open_to_read(self._path) as file:
+                if not self._may_read(file):
+                    return False, b""
+                wanted = self._offset
+                self._offset, chunk = _read_from(file, wanted)
+                # Read last: the end of a process is noted before another one writes.
+                self._times.read_on()
+                if self._follow_cut(wanted):
+                    self._offset, chunk = _read_from(file, self._offset)
+        except FileNotFoundError:
+            self._times.read_on()
+            chunk = b""
         return is_over, chunk
+
+    def _may_read(self, file: BinaryIO) -> bool:
+        """Return whether the log is not being cut; one that is locked for long is read anyway."""
+        if may_read(file, waits=not self._follow):
+            self._locked_looks = 0
+            return True
+        self._locked_looks += 1
+        return not self._follow or self._locked_looks > _MOST_LOCKED_LOOKS
+
+    def _follow_cut(self, wanted: int) -> bool:
+        """Go where the next line was moved if the log was cut; return whether it was."""
+        cut = self._times.cut
+        moved = 0 if cut is None else cut.moved - self._moved
+        if cut is None or moved <= 0:
+            return False
+        unread = max(0, cut.size + moved - wanted)
+        self._offset = max(wanted - moved, cut.size)
+        self._moved = cut.moved
+        text = "the log was cut to its newer half"
+        text += f"; {unread} bytes were removed unread" if unread else ""
+        self._lines.append(LogLine(self._instance, text, self._offset, None, "cut"))
+        return True
 
     def _split_at_notes(self, chunk: bytes, *, is_last: bool) -> Iterator[LogLine]:
         """Yield the complete lines of ``chunk``, and between them the notes; a note ends a line."""
@@ -330,24 +415,20 @@ class LogReader:
             position = following
 
 
-def _decode(line: bytes) -> str:
-    return line.decode(errors="replace").rstrip("\r")
-
-
 async def _sleep_to_next_look() -> None:
     """Wait for the moment at which all readers look, so that they share a thread."""
     await anyio.sleep(_FOLLOW_INTERVAL_S - anyio.current_time() % _FOLLOW_INTERVAL_S)
 
 
-def _read_from(path: Path, offset: int) -> tuple[int, bytes]:
+def _decode(line: bytes) -> str:
+    return line.decode(errors="replace").rstrip("\r")
+
+
+def _read_from(file: BinaryIO, offset: int) -> tuple[int, bytes]:
     """Return the bytes from ``offset`` on, and where they begin: a cut log is shorter."""
-    try:
-        with path.open("rb") as file:
-            offset = min(offset, file.seek(0, os.SEEK_END))
-            file.seek(offset)
-            return offset, file.read(_CHUNK_BYTES)
-    except FileNotFoundError:
-        return offset, b""
+    offset = min(offset, file.seek(0, os.SEEK_END))
+    file.seek(offset)
+    return offset, file.read(_CHUNK_BYTES)
 
 
 def _next_line(file: BinaryIO, position: int) -> int:

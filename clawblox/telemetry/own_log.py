@@ -2,19 +2,33 @@
 
 It takes longer to load than the rest of the package, and most processes never log a line. How
 lines look and where they go is the application's choice; the library never configures structlog.
+Where the application has not configured it, lines go to standard error: the output is its own.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import PurePath
+from traceback import walk_tb
+from typing import Any, Final
 
-__all__ = ["OwnLog"]
+from clawblox.foreign_values import clean_text
+from clawblox.printable import printable_name
+
+__all__ = ["OwnLog", "escape_entry"]
+
+_MAX_FRAMES: Final = 6
+"""Most frames that a line about a defect names, the innermost ones."""
 
 
 class OwnLog:
     """A logger with the methods of structlog's: ``info``, ``warning``, ``exception`` and so on.
 
-    A line is dropped when structlog cannot be loaded for lack of descriptors: logging never fails.
+    Logging never fails: a line is dropped when structlog cannot be loaded, for lack of descriptors
+    for example, or when it cannot be written.
 
     Args:
         name: The module that logs.
@@ -23,13 +37,64 @@ class OwnLog:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def __getattr__(self, method: str) -> Any:  # noqa: ANN401 - structlog's own methods
+    def __getattr__(self, method: str) -> Callable[..., None]:
+        return partial(self._write, method)
+
+    def _write(self, method: str, event: str, **fields: object) -> None:
         try:
-            from structlog import get_logger
-        except (OSError, ImportError):  # the latter while it fails to load in another thread
-            return _drop
-        return getattr(get_logger(self._name), method)
+            texts = {key: clean_text(text) for key, text in fields.items() if isinstance(text, str)}
+            getattr(self._logger(), method)(event, **{**fields, **texts})
+        except Exception:  # noqa: BLE001 - whatever an application has structlog do
+            return
+
+    def _logger(self) -> Any:  # noqa: ANN401 - a logger of structlog's
+        from structlog import PrintLogger, get_config, get_logger, is_configured, wrap_logger
+
+        if is_configured():
+            return get_logger(self._name)
+        processors = [escape_entry, *get_config()["processors"]]
+        return wrap_logger(PrintLogger(sys.stderr), processors)
+
+    def defect(self, event: str, error: Exception, **fields: Any) -> None:  # noqa: ANN401
+        """Report an exception that nothing expected: a bug of this package.
+
+        It opens no file, as a printed traceback does, so it can be called in an event loop.
+
+        Args:
+            event: What failed.
+            error: The exception.
+            **fields: Further fields of the line.
+        """
+        self.error(event, error=repr(error), at=_place(error), **fields)
+
+    @contextmanager
+    def contain(self, event: str, **fields: Any) -> Iterator[None]:  # noqa: ANN401
+        """End the block at an exception, which is reported as a defect and goes no further.
+
+        Args:
+            event: What failed.
+            **fields: Further fields of the line.
+        """
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - that is its purpose
+            self.defect(event, error, **fields)
 
 
-def _drop(_event: str, **_fields: object) -> None:
-    pass
+def escape_entry(
+    _logger: object, _method: str, entry: MutableMapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return a line's fields with control characters as escapes: a processor of structlog's."""
+    return {
+        name: printable_name(value) if isinstance(value, str) else value
+        for name, value in entry.items()
+    }
+
+
+def _place(error: Exception) -> str:
+    """Return the frames of an exception in one line, the innermost one first."""
+    frames = [
+        f"{PurePath(frame.f_code.co_filename).name}:{line} {frame.f_code.co_qualname}"
+        for frame, line in walk_tb(error.__traceback__)
+    ]
+    return " < ".join(frames[: -_MAX_FRAMES - 1 : -1])

@@ -1,11 +1,11 @@
-"""Limiting how often a repeated event is reported. Pure; the caller writes the report."""
+"""Limits over time: how often an event is reported, how much is admitted. Pure."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-__all__ = ["Throttle"]
+__all__ = ["Rate", "Throttle"]
 
 _INTERVAL_S = 60.0
 
@@ -31,3 +31,27 @@ class Throttle:
         self._next_at = now + _INTERVAL_S
         times, self._count = self._count, 0
         return times
+
+
+class Rate:
+    """Admits an amount a second, after a burst.
+
+    Args:
+        per_s: What is admitted a second in the long run, in any unit.
+        burst: What is admitted at a time after a pause.
+    """
+
+    def __init__(self, per_s: float, burst: float) -> None:
+        self._per_s = per_s
+        self._burst = burst
+        self._left = burst
+        self._filled_at = 0.0
+
+    def admits(self, now: float, amount: float = 1.0) -> bool:
+        """Take an amount if it is admitted at ``now``, in monotonic seconds; else take nothing."""
+        gained = max(0.0, now - self._filled_at) * self._per_s
+        self._left, self._filled_at = min(self._burst, self._left + gained), now
+        if self._left < amount:
+            return False
+        self._left -= amount
+        return True

@@ -6,6 +6,7 @@
 - ``sync_agent_client``: the same without ``await``.
 - ``properties``: what a world says of itself without a call.
 - ``fleet``: the instances of an open world, and what serves them.
+- ``known_instances``: the instances of a fleet by name, and what is remembered of stopped ones.
 - ``leftovers``: what killed orchestrators left in its run directories.
 - ``resume``: which instances are brought back, and from what.
 - ``planning``: the run directories and names that starts reserve.
@@ -18,6 +19,8 @@
 - ``control_sockets``: the sockets for these requests.
 - ``connections``: the connections to the instances.
 - ``access``: how agents join and leave.
+- ``rosters``: who joined an instance with which session.
+- ``admission``: lets agents in, and keeps those there whose sessions a restore has lost.
 - ``grants``: what agents whose programs clawblox runs are given.
 - ``places``: an instance as the client of an agent reaches it.
 - ``recorded``: an instance of another process as the client of an agent reaches it.

@@ -17,32 +17,31 @@ import attrs
 
 from clawblox import protocol
 from clawblox.agents.access.grant import Grant
-from clawblox.concurrency.threads import run_blocking
 from clawblox.config.arguments import check_path
 from clawblox.errors import ConfigError, WorldCallError, WorldSessionError
-from clawblox.instance.supervisor import Supervisor
 from clawblox.results import Access
-from clawblox.rundir.manifest_updates import agent_update
 from clawblox.system.connection import Connections
 from clawblox.system.files import make_private_dir, publish_bytes
+from clawblox.system.regular_files import read_regular
 from clawblox.system.request import Answer
-from clawblox.world.fleet import Fleet
 
 __all__ = [
     "AgentLike",
     "AgentProgram",
     "Member",
-    "admit",
     "is_program",
     "join",
     "leave",
     "make_member",
+    "read_session",
+    "record_session",
 ]
 
 SESSION_FILE = "world_session.txt"
 
 _OWN_ITEMS = frozenset(attrs.fields_dict(Access)) - {"more"}
 
+_MAX_SESSION_BYTES = 64 << 10
 _RUN_SUFFIX = re.compile(r"-r(\d.*|.+-w\d+-a\d+)$")
 """The run suffix of an agent's full name: ``-r003``, or ``-rexp-g001-w0-a0``: run, world, agent."""
 
@@ -133,71 +132,15 @@ def make_member(agent: str | AgentLike) -> Member:
     )
 
 
-async def admit(
-    fleet: Fleet,
-    supervisor: Supervisor,
-    member: Member,
-    *,
-    session: str | None = None,
-    timeout: float,
-) -> Access:
-    """Let an agent join an instance, and list it in the manifest of the instance.
-
-    Args:
-        fleet: The fleet of the instance.
-        supervisor: The instance.
-        member: The agent.
-        session: The session that it already has; None means the one that its directory records,
-            if any.
-        timeout: Seconds for the call.
-
-    Raises:
-        WorldExitedError: The instance has ended.
-        ManifestError: The agent cannot be listed in the manifest.
-        ClawbloxError: As :func:`join`.
-
-    Cancellation: the agent may have joined the world; its session may not be recorded.
-    """
-    url = supervisor.instance.url
-
-    async def call() -> Access:
-        async with supervisor.calls.call():
-            connections = fleet.connections.get(supervisor)
-            return await join(connections, member, session=session, url=url, timeout=timeout)
-        raise AssertionError("unreachable: the block returns or raises")
-
-    access = await fleet.tasks.own(call)
-    world_agent_id = access.agent_id if isinstance(access.agent_id, str) else None
-    if member.dir is not None or world_agent_id:
-        update = agent_update(
-            id=world_agent_id if member.dir is None else None,
-            dir=member.dir,
-            name=member.name,
-            run_name=member.run_name,
-            world_agent_id=world_agent_id,
-            run_id=supervisor.instance.run_id,
-            driver=member.driver,
-            sandbox=member.sandbox,
-        )
-        await fleet.writers.of(supervisor.instance.launch.instance_dir).apply(update)
-    return access
-
-
 async def join(
-    connections: Connections,
-    member: Member,
-    *,
-    session: str | None,
-    url: str,
-    timeout: float,
+    connections: Connections, member: Member, *, session: str | None, url: str, timeout: float
 ) -> Access:
-    """Join a world, or rejoin it with a known session.
+    """Join a world, or rejoin it with a known session. Nothing is recorded.
 
     Args:
         connections: Those to the instance.
         member: The agent.
-        session: The session that it already has; None means the one that its directory records,
-            if any.
+        session: The session that it already has; None joins anew.
         url: Address of the instance.
         timeout: Seconds for the call.
 
@@ -205,20 +148,16 @@ async def join(
         WorldSessionError: The world answered with another session than the known one, or does
             not know it.
         WorldCallError: The world did not answer, or its answer has no session.
-        ConfigError: The agent's directory cannot be used, or its recorded session is not valid.
 
-    Cancellation: the agent may have joined the world; its session may not be recorded.
+    Cancellation: the agent may have joined the world.
     """
-    known = session or await run_blocking(_recorded_session, member)
-    headers = {protocol.SESSION_HEADER: known} if known else {}
+    headers = {protocol.SESSION_HEADER: session} if session else {}
     query = urlencode({"name": member.name})
     request = connections.prepare("POST", protocol.JOIN_ROUTE, query=query, headers=headers)
     answer = await connections.send(request, timeout=timeout)
-    joined = _read_join(answer, known)
-    if known is not None and joined.session != known:
-        raise WorldSessionError(f"expected session {known}, got {joined.session}")
-    if known is None and member.session_file is not None:
-        await run_blocking(_record_session, member.session_file, joined.session)
+    joined = _read_join(answer, session)
+    if session is not None and joined.session != session:
+        raise WorldSessionError(f"expected session {session}, got {joined.session}")
     return Access(
         session=joined.session,
         agent_id=joined.fields.get("agent_id"),
@@ -255,12 +194,17 @@ async def leave(connections: Connections, access: Mapping[str, Any], *, timeout:
     _require_success(answer, protocol.LEAVE_ROUTE)
 
 
-def _recorded_session(member: Member) -> str | None:
+def read_session(member: Member) -> str | None:
+    """Return the session that the directory of an agent records; None without one. Blocks.
+
+    Raises:
+        ConfigError: It cannot be read, or is not valid.
+    """
     path = member.session_file
     if path is None:
         return None
     try:
-        text = path.read_text().strip()
+        text = read_regular(path, max_bytes=_MAX_SESSION_BYTES).decode().strip()
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
@@ -275,7 +219,15 @@ def _recorded_session(member: Member) -> str | None:
     return text
 
 
-def _record_session(path: Path, session: str) -> None:
+def record_session(member: Member, session: str) -> None:
+    """Record the session of an agent in its directory, if it has one. Blocks.
+
+    Raises:
+        ConfigError: It cannot be written; what was recorded before still is.
+    """
+    path = member.session_file
+    if path is None:
+        return
     try:
         make_private_dir(path.parent)
         publish_bytes(path, f"{session}\n".encode())

@@ -258,6 +258,7 @@ class AsyncAgentClient:
         if not self._has_left:
             await self._send(self._requests.leave)
             self._has_left = True
+            self._place.note_left(self._access)
 
     async def __aenter__(self) -> Self:
         return self
@@ -302,7 +303,7 @@ class AsyncAgentClient:
             raise UsageError(f"{self.name} has left the world", hint="join again")
         if not self._is_proven:
             await self._prove()
-        answer = await self._place.exchange(request, body, self._waits)
+        answer = await self._place.exchange(request, body, self._waits, access=self._access)
         if 400 <= answer.status < 500:
             raise self._refusal(request, answer)
         return answer

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
+from clawblox.checkpoint.model import MAX_FILE_BYTES, MAX_TOTAL_BYTES
 from clawblox.concurrency.batch import Batch, BatchOperation
 from clawblox.concurrency.tasks import Residence
 from clawblox.concurrency.threads import run_blocking
@@ -68,7 +69,8 @@ from clawblox.telemetry.events import EventStream
 from clawblox.telemetry.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
 from clawblox.telemetry.logs import LogReader
 from clawblox.telemetry.metrics import Metrics
-from clawblox.world.access import AgentLike, admit, is_program, leave, make_member
+from clawblox.world.access import AgentLike, is_program, leave, make_member
+from clawblox.world.admission import admit, settle_sessions
 from clawblox.world.agent_client import AsyncAgentClient, join_place
 from clawblox.world.archives import (
     ArchiveArguments,
@@ -221,7 +223,7 @@ class AsyncWorld(WorldMetadata):
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Fleet]:
         config = await run_blocking(lambda: self._config)
-        async with Fleet(self._max_log_bytes, self._handlers).opened() as fleet:
+        async with Fleet(self._max_log_bytes, self._handlers, settle_sessions).opened() as fleet:
             if self._attach_dir is not None:
                 attached = await fleet.attach(config, self._attach_dir)
                 self._latest_started = attached[-1] if attached else None
@@ -689,7 +691,7 @@ class AsyncWorld(WorldMetadata):
 
         Cancellation: the instance goes on.
         """
-        return await self._open_fleet().find_last(instance).wait_ended()
+        return await self._open_fleet().wait_ended(instance)
 
     async def restart(
         self,
@@ -843,11 +845,13 @@ class AsyncWorld(WorldMetadata):
         fleet = self._open_fleet()
         supervisor, member = fleet.find(instance), make_member(agent)
         check_seconds(timeout, "timeout")
-        if not is_program(agent):
-            return dict(await admit(fleet, supervisor, member, timeout=timeout))
-        giver = Giver.make(FleetPlace(fleet, supervisor))
+        giver = Giver.make(FleetPlace(fleet, supervisor)) if is_program(agent) else None
         access = await admit(fleet, supervisor, member, timeout=timeout)
-        return dict(await giver.give(agent, access))
+        if self._autosave is not None:
+            self._autosave.save_soon(supervisor)
+        if is_program(agent) and giver is not None:
+            access = await fleet.tasks.own(partial(giver.give, agent, access))
+        return dict(access)
 
     async def join(
         self,
@@ -912,9 +916,14 @@ class AsyncWorld(WorldMetadata):
         supervisor = fleet.find(instance)
         check_seconds(timeout, "timeout")
 
+        roster = fleet.rosters.get(supervisor)
+        session, name = str(access.get("session")), str(access.get("name"))
+
         async def call() -> None:
             async with supervisor.calls.call():
+                roster.require_kept(session, name)
                 await leave(fleet.connections.get(supervisor), access, timeout=timeout)
+                roster.leave(session)
 
         await fleet.tasks.own(call)
 
@@ -965,7 +974,10 @@ class AsyncWorld(WorldMetadata):
         allow: Iterable[Allowance] = (),
         idle_wait: float = DEFAULT_IDLE_WAIT_S,
         on_unarchivable: OnUnarchivable = "raise",
+        max_file_bytes: int = MAX_FILE_BYTES,
+        max_total_bytes: int = MAX_TOTAL_BYTES,
         overwrite: bool = False,
+        keep: Iterable[str] = (),
         progress: Report | None = None,
         timeout: float = DEFAULT_SAVE_TIMEOUT_S,
         max_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
@@ -986,9 +998,12 @@ class AsyncWorld(WorldMetadata):
             allow: Findings that are no secrets, besides those in ``secret-allow.json`` of the run.
             idle_wait: How long to wait, in seconds, for a moment in which no agent is in the
                 middle of a turn.
-            on_unarchivable: What to do with files that may not be read or named in an archive:
-                ``raise`` refuses the archive, ``record`` lists them as excluded.
+            on_unarchivable: What to do with files that may not be read or named in an archive, or
+                are too large: ``raise`` refuses the archive, ``record`` lists them as excluded.
+            max_file_bytes: Apparent size of one of the agents' files above which it is too large.
+            max_total_bytes: Apparent size of all of them together above which the largest are.
             overwrite: Replace an archive of that name.
+            keep: Paths below workspaces that travel although programs run or obey them unasked.
             progress: Called with bytes done and bytes in all of the archive, in a worker thread;
                 what it raises ends the call. None for no calls.
             timeout: Seconds for the transfer of the snapshot.
@@ -1023,7 +1038,10 @@ class AsyncWorld(WorldMetadata):
                 "allow": allow,
                 "idle_wait": idle_wait,
                 "on_unarchivable": on_unarchivable,
+                "max_file_bytes": max_file_bytes,
+                "max_total_bytes": max_total_bytes,
                 "overwrite": overwrite,
+                "keep": keep,
                 "progress": progress,
             }
         )
@@ -1171,7 +1189,7 @@ class AsyncWorld(WorldMetadata):
         )
         latest = self._latest.instance_dir if self._latest else self._run_dir or self.dir
         directory = latest if run_dir is None else await run_blocking(resolve_run_dir, run_dir)
-        await fleet.label_run(directory, update)
+        await fleet.tasks.own(partial(fleet.label_run, directory, update))
 
     async def lineage(self, run_dir: str | Path | None = None) -> Lineage:
         """Read what the instances of a run directory began from, their lives and their saves.
@@ -1219,10 +1237,14 @@ class AsyncWorld(WorldMetadata):
         if tail is not None:
             check_count(tail, "tail", at_least=0)
         supervisor = self._open_fleet().find(instance)
-        return supervisor.instance.running.log_reader(
+        record = supervisor.instance.make_record("ready")  # also while it has no process
+        return LogReader(
+            record.name,
+            Path(record.log_file),
             follow=follow,
             tail=tail,
-            was_restarted=supervisor.instance.restarts > 0,
+            start=record.log_start,
+            was_restarted=record.restarts > 0,
             is_over=lambda: supervisor.lifecycle.is_over,
         )
 

@@ -95,7 +95,7 @@ class _Operations:
         grace = read_grace(asked)
         names = read_names(asked)
         jobs: dict[str, Job[StopResult]] = {
-            name: partial(supervisor.stop, grace, on_purpose=True)
+            name: partial(self.fleet.stop_known, supervisor, grace, on_purpose=True)
             for name, supervisor in self._named(self.fleet.starting).items()
         }
         for name in self._named(self.fleet.supervisors):

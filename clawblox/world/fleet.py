@@ -19,13 +19,12 @@ from clawblox.concurrency.batch import Batch, BatchOperation, Job, Progress
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.world_toml import WorldConfig
-from clawblox.errors import ManifestError, UsageError, WorldStopError
-from clawblox.instance.bookkeeping import rename_runs
+from clawblox.errors import WorldStopError
+from clawblox.instance.bookkeeping import watch_records
 from clawblox.instance.failures import start_stopped
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch, Past, new_run_id, plan_attach
 from clawblox.instance.launcher import Launcher
-from clawblox.instance.lifecycle import State
 from clawblox.instance.ramp import current_ramp
 from clawblox.instance.startup import FAILED_START_GRACE_S
 from clawblox.instance.supervisor import Supervisor
@@ -41,11 +40,14 @@ from clawblox.telemetry.metrics import Recorder
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.connections import InstanceConnections
 from clawblox.world.control_sockets import ControlSockets, Handlers
+from clawblox.world.known_instances import KnownInstances, rename_runs
 from clawblox.world.leftovers import Leftovers
-from clawblox.world.planning import Plan, Planning
+from clawblox.world.planning import Plan
 from clawblox.world.progress import shown_progress
+from clawblox.world.rosters import Rosters
 from clawblox.world.starts import (
     Starts,
+    forked_snapshots,
     given_up,
     list_members,
     lone_update,
@@ -58,12 +60,14 @@ __all__ = ["Fleet", "Handlers"]
 _log = OwnLog(__name__)
 
 
-class Fleet:
+class Fleet(KnownInstances):
     """Instances by name, their tasks, and the writers and connections that they share.
 
     Args:
         max_log_bytes: Size at which a log is cut to its newer half; None never cuts.
         make_handlers: Returns the request handlers for the instances of a run directory.
+        settle_sessions: Called when an instance was started, before it counts as ready; what it
+            returns is called after that.
 
     Attributes:
         tasks: Tasks of the instances, and calls that outlive a cancelled caller.
@@ -71,29 +75,30 @@ class Fleet:
         recorder: Counts events and measures durations.
         writers: The writers of the manifests.
         connections: The connections to the instances.
+        rosters: Who joined which instance.
         leftovers: What killed orchestrators left in the run directories.
     """
 
     def __init__(
-        self, max_log_bytes: int | None, make_handlers: Callable[[Fleet, Path], Handlers]
+        self,
+        max_log_bytes: int | None,
+        make_handlers: Callable[[Fleet, Path], Handlers],
+        settle_sessions: Callable[[Fleet, Supervisor], Awaitable[Callable[[], None]]],
     ) -> None:
-        self.tasks = Tasks()
+        super().__init__()
+        report = partial(_log.defect, "task of a world failed")
+        self.tasks = Tasks(on_error=report)
         self.hub = EventHub()
         self.recorder = Recorder()
         self.writers = ManifestWriters()
         self._max_log_bytes = max_log_bytes
-        self._services = Tasks()
+        self._services = Tasks(on_error=report)
         self.connections = InstanceConnections()
+        self.rosters = Rosters()
+        self._settle_sessions = partial(settle_sessions, self)
         self.leftovers = Leftovers(self.writers)
         self._launcher = Launcher(current_ramp())
-        self._supervisors: dict[str, Supervisor] = {}
-        self._starting: set[Supervisor] = set()
-        self._names: dict[str, Instance] = {}
-        self._latest: dict[Path, Instance] = {}
-        self._last_named: dict[str, Supervisor] = {}
-        self._has_started = False
         self._is_interrupted = False
-        self._planning = Planning()
         self._controls = ControlSockets(self._services, partial(make_handlers, self))
 
     @asynccontextmanager
@@ -108,6 +113,7 @@ class Fleet:
         ):
             self._services.start_soon(watch_logs, self._find_logs, self._max_log_bytes)
             self._services.start_soon(watch_loop, self._note_lag)
+            self._services.start_soon(watch_records, self._find_instances)
             yield self
 
     @asynccontextmanager
@@ -122,74 +128,6 @@ class Fleet:
                 await self._planning.release()
             self.hub.close()
 
-    # -- the instances ----------------------------------------------------------------------
-
-    @property
-    def supervisors(self) -> tuple[Supervisor, ...]:
-        """The instances that became ready and were not stopped, in the order of their starts."""
-        return tuple(self._supervisors.values())
-
-    @property
-    def starting(self) -> tuple[Supervisor, ...]:
-        """The instances that are being started, including those that wait for their turn."""
-        return tuple(self._starting)
-
-    @property
-    def ready_names(self) -> tuple[str, ...]:
-        """Names of the instances that are ready, in the order of their starts."""
-        known = self._supervisors.items()
-        return tuple(name for name, one in known if one.lifecycle.state is State.READY)
-
-    @property
-    def snapshots_in_use(self) -> set[Path | None]:
-        """The snapshots that instances were restored from, or will be."""
-        held = (one.instance.launch for one in (*self._supervisors.values(), *self._starting))
-        return {launch.resume_path for launch in (*held, *self._planning.launches.values())}
-
-    def find(self, name: str | None) -> Supervisor:
-        """Return the named instance; None means the only one.
-
-        Raises:
-            UsageError: There is no instance of that name; or, for None, not exactly one.
-        """
-        known = self._supervisors
-        if name is None and len(known) == 1:
-            return next(iter(known.values()))
-        if name is not None and name in known:
-            return known[name]
-        raise self._no_instance(name)
-
-    def find_last(self, name: str | None) -> Supervisor:
-        """Return the last instance of a name, even if it was stopped; None means the only one.
-
-        Raises:
-            UsageError: As :meth:`find`.
-        """
-        if name is not None and name not in self._supervisors and name in self._last_named:
-            return self._last_named[name]
-        return self.find(name)
-
-    def _no_instance(self, name: str | None) -> UsageError:
-        names = ", ".join(self._supervisors) or "none"
-        past = ", ".join(one for one in self._last_named if one not in self._supervisors)
-        asked = "no instance was named" if name is None else f"no instance {name!r}"
-        ended = f", and there were: {past}" if past else ""
-        return UsageError(f"{asked}; there are: {names}{ended}", hint="start one, or say instance=")
-
-    def last_run_dir(self, name: object) -> Path | None:
-        """Return the run directory of the last instance called ``name``; None without one."""
-        found = self._last_named.get(name) if isinstance(name, str) else None
-        return None if found is None else found.instance.launch.run_dir
-
-    def is_named(self, name: str) -> bool:
-        """Return whether an instance has that name now, or is about to."""
-        return name in self._names or name in self._planning.launches
-
-    def _was_asked_for(self, name: str) -> bool:
-        """Return whether an instance of that name was started here, or is being started."""
-        being_started = (one.instance.launch.options.name for one in self._starting)
-        return name in {*self._last_named, *self._names, *self._planning.launches, *being_started}
-
     # -- start and stop ---------------------------------------------------------------------
 
     async def start(self, plan: Callable[[], Launch]) -> StartedWorld:
@@ -200,6 +138,7 @@ class Fleet:
         """
         launch = await run_blocking(plan)
         await self.leftovers.clear(launch.run_dir)
+        await self.writers.note_forks(forked_snapshots([launch]))
         control = await self._controls.open(launch.run_dir)
         supervisor = self._make(launch, control, update=lone_update(launch))
         self._begin(supervisor)
@@ -262,6 +201,7 @@ class Fleet:
             }
             async with planned(run_dir, [one.instance for one in begun.values()]):
                 await self.writers.of(run_dir).apply(list_members(launches))
+                await self.writers.note_forks(forked_snapshots(launches.values()))
             for supervisor in begun.values():
                 self._begin(supervisor)
             try:
@@ -273,12 +213,6 @@ class Fleet:
                 raise
             self._put_in_order(batch.done)
             return batch
-
-    def _put_in_order(self, names: Iterable[str]) -> None:
-        """Have the order in which instances were asked for, not that in which they got ready."""
-        for name in names:
-            if name in self._supervisors:  # it may have been stopped meanwhile
-                self._supervisors[name] = self._supervisors.pop(name)
 
     async def _collect(
         self, begun: Mapping[str, Supervisor], starts: Starts
@@ -348,17 +282,28 @@ class Fleet:
 
     async def stop(self, name: str | None, grace_seconds: float) -> StopResult:
         """End an instance if it runs; fails, and is cancelled, as ``AsyncWorld.stop`` says."""
-        known = self._supervisors
         if name is not None and self._has_started and not self._was_asked_for(name):
             raise self._no_instance(name)
-        if not known or (name is not None and name not in known):
+        if not self._supervisors or (name is not None and name not in self._supervisors):
             return StopResult(name or "", "not_running")
-        supervisor = self.find(name)
+        on_purpose = not self._is_interrupted
+        return await self.stop_known(self.find(name), grace_seconds, on_purpose=on_purpose)
+
+    async def stop_known(
+        self, supervisor: Supervisor, grace_seconds: float, *, on_purpose: bool
+    ) -> StopResult:
+        """End an instance, which may still be starting; see ``Supervisor.stop``."""
         try:
-            return await supervisor.stop(grace_seconds, on_purpose=not self._is_interrupted)
+            return await supervisor.stop(grace_seconds, on_purpose=on_purpose)
         finally:
             if supervisor.lifecycle.is_over:
                 self._forget(supervisor)
+            else:  # the caller was cancelled, and it ends all the same
+                self.tasks.start_soon(self._forget_ended, supervisor)
+
+    async def _forget_ended(self, supervisor: Supervisor) -> None:
+        await supervisor.wait_ended()
+        self._forget(supervisor)
 
     async def stop_all(
         self, names: Iterable[str], grace_seconds: float, *, progress: bool = False
@@ -374,10 +319,8 @@ class Fleet:
 
     async def _flush_manifests(self) -> None:
         """Sync everything that a batch has written, at once."""
-        try:
+        with _log.contain("manifest not synced"):
             await self.writers.flush()
-        except ManifestError as error:
-            _log.warning("manifest not synced", error=str(error))
 
     def interrupt(self) -> None:
         """From now on, no end of an instance is meant: each can be resumed."""
@@ -425,25 +368,26 @@ class Fleet:
         )
 
         def note_settled(supervisor: Supervisor) -> None:
-            self._note_settled(supervisor)
-            if on_settled is not None:
-                on_settled(supervisor)
+            try:
+                self._note_settled(supervisor)
+            finally:
+                if on_settled is not None:
+                    on_settled(supervisor)
 
-        return Supervisor(instance, self._launcher, self.emit, write, note_settled)
+        settle = self._settle_sessions
+        made = Supervisor(instance, self._launcher, self.emit, write, note_settled, settle)
+        old = None if launch.past is None else self._last.get(instance.name)
+        if old is not None and old.instance.run_id == instance.run_id:
+            self.rosters.hand_over(old, made)
+        return made
 
     def _note_settled(self, supervisor: Supervisor) -> None:
         """Add an instance that is ready; of one that failed, remember only the name."""
-        instance = supervisor.instance
         self._starting.discard(supervisor)
-        if instance.name:
-            self._last_named[instance.name] = supervisor
-        if supervisor.started is not None:
-            replaced = self._supervisors.pop(instance.name, None)
-            if replaced is not None:
-                self.connections.close(replaced)
-            self._supervisors[instance.name] = supervisor
-            self._has_started = True
-            self._latest[instance.launch.instance_dir] = instance
+        if supervisor.started is None:
+            self._forget(supervisor)
+        elif (replaced := self._add(supervisor)) is not None:
+            self.connections.close(replaced)
 
     async def label_run(self, directory: Path, update: Update) -> None:
         """Label a run in its manifest; fails, and is cancelled, as ``AsyncWorld.record_run`` says.
@@ -453,20 +397,20 @@ class Fleet:
         """
         run_id = update.run.get("id")
         if run_id is not None:
-            running = (one.instance for one in self._supervisors.values())
-            here = {one for one in running if one.launch.instance_dir == directory}
-            if directory in self._latest:
-                here.add(self._latest[directory])
-            renamed = {one.run_id: run_id for one in here}
-            update = attrs.evolve(update, renamed_runs=renamed)
+            here = self._find_runs(directory)
+            update = attrs.evolve(update, renamed_runs={one.run_id: run_id for one in here})
             await run_blocking(rename_runs, here, run_id)
+        if (snapshot := update.run.get("resume_from")) is not None:
+            await self.writers.note_forks([Path(snapshot)])
         await self.writers.of(directory).apply(update)
 
     def _forget(self, supervisor: Supervisor) -> None:
-        name = supervisor.instance.name
-        if self._supervisors.get(name) is supervisor:
-            del self._supervisors[name]
+        """Keep nothing of an instance that was stopped or never became ready but a few words."""
+        self._remember(supervisor)
         self.connections.close(supervisor)
+        instance_dir = supervisor.instance.launch.instance_dir
+        if not self._is_used(instance_dir):
+            self.writers.leave(instance_dir)
 
     # -- services ---------------------------------------------------------------------------
 
@@ -488,6 +432,9 @@ class Fleet:
         if lag_s > GAP_S:
             _log.warning("this process did not run for a while", seconds=round(lag_s, 1))
             self.emit("lagged", "", {}, seconds=lag_s)
+
+    def _find_instances(self) -> list[Instance]:
+        return [known.instance for known in (*self._supervisors.values(), *self._starting)]
 
     def _find_logs(self) -> Iterator[tuple[LogIndex, list[Path]]]:
         """Yield the logs of the instances that have processes, or had."""

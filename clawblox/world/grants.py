@@ -14,6 +14,7 @@ from clawblox.errors import UsageError
 from clawblox.results import Access
 from clawblox.world.access import AgentProgram
 from clawblox.world.places import FleetPlace
+from clawblox.world.rosters import live_headers
 
 __all__ = ["Giver"]
 
@@ -57,9 +58,10 @@ class Giver:
 
         Cancellation: the agent may have its address.
         """
+        roster = self.place.fleet.rosters.get(self.place.supervisor)
         grant = Grant(
             world=self.world,
-            headers=access.headers,
+            headers=live_headers(roster, access),
             policy=self.policy,
             upstream=self._upstream,
             sandbox=self.sandbox,

@@ -11,6 +11,7 @@ from clawblox.rundir.leftovers import close_interrupted, remove_leftovers
 from clawblox.rundir.manifest_updates import run_update
 from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.run_index import add_run
+from clawblox.rundir.unlisted_saves import settle_unlisted_saves
 
 __all__ = ["Leftovers"]
 
@@ -44,6 +45,7 @@ class Leftovers:
         if run_dir not in self._cleared:
             self._cleared.add(run_dir)
             await run_blocking(remove_leftovers, run_dir)
+            await run_blocking(settle_unlisted_saves, run_dir)
             await run_blocking(add_run, run_dir)
 
     async def close_runs(self, run_dir: Path, *, without: Collection[str] = ()) -> None:

@@ -13,7 +13,8 @@ from clawblox.instance.supervisor import Supervisor
 from clawblox.results import Access
 from clawblox.system.connection import Connections, NotSentError
 from clawblox.system.request import Answer, Request
-from clawblox.world.access import Member, admit
+from clawblox.world.access import Member
+from clawblox.world.admission import admit
 from clawblox.world.fleet import Fleet
 
 __all__ = ["FleetPlace", "Place", "Waits", "send_once", "unusable"]
@@ -63,12 +64,18 @@ class Place(Protocol):
         """
 
     async def admit(self, member: Member, *, session: str | None, timeout: float) -> Access:
-        """Let an agent join; see :func:`clawblox.world.access.admit`."""
+        """Let an agent join; see :func:`clawblox.world.admission.admit`."""
 
-    async def exchange(self, request: Request, body: bytes | None, waits: Waits) -> Answer:
-        """Return the answer to a request, one that means success or a refusal.
+    def note_left(self, access: Access) -> None:
+        """Note that an agent has left."""
+
+    async def exchange(
+        self, request: Request, body: bytes | None, waits: Waits, *, access: Access
+    ) -> Answer:
+        """Return the answer to a request of an agent, one that means success or a refusal.
 
         Raises:
+            ActionRefusedError: The session of the agent is known to be lost; nothing was sent.
             WorldCallError: There was no usable answer in time.
             WorldExitedError: The instance has ended.
 
@@ -91,8 +98,7 @@ class FleetPlace:
     @property
     def supervisor(self) -> Supervisor:
         """The instance as it runs now: once it was brought back after its end, another one."""
-        latest = self.fleet.find_last(self.joined.instance.name)
-        return latest if latest.instance.run_id == self.joined.instance.run_id else self.joined
+        return self.fleet.find_latest(self.joined)
 
     @property
     def name(self) -> str:
@@ -124,10 +130,16 @@ class FleetPlace:
         return FleetPlace(self.fleet, self.fleet.find(instance))
 
     async def admit(self, member: Member, *, session: str | None, timeout: float) -> Access:
-        """Let an agent join; see :func:`clawblox.world.access.admit`."""
+        """Let an agent join; see :func:`clawblox.world.admission.admit`."""
         return await admit(self.fleet, self.supervisor, member, session=session, timeout=timeout)
 
-    async def exchange(self, request: Request, body: bytes | None, waits: Waits) -> Answer:
+    def note_left(self, access: Access) -> None:
+        """Note that an agent has left."""
+        self.fleet.rosters.get(self.supervisor).leave(access.session)
+
+    async def exchange(
+        self, request: Request, body: bytes | None, waits: Waits, *, access: Access
+    ) -> Answer:
         """Return the answer to a request; wait for a restart where that is wanted and safe."""
         restart = waits.restart
         give_up_at = anyio.current_time() + restart if restart else 0.0
@@ -136,6 +148,8 @@ class FleetPlace:
             life = calls.life
             try:
                 async with calls.call():
+                    roster = self.fleet.rosters.get(self.supervisor)
+                    roster.require_kept(access.session, access.name)
                     return await send_once(self.connections, request, body, waits.timeout)
             except WorldExitedError as error:
                 was_sent = life is not None and not isinstance(error.__cause__, NotSentError)

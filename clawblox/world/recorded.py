@@ -19,7 +19,7 @@ from clawblox.rundir.presence import Presence, exited_error, look
 from clawblox.rundir.records import InstanceRecord
 from clawblox.system.connection import Connections
 from clawblox.system.request import Answer, Request
-from clawblox.world.access import Member, join
+from clawblox.world.access import Member, join, read_session, record_session
 from clawblox.world.places import Waits, send_once
 
 __all__ = ["RecordedPlace"]
@@ -105,16 +105,20 @@ class RecordedPlace:
         Raises:
             WorldExitedError: The instance has ended.
             ManifestError: The agent cannot be listed in the manifest.
+            ConfigError: The agent's directory cannot be used.
             ClawbloxError: As :func:`clawblox.world.access.join`.
 
         Cancellation: the agent may have joined the world.
         """
+        known = session or await run_blocking(read_session, member)
         try:
             access = await join(
-                self._connections, member, session=session, url=self.url, timeout=timeout
+                self._connections, member, session=known, url=self.url, timeout=timeout
             )
         except WorldCallError as error:
             raise await self._explained(error) from error.__cause__
+        if known is None:
+            await run_blocking(record_session, member, access.session)
         if isinstance(access.agent_id, str):
             update = agent_update(
                 id=access.agent_id,
@@ -127,7 +131,12 @@ class RecordedPlace:
                 await writers.of(Path(self._record.instance_dir)).apply(update)
         return access
 
-    async def exchange(self, request: Request, body: bytes | None, waits: Waits) -> Answer:
+    def note_left(self, access: Access) -> None:
+        """Do nothing: the owner of the instance alone knows who is there."""
+
+    async def exchange(
+        self, request: Request, body: bytes | None, waits: Waits, *, access: Access
+    ) -> Answer:
         """Return the answer to a request, one that means success or a refusal.
 
         Raises:

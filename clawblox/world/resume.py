@@ -29,6 +29,7 @@ from clawblox.rundir.interrupted import (
 from clawblox.rundir.leftovers import remove_leftovers
 from clawblox.rundir.records import InstanceRecord, read_records
 from clawblox.rundir.status import make_mark
+from clawblox.rundir.unlisted_saves import settle_unlisted_saves
 from clawblox.system.process import Grace, end_tree
 from clawblox.system.process_tree import Search, boot_id, find_trees
 from clawblox.world.fleet import Fleet
@@ -165,6 +166,7 @@ async def find_resumable(
     survivors = await _end_processes(records)
     # Only now does nothing write there any more.
     await run_blocking(remove_leftovers, run_dir)
+    await run_blocking(settle_unlisted_saves, run_dir)
     found = await run_blocking(read_interruption, records, left)
     return attrs.evolve(
         found,

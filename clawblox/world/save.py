@@ -7,6 +7,7 @@ them for a restart, and removes old ones, but never the last good one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from weakref import WeakKeyDictionary
@@ -28,7 +29,7 @@ from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.fleet import Fleet
 from clawblox.world.progress import shown_progress
 
-__all__ = ["Autosave", "remove_saves", "save", "save_all", "save_now"]
+__all__ = ["Autosave", "Retention", "remove_saves", "save", "save_all", "save_now"]
 
 _log = OwnLog(__name__)
 
@@ -52,10 +53,10 @@ def save_all(
     options: SaveOptions,
     *,
     progress: bool = False,
-    is_autosave: bool = False,
+    retention: Retention | None = None,
 ) -> BatchOperation[SavedSnapshot]:
     """Save snapshots of many instances at once; see ``AsyncWorld.save_all``."""
-    save_one = partial(save_now, fleet, options=options, is_autosave=is_autosave)
+    save_one = partial(save_now, fleet, options=options, retention=retention)
     return BatchOperation(
         fleet.tasks,
         {known.instance.name: partial(save_one, known) for known in supervisors},
@@ -64,9 +65,20 @@ def save_all(
 
 
 async def save_now(
-    fleet: Fleet, supervisor: Supervisor, options: SaveOptions, *, is_autosave: bool = False
+    fleet: Fleet,
+    supervisor: Supervisor,
+    options: SaveOptions,
+    *,
+    retention: Retention | None = None,
 ) -> SavedSnapshot:
-    """Save as :func:`save` does, for a caller that is a task of the fleet itself."""
+    """Save as :func:`save` does, for a caller that is a task of the fleet itself.
+
+    Args:
+        fleet: The fleet.
+        supervisor: The instance.
+        options: How to save.
+        retention: What removes older autosaves; None if it is no autosave.
+    """
     instance = supervisor.instance
     labels = instance.launch.options.labels
     fleet.recorder.add("saves")
@@ -80,12 +92,17 @@ async def save_now(
                 world_dir=instance.launch.config.dir,
                 instance_dir=instance.launch.instance_dir,
                 run_id=lambda: instance.run_id,
-                is_autosave=is_autosave,
+                retire=None if retention is None else partial(retention.retire, supervisor),
             )
     except Exception as error:
         fleet.emit("save_failed", instance.name, labels, error=error)
         raise
-    supervisor.note_saved(saved)
+    if retention is None:
+        supervisor.source.add(saved)
+    else:
+        await retention.remove_retired(supervisor)
+    kept = [one.path for one in supervisor.source.saves]
+    fleet.rosters.get(supervisor).note_save(saved.path, begun_at, kept)
     elapsed_s = anyio.current_time() - begun_at
     fleet.recorder.observe("save_s", elapsed_s)
     fleet.recorder.add("saved_bytes", saved.size_bytes)
@@ -100,24 +117,85 @@ async def save_now(
     return saved
 
 
+class Retention:
+    """Decides which autosaves of each instance are kept, and removes the others.
+
+    Args:
+        fleet: The fleet.
+        keep: Number of autosaves to keep per instance. It also keeps every snapshot that an
+            instance was restored from, as long as it may be needed, and all other saves.
+    """
+
+    def __init__(self, fleet: Fleet, keep: int) -> None:
+        self._fleet = fleet
+        self._keep = keep
+        self._kept: WeakKeyDictionary[Supervisor, list[Path]] = WeakKeyDictionary()
+        self._retired: WeakKeyDictionary[Supervisor, list[Path]] = WeakKeyDictionary()
+
+    async def retire(self, supervisor: Supervisor, saved: SavedSnapshot) -> list[Path]:
+        """Count a new autosave, and return the files of those that it makes superfluous.
+
+        Its file is complete, and a restart may restore it from now on. The others are removed by
+        :meth:`remove_retired`, once the manifest does not list them any more.
+        """
+        if supervisor not in self._kept:
+            self._kept[supervisor] = await run_blocking(_find_autosaves, supervisor)
+        kept = [*self._kept[supervisor], saved.path]
+        supervisor.source.add(saved)
+        spent: list[Path] = []
+        # While it is not ready, a restart may be restoring any of them.
+        if supervisor.lifecycle.state is State.READY:
+            in_use = self._fleet.snapshots_in_use
+            spent = [path for path in kept[: -self._keep] if path not in in_use]
+            supervisor.source.remove(spent)
+        self._kept[supervisor] = [path for path in kept if path not in spent]
+        retired = [*self._retired.get(supervisor, ()), *spent]
+        self._retired[supervisor] = retired
+        return retired
+
+    async def remove_retired(self, supervisor: Supervisor) -> None:
+        """Remove the files of retired autosaves; one that cannot be removed is tried again.
+
+        Cancellation: they are removed all the same.
+        """
+        if not (retired := self._retired.get(supervisor)):
+            return
+        try:
+            with anyio.CancelScope(shield=True):
+                await run_blocking(_unlink, retired)
+        except OSError as error:
+            name = supervisor.instance.name
+            _log.warning("saves not removed", instance=name, error=str(error))
+        else:
+            self._retired[supervisor] = [
+                path for path in self._retired[supervisor] if path not in retired
+            ]
+
+
+def _find_autosaves(supervisor: Supervisor) -> list[Path]:
+    """Return the autosaves of the run of an instance, oldest first. Blocks."""
+    instance = supervisor.instance
+    return autosaves(instance.launch.instance_dir, instance.name, instance.run_id)
+
+
 class Autosave:
     """Saves all instances of a fleet at an interval, and removes older autosaves of their runs.
 
     Args:
         fleet: The fleet.
         every: Seconds from the start of one round to that of the next.
-        keep: Number of autosaves to keep per instance. It also keeps every snapshot that an
-            instance was restored from, and all other saves.
+        keep: Number of autosaves to keep per instance; see :class:`Retention`.
         options: How to save.
     """
 
     def __init__(self, fleet: Fleet, every: float, keep: int, options: SaveOptions) -> None:
         self._fleet = fleet
         self._every = every
-        self._keep = keep
+        self._retention = Retention(fleet, keep)
         self._options = options
         self._scope = anyio.CancelScope()
-        self._saves: WeakKeyDictionary[Supervisor, list[SavedSnapshot]] = WeakKeyDictionary()
+        self._asked: set[Supervisor] = set()
+        self._answering: set[Supervisor] = set()
 
     async def run(self) -> None:
         """Save until cancelled. A failed save is an event, and no older save is removed for it.
@@ -127,43 +205,40 @@ class Autosave:
         with self._scope:
             while True:
                 begun_at = anyio.current_time()
-                await self._save_once()
+                with _log.contain("autosave failed"):  # the next one follows
+                    await self._save_once()
                 await anyio.sleep(max(0.0, begun_at + self._every - anyio.current_time()))
 
     def cancel(self) -> None:
         """Stop saving."""
         self._scope.cancel()
 
+    def save_soon(self, supervisor: Supervisor) -> None:
+        """Save an instance in the background, because somebody has joined it.
+
+        Those who join meanwhile are in one more save, all together.
+        """
+        self._asked.add(supervisor)
+        if supervisor not in self._answering:
+            self._answering.add(supervisor)
+            self._fleet.tasks.start_soon(self._save_asked, supervisor)
+
+    async def _save_asked(self, supervisor: Supervisor) -> None:
+        try:
+            while supervisor in self._asked and not self._scope.cancel_called:
+                self._asked.discard(supervisor)
+                with suppress(ClawbloxError):  # it is an event
+                    await save_now(
+                        self._fleet, supervisor, self._options, retention=self._retention
+                    )
+        finally:
+            self._asked.discard(supervisor)
+            self._answering.discard(supervisor)
+
     async def _save_once(self) -> None:
-        ready = {
-            known.instance.name: known
-            for known in self._fleet.supervisors
-            if known.lifecycle.state is State.READY
-        }
-        batch = await save_all(self._fleet, ready.values(), self._options, is_autosave=True)
-        for name, saved in batch.done.items():
-            await self._retain(ready[name], saved)
-
-    async def _retain(self, supervisor: Supervisor, saved: SavedSnapshot) -> None:
-        """Remove the saves of an instance that are no longer needed now that ``saved`` exists."""
-        if supervisor not in self._saves:
-            self._saves[supervisor] = await run_blocking(_find_autosaves, supervisor, saved)
-        saves = [*self._saves[supervisor], saved]
-        if supervisor.lifecycle.state is not State.READY:
-            self._saves[supervisor] = saves  # a restart may be restoring any of them
-            return
-        self._saves[supervisor] = saves[-self._keep :]
-        in_use = self._fleet.snapshots_in_use
-        spent = [save for save in saves[: -self._keep] if save.path not in in_use]
-        if spent:
-            await remove_saves(self._fleet, supervisor, spent)
-
-
-def _find_autosaves(supervisor: Supervisor, latest: SavedSnapshot) -> list[SavedSnapshot]:
-    """Return the autosaves of the run of an instance before the latest, oldest first. Blocks."""
-    earlier = [save for save in supervisor.source.saves if save is not latest]
-    known = autosaves(supervisor.instance.launch.instance_dir) if earlier else ()
-    return [save for save in earlier if save.path in known]
+        supervisors = self._fleet.supervisors
+        ready = [known for known in supervisors if known.lifecycle.state is State.READY]
+        await save_all(self._fleet, ready, self._options, retention=self._retention)
 
 
 async def remove_saves(
@@ -184,9 +259,15 @@ async def remove_saves(
         name = supervisor.instance.name
         _log.warning("saves not removed", instance=name, error=str(error))
     else:
-        supervisor.note_removed(spent)
+        supervisor.source.remove(paths)
 
 
 def _unlink(paths: Iterable[Path]) -> None:
+    failure: OSError | None = None
     for path in paths:
-        path.unlink(missing_ok=True)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure

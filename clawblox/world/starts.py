@@ -31,6 +31,7 @@ from clawblox.telemetry.own_log import OwnLog
 
 __all__ = [
     "Starts",
+    "forked_snapshots",
     "given_up",
     "list_members",
     "lone_update",
@@ -58,19 +59,25 @@ class Starts:
         self.is_decided = anyio.Event()
         self.failed: list[str] = []
         self._left = count
+        self._noted: set[Supervisor] = set()
         self._stop_all = stop_all
         self._advance = advance
         if not count:
             self.is_decided.set()
 
     def note(self, supervisor: Supervisor) -> None:
-        """Count a start that succeeded or failed."""
-        self._left -= 1
-        if supervisor.started is None:
+        """Count a start that succeeded or failed; one that failed after that only fails."""
+        is_new = supervisor not in self._noted
+        self._noted.add(supervisor)
+        if supervisor.started is None and supervisor.instance.name not in self.failed:
             self.failed.append(supervisor.instance.name)
-        self._advance(supervisor.started is None)
-        if not self._left or self.is_aborted:
-            self.is_decided.set()
+        try:
+            if is_new:
+                self._left -= 1
+                self._advance(supervisor.started is None)
+        finally:
+            if not self._left or self.is_aborted:
+                self.is_decided.set()
 
     @property
     def is_aborted(self) -> bool:
@@ -124,6 +131,15 @@ def _withdraw(instances: Iterable[Instance]) -> None:
                 instance.write_record("interrupted")
     except OSError as error:
         _log.warning("planned starts not withdrawn", error=str(error))
+
+
+def forked_snapshots(launches: Iterable[Launch]) -> set[Path]:
+    """Return the snapshots that new runs begin from; those of restarts are noted as restarts."""
+    return {
+        launch.resume_path
+        for launch in launches
+        if launch.past is None and launch.resume_path is not None
+    }
 
 
 def list_members(launches: Mapping[str, Launch]) -> Update:

@@ -21,6 +21,7 @@ from click.testing import CliRunner
 
 from clawblox.cli import main
 from tests.engine.page.chromium import Chromium, Page
+from tests.optional import require_program
 from tests.support import ask, free_port, is_listening, wait_until
 
 PICTURE: Final = Path(__file__).with_name("engine_page.webp")
@@ -71,7 +72,7 @@ def take(directory: Path) -> bytes:
     command = [sys.executable, "-m", "clawblox.engine", str(world), "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         wait_until(lambda: is_listening(port), what="the world to listen")
-        browser = Chromium(directory)
+        browser = Chromium(require_program("chromium"), directory)
         try:
             for name, place in _GUESTS.items():
                 _walk(port, name, *place)

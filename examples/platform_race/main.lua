@@ -329,6 +329,21 @@ Players.PlayerRemoving:Connect(function(player)
 	runs[player.UserId] = nil
 end)
 
+local FAR = 1e9 -- studs; the engine checks the positions of MoveTo, but not those of our own actions
+
+local function isPosition(value)
+	if type(value) ~= "table" then
+		return false
+	end
+	for axis = 1, 3 do
+		local number = value[axis]
+		if type(number) ~= "number" or math.abs(number) > FAR then
+			return false
+		end
+	end
+	return #value == 3
+end
+
 local function toVector(position)
 	return Vector3.new(position[1], position[2], position[3])
 end
@@ -344,7 +359,7 @@ function actions.Jump(player, humanoid)
 end
 
 function actions.Leap(player, humanoid, data)
-	if type(data) == "table" and type(data.position) == "table" and #data.position == 3 then
+	if type(data) == "table" and isPosition(data.position) then
 		humanoid:MoveTo(toVector(data.position))
 		humanoid.Jump = true
 	end

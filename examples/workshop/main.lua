@@ -254,8 +254,21 @@ function actions.Place(player, data)
 	return "placed " .. kind
 end
 
+-- The engine checks the positions of MoveTo and Place, but not those of our own actions.
+local function isPosition(value)
+	if type(value) ~= "table" then
+		return false
+	end
+	for axis = 1, 3 do
+		if type(value[axis]) ~= "number" then
+			return false
+		end
+	end
+	return #value == 3
+end
+
 function actions.Remove(player, data)
-	if type(data) ~= "table" or type(data.position) ~= "table" or #data.position ~= 3 then
+	if type(data) ~= "table" or not isPosition(data.position) then
 		return "Remove needs data.position: [x, y, z]"
 	end
 	local x, y, z, key = cellOf(data.position)

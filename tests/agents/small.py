@@ -15,7 +15,15 @@ import pytest
 
 from clawblox.agents import drivers
 from clawblox.agents.async_agent import AsyncAgent
-from clawblox.agents.drivers.driver import AgentSetup, Invocation, Requirement, Turn
+from clawblox.agents.drivers.driver import (
+    AgentSetup,
+    Interruption,
+    Invocation,
+    RecordedUsage,
+    Requirement,
+    Turn,
+    measure_files,
+)
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import UUID, Program
 from clawblox.agents.running.order import Limits
@@ -63,6 +71,7 @@ class SmallDriver:
     """``command=`` lists flags of the program: ``loop``, ``silent``, ``unread``."""
 
     program = SMALL
+    records_usage = False
 
     def __init__(self) -> None:
         self.missing: list[Requirement] = []
@@ -70,7 +79,12 @@ class SmallDriver:
     def name_binary(self, binary: str | None, command: object) -> str:
         return binary or SMALL.command
 
-    def read_usage(self, directory: AgentDir, session_id: str) -> Report | None:
+    def progress(self, directory: AgentDir) -> Mapping[str, int]:
+        return measure_files(self.transcripts(directory))
+
+    def read_usage(
+        self, directory: AgentDir, session_id: str, recorded: RecordedUsage | None = None
+    ) -> Report | None:
         return None
 
     def version_argv(self, binary: str) -> tuple[str, ...]:
@@ -85,7 +99,13 @@ class SmallDriver:
     def prepare(self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) -> None:
         (directory.home / "settings").write_text("prepared")
 
-    def adopt(self, directory: AgentDir, setup: AgentSetup, session_id: str) -> None:
+    def adopt(
+        self,
+        directory: AgentDir,
+        setup: AgentSetup,
+        session_id: str,
+        interruption: Interruption | None = None,
+    ) -> None:
         pass
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path]:

@@ -35,6 +35,12 @@ def record(line: str) -> None:
         file.write(json.dumps(line) + "\n")
 
 
+def raw(line: str) -> None:
+    """Write a line as it is."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
 def crash(status: str) -> None:
     print("the last words", file=sys.stderr)
     os._exit(int(status))
@@ -103,11 +109,23 @@ def grumble(path: str) -> None:
 
 
 def use(count: str) -> None:
-    tell("usage", tokens=int(count))
+    tell("usage", tokens=int(count) if count.isdigit() else float(count))
+
+
+OTHER_SESSION = "00000000-0000-0000-0000-00000000dead"
+
+
+def name(session: str) -> None:
+    """Name another session than the one that is kept; a path, for example."""
+    tell("session.confirmed", session_id=session or OTHER_SESSION)
 
 
 def elsewhere(_: str) -> None:
-    tell("session.confirmed", session_id="00000000-0000-0000-0000-00000000dead")
+    """Go on in another session, which is named first."""
+    name("")
+    global SESSION
+    SESSION = OTHER_SESSION
+    record("here")
     time.sleep(600)
 
 
@@ -129,6 +147,8 @@ WORDS = {
     "leave": leave,
     "long-line": long_line,
     "mutter": mutter,
+    "raw": raw,
+    "name": name,
     "retry": retry,
     "until": until,
     "use": use,
@@ -139,8 +159,9 @@ WORDS = {
 def take(message: str) -> None:
     if "--silent" not in ARGUMENTS:
         tell("session.confirmed", session_id=SESSION, version="1.0")
-    record(message)
     words = message.split()
+    if words[:1] != ["elsewhere"]:
+        record(message)
     for place, word in enumerate(words):
         if word in WORDS:
             WORDS[word](words[place + 1] if place + 1 < len(words) else "")

@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from clawblox import AgentError, AsyncAgent
-from tests.agents.small import opened, small
-from tests.support import marked_processes
+from tests.agents.small import SmallDriver, make_agent, opened, small
+from tests.support import is_alive, marked_processes, wait_until_async
 
 __all__ = ["small"]
 
@@ -62,6 +62,29 @@ async def test_a_message_that_is_cancelled_ends_what_it_started(tmp_path: Path, 
         if not await cancel_after(turns, lambda: agent.send(prompt="hang")):
             assert agent.state in ("idle", "stopped")
             assert not marked_processes()
+
+
+@pytest.mark.parametrize("turns", [0, 3, 30, *map(thorough, [1, 2, 5, 8, 12, 20, 50, 80])])
+async def test_a_check_that_is_cancelled_leaves_nothing(tmp_path: Path, turns: int) -> None:
+    agent = make_agent(tmp_path)
+    await cancel_after(turns, agent.check)
+    assert not marked_processes()
+
+
+async def test_a_check_that_is_cancelled_ends_the_program_that_it_asks(
+    tmp_path: Path, small: SmallDriver
+) -> None:
+    small.version_argv = lambda binary: ("/bin/sleep", "600")  # type: ignore[method-assign]
+    agent = make_agent(tmp_path)
+    for _ in range(3):
+        task = asyncio.ensure_future(agent.check())
+        (pid,) = await wait_until_async(marked_processes)
+        task.cancel()
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not is_alive(pid)
 
 
 async def test_a_stop_that_is_cancelled_goes_on(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from clawblox import Agent, AsyncAgent
 from tests.agents.small import make_agent, records, small, transcript
-from tests.support import is_alive, wait_until
+from tests.support import command_line, descendants, is_alive, wait_until
 
 __all__ = ["small"]
 
@@ -60,6 +60,55 @@ def test_a_killed_orchestrator_leaves_no_process_of_an_agent(tmp_path: Path) -> 
     tool = next(line["data"]["arguments"]["pid"] for line in lines if "called" in line["type"])
     wait_until(lambda: not is_alive(pid))
     wait_until(lambda: not is_alive(tool))
+
+
+def test_a_killed_orchestrator_leaves_no_program_that_it_was_checking(tmp_path: Path) -> None:
+    code = """
+        import tempfile
+        tempfile.tempdir = sys.argv[1]
+        SmallDriver.version_argv = lambda self, binary: ("/bin/sleep", "600")
+        print("checking", flush=True)
+        agent.check()
+    """
+    with orchestrate(tmp_path, code) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        (pid,) = wait_until(lambda: asked(process.pid))
+        process.kill()
+    wait_until(lambda: not is_alive(pid))
+
+
+def asked(orchestrator: int) -> list[int]:
+    """Return the program whose version an orchestrator waits for."""
+    return [pid for pid in descendants(orchestrator) if command_line(pid) == "/bin/sleep 600"]
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.anyio
+async def test_what_was_reported_to_a_killed_orchestrator_is_counted(tmp_path: Path) -> None:
+    code = f"""
+        agent.start(initial_prompt="use 20")
+        agent.wait()
+        agent.send(prompt="until {tmp_path / "go"} use 1000000 hang")
+        print("working", flush=True)
+        input()
+    """
+    log = tmp_path / "Eko" / "logs" / "agent.log"
+    with orchestrate(tmp_path, code) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGSTOP)  # it reads no more
+        (tmp_path / "go").touch()
+        wait_until(lambda: '"tokens": 1000000' in log.read_text())
+        process.kill()
+    usage = json.loads((tmp_path / "Eko" / "usage.json").read_text())["usage"]
+    assert usage["output_tokens"] == 20
+    agent = make_agent(tmp_path, "loop")
+    async with agent:
+        await agent.send(prompt="use 5")
+        assert (await agent.wait()).usage.output_tokens == 1_000_025
+    counted = [record["data"]["usage"]["output_tokens"] for record in records(agent, "usage")]
+    assert counted == [20, 1_000_000, 5]
 
 
 @pytest.mark.thorough

@@ -19,7 +19,7 @@ from tests.agents.standins import install, misbehave, read_dumps, told
 from tests.support import is_alive, make_world, wait_until
 from tests.tmux import Tmux
 
-pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+pytestmark = pytest.mark.needs("tmux")
 
 TURN_S = 0.05
 KEYS = {
@@ -31,8 +31,6 @@ FULL_NAME = "Eko-rexp-g001-w0-a0"
 
 once = pytest.mark.parametrize("backend", ["claude"], indirect=True)
 """For what is the same with every program."""
-
-needs_sandbox = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bwrap is not installed")
 
 MakeRun = Callable[..., Run]
 
@@ -329,7 +327,7 @@ def test_the_name_without_its_run_is_what_the_world_is_told(make_run: MakeRun) -
         assert chain.getvalue().strip() == FULL_NAME
 
 
-@needs_sandbox
+@pytest.mark.needs("bwrap", "rg", "socat")
 @pytest.mark.parametrize(
     ("backend", "native"),
     [("claude", True), pytest.param("codex", None, marks=pytest.mark.thorough)],

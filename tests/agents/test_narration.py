@@ -18,7 +18,7 @@ CASES: list[tuple[EventType, dict[str, Any], list[tuple[str, str]]]] = [
     (
         "message",
         {"role": "assistant", "text": "One.\n\nTwo."},
-        [("One.", "plain"), ("", "plain"), ("Two.", "plain")],
+        [("| One.", "plain"), ("| ", "plain"), ("| Two.", "plain")],
     ),
     ("message", {"role": "user", "text": "Begin"}, [("> Begin", "faint")]),
     ("message", {"role": "assistant", "text": ""}, []),
@@ -30,7 +30,7 @@ CASES: list[tuple[EventType, dict[str, Any], list[tuple[str, str]]]] = [
     ("tool.called", {"name": "Move", "arguments": {"x": 1}}, [('● Move {"x": 1}', "action")]),
     ("tool.called", {}, [("● tool", "action")]),
     ("tool.returned", {"content": "no such file", "is_error": True}, [("  no such file", "error")]),
-    ("error", {"kind": "auth", "message": "401"}, [("auth: 401", "error")]),
+    ("error", {"kind": "auth", "message": "401"}, [("! auth: 401", "error")]),
     ("turn.finished", {"ok": True}, [("── end of turn ──", "faint")]),
     ("turn.finished", {"ok": False}, [("── the turn failed ──", "error")]),
     (
@@ -74,9 +74,9 @@ CASES: list[tuple[EventType, dict[str, Any], list[tuple[str, str]]]] = [
     (
         "limit",
         {"kind": "budget", "message": "budget of 2 turns used up"},
-        [("budget of 2 turns used up", "error")],
+        [("! budget of 2 turns used up", "error")],
     ),
-    ("limit", {"kind": "budget"}, [("budget", "error")]),
+    ("limit", {"kind": "budget"}, [("! budget", "error")]),
     ("usage", {"usage": object()}, []),
 ]
 
@@ -114,5 +114,20 @@ def test_whatever_a_program_says_becomes_printable_lines(
 
 def test_the_terminal_is_told_nothing() -> None:
     (line,) = narrate("message", {"role": "assistant", "text": "\x1b]0;title\x07\x1b[2Jhi\u202e"})
-    assert "hi" in line.text
-    assert "\x1b" not in line.text
+    assert line.text == r"| \x1b]0;title\x07\x1b[2Jhi\u202e"
+
+
+@pytest.mark.parametrize("type_", ["message", "reasoning", "tool.returned", "error", "limit"])
+def test_no_line_of_a_program_looks_like_one_of_ours(type_: EventType) -> None:
+    ours = [
+        line.text
+        for data in ({"status": "failed", "exit_code": 1}, {"version": "2"})
+        for line in narrate("process.exited", data)
+    ]
+    ours += ["Checkpoint: runs/r/x.ckpt", "● Bash ls", "> Begin", "World 'w' is ready at http://x"]
+    text = "\n".join(["first", *ours])
+    data = {"role": "assistant", "message": text, "kind": ours[0]}
+    for forged in (text, *ours):
+        lines = narrate(type_, {**data, "text": forged, "content": forged, "message": forged})
+        assert lines
+        assert {line.text for line in lines}.isdisjoint(ours)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -34,8 +33,6 @@ AUTO_CONTINUE = "Please don't stop. Just continue doing whatever you want to do.
 SYSTEM_PROMPT = "You are the one who counts melons."
 TURN_TIMEOUT_S = 90.0
 NAMES = ("claude-2.1.197", "claude", "codex", "kimi")
-
-needs_sandbox = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bwrap is not installed")
 
 
 def credentials(driver: str, url: str) -> dict[str, str]:
@@ -215,7 +212,7 @@ def test_its_window_stays_through_its_turns(bench: Bench, tmux: Tmux) -> None:
     assert windows(tmux, session) == []
 
 
-@needs_sandbox
+@pytest.mark.needs("bwrap")
 def test_it_works_in_the_sandbox_and_is_continued_there(bench: Bench) -> None:
     agent = bench.agent(sandbox=True)
     assert str(agent.visible_workspace_dir) == "/workspace"

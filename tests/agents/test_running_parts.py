@@ -111,9 +111,10 @@ def test_a_version_is_its_number(text: str, number: str | None) -> None:
 def test_time_that_is_forgiven_is_no_silence() -> None:
     books: Any = SimpleNamespace(begin_turn=lambda prompt: None)
     agenda: Any = None
+    expected: Any = SimpleNamespace(id=None)
     message = Message("x")
     dialogue = Dialogue(
-        books, agenda, expected_id=None, message=message, stall_timeout=10.0, now=0.0
+        books, agenda, expected=expected, message=message, stall_timeout=10.0, now=0.0
     )
     dialogue.begin_turn(message, 0.0)
     assert dialogue.silence(10.0) == 10.0
@@ -171,6 +172,8 @@ WRONG: list[tuple[str, Any]] = [
     ("max_restarts", 1.5),
     ("restart_window", 0),
     ("stall_timeout", -1),
+    ("request_rate", 0),
+    ("request_rate", float("nan")),
 ]
 
 

@@ -41,6 +41,13 @@ def test_another_process_reads_what_the_orchestrator_wrote(eko: Path) -> None:
     assert not status.is_over
 
 
+def test_a_reason_that_no_json_holds_is_written_all_the_same(eko: Path) -> None:
+    write_status(eko, state="failed", reason="the \ud800 value")
+    status = read_status(eko)
+    assert status is not None
+    assert status.reason == "the \ufffd value"
+
+
 def test_a_file_without_an_agent_has_no_status(tmp_path: Path) -> None:
     assert read_status(tmp_path) is None
     (tmp_path / "runtime").write_text("a file")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 import anyio
 import pytest
@@ -14,10 +18,11 @@ from clawblox.agents.async_agent import AsyncAgent
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.running import lifecycle
 from clawblox.agents.running.order import Limits
-from clawblox.agents.running.output import OutputReader
+from clawblox.agents.running.output import OutputReader, read_lines
 from clawblox.agents.usage import Budget
 from clawblox.agents.values import AgentResult, Report, Usage
 from clawblox.errors import AgentError, AgentExitedError, AgentResumeError, AgentStallError
+from clawblox.telemetry.log_segments import list_segments
 from tests.agents.small import (
     SmallConversation,
     SmallDriver,
@@ -147,6 +152,29 @@ async def test_a_program_that_says_it_waits_is_not_silent(tmp_path: Path) -> Non
             raise AssertionError("it is called silent")
 
 
+async def test_a_wait_that_no_program_means_is_silence(tmp_path: Path) -> None:
+    async with opened(tmp_path, stall_timeout=0.2, max_restarts=0) as agent:
+        assert (await run_to_end(agent, "retry 1e300 hang")).state == "failed"
+        assert isinstance(agent.failure, AgentStallError)
+
+
+@pytest.mark.parametrize("number", ["9" * 400, "1e300", "nan", "-inf"])
+async def test_a_turn_ends_and_its_events_are_strict_json_whatever_a_program_counts(
+    tmp_path: Path, number: str
+) -> None:
+    def refuse(constant: str) -> NoReturn:
+        raise ValueError(f"{constant} is not JSON")
+
+    async with opened(tmp_path) as agent:
+        result = await run_to_end(agent, f"use {number} retry {number.replace('9' * 400, 'inf')}")
+        assert (result.state, result.usage) == ("idle", Usage(turns=1))
+        await agent.stop()
+    for name in ("events.jsonl", "usage.json", "runtime/status.json"):
+        text = (agent.dir / name).read_text()
+        for document in text.splitlines() if name.endswith("l") else [text]:
+            json.loads(document, parse_constant=refuse)
+
+
 async def test_what_the_last_words_tell_is_an_event_and_usage_is_counted_to_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,7 +183,8 @@ async def test_what_the_last_words_tell_is_an_event_and_usage_is_counted_to_the_
 
     recorded = Report("usage", {"usage": Usage(output_tokens=7), "scope": "session"})
     monkeypatch.setattr(SmallDriver, "explain", explain)
-    monkeypatch.setattr(SmallDriver, "read_usage", lambda self, directory, session: recorded)
+    monkeypatch.setattr(SmallDriver, "records_usage", True)
+    monkeypatch.setattr(SmallDriver, "read_usage", lambda *_arguments: recorded)
     async with opened(tmp_path) as agent:
         result = await run_to_end(agent, "work one crash 3")
         assert (result.state, result.reason) == ("failed", "the last words")
@@ -225,6 +254,41 @@ async def test_a_log_without_end_ends_the_agent(tmp_path: Path) -> None:
     assert len(records(agent, "process.started")) == 1
 
 
+async def test_an_agent_whose_log_is_full_goes_on_in_another_segment(
+    tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    limits = Limits(segment_bytes=1000, leave_timeout=5.0)
+    async with opened(tmp_path, *flags, limits=limits) as agent, agent.events() as events:
+        for turn in range(4):
+            await agent.send(prompt=f"work {'x' * 900} use 5") if turn else await agent.start(
+                initial_prompt=f"work {'x' * 900} use 5"
+            )
+            await until(events, "turn.finished")
+        result = await agent.wait()
+        assert (result.state, result.usage.turns, result.usage.tokens) == ("idle", 4, 20)
+        await agent.stop()
+    log = agent.dir / "logs" / "agent.log"
+    segments = await anyio.to_thread.run_sync(list_segments, log)
+    assert [segment.number for segment in segments] == [1, 2, 3, 4]
+    lines = await anyio.to_thread.run_sync(lambda: [*read_lines(log)])
+    said = {line.offset: json.loads(line.data or b"")["type"] for line in lines}
+    for kind in ("usage", "turn.finished"):
+        assert [said[record["raw_offset"]] for record in records(agent, kind)] == [kind] * 4
+    starts = [record["raw_offset"] for record in records(agent, "process.started")]
+    assert starts == sorted(set(starts))
+    assert len(starts) == 4
+
+
+async def test_an_agent_whose_errors_are_full_goes_on(tmp_path: Path) -> None:
+    limits = Limits(segment_bytes=40)
+    async with opened(tmp_path, limits=limits) as agent:
+        assert (await run_to_end(agent, "mutter message work one")).state == "idle"
+        await agent.send(prompt="mutter message work two")
+        assert (await agent.wait()).state == "idle"
+    errors = agent.dir / "logs" / "agent.stderr.log"
+    assert len(await anyio.to_thread.run_sync(list_segments, errors)) == 2
+
+
 async def test_a_program_that_does_not_read_never_blocks_the_orchestrator(tmp_path: Path) -> None:
     limits = Limits(confirm_timeout=0.2)
     async with opened(tmp_path, "loop", "unread", limits=limits) as agent:
@@ -292,11 +356,31 @@ async def test_a_death_of_one_agent_leaves_another_alone(tmp_path: Path) -> None
         other.events() as events,
     ):
         await other.start(initial_prompt="until " + str(tmp_path / "go"))
-        await one.start(initial_prompt="crash 1")
-        assert (await one.wait()).state == "failed"
+        assert (await run_to_end(one, "crash 1")).state == "failed"
         assert other.state == "working"
         (tmp_path / "go").touch()
         await until(events, "turn.finished")
+
+
+async def test_output_that_is_slow_to_understand_does_not_hold_up_a_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, is_slow = SmallConversation.read, threading.Event()
+
+    def read_slowly(self: SmallConversation, line: bytes) -> Sequence[Report]:
+        if is_slow.is_set():
+            time.sleep(0.05)  # so that the rest would take minutes
+        return read(self, line)
+
+    monkeypatch.setattr(SmallConversation, "read", read_slowly)
+    limits = Limits(drain_timeout=0.1)
+    async with opened(tmp_path, limits=limits) as agent, agent.events() as events:
+        await agent.start(initial_prompt="work one flood")
+        await until(events, "message")
+        is_slow.set()
+        while agent._owner._attempt._reader.log_size() < 1 << 24:
+            await anyio.sleep(0.01)
+        assert (await agent.stop(grace_seconds=1)).state == "stopped"
 
 
 async def test_an_agent_has_one_orchestrator(tmp_path: Path) -> None:

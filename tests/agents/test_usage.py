@@ -215,7 +215,7 @@ def test_a_torn_or_foreign_file_is_an_error(tmp_path: Path, content: bytes) -> N
 
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "usage.json").mkdir()
-    with pytest.raises(AgentError, match="cannot be read: no regular file"):
+    with pytest.raises(AgentError, match="cannot be read: is not a regular file"):
         Ledger.load(tmp_path / "usage.json")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +16,7 @@ from clawblox.system.tmux import TmuxError
 from tests.support import wait_until
 from tests.tmux import Tmux, windows
 
-pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+pytestmark = pytest.mark.needs("tmux")
 
 CANARY = "canary-5d0b7c1e9a3f4286"
 ID = "0b6e3d2c-3f3e-4d7e-9a1b-2c3d4e5f6071"
@@ -99,7 +98,7 @@ def test_it_shows_what_the_agent_does_from_then_on(
         said("I go to the \x1b[31mfarm\x1b[m."),
         CALLED,
     )
-    shows(tmux, session, window.name, "I go to the farm.")
+    shows(tmux, session, window.name, r"| I go to the \x1b[31mfarm\x1b[m.")
     shows(tmux, session, window.name, "● Bash curl /observe")
     text = json.dumps(said("It begins here, it ends there.")).encode()
     add(agent.log_file, text[:40])

@@ -20,6 +20,7 @@ import attrs
 CHANGING = ("pwrite", "write", "fsync", "ftruncate", "link", "unlink", "replace", "rename")
 CHANGING += ("mkdir", "chmod", "fchmod")
 LOOKING = ("fstat", "pread", "read", "stat", "lstat", "scandir", "listdir")
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 BY_DESCRIPTOR = ("fstat", "pwrite", "write", "fsync", "ftruncate", "fchmod", "pread", "read")
 
 
@@ -46,7 +47,11 @@ class FallsShort:
 
 @attrs.frozen
 class Dies:
-    """The process ends before the call."""
+    """The process ends before the call.
+
+    Calls that change nothing are not counted: what a death before one leaves, a death before the
+    next change leaves too. And a writer reads what earlier deaths have left, call by call.
+    """
 
     def __str__(self) -> str:
         return "exit"
@@ -107,7 +112,7 @@ class FaultFS:
         def open_(path: Any, *args: Any, **options: Any) -> int:
             full = self._full(path, options.get("dir_fd"))
             if full is not None:
-                self._count(name)
+                self._count(name, is_change=bool(args[0] & WRITING))
             existed = full is not None and self._exists(full)
             descriptor: int = real(path, *args, **options)
             self._paths.pop(descriptor, None)
@@ -124,7 +129,7 @@ class FaultFS:
         def call(*args: Any, **options: Any) -> Any:
             if not self._is_ours(name, args, options):
                 return real(*args, **options)
-            self._count(name)
+            self._count(name, is_change=name in CHANGING)
             if isinstance(self.fault, FallsShort) and self._is_due():
                 args = _halved(name, args)
             return self._noted(name, real, args, options)
@@ -135,7 +140,9 @@ class FaultFS:
         place = len(self.calls) - 1
         return self.at is not None and (place == self.at or (self.stays and place > self.at))
 
-    def _count(self, name: str) -> None:
+    def _count(self, name: str, *, is_change: bool) -> None:
+        if isinstance(self.fault, Dies) and not is_change:
+            return
         self.calls.append(name)
         if not self._is_due():
             return

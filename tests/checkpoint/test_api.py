@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import traceback
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from clawblox.checkpoint.collect.sessions import find_format
 from clawblox.checkpoint.document import Document
 from clawblox.checkpoint.model import Link, Source
 from clawblox.checkpoint.world_document import WorldDocument
-from clawblox.errors import ConfigError
+from clawblox.errors import CheckpointLimitError, ConfigError
 from clawblox.rundir.manifest_updates import run_update
 from clawblox.system.files import digest_file
 from tests.checkpoint.agents import BACKENDS, build_agent, find_conversation
@@ -528,10 +529,10 @@ def test_a_directory_that_may_not_be_read_does_not_stop_a_save_that_records(
     (run.workspace / "locked").mkdir()
     real = os.open
 
-    def refusing(path: str, flags: int, *, dir_fd: int | None = None) -> int:
+    def refusing(path: str, flags: int, *mode: int, dir_fd: int | None = None) -> int:
         if path == "locked":
             raise PermissionError(13, "Permission denied")
-        return real(path, flags, dir_fd=dir_fd)
+        return real(path, flags, *mode, dir_fd=dir_fd)
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "open", refusing)
@@ -543,6 +544,44 @@ def test_a_directory_that_may_not_be_read_does_not_stop_a_save_that_records(
     assert run.archives() == []
     excluded = read_metadata(run.save(on_unarchivable="record"))["excluded"]
     assert {"path": told.value.entry, "reason": "unreadable"} in excluded
+
+
+def test_a_file_of_an_apparent_size_above_the_limit_is_refused_by_name_and_not_read(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    with (run.workspace / "sparse.bin").open("wb") as file:
+        file.truncate(8 << 40)
+    name, read = "agents/rocky/workspace/sparse.bin", []
+    real = os.pread
+    monkeypatch.setattr(os, "pread", lambda *args: read.append(args) or real(*args))
+    with pytest.raises(CheckpointLimitError, match=f"{name}': {8 << 40} bytes") as told:
+        run.save()
+    assert "max_file_bytes" in str(told.value.hint)
+    assert run.archives() == []
+    assert read == []
+    path = run.save(on_unarchivable="record")
+    assert {"path": name, "reason": "too large"} in read_metadata(path)["excluded"]
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        assert "agents/rocky/workspace/SOUL.md" in archive.namelist()
+
+
+def test_the_largest_files_are_too_large_when_all_together_are(run: Run):
+    for name, size in (("a.bin", 3000), ("b.bin", 5000), ("c.bin", 4000)):
+        (run.workspace / name).write_bytes(b"x" * size)
+    with pytest.raises(CheckpointLimitError, match=r"b\.bin"):
+        run.save(max_total_bytes=8000)
+    excluded = read_metadata(run.save(max_total_bytes=8000, on_unarchivable="record"))["excluded"]
+    assert {"path": "agents/rocky/workspace/b.bin", "reason": "too large"} in excluded
+    assert not any(entry["path"].endswith("a.bin") for entry in excluded)
+
+
+def test_a_file_that_grows_above_the_limit_is_not_read(run: Run, monkeypatch: pytest.MonkeyPatch):
+    (run.workspace / "grows.bin").write_bytes(b"x" * 101)
+    monkeypatch.setattr(save_module, "_read_size", lambda _source: 1)
+    with pytest.raises(CheckpointError, match="larger than 100 bytes") as told:
+        run.save(max_file_bytes=100)
+    assert told.value.entry is not None
 
 
 def test_a_snapshot_that_vanishes_is_an_error(run: Run, monkeypatch: pytest.MonkeyPatch):
@@ -584,6 +623,8 @@ def test_a_snapshot_that_vanishes_is_an_error(run: Run, monkeypatch: pytest.Monk
         ({"idle_wait": -1.0}, "idle_wait"),
         ({"idle_wait": float("nan")}, "idle_wait"),
         ({"on_unarchivable": "ignore"}, "on_unarchivable"),
+        ({"max_file_bytes": 0}, "max_file_bytes"),
+        ({"max_total_bytes": 1.5}, "max_total_bytes"),
         ({"known_secrets": "one"}, "known_secrets"),
         ({"known_secrets": [b"bytes of a secret"]}, "known_secrets"),
         ({"known_secrets": ["short"]}, "known_secrets"),

@@ -81,7 +81,7 @@ def test_what_is_composed_opens_with_zipfile():
     assert dates == {(1980, 1, 1, 0, 0, 0)}
 
 
-@pytest.mark.skipif(which("unzip") is None, reason="unzip is not installed")
+@pytest.mark.needs("unzip")
 @pytest.mark.usefixtures("_widths")
 def test_what_is_composed_opens_with_unzip(tmp_path):
     path = tmp_path / "a.ckpt"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from clawblox.checkpoint.collect.policy import (
     find_repositories,
+    fold_path,
     git_config,
     link_stays_inside,
     workspace_exclusion,
@@ -130,6 +131,100 @@ CAPABILITIES = [
     ".hg/hgrc",
     ".github/hooks/x.json",
     ".m2/settings.xml",
+    # interpreters and debuggers
+    ".perldb",
+    ".iex.exs",
+    ".erlang",
+    ".ghci",
+    ".ocamlinit",
+    ".octaverc",
+    "lab/startup.m",
+    ".RData",
+    "Rprofile.site",
+    ".gnuplot",
+    "irbrc",
+    "_irbrc",
+    ".rdbgrc",
+    ".guile",
+    ".racketrc",
+    ".sbclrc",
+    ".csirc",
+    ".swiplrc",
+    ".lein/profiles.clj",
+    ".julia/config/startup.jl",
+    ".psysh.php",
+    ".rootlogon.C",
+    "rootlogon.C",
+    "maxima-init.mac",
+    ".sage/init.sage",
+    "matplotlibrc",
+    ".gdbearlyinit",
+    ".lldbinit-Xcode",
+    "login.sql",
+    ".mongoshrc.js",
+    ".duckdbrc",
+    # shells, and what they run
+    ".xonshrc",
+    ".mkshrc",
+    ".yashenv",
+    ".bash_completion",
+    ".rvmrc",
+    ".shadowenv.d/500.lisp",
+    ".config/starship.toml",
+    ".config/nushell/config.nu",
+    ".config/powershell/profile.ps1",
+    ".config/xonsh/rc.xsh",
+    "Microsoft.PowerShell_profile.ps1",
+    ".lessfilter",
+    # editors and language servers
+    ".helix/languages.toml",
+    ".config/kak/kakrc",
+    ".nanorc",
+    ".emacs.desktop",
+    ".lazy.lua",
+    "_vimrc",
+    "x.sublime-project",
+    ".bsp/sbt.json",
+    "rust-analyzer.toml",
+    ".luarc.json",
+    ".ycm_extra_conf.py",
+    # logins, mail, desktops
+    ".pam_environment",
+    ".forward",
+    ".procmailrc",
+    ".mailcap",
+    ".rhosts",
+    ".k5login",
+    ".xprofile",
+    ".Xresources",
+    ".config/sway/config",
+    ".config/autostart-scripts/x",
+    ".local/share/applications/x.desktop",
+    ".local/share/dbus-1/services/x.service",
+    # multiplexers
+    ".config/tmux/tmux.conf",
+    ".tmux/plugins/x",
+    ".config/zellij/config.kdl",
+    ".config/irb/irbrc",
+    # version control
+    ".jj/repo/config.toml",
+    "sub/.jj/workspace-config.toml",
+    ".config/jj/config.toml",
+    ".hg/hgrc-not-shared",
+    ".sl/config",
+    "_darcs/prefs/defaults",
+    # programs of agents
+    ".pi/extensions/x.ts",
+    ".pi/settings.json",
+    ".openhands/setup.sh",
+    ".codebuddy/settings.json",
+    ".vibe/config.toml",
+    ".goose/config.yaml",
+    ".clinerules/hooks/PreToolUse",
+    ".roomodes",
+    ".claude-plugin/plugin.json",
+    ".gitpod.yml",
+    ".replit",
 ]
 
 REPOSITORY = [
@@ -161,6 +256,11 @@ REDIRECTS = [
     ".config",
     ".cargo",
     ".github",
+    ".jj",
+    ".jj/repo",
+    "sub/_darcs/prefs",
+    ".local/share",
+    ".openhands",
 ]
 
 OWN_WORK = [
@@ -202,6 +302,18 @@ OWN_WORK = [
     ".gitmodules",
     ".gitattributes",
     ".github/workflows/ci.yml",
+    ".config/dotnet-tools.json",
+    ".openhands/microagents/repo.md",
+    ".pi/skills/fishing/SKILL.md",
+    ".clinerules",
+    ".clinerules/fish.md",
+    ".jj/working_copy/tree_state",
+    ".local/notes.txt",
+    "mise.md",
+    "helix/notes.txt",
+    "main.m",
+    "forward.py",
+    "query.sql",
     "build/report.txt",
     "dist/app.js",
     "target/notes.txt",
@@ -288,6 +400,25 @@ def test_a_directory_is_left_out_as_a_whole(directory, below):
 )
 def test_a_directory_of_which_a_part_travels_is_entered(directory):
     assert workspace_exclusion(directory, directory=True) is None
+
+
+KEEP = [fold_path(path) for path in (".helix/languages.toml", "sub/.jj", "irbrc")]
+
+
+def test_what_runs_unasked_is_kept_where_a_caller_names_it() -> None:
+    kept = (".helix/languages.toml", ".HELIX/Languages.toml", "sub/.jj/repo/config.toml", "irbrc")
+    assert [workspace_exclusion(path, keep=KEEP) for path in kept] == [None] * 4
+    for directory in (".helix", "sub/.jj", "sub/.jj/repo"):
+        assert workspace_exclusion(directory, directory=True, keep=KEEP) is None
+    for path in (".helix/config.toml", ".helix", ".jj/repo/config.toml", "sub/irbrc", ".vscode/x"):
+        assert workspace_exclusion(path, keep=KEEP) is not None
+
+
+@pytest.mark.parametrize("path", [*CREDENTIALS, *REPOSITORY, *REDIRECTS, *REBUILT])
+def test_nothing_else_is_kept_whatever_a_caller_names(path: str) -> None:
+    reason = workspace_exclusion(path)
+    assert reason is not None
+    assert workspace_exclusion(path, keep=[fold_path(path)]) == reason
 
 
 @pytest.mark.parametrize("directory", ["", "mirror/", "deep/down/Mirror/"])

@@ -47,11 +47,12 @@ def save_under(run: Run, inject: str) -> tuple[list[Path], list[str], int]:
     return returned, refused, done.returncode
 
 
-needs_strace = pytest.mark.skipif("not can_run('strace', '-qq', '-o', '/dev/null')")
+needs_tracing = pytest.mark.skipif("not can_run('strace', '-qq', '-o', '/dev/null')")
 needs_namespaces = pytest.mark.skipif("not can_run('unshare', '-rm')")
 
 
-@needs_strace
+@pytest.mark.needs("strace")
+@needs_tracing
 @pytest.mark.parametrize(
     "inject",
     [
@@ -77,7 +78,8 @@ def test_calls_that_the_kernel_lets_fail_cost_no_archive(tmp_path: Path, inject:
     assert run.partials() == []
 
 
-@needs_strace
+@pytest.mark.needs("strace")
+@needs_tracing
 @pytest.mark.parametrize("inject", ["pwrite64:signal=KILL:when=27", "fsync:signal=KILL:when=10"])
 def test_a_kill_in_the_middle_of_a_call_costs_no_archive(tmp_path: Path, inject: str):
     run = make_run(tmp_path)

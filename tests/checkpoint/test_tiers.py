@@ -167,7 +167,7 @@ def test_a_planned_file_is_opened_as_it_is_when_it_is_read(agent):
     assert not source.whole_lines
     (agent.workspace / "SOUL.md").unlink()
     (agent.workspace / "SOUL.md").symlink_to("/etc/passwd")
-    with pytest.raises(OSError, match="symbolic links"):
+    with pytest.raises(OSError, match="symbolic link"):
         source.open()
 
 

@@ -153,5 +153,5 @@ def test_only_an_intact_session_of_this_run_is_used(run: str) -> None:
         assert kept.read() is None
     path.unlink()
     path.mkdir()
-    with pytest.raises(ConfigError, match="the session cannot be read: Is a directory"):
+    with pytest.raises(ConfigError, match="the session cannot be read: is not a regular file"):
         kept.read()

@@ -114,7 +114,7 @@ def test_a_long_reason_does_not_push_out_the_other_columns() -> None:
         for one in (status("a", "halted", pid=None, halt=halt), status("b"))
     ]
     headings, *lines = plain(render(view(rows), 79, 30))[3:6]
-    assert lines[0].startswith("a     halted ValueError: xx")
+    assert lines[0].startswith(r"a     halted ValueError: \x1b[2Jxx")
     assert "…" in lines[0]
     assert all(len(line) <= 79 and "20001" in line for line in lines)
     assert headings.endswith("PORT")
@@ -320,7 +320,7 @@ def test_a_start_that_was_stopped_has_not_failed() -> None:
 def test_a_failed_start_shows_its_reason_and_the_last_line_of_its_log() -> None:
     error = WorldStartError("it ended\nsecond line", log_lines=("first", "no module\x1b[2J x"))
     line = describe_event(event("start_failed", error=error))
-    assert str(line) == f"{AT} w000 failed: it ended | no module x"
+    assert str(line) == f"{AT} w000 failed: it ended | no module\\x1b[2J x"
     assert line.is_trouble
 
 

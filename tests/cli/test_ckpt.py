@@ -109,7 +109,7 @@ def test_untrusted_metadata_is_escaped(ckpt: Ckpt, tmp_path: Path) -> None:
     )
     shown = ckpt("inspect", archive)
     assert "gone" in shown
-    assert "turned    abc" in shown
+    assert r"turned\u202e  a\u2066b\u2028c" in shown
     assert not set(shown) & set("\x1b\x07\u202e\u2066\u2028")
 
 
@@ -118,7 +118,7 @@ def test_the_file_name_of_an_archive_is_escaped(ckpt: Ckpt, run: Path) -> None:
     (run / ".clawblox" / "manifest.json").unlink()
     for words in (("inspect", odd), ("verify", odd), ("scan", odd), ("repair", run)):
         shown = ckpt(*words)
-        assert "one.ckpt" in shown
+        assert r"one\x07\u202e.ckpt" in shown
         assert not set(shown) & set("\x07\u202e")
 
 

@@ -26,7 +26,7 @@ from clawblox.cli.doctor.network import look_at_range, look_for_free_ports
 from clawblox.cli.doctor.packages import look_for_packages
 from clawblox.cli.doctor.report import as_table, has_what_is_required
 from clawblox.instance import ramp
-from clawblox.system import port_leases, ports
+from clawblox.system import port_leases, sock_diag
 from clawblox.system.process_tree import read_variables
 from tests.cli.conftest import Command, Start
 from tests.rundir.support import make_record
@@ -318,7 +318,14 @@ def test_a_sandbox_that_cannot_run_is_missing(
     assert found.remedy is not None
     assert found.remedy.startswith("In a container, allow it: ")
     fake_program(tmp_path, "bwrap", "echo bubblewrap 0.8.0")
-    assert look("Sandboxes/bubblewrap") == ok("0.8.0")
+    assert look("Sandboxes/bubblewrap") == ok("0.8.0, level bwrap")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(
+        "clawblox.agents.sandbox.bubblewrap.find_obstacle", lambda _user: "root lacks CAP_KILL here"
+    )
+    found = look("Sandboxes/bubblewrap")
+    assert found.state == WARNING
+    assert found.found == "0.8.0, level bwrap-root: root lacks CAP_KILL here"
     (tmp_path / "bwrap").unlink()
     assert look("Sandboxes/bubblewrap") == missing("not installed")
 
@@ -395,7 +402,7 @@ def test_leases_that_cannot_be_taken_are_missing(
 
 
 def test_a_sandbox_without_sock_diag_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ports, "_NETLINK_SOCK_DIAG", 63)  # does not exist anywhere
+    monkeypatch.setattr(sock_diag, "_NETLINK_SOCK_DIAG", 63)  # does not exist anywhere
     assert look("Kernel/list of listeners").state == MISSING
 
 

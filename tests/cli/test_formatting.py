@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from clawblox.cli.tables.formatting import (
     format_age,
     format_bytes,
+    format_json,
     format_table,
     printable,
     printable_lines,
@@ -31,11 +33,19 @@ def test_empty_columns_are_left_out() -> None:
 
 
 def test_untrusted_text_cannot_move_the_cursor() -> None:
-    assert printable("\x1b[2Ja\rb\x07 \x1b]0;title\x07\nsecond") == "ab ]0;title"
-    assert printable("a\u202eb\u2028c\tä") == "abc     ä"
-    assert printable_lines("one:\n  a\rb\n\n  \x1b[31mc") == "one:\n  ab\n\n  c"
+    assert printable("\x1b[2Ja\rb\x07 \x1b]0;title\x07\nsecond") == (
+        r"\x1b[2Ja\rb\x07 \x1b]0;title\x07"
+    )
+    assert printable("a\u202eb\u2028c\tä") == r"a\u202eb\u2028c   ä"
+    assert printable_lines("one:\n  a\rb\n\n  \x1b[31mc") == ("one:\n  a\\rb\n\n  \\x1b[31mc")
 
 
 def test_a_suggested_command_can_be_pasted(tmp_path: Path) -> None:
     directory = tmp_path / "my runs"
     assert suggest("ps", directory, "-w") == f"clawblox ps '{directory}' -w"
+
+
+def test_numbers_that_json_cannot_hold_are_null_in_what_commands_print() -> None:
+    printed = format_json([{"time": float("nan"), "path": Path("a")}, {"n": 10**5000}])
+    assert json.loads(printed) == [{"time": None, "path": "a"}, {"n": None}]
+    assert format_json({"é": "\udcff"}) == json.dumps({"é": "\udcff"}, indent=2)

@@ -154,10 +154,11 @@ def log_lines(run_dir: Path, name: str) -> list[str]:
     return (run_dir / "logs" / f"{name}.log").read_text().splitlines()
 
 
-def test_logs_prints_the_output_of_one_instance_unchanged(serve: Serve, call: Start) -> None:
+def test_logs_prints_the_output_of_one_instance_with_escapes(serve: Serve, call: Start) -> None:
     served = serve("--raw-bytes")
-    log = served.world / ".clawblox" / "logs" / "w000.log"
-    assert call("logs", served.run_dir).out == log.read_text(errors="replace")
+    text = (served.world / ".clawblox" / "logs" / "w000.log").read_text(errors="replace")
+    assert "\x00" in text
+    assert call("logs", served.run_dir).out == text.replace("\x00", r"\x00")
     served.command.interrupt()
     assert call("logs", served.run_dir).out.endswith("stopped\n-- stopped: exit status 0 --\n")
 

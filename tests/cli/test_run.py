@@ -377,7 +377,7 @@ def test_an_error_cannot_move_the_cursor(call: Start, tmp_path: Path) -> None:
     world.mkdir()
     command = call("run", str(world))
     assert command.wait() == 2
-    assert f"{tmp_path}/ab" in command.err
+    assert rf"{tmp_path}/a\r\u202eb" in command.err
 
 
 def test_an_external_world_without_a_command_is_refused(call: Start, tmp_path: Path) -> None:
@@ -473,6 +473,7 @@ def test_the_world_gets_the_operator_token_of_the_environment(start: Start, tmp_
 # --------------------------------------------------------------------------------------- tmux
 
 
+@pytest.mark.needs("tmux")
 def test_it_can_run_in_a_tmux_window(start: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path)
     sockets = tmp_path / "tmux"

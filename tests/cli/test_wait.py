@@ -80,7 +80,7 @@ def test_a_wrong_use_is_explained(call: Start, tmp_path: Path) -> None:
         ("exited", None, 1, "exit status unknown"),
         ("failed", WorldExit(status=0), 1, "failed: exit status 0"),
         ("failed", WorldExit(status=4), 4, "failed: exit status 4"),
-        ("halted", WorldExit(status=0), 1, "halted: no room"),
+        ("halted", WorldExit(status=0), 1, r"halted: no\x1b[2J room"),
         ("interrupted", None, 1, "interrupted: it ended without an orchestrator"),
     ],
 )

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from clawblox.concurrency.per_loop import per_loop
-from clawblox.concurrency.threads import run_interruptible
+from clawblox.concurrency.threads import Batcher, run_interruptible
 
 HANG_S = 20.0
 
@@ -169,3 +169,27 @@ def test_an_error_while_one_is_made_is_not_kept() -> None:
         return current()
 
     assert anyio.run(ask) == "made"
+
+
+@pytest.mark.anyio
+async def test_a_batcher_that_fails_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(_: object) -> None:
+        monkeypatch.undo()
+        raise ZeroDivisionError
+
+    batcher, outcomes = Batcher(), []
+
+    async def ask() -> None:
+        try:
+            outcomes.append(await batcher.run(lambda: "done"))
+        except Exception as error:
+            outcomes.append(type(error).__name__)
+
+    monkeypatch.setattr("clawblox.concurrency.threads._run_in_thread", fail)
+    with anyio.fail_after(HANG_S):
+        async with anyio.create_task_group() as callers:
+            for _ in range(3):
+                callers.start_soon(ask)
+        assert await batcher.run(lambda: "done") == "done"
+    assert len(outcomes) == 3
+    assert "ZeroDivisionError" in outcomes

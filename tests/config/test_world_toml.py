@@ -303,7 +303,7 @@ def test_a_directory_without_the_file_is_refused(tmp_path):
 
 def test_a_file_that_cannot_be_opened_is_refused(tmp_path):
     (tmp_path / "world.toml").mkdir()
-    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+    with pytest.raises(ConfigError, match="cannot be read: is not a regular file"):
         read_world_config(tmp_path)
 
 

@@ -158,7 +158,7 @@ async def spy(agent: AsyncAgent, url: str) -> tuple[dict[str, Any], list[str]]:
     return found, statuses
 
 
-@pytest.fixture(params=["none", "bwrap"])
+@pytest.fixture(params=["none", pytest.param("bwrap", marks=pytest.mark.needs("bwrap"))])
 def sandbox(request: pytest.FixtureRequest) -> bool:
     return bool(request.param == "bwrap")
 

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from clawblox import AsyncWorld, load_checkpoint
+from clawblox import Agent, AsyncWorld, World, load_checkpoint
 from clawblox.agents.async_agent import AsyncAgent
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.layout import AgentDir
@@ -33,8 +33,16 @@ TOLD = [FIRST, AUTO_CONTINUE]
 
 _all = [*itertools.product(DRIVERS, (False, True), (False, True), (False, True))]
 _DEFAULT = {("kimi", False, True, False), ("claude", True, False, True)}
+
+
+def marks(*sandboxes: bool, is_default: bool) -> list[pytest.MarkDecorator]:
+    """Return the marks of a combination of sandboxes."""
+    needed = [pytest.mark.needs("bwrap")] if any(sandboxes) else []
+    return needed if is_default else [*needed, pytest.mark.thorough]
+
+
 COMBINATIONS = [
-    pytest.param(*each, marks=[] if each in _DEFAULT else pytest.mark.thorough) for each in _all
+    pytest.param(*each, marks=marks(*each[1:3], is_default=each in _DEFAULT)) for each in _all
 ]
 
 
@@ -82,7 +90,7 @@ async def test_a_conversation_goes_on_whatever_surrounds_its_program(
 @pytest.mark.parametrize(
     ("driver", "was_sandboxed"),
     [
-        pytest.param(*each, marks=() if each == ("kimi", True) else pytest.mark.thorough)
+        pytest.param(*each, marks=marks(True, is_default=each == ("kimi", True)))
         for each in itertools.product(DRIVERS, (False, True))
     ],
 )
@@ -121,6 +129,36 @@ async def test_an_archive_is_resumed_with_the_sandbox_that_the_agent_had(
                 await agent.wait()
         after = await run_blocking(conversation, directory, driver)
         assert after == (started.session_id, TOLD)
+
+
+def test_a_script_resumes_a_checkpoint_while_the_stopped_agent_still_exists(
+    tmp_path: Path,
+) -> None:
+    world_dir, binary = make_world(tmp_path), install(tmp_path / "bin", "claude")
+
+    def make(directory: Path) -> Agent:
+        return Agent(agent="claude", name="Eko", dir=directory, binary=binary, auto_continue=False)
+
+    with World(world_dir) as world:
+        world.start(run_dir=tmp_path / "one")
+        agent = make(tmp_path / "one" / "agents" / "Eko")
+        access = world.connect(agent=agent)
+        started = agent.start(initial_prompt=FIRST, system_prompt="Be curious.")
+        assert agent.wait().state == "idle"
+        agent.stop(grace_seconds=1)
+        saved = world.checkpoint(tmp_path / "one.ckpt", {"Eko": agent.dir}, backend="claude")
+        world.stop(grace_seconds=1)
+        loaded = load_checkpoint(saved, tmp_path / "two")
+        world.start(run_dir=tmp_path / "two", resume=loaded["world_snapshot"])
+        continuing = make(loaded["agents"]["Eko"])
+        again = world.connect(agent=continuing)
+        assert (again["session"], again["base_url"]) == (access["session"], access["base_url"])
+        assert continuing.send(prompt=AUTO_CONTINUE).session_id == started.session_id
+        assert continuing.wait().state == "idle"
+        with pytest.raises(AgentResumeError, match="by the agent Eko of this process"):
+            agent.send(prompt=AUTO_CONTINUE)
+        for each in (continuing, agent):
+            each.close()
 
 
 def swap(one: Path, two: Path, driver: str) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from clawblox.errors import ConfigError, ManifestError
 from clawblox.results import SavedSnapshot
+from clawblox.rundir import manifest_file
 from clawblox.rundir.manifest import (
     Manifest,
     Update,
@@ -21,6 +22,7 @@ from clawblox.rundir.manifest import (
     read_runs,
     serialise_manifest,
 )
+from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.manifest_updates import (
     agent_update,
     checkpoint_update,
@@ -128,6 +130,11 @@ def test_what_is_written_is_what_is_read(unknown):
 
 
 def test_what_json_does_not_have_becomes_null():
+    numbers = f"[NaN, -Infinity, 1e400, {'9' * 5000}, {10**60}]"
+    manifest = parse_manifest(f'{{"x": {numbers}, "y": "\\ud800"}}'.encode(), PATH)
+    written = serialise_manifest(manifest).decode()
+    assert json.loads(written)["x"] == [None] * 4 + [10**60]
+    assert "Infinity" not in written
     manifest = parse_manifest(b'{"x": [NaN, -Infinity]}', PATH)
     assert json.loads(serialise_manifest(manifest)) == {"x": [None, None]}
 
@@ -625,5 +632,30 @@ def test_a_path_that_is_not_utf8_survives(tmp_path):
     assert again.resolve(again.recordings[0]["path"]) == tmp_path / name
 
 
+def test_a_number_that_a_world_wrote_is_kept_whatever_its_length(tmp_path):
+    text = f'{{"schema_version": 1, "seed": {10**30}, "long": {"9" * 300}, "none": {"9" * 9000}}}'
+    manifest = parse_manifest(text.encode(), manifest_path(tmp_path))
+    again = parse_manifest(serialise_manifest(manifest), manifest.path).document
+    assert (again["seed"], again["long"], again["none"]) == (10**30, int("9" * 300), None)
+
+
 def test_an_empty_update_adds_nothing_but_the_schema_version():
     assert EMPTY.merged(Update()).document == {"schema_version": 1}
+
+
+def test_a_manifest_beyond_the_limit_is_neither_read_nor_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = manifest_path(tmp_path)
+    file = ManifestFile(path, lock_wait=1.0)
+    file.apply([run_update(id="r001")])
+    before = path.read_bytes()
+    monkeypatch.setattr(manifest_file, "MAX_MANIFEST_BYTES", 200)
+    with pytest.raises(ManifestError, match="would be larger than 200 bytes") as caught:
+        file.apply([run_update(labels={"text": "x" * 200})])
+    assert caught.value.path == path
+    assert path.read_bytes() == before
+    os.truncate(path, 8 << 40)
+    with pytest.raises(ManifestError, match="is larger than 67108864 bytes") as caught:
+        read_manifest(tmp_path)
+    assert caught.value.path == path

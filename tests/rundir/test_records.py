@@ -418,6 +418,13 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert records_on_disk(tmp_path)["one"]["exit"] == {"status": None, "signal": "SIGKILL"}
 
 
+def test_a_record_of_what_no_json_holds_is_written_all_the_same(tmp_path: Path) -> None:
+    written(tmp_path, "w001", halt="the \ud800 value", exit=WorldExit(status=10**18))
+    record = read_record(tmp_path, "w001")
+    assert record is not None
+    assert record.halt == "the \ufffd value"
+
+
 def test_those_that_run_are_those_that_live(tmp_path: Path, alive: dict[str, Any]) -> None:
     written(tmp_path, "w000", state="ready")
     (living,) = written(tmp_path, "w001", state="starting", **alive)

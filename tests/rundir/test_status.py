@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 from clawblox import UsageError, WorldExit
 from clawblox.rundir.claims import claim_run
+from clawblox.rundir.last_saves import InstanceSave
 from clawblox.rundir.records import InstanceRecord, write_record
 from clawblox.rundir.status import (
     InstanceStatus,
@@ -245,6 +247,16 @@ def test_the_last_save_is_the_last_that_is_still_there(tmp_path: Path, saves: Sa
     saves.add("f.json")
     status = status_of(tmp_path, instance_dir=home)
     assert (status.saved_at, status.sim_time, status.saved_sha256) == ("at f.json", None, None)
+
+
+def test_a_table_keeps_the_saves_of_the_latest_manifest_alone(tmp_path: Path, saves: Saves) -> None:
+    home = str(saves.directory)
+    for number in range(20):
+        saves.add(f"{number}.json")
+        assert status_of(tmp_path, instance_dir=home).saved_at == f"at {number}.json"
+    gc.collect()
+    kept = [one for one in gc.get_objects() if type(one) is InstanceSave]
+    assert sum(save.path.is_relative_to(saves.directory) for save in kept) == 20
 
 
 def test_instances_that_share_a_manifest_have_saves_of_their_own(

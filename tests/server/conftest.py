@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from clawblox.server import HostedWorld, Settings, create_app
+from clawblox.server.settings import SESSION_NONCE_ENV
 from tests.server.tally import Tally
 from tests.support import Answer, ask, wait_until
 from tests.template import ForkedProgram, Template, running_template
@@ -21,6 +22,14 @@ from tests.template import ForkedProgram, Template, running_template
 TALLY = Path(__file__).with_name("tally.py")
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TOKEN = "canary-token"
+PROTECTION = {
+    "x-content-type-options": "nosniff",
+    "cross-origin-resource-policy": "same-origin",
+    "content-security-policy": "frame-ancestors 'self'",
+}
+"""Headers of every answer that sets none of them itself."""
+SAME_SESSIONS = {SESSION_NONCE_ENV: "fixed"}
+"""Environment with which a restored world issues the same session ids as the original."""
 
 
 @pytest.fixture

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from clawblox.server import (
     Feed,
@@ -21,6 +23,12 @@ from clawblox.server import (
     serve_with,
 )
 from tests.server.tally import Tally
+
+FRAMED = {
+    "Content-Security-Policy": "sandbox allow-scripts",
+    "Cross-Origin-Resource-Policy": "cross-origin",
+}
+"""Headers of files for sandboxed frames."""
 
 
 class Gallery(Tally):
@@ -67,7 +75,9 @@ class Gallery(Tally):
         return [
             Route("/show", show),
             Mount("/files", StaticDirectory(self.files)),
+            Mount("/frames", StaticDirectory(self.files, FRAMED)),
             WebSocketRoute("/watch", Feed(world, self.read).serve),
+            WebSocketRoute("/talk", listen),
         ]
 
     def read(self) -> dict[str, int]:
@@ -77,10 +87,18 @@ class Gallery(Tally):
         return {"ticks": self.ticks}
 
 
+async def listen(websocket: WebSocket) -> None:
+    """Answer each message with the number of its characters."""
+    await websocket.accept()
+    with suppress(WebSocketDisconnect):
+        while True:
+            await websocket.send_json(len(await websocket.receive_text()))
+
+
 def main() -> None:
     settings = read_settings(None, os.environ)
     with StopSignals() as signals:
-        world = Gallery(Path.cwd())
+        world = Gallery(Path(os.environ.get("GALLERY_FILES", ".")))
         thread = threading.Thread(target=serve_with, args=(settings, world, signals))
         thread.start()
         thread.join()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import anyio
 import pytest
 
@@ -75,6 +77,42 @@ async def test_a_waiting_input_is_in_the_snapshot(hosted, realtime):
     assert document["pending_inputs"] == [
         {"agent_id": session.agent_id, "action": "Add", "data": 4}
     ]
+
+
+async def test_due_ticks_run_before_the_next_request(hosted, realtime, monkeypatch):
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(realtime.run)
+        await wait_until_async(lambda: hosted.tick > 0)
+        before, later = hosted.tick, anyio.current_time() + 0.1
+        with monkeypatch.context() as patch:
+            patch.setattr(anyio, "current_time", lambda: later)  # as after a slow answer
+            realtime.catch_up()
+            caught_up = hosted.tick
+            realtime.catch_up()
+        assert caught_up - before >= 20  # 200 ticks a second
+        assert hosted.tick == caught_up
+        tasks.cancel_scope.cancel()
+    realtime.catch_up()
+    assert hosted.tick == caught_up  # time has stopped
+
+
+async def test_a_world_that_cannot_keep_up_still_answers(hosted, realtime, monkeypatch):
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(realtime.run)
+        await wait_until_async(lambda: hosted.tick > 0)
+        slow = itertools.count(anyio.current_time() + 1, 0.02)  # each tick takes longer than it may
+        with monkeypatch.context() as patch:
+            patch.setattr(anyio, "current_time", slow.__next__)
+            before = hosted.tick
+            realtime.catch_up()
+        assert hosted.tick - before == 2
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_clock_that_does_not_run_has_no_due_ticks(hosted, realtime, lockstep):
+    for clock in (realtime, lockstep):
+        clock.catch_up()
+    assert hosted.tick == 0
 
 
 async def test_a_halt_ends_the_clock_and_all_waiting_inputs(hosted, realtime):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import shlex
 import socket
 import sys
@@ -134,6 +135,7 @@ def test_a_late_request_is_answered_408(launch: Launch, part: str) -> None:
         head, _, body = read_all(peer).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 408 ")
     assert b"connection: close" in head.lower()
+    assert b"x-content-type-options: nosniff" in head
     assert body == b"The request did not come within 0.2 s"
     assert "Traceback" not in world.log
 
@@ -174,7 +176,9 @@ def test_a_client_that_disconnects_within_a_body_causes_no_error(
 def test_malformed_requests_do_not_fill_the_log(launch: Launch) -> None:
     world = launch()
     with connections(world, 20, b"nonsense\r\n\r\n") as peers:
-        assert all(read_all(peer).startswith(b"HTTP/1.1 400") for peer in peers)
+        answers = [read_all(peer) for peer in peers]
+    assert all(answer.startswith(b"HTTP/1.1 400 Bad Request\r\n") for answer in answers)
+    assert all(b"x-content-type-options: nosniff\r\n" in answer for answer in answers)
     assert world.log.count("\n") == 1
 
 
@@ -249,6 +253,48 @@ def test_a_connection_whose_answer_is_never_read_is_closed(launch: Launch, large
     with connections(world, 1, GET_SNAPSHOT) as (deaf,):
         assert deaf.recv(15) == b"HTTP/1.1 200 OK"
         assert world.ask("GET", "/api.md").status == 200
+        assert len(read_all(deaf)) < LARGE
+
+
+@pytest.fixture
+def poor_gallery(poor: Path, tmp_path: Path) -> Path:
+    """A world's program that may open 128 descriptors and serves a large file."""
+    (tmp_path / "served").mkdir()
+    (tmp_path / "served" / "large.glb").write_bytes(bytes(LARGE))
+    script = tmp_path / "poor_gallery.py"
+    text = poor.read_text().replace(str(TALLY), str(TALLY.with_name("gallery.py")))
+    variable = f"os.environ['GALLERY_FILES'] = {str(tmp_path / 'served')!r}\n"
+    script.write_text(text.replace("os.execv", f"{variable}os.execv", 1))
+    return script
+
+
+def test_unread_answers_make_room_for_others(launch: Launch, poor_gallery: Path) -> None:
+    world = launch(poor_gallery)
+    get = b"GET /files/large.glb HTTP/1.1\r\nHost: 127.0.0.1:%port\r\n\r\n"
+    with connections(world, 120, get) as deaf:
+        for peer in deaf[:90]:
+            assert peer.recv(15) == b"HTTP/1.1 200 OK"
+        assert world.ask("GET", "/health", timeout=HANG_S).status == 200
+    assert "Traceback" not in world.log
+    assert "Too many open files" not in world.log
+    assert world.ask("GET", "/files/large.glb").body == bytes(LARGE)
+
+
+def test_a_client_that_reads_slowly_keeps_its_place_before_one_that_does_not_read(
+    launch: Launch, poor_gallery: Path
+) -> None:
+    world = launch(poor_gallery, "--max-connections", "2")
+    get = b"GET /files/large.glb HTTP/1.1\r\nHost: 127.0.0.1:%port\r\nConnection: close\r\n\r\n"
+    health = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1:%port\r\n\r\n"
+    with connections(world, 2, get) as (slow, deaf):
+        received = len(slow.recv(1 << 14))
+        assert deaf.recv(15) == b"HTTP/1.1 200 OK"
+        with connections(world, 1, health) as (late,):
+            while not select.select([late], [], [], 0.02)[0]:
+                received += len(slow.recv(1 << 14))
+            assert late.recv(15) == b"HTTP/1.1 200 OK"
+        assert received < LARGE
+        assert received + len(read_all(slow)) > LARGE
         assert len(read_all(deaf)) < LARGE
 
 

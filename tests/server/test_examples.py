@@ -8,14 +8,17 @@ import json
 import random
 import sys
 import tomllib
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clawblox.server import InputError, Simulation
-from tests.server.conftest import EXAMPLES, LaunchedWorld
+import clawblox.cli
+from clawblox.server import HostedWorld, InputError, Simulation
+from tests.extremes import flood
+from tests.server.conftest import EXAMPLES, SAME_SESSIONS, LaunchedWorld
 
 JSON = {"Content-Type": "application/json"}
 NAMES = ("marbles", "mujoco_carts")
@@ -27,10 +30,14 @@ def example_module(name: str) -> ModuleType:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(EXAMPLES / name))
         patch.setattr(sys, "dont_write_bytecode", True)
-        path = EXAMPLES / name / "world.py"
-        spec = importlib.util.spec_from_file_location(f"example_{name}", path)
+        return load_module(f"example_{name}", EXAMPLES / name / "world.py")
+
+
+def load_module(name: str, path: Path) -> ModuleType:
+    with pytest.MonkeyPatch.context() as patch:
+        spec = importlib.util.spec_from_file_location(name, path)
         module = importlib.util.module_from_spec(spec)
-        patch.setitem(sys.modules, spec.name, module)  # dataclasses look their module up
+        patch.setitem(sys.modules, name, module)  # dataclasses look their module up
         spec.loader.exec_module(module)
         return module
 
@@ -90,7 +97,7 @@ def random_input(verb: str, dice: random.Random) -> dict[str, object]:
 @pytest.mark.parametrize(("name", "verb"), [("marbles", "Steer"), ("mujoco_carts", "Push")])
 def test_a_resumed_world_answers_the_same_inputs_with_the_same_bytes(launch, tmp_path, name, verb):
     program = EXAMPLES / name / "world.py"
-    original = launch(program)
+    original = launch(program, env=SAME_SESSIONS)
     player = Player(original)
     sessions = [player.join("Rocky"), player.join("Molly")]
     act_on(player, sessions, verb)
@@ -102,7 +109,7 @@ def test_a_resumed_world_answers_the_same_inputs_with_the_same_bytes(launch, tmp
 
     path = tmp_path / "snapshot.json"
     path.write_bytes(saved)
-    resumed = launch(program, env={"WORLD_RESUME_PATH": str(path)})
+    resumed = launch(program, env={"WORLD_RESUME_PATH": str(path), **SAME_SESSIONS})
     assert resumed.snapshot().body == saved
     again = Player(resumed)
     act_on(again, sessions, verb)
@@ -313,6 +320,18 @@ def test_a_refused_input_changes_nothing(name, action, data):
     with pytest.raises(InputError):
         simulation.act("agent", action, data)
     assert simulation.snapshot() == before
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_input_halts_an_example(name):
+    accepted = flood(HostedWorld(make_simulation(name)), ["Steer", "Brake", "Push", "Wait"], 1)
+    own = {"Steer", "Brake"} if name == "marbles" else {"Push"}
+    assert accepted == {*own, "Wait"}
+
+
+def test_no_input_halts_the_world_that_init_writes():
+    path = Path(clawblox.cli.__file__).with_name("starter") / "world.py"
+    assert flood(HostedWorld(load_module("starter", path).Meadow()), ["Walk", "Wait"]) == {"Wait"}
 
 
 def test_huge_numbers_steer_like_any_direction():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clawblox.server.gate import WorldAddress
+from tests.server.conftest import PROTECTION
 
 pytestmark = pytest.mark.anyio
 
@@ -64,6 +65,50 @@ async def test_a_foreign_origin_is_forbidden(client, hosted, origin, path):
     answer = await client.post(path, headers={"Origin": origin})
     assert answer.status_code == 403
     assert len(hosted.sessions) == 0
+
+
+LINK = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "status"),
+    [
+        ("GET", LINK, 200),  # a link in a notebook
+        ("HEAD", LINK, 200),
+        ("POST", LINK, 403),  # a form
+        ("GET", {**LINK, "Sec-Fetch-Dest": "iframe"}, 403),
+        ("GET", {**LINK, "Sec-Fetch-Dest": "object"}, 403),
+        ("GET", {**LINK, "Sec-Fetch-Mode": "no-cors"}, 403),
+        ("GET", {"Sec-Fetch-Site": "cross-site"}, 403),
+        ("GET", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "image"}, 403),
+        ("GET", {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}, 200),
+        ("GET", {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"}, 200),
+    ],
+)
+async def test_what_a_foreign_page_loads_is_forbidden_but_not_a_link_to_us(
+    client, method, headers, status
+):
+    answer = await client.request(method, "/api.md", headers=headers)
+    assert answer.status_code == status
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/api.md", {}, 200),
+        ("/nothing", {}, 404),
+        ("/join", {}, 405),
+        ("/observe", {}, 401),
+        ("/api.md", {"Host": "evil.example"}, 421),
+        ("/api.md", {"Origin": "http://evil.example"}, 403),
+    ],
+)
+async def test_every_answer_says_that_no_other_page_may_frame_or_load_it(
+    client, path, headers, status
+):
+    answer = await client.get(path, headers=headers)
+    assert answer.status_code == status
+    assert PROTECTION.items() <= dict(answer.headers).items()
 
 
 async def test_no_answer_allows_another_origin(client):

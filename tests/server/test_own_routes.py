@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import http.client
 import os
 import signal
+import socket
 from pathlib import Path
 
 import anyio
@@ -12,9 +15,10 @@ import httpx
 import pytest
 from starlette.websockets import WebSocket
 
-from clawblox.server import Settings, create_app
+from clawblox.server import Halted, Settings, create_app, static_files
 from clawblox.server import feed as feed_module
 from clawblox.server.static_files import guess_media_type
+from tests.server.conftest import PROTECTION
 from tests.server.gallery import Gallery
 from tests.support import wait_until, wait_until_async
 from tests.websockets import Refused, WebSocketClient
@@ -121,6 +125,150 @@ async def test_a_directory_that_does_not_exist_has_no_files(client, simulation):
     assert (await client.get("/files/a.js")).status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("asked", "status", "content", "shown"),
+    [
+        ("bytes=0-3", 206, b"0123", "bytes 0-3/10"),
+        ("bytes=7-", 206, b"789", "bytes 7-9/10"),
+        ("bytes=-3", 206, b"789", "bytes 7-9/10"),
+        ("bytes=-30", 206, b"0123456789", "bytes 0-9/10"),
+        ("bytes=5-99", 206, b"56789", "bytes 5-9/10"),
+        ("bytes=10-", 416, b"", "bytes */10"),
+        ("bytes=5-4", 416, b"", "bytes */10"),
+        ("bytes=-0", 416, b"", "bytes */10"),
+        ("bytes=0-1,3-4", 200, b"0123456789", None),
+        ("bytes=-", 200, b"0123456789", None),
+        ("lines=1-2", 200, b"0123456789", None),
+        ("bytes=" + "9" * 5000 + "-", 200, b"0123456789", None),
+    ],
+)
+async def test_a_part_of_a_file_can_be_asked_for(client, simulation, asked, status, content, shown):
+    (simulation.files / "a.mp3").write_bytes(b"0123456789")
+    answer = await client.get("/files/a.mp3", headers={"Range": asked})
+    assert (answer.status_code, answer.content) == (status, content)
+    assert answer.headers.get("content-range") == shown
+    assert answer.headers["content-length"] == str(len(content))
+    etag = answer.headers["etag"]
+    changed = await client.get("/files/a.mp3", headers={"Range": asked, "If-Range": f"{etag}x"})
+    assert (changed.status_code, changed.content) == (200, b"0123456789")
+
+
+async def test_the_head_of_a_file_has_its_length(client, simulation):
+    (simulation.files / "a.js").write_bytes(b"content")
+    (simulation.files / "empty.js").write_bytes(b"")
+    answer = await client.head("/files/a.js")
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert answer.headers["content-length"] == "7"
+    answer = await client.get("/files/empty.js")
+    assert (answer.status_code, answer.content) == (200, b"")
+
+
+async def test_a_file_of_many_pieces_is_whole(client, simulation):
+    content = os.urandom(1_000_003)
+    (simulation.files / "a.glb").write_bytes(content)
+    assert (await client.get("/files/a.glb")).content == content
+    part = await client.get("/files/a.glb", headers={"Range": "bytes=3-700001"})
+    assert part.content == content[3:700002]
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+async def test_a_file_that_no_descriptor_is_left_for_is_no_200(
+    client, simulation, monkeypatch, number
+):
+    (simulation.files / "a.js").write_bytes(b"content")
+
+    def refuse(*arguments):
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(static_files.os, "open", refuse)
+        answer = await client.get("/files/a.js")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert (await client.get("/files/a.js")).content == b"content"
+
+
+async def test_a_descriptor_that_is_missing_for_a_moment_does_not_end_an_answer(
+    client, simulation, monkeypatch
+):
+    content = os.urandom(700_000)
+    (simulation.files / "a.glb").write_bytes(content)
+    opened = []
+
+    def open_now_and_then(*arguments):
+        opened.append(arguments)
+        if len(opened) == 2:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return os_open(*arguments)
+
+    os_open = os.open
+    monkeypatch.setattr(static_files.os, "open", open_now_and_then)
+    assert (await client.get("/files/a.glb")).content == content
+    assert len(opened) == 4
+
+
+async def test_files_for_sandboxed_frames_keep_headers_of_their_own(client, simulation):
+    (simulation.files / "a.html").write_bytes(b"<p>")
+    plain, framed = [await client.get(f"/{place}/a.html") for place in ("files", "frames")]
+    assert PROTECTION.items() <= dict(plain.headers).items()
+    assert framed.headers["content-security-policy"] == "sandbox allow-scripts"
+    assert framed.headers["cross-origin-resource-policy"] == "cross-origin"
+    assert framed.headers["x-content-type-options"] == "nosniff"
+    again = await client.get("/frames/a.html", headers={"If-None-Match": framed.headers["etag"]})
+    assert again.status_code == 304
+    assert again.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.fixture
+def large_file(tmp_path: Path) -> Path:
+    """A file that fits into no socket's buffer, in a directory that a gallery serves."""
+    path = tmp_path / "served" / "large.glb"
+    path.parent.mkdir()
+    path.write_bytes(bytes(30_000_000))
+    return path
+
+
+def start_download(world, name: str) -> socket.socket:
+    peer = socket.create_connection(("127.0.0.1", world.port), timeout=30)
+    peer.sendall(f"GET /files/{name} HTTP/1.1\r\nHost: 127.0.0.1:{world.port}\r\n\r\n".encode())
+    assert peer.recv(15) == b"HTTP/1.1 200 OK"
+    return peer
+
+
+def test_an_unread_file_holds_no_descriptor(launch, large_file):
+    world = launch(GALLERY, env={"GALLERY_FILES": str(large_file.parent)})
+    descriptors = Path(f"/proc/{world.process.pid}/fd")
+
+    def is_closed() -> bool:
+        held = {os.readlink(entry) for entry in descriptors.iterdir() if os.path.lexists(entry)}
+        return str(large_file) not in held
+
+    with start_download(world, large_file.name):
+        assert world.ask("GET", "/show").status == 200
+        wait_until(is_closed, what="the file is closed")
+
+
+@pytest.mark.parametrize("replacement", ["pipe", "file", "link", "nothing"])
+def test_a_file_that_is_replaced_while_it_is_sent_ends_its_answer(launch, large_file, replacement):
+    world = launch(GALLERY, env={"GALLERY_FILES": str(large_file.parent)})
+    with start_download(world, large_file.name) as peer:
+        large_file.unlink()
+        if replacement == "pipe":
+            os.mkfifo(large_file)
+        elif replacement == "file":
+            large_file.write_bytes(b"x" * 30_000_000)
+        elif replacement == "link":
+            large_file.symlink_to("/dev/zero")
+        received = b""
+        with contextlib.suppress(ConnectionResetError):
+            while chunk := peer.recv(1 << 20):
+                received += chunk
+        assert len(received) < 30_000_000
+        assert b"x" * 100 not in received
+    wait_until(lambda: "an answer ends early" in world.log)
+    assert world.ask("GET", "/show").status == 200
+    assert "Traceback" not in world.log
+
+
 def test_the_media_type_of_a_name_ignores_its_case():
     assert guess_media_type("Model.GLB") == "model/gltf-binary"
 
@@ -185,7 +333,8 @@ async def test_a_state_that_stays_the_same_is_read_once_and_repeated(watch, simu
 async def test_a_halt_is_shown_without_a_tick(watch, hosted, simulation):
     watch()
     await wait_until_async(lambda: simulation.reads == 1)
-    hosted.failure = "boom"
+    with pytest.raises(Halted), hosted.running():
+        raise Halted("boom")
     await wait_until_async(lambda: simulation.reads == 2)
 
 
@@ -234,8 +383,8 @@ def test_spectators_of_a_real_world_come_and_go_and_are_limited(launch):
     wait_until(lambda: can_watch(world.port), what="a place is free again")
     assert world.stop() == 0
     assert "Traceback" not in world.log
-    for socket in watching:
-        socket.close()
+    for spectator in watching:
+        spectator.close()
 
 
 def test_a_spectator_may_stay_longer_than_a_request_may_take(launch):
@@ -274,6 +423,53 @@ def test_malformed_messages_close_the_socket_and_the_world_runs_on(launch, frame
         socket.read_until_closed()
     assert world.ask("GET", "/show").status == 200
     assert "Traceback" not in world.log
+
+
+PING = b"\x89\x80mask"
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        PING * 20_000,
+        b"\x8a\x80mask" * 20_000,  # pongs
+        b"\x01\x80mask" + b"\x00\x80mask" * 20_000,  # a text in empty pieces
+        b"\x81\x81mask\0" * 100,  # messages
+        (b"\x82\xfe" + (1 << 15).to_bytes(2, "big") + b"mask" + bytes(1 << 15)) * 2,
+    ],
+    ids=["pings", "pongs", "pieces", "messages", "long messages"],
+)
+def test_a_spectator_that_sends_too_much_is_sent_away(launch, frames):
+    world = launch(GALLERY, "--clock", "realtime")
+    with (
+        WebSocketClient(world.port, "/watch") as socket,
+        WebSocketClient(world.port, "/watch") as other,
+    ):
+        socket.send_raw(frames)
+        assert socket.close_code() == 1008
+        states = other.states()
+        assert next(states)["ticks"] < next(states)["ticks"]
+    assert world.stop() == 0
+    assert "Traceback" not in world.log
+
+
+def test_the_bytes_of_a_websocket_are_limited_too(launch):
+    world = launch(GALLERY)
+    with WebSocketClient(world.port, "/talk") as socket:
+        message = b"\x81\xfe" + (60_000).to_bytes(2, "big") + b"mask" + bytes(60_000)
+        for _ in range(30):
+            socket.send_raw(message)
+        assert socket.close_code() == 1008
+
+
+def test_a_spectator_may_ping(launch):
+    world = launch(GALLERY, "--clock", "realtime")
+    with WebSocketClient(world.port, "/watch") as socket:
+        socket.send_raw(PING * 200)
+        socket.send("hello")
+        states = socket.states()
+        for _ in range(30):
+            next(states)
 
 
 def test_spectators_do_not_keep_agents_out(launch):

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from tests.server.conftest import TALLY, TOKEN
+from tests.server.conftest import PROTECTION, TALLY, TOKEN
 from tests.support import free_port, is_listening, wait_until
 
 JSON = {"Content-Type": "application/json"}
@@ -46,7 +46,7 @@ def test_a_world_that_listens_beyond_this_machine_warns(launch):
 
 def test_answers_carry_no_time_of_the_host_and_no_server_name(launch):
     answer = launch().ask("GET", "/api.md")
-    assert answer.headers.keys() == {"content-length", "content-type"}
+    assert answer.headers.keys() == {"content-length", "content-type", *PROTECTION}
 
 
 @pytest.mark.parametrize("token", [b"\xe9", "é".encode(), b"wrong", b"\xff" * 500])
@@ -159,6 +159,15 @@ def test_a_resumed_world_returns_the_snapshot_it_restored(launch, snapshot):
     assert world.snapshot().body == snapshot.read_bytes()
 
 
+def test_each_launch_from_one_snapshot_issues_sessions_of_its_own(launch, snapshot):
+    worlds = [launch(env={"WORLD_RESUME_PATH": str(snapshot)}) for _ in range(2)]
+    joined = [world.ask("POST", "/join?name=Ada").json() for world in worlds]
+    assert joined[0]["agent_id"] == joined[1]["agent_id"]
+    for world, other in zip(worlds, reversed(joined), strict=True):
+        answer = world.ask("GET", "/observe", headers={"X-Session": other["session"]})
+        assert (answer.status, answer.body) == (401, b"Invalid session")
+
+
 def test_a_resume_flag_overrides_the_environment(launch, snapshot):
     env = {"WORLD_RESUME_PATH": "/nonexistent"}
     world = launch(TALLY, "--resume", os.path.relpath(snapshot, TALLY.parent), env=env)
@@ -266,5 +275,8 @@ def test_importing_the_kit_loads_nothing_of_the_orchestrator():
     ours = {name for name in loaded if name.startswith("clawblox")}
     assert {name for name in ours if not name.startswith("clawblox.server")} == {
         "clawblox",
+        "clawblox.foreign_values",
         "clawblox.protocol",
+        "clawblox.telemetry",
+        "clawblox.telemetry.throttle",
     }

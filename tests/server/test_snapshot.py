@@ -13,20 +13,23 @@ from clawblox.server.payload import encode_large_json
 from clawblox.server.snapshot_document import SnapshotRefusal, make_snapshot, restore_snapshot
 from tests.server.tally import Tally
 
+NONCE = b"fixed: a copy issues the same session ids as its original"
+
 
 def written(hosted: HostedWorld) -> bytes:
     return encode_large_json(make_snapshot(hosted))
 
 
 def restored(body: bytes, simulation: Tally | None = None) -> HostedWorld:
-    hosted = HostedWorld(simulation or Tally())
+    hosted = HostedWorld(simulation or Tally(), nonce=NONCE)
     restore_snapshot(hosted, body)
     return hosted
 
 
 @pytest.fixture
-def lived(hosted: HostedWorld) -> HostedWorld:
-    """An hosted with everything in it, a waiting input too."""
+def lived() -> HostedWorld:
+    """A world with everything in it, a waiting input too."""
+    hosted = HostedWorld(Tally(), nonce=NONCE)
     rocky, molly = hosted.join("Rocky"), hosted.join("Mölly")
     hosted.queue(rocky, "Add", 5)
     hosted.apply_inputs()
@@ -62,6 +65,24 @@ def test_sessions_keep_their_ids_and_their_order(lived):
     assert [*copy.sessions] == [*lived.sessions]
     session = next(iter(lived.sessions))
     assert copy.observe(session) == lived.observe(session)
+
+
+def test_worlds_restored_from_one_snapshot_issue_different_sessions_to_the_same_agents(lived):
+    body = written(lived)
+    copies = [HostedWorld(Tally()) for _ in range(2)]
+    for copy in copies:
+        restore_snapshot(copy, body)
+    joined = [hosted.join("Ada") for hosted in (lived, *copies)]
+    assert len({session.session for session in joined}) == 3
+    assert len({session.agent_id for session in joined}) == 1
+    for hosted in (lived, *copies):
+        assert [hosted.sessions.find(ada.session) for ada in joined].count(None) == 2
+
+
+def test_the_nonce_of_a_launch_is_in_no_snapshot(lived):
+    again = HostedWorld(Tally(), nonce=b"another")
+    restore_snapshot(again, written(lived))
+    assert written(again) == written(lived)  # so it depends on no nonce
 
 
 def test_join_hooks_are_not_called_for_agents_that_are_restored(hosted):
@@ -192,7 +213,7 @@ ACTIONS = st.one_of(
 
 @given(before=st.lists(ACTIONS, max_size=15), after=st.lists(ACTIONS, max_size=15))
 def test_a_copy_continues_like_the_original_at_any_moment(before, after):
-    original = HostedWorld(Tally())
+    original = HostedWorld(Tally(), nonce=NONCE)
     for action in before:
         perform(original, *action)
     copy = restored(written(original))

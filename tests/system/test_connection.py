@@ -292,8 +292,10 @@ REFUSED_HEADS = {
     "bare line feeds": (b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok", "is not HTTP"),
     "upgrade": (
         with_head(b"Upgrade: h2c", b"Connection: upgrade", status=b"1.1 101 Switching"),
-        "is not HTTP",
+        "has the status 101",
     ),
+    "unknown interim answer": (with_head(status=b"1.1 199 Soon"), "has the status 199"),
+    "no status": (with_head(status=b"1.1 000 None"), "has the status 0"),
     "endless header": (b"HTTP/1.1 200 OK\r\nX: " + ENDLESS, TOO_MANY_HEADERS),
     "endless headers": (b"HTTP/1.1 200 OK\r\n" + MANY, TOO_MANY_HEADERS),
     "endless interim answers": (with_head(status=b"1.1 102 Wait") * 4_000, TOO_MANY_HEADERS),

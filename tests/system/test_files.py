@@ -582,7 +582,7 @@ def test_a_lock_that_cannot_be_written_is_not_held(
 def test_a_link_in_the_place_of_a_lock_is_refused(tmp_path: Path) -> None:
     (tmp_path / "precious").write_bytes(OLD)
     (tmp_path / "lock").symlink_to("precious")
-    with pytest.raises(OSError, match="symbolic links"):
+    with pytest.raises(OSError, match="symbolic link"):
         lock_file(tmp_path / "lock")
     assert content(tmp_path / "precious") == OLD
 
@@ -595,3 +595,15 @@ def test_a_lock_without_a_readable_owner_has_none(tmp_path: Path, text: bytes | 
     if text is not None:
         (tmp_path / "lock").write_bytes(text)
     assert lock_owner(tmp_path / "lock") is None
+
+
+def test_what_somebody_put_in_the_place_of_a_lock_stays_when_it_is_given_back(
+    tmp_path: Path,
+) -> None:
+    lock = tmp_path / "lock"
+    fd = lock_file(lock)
+    assert fd is not None
+    lock.unlink()
+    lock.mkdir()
+    unlock_file(lock, fd)
+    assert lock.is_dir()

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from clawblox.system.network_namespace import (
+    Confinement,
     NamespaceRefused,
     helper_command,
     open_channel,
@@ -35,15 +36,18 @@ def enclosed(
     env: Mapping[str, str] | None = None,
     before: Sequence[str] = (),
     more: Sequence[int] = (),
+    confinement: Confinement | None = None,
 ) -> Iterator[tuple[subprocess.Popen[bytes], list[socket.socket]]]:
     """Run a command in a network of its own; yield its process and its sockets."""
     with ExitStack() as stack:
         ours, theirs = open_channel()
         stack.enter_context(ours)
         ours.settimeout(TIMEOUT_S)
+        confinement = confinement or Confinement()
         with theirs:
+            whole = helper_command(theirs.fileno(), listen, command, confinement=confinement)
             process = subprocess.Popen(
-                [*before, *helper_command(theirs.fileno(), listen, command)],
+                [*before, *whole],
                 env={"PATH": "/usr/bin:/bin"} if env is None else env,
                 pass_fds=[theirs.fileno(), *more],
                 stdin=subprocess.DEVNULL,
@@ -143,6 +147,36 @@ def test_neither_this_machine_nor_the_internet_can_be_reached() -> None:
         f"127.0.0.1:{port} Connection refused",
         "192.0.2.1:80 Network is unreachable",
     ]
+
+
+MAKE = """
+import ctypes, errno, json, resource
+lib = ctypes.CDLL(None, use_errno=True)
+said = {}
+for name, flag in {"cgroup": 0x02000000, "uts": 0x04000000, "ipc": 0x08000000}.items():
+    said[name] = [lib.unshare(flag) and errno.errorcode[ctypes.get_errno()] for _ in range(2)]
+print(json.dumps([said, resource.getrlimit(resource.RLIMIT_NPROC)]))
+"""
+
+
+def test_a_program_makes_no_more_namespaces_and_processes_than_it_may() -> None:
+    limits = {"max_cgroup_namespaces": 0, "max_uts_namespaces": 1, "max_of_nothing_known": 0}
+    confinement = Confinement(namespaces=limits, processes=77)
+    with enclosed([*PYTHON, MAKE], confinement=confinement) as (process, _):
+        said, processes = json.loads(output(process))
+    # The second one is made before the first is given up.
+    assert said == {"cgroup": ["ENOSPC"] * 2, "uts": [0, "ENOSPC"], "ipc": [0, 0]}
+    assert processes == [77, 77]
+
+
+def test_a_control_group_that_cannot_be_joined_is_reported() -> None:
+    confinement = Confinement(groups=["/nowhere/cgroup.procs"])
+    expected = r"^write /nowhere/cgroup.procs: No such file or directory$"
+    with (
+        pytest.raises(NamespaceRefused, match=expected),
+        enclosed(["/bin/true"], confinement=confinement),
+    ):
+        pass
 
 
 SHOW = """

@@ -18,17 +18,15 @@ import anyio.to_thread
 import pytest
 
 from clawblox.system import port_leases as leases
-from clawblox.system import ports
+from clawblox.system import ports, sock_diag
 from clawblox.system.ports import (
     Lease,
-    Listener,
     NoFreePort,
     PortBusy,
     connect_host,
     describe_owner,
     every_listener,
     find_owners,
-    has_sock_diag,
     listeners_at,
     listeners_on,
     open_listener,
@@ -36,6 +34,7 @@ from clawblox.system.ports import (
     take_port,
     wait_for_port,
 )
+from clawblox.system.sock_diag import Listener, has_sock_diag
 from tests.support import free_port, open_fds, wait_until
 
 HOST = "127.0.0.1"
@@ -322,12 +321,12 @@ LISTENERS = {
 }
 
 
-@pytest.mark.parametrize("protocol", [ports._NETLINK_SOCK_DIAG, 63], ids=["sock_diag", "proc"])
+@pytest.mark.parametrize("protocol", [sock_diag._NETLINK_SOCK_DIAG, 63], ids=["sock_diag", "proc"])
 @pytest.mark.parametrize(("host", "shown"), LISTENERS.values(), ids=LISTENERS)
 def test_a_listener_is_known_by_its_address_and_inode(
     host: str, shown: str, protocol: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ports, "_NETLINK_SOCK_DIAG", protocol)  # 63 does not exist anywhere
+    monkeypatch.setattr(sock_diag, "_NETLINK_SOCK_DIAG", protocol)  # 63 does not exist anywhere
     with listening(host) as listener:
         assert listeners_on(port_of(listener)) == [Listener(shown, inode_of(listener))]
         found = (port_of(listener), Listener(shown, inode_of(listener)))

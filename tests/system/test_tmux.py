@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -45,7 +44,7 @@ from tests.tmux import SESSION, Tmux, pane, windows
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed"),
+    pytest.mark.needs("tmux"),
 ]
 
 CANARY = "canary-5d0b7c1e9a3f4286"
@@ -76,6 +75,19 @@ async def test_the_session_is_created_and_ends_with_its_only_window(
         assert not marked_processes()
     left = {path.name for path in (tmp_path / "run" / "logs").iterdir()}
     assert left == {"w000.log", "w000.log.index"}
+
+
+async def test_the_window_shows_control_characters_of_the_world_as_escapes(
+    tmp_path: Path, tmux: Tmux
+) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        started = await start(world, tmp_path)
+        with started.log_file.open("ab") as log:
+            log.write(b"\x1b]0;title\x07\x1b[2Jone \xc3\xa9\r\n\xe2\x80\xaetwo\n")
+        await wait_until_async(lambda: r"\u202etwo" in pane(tmux, "world-0"))
+        shown = pane(tmux, "world-0")
+        assert r"\x1b]0;title\x07\x1b[2Jone é" in shown
+        assert "title" not in tmux("list-panes", "-a", "-F", "#{pane_title}")
 
 
 async def test_a_session_that_exists_keeps_its_windows(tmp_path: Path, tmux: Tmux) -> None:

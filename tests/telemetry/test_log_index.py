@@ -15,9 +15,9 @@ from anyio.to_thread import run_sync
 from clawblox.results import LogLine
 from clawblox.telemetry import log_index
 from clawblox.telemetry.log_index import LogIndex, note_end
+from clawblox.telemetry.log_locks import cutting
 from clawblox.telemetry.log_times import LogTimes, index_path
 from clawblox.telemetry.logs import LogReader
-from tests.support import POLL_INTERVAL_S
 
 DEADLINE_S = 30.0
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -443,34 +443,85 @@ async def test_a_followed_log_shows_ends_restarts_and_times_as_they_happen(tmp_p
 
 
 @pytest.mark.anyio
-async def test_a_follower_goes_on_when_log_and_index_are_cut(tmp_path: Path) -> None:
+async def test_a_follower_loses_no_line_that_a_cut_has_left(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(numbered(0, 1000))
     index = LogIndex(log, 0)
     index.begin_run()
     await run_sync(index.note, "restarted", "restarted fresh")
     reader = LogReader("w000", log, follow=True, tail=1, has_notes=True, is_over=lambda: False)
+    cut = "the log was cut to its newer half"
+    with anyio.fail_after(DEADLINE_S), log.open("a") as file:
+
+        def write(first: int, last: int) -> None:
+            file.write(numbered(first, last))
+            file.flush()
+
+        async def next_texts(count: int) -> list[str]:
+            return [(await anext(reader)).text for _ in range(count)]
+
+        assert await next_texts(2) == ["line 0999", "restarted fresh"]
+        # It has not seen these when the log is cut, and again.
+        await run_sync(write, 1000, 1300)
+        await run_sync(index.look, 7000)
+        await run_sync(write, 1300, 1400)
+        await run_sync(index.look, 4000)
+        await run_sync(write, 1400, 1500)
+        note = (await anext(reader)).text
+        unread = int(note.removeprefix(f"{cut}; ").split()[0])
+        first = 1000 + unread // 10
+        assert 1000 < first < 1300
+        assert await next_texts(1500 - first) == numbered(first, 1500).splitlines()
+        # All of it was read before the next cut: nothing is lost.
+        await run_sync(write, 1500, 1600)
+        assert (await next_texts(50))[-1] == "line 1549"
+        await run_sync(index.look, 3000)
+        await run_sync(write, 1600, 1610)
+        await run_sync(index.note_end, "exited", "exited: exit status 0")
+        rest = numbered(1550, 1610).splitlines()
+        seen = await next_texts(len(rest) + 2)
+    assert [text for text in seen if text != cut] == [*rest, "exited: exit status 0"]
+    assert cut in seen
+
+
+@pytest.mark.anyio
+async def test_a_follower_waits_while_the_log_is_cut(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("one\n")
+    reader = LogReader("w000", log, follow=True, tail=None, is_over=lambda: False)
     with anyio.fail_after(DEADLINE_S):
-        assert (await anext(reader)).text == "line 0999"
-        assert (await anext(reader)).text == "restarted fresh"
-        await run_sync(index.look, 5000)
-        found: list[LogLine] = []
+        assert (await anext(reader)).text == "one"
+        with cutting(log) as file:
+            file.seek(0, os.SEEK_END)
+            file.write(b"half of a li")
+            file.flush()
+            assert await reader.next_written() is None
+            await run_sync(reader._read_on)
+            assert reader._offset == 4
+            file.write(b"ne\n")
+        assert (await anext(reader)).text == "half of a line"
 
-        async def read_one() -> None:
-            while not found or found[-1].event is None:
-                found.append(await anext(reader))
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(read_one)
-            with log.open("a", buffering=1) as file:
-                while not found:  # what comes before it has seen the cut is lost to it
-                    file.write("after the cut\n")
-                    await anyio.sleep(POLL_INTERVAL_S)
-            await run_sync(index.note_end, "exited", "exited: exit status 0")
-    assert {line.text for line in found} == {"after the cut", "exited: exit status 0"}
+def test_a_tail_that_counts_notes_has_so_many_lines(clock: Clock) -> None:
+    index = begin(clock)
+    for number in range(4):
+        clock.write(f"{number}\n", after=1)
+        index.note("restarted", "restarted fresh")
+    everything = [line.text for line in read(clock.log)]
+    assert len(everything) == 8
+    for tail in range(10):
+        found = read(clock.log, tail=tail, tail_counts_notes=True)
+        assert [line.text for line in found] == everything[8 - min(tail, 8) :]
 
 
 # ------------------------------------------------------------------------------- failures
+
+
+def test_an_end_in_words_that_no_json_holds_is_noted(clock: Clock) -> None:
+    index = begin(clock)
+    clock.write("one\n", after=1)
+    index.note_end("exited", "exited: it had halted: the \ud800 value")
+    assert [line.text for line in read(clock.log)][-1] == "exited: it had halted: the \ufffd value"
 
 
 def test_what_is_no_entry_is_passed_over(clock: Clock) -> None:

@@ -401,9 +401,11 @@ async def test_a_client_that_sends_nothing_is_given_up_silently(
 ) -> None:
     assert prometheus._Handler.timeout
     monkeypatch.setattr(prometheus._Handler, "timeout", 0.05)
-    async with endpoint_of(metrics) as endpoint:
-        with socket.create_connection(("127.0.0.1", port_of(endpoint)), timeout=10) as silent:
-            assert await anyio.to_thread.run_sync(silent.recv, 1) == b""
+    with structlog.testing.capture_logs() as logs:
+        async with endpoint_of(metrics) as endpoint:
+            with socket.create_connection(("127.0.0.1", port_of(endpoint)), timeout=10) as silent:
+                assert await anyio.to_thread.run_sync(silent.recv, 1) == b""
+    assert {line["log_level"] for line in logs} <= {"debug"}
     assert capsys.readouterr().err == ""
 
 

@@ -56,8 +56,29 @@ OwnLog("x").warning("written")
 def test_without_a_free_descriptor_a_line_is_dropped_and_fails_nothing() -> None:
     words = [sys.executable, "-c", EXHAUSTED]
     result = subprocess.run(words, check=True, timeout=30, capture_output=True, text=True)
-    assert "written" in result.stdout
-    assert "dropped" not in result.stdout
+    assert "written" in result.stderr
+    assert "dropped" not in result.stderr
+    assert result.stdout == ""
+
+
+UNCONFIGURED = r"""
+import sys
+from clawblox.telemetry.own_log import OwnLog
+
+log = OwnLog("x")
+for method in (log.debug, log.info, log.warning, log.error, log.exception):
+    method("from the library", reason="two\nlines \x1b]0;title\x07")
+"""
+
+
+def test_without_a_configuration_lines_go_to_standard_error_as_they_can_be_read() -> None:
+    words = [sys.executable, "-c", UNCONFIGURED]
+    result = subprocess.run(words, check=True, timeout=30, capture_output=True, text=True)
+    assert result.stdout == ""
+    assert result.stderr.count("from the library") == 5
+    shown = result.stderr.replace("\\\\", "\\")  # structlog quotes what has spaces
+    assert shown.count(r"two\nlines \x1b]0;title\x07") == 5
+    assert not {"\x1b", "\x07"} & set(result.stderr)
 
 
 def test_a_line_is_dropped_while_another_thread_fails_to_load_structlog(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clawblox.telemetry.throttle import Throttle
+from clawblox.telemetry.throttle import Rate, Throttle
 
 
 def test_it_is_told_at_once_and_then_once_a_minute() -> None:
@@ -17,3 +17,12 @@ def test_it_is_told_at_once_and_then_once_a_minute() -> None:
     assert throttle.count() == 0
     now += 1000.0
     assert throttle.count() == 2
+
+
+def test_a_rate_admits_a_burst_and_then_so_much_a_second() -> None:
+    rate = Rate(1000.0, 2000.0)
+    assert sum(rate.admits(100.0) for _ in range(5000)) == 2000
+    admitted = sum(rate.admits(100.0 + number / 10_000) for number in range(1, 50_001))
+    assert 4999 <= admitted <= 5001
+    assert sum(rate.admits(1000.0, 100.0) for _ in range(50)) == 20
+    assert not rate.admits(900.0)  # a clock that goes back gains nothing

@@ -152,7 +152,7 @@ async def test_a_resumed_agent_must_have_its_address_again(tmp_path: Path) -> No
     agent = Program("Rocky", tmp_path / "rocky")
     async with running(tmp_path) as (world, _):
         access = await world.connect(agent)
-        with pytest.raises(AgentResumeError, match="is in use"):
+        with pytest.raises(AgentResumeError, match="is taken"):
             await world.connect(Program("Rocky", tmp_path / "rocky"))
         agent.access.close()
         later = Program("Rocky", tmp_path / "rocky")

@@ -223,9 +223,9 @@ async def test_a_failed_restart_is_an_error_and_ends_the_instance(tmp_path: Path
         (supervisor,) = world._open_fleet().supervisors
         assert foreign != saved.path.read_bytes()
         await anyio.Path(saved.path).write_bytes(foreign)
-        supervisor.note_removed([saved])
+        supervisor.source.remove([saved.path])
         digest = hashlib.sha256(foreign).hexdigest()
-        supervisor.note_saved(attrs.evolve(saved, sha256=digest))
+        supervisor.source.add(attrs.evolve(saved, sha256=digest))
         with pytest.raises(WorldStartError, match="ended while restoring"):
             await world.restart(save=False)
         seen = await until(events, "gave_up", ["w000"])

@@ -13,6 +13,8 @@ import pytest
 
 from clawblox import AsyncWorld
 from clawblox.instance.launcher import Ending, Launcher
+from clawblox.rundir.manifest import Update
+from clawblox.rundir.manifest_writer import ManifestWriter
 from clawblox.telemetry.events import EventStream
 from clawblox.world import save as saving
 from tests.crowd import on_disk, registered, until
@@ -134,4 +136,65 @@ async def test_autosave_goes_on_when_a_file_cannot_be_removed(
         with anyio.fail_after(HANG_S):
             await rounds(events, 4, "w000")
     assert len(on_disk(tmp_path / "run")) >= 4
-    assert "saves not removed" in capsys.readouterr().out
+    assert "saves not removed" in capsys.readouterr().err
+
+
+async def save_once(world: AsyncWorld) -> Path:
+    """Make one round of autosaves; return the file of the only instance, or of w000."""
+    assert world._autosave is not None
+    async with world.events() as events:
+        await world._autosave._save_once()
+        path: Path = (await until(events, "saved", ["w000"]))[-1].detail["path"]
+        return path
+
+
+async def test_an_autosave_costs_one_update_of_a_manifest_that_does_not_grow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, updates = tmp_path / "run", 0
+    apply = ManifestWriter.apply
+
+    async def count(writer: ManifestWriter, update: Update) -> None:
+        nonlocal updates
+        updates += 1
+        await apply(writer, update)
+
+    async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+        await world.start(run_dir=run)
+        await world.autosave(every=1000.0, keep=2)
+        await rounds(events, 1, "w000")
+        monkeypatch.setattr(ManifestWriter, "apply", count)
+        files = [await save_once(world) for _ in range(8)]
+    assert updates == len(files)
+    assert registered(run) == on_disk(run)
+    assert [*registered(run)] == files[-2:]
+    assert len(manifest_of(run)["checkpoints"]) == 2
+
+
+async def test_the_lineage_has_the_autosave_that_a_fork_began_from_when_it_is_gone(
+    tmp_path: Path,
+) -> None:
+    run = tmp_path / "run"
+    directory = make_world(tmp_path)
+    async with AsyncWorld(dir=directory) as world, world.events() as events:
+        await world.start_many(1, run_dir=run)
+        await world.autosave(every=1000.0, keep=1)
+        first = (await until(events, "saved", ["w000"]))[-1].detail["path"]
+        (fork,) = await world.fork(first, 1, run_dir=run)
+        await world.stop(instance=fork.name, grace_seconds=1)
+        second = await save_once(world)
+        async with AsyncWorld(dir=directory) as other:  # the fork of another orchestrator
+            await other.start(run_dir=tmp_path / "other", resume=second)
+        third = await save_once(world)
+        await world.record_run(resume_from=third, run_dir=tmp_path / "labelled")
+        fourth = await save_once(world)
+        lineage = {found.name: found for found in (await world.lineage(run)).instances}
+    assert [*on_disk(run / "worlds/w000")] == [fourth]
+    entries = manifest_of(run / "worlds/w000")["checkpoints"]
+    assert [(Path(entry["path"]).name, "removed_at" in entry) for entry in entries] == [
+        *((path.name, True) for path in (first, second, third)),
+        (fourth.name, False),
+    ]
+    origin = lineage[fork.name].parent
+    assert origin is not None
+    assert (origin.instance, origin.path) == ("w000", first)

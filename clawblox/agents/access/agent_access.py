@@ -13,6 +13,7 @@ import os
 import re
 import socket
 import threading
+import weakref
 from collections.abc import Mapping
 from typing import Final
 
@@ -46,6 +47,9 @@ _MAX_RECORD_BYTES: Final = 64 << 10
 _PORT_URL = re.compile(rf"http://{re.escape(_HOST)}:([1-9][0-9]{{0,4}})")
 _NAME_URL = re.compile(r"http://([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)")
 
+_holders: weakref.WeakValueDictionary[int, AgentAccess] = weakref.WeakValueDictionary()
+"""Who has a port in this process, by its number."""
+
 
 class AgentAccess:
     """The access of one agent to its world. Thread-safe, except :meth:`serve`.
@@ -74,6 +78,7 @@ class AgentAccess:
         self._granted: Grant | None = None
         self._base_url: str | None = None
         self._own: tuple[Lease, socket.socket] | None = None
+        self._is_resting = False
         self._listeners: set[socket.socket] = set()
         self._served: set[socket.socket] = set()
         self._changed: int | None = None
@@ -112,6 +117,7 @@ class AgentAccess:
             AgentSetupError: There is no address for it, or it cannot be recorded.
         """
         with self._address_lock:
+            self._is_resting = False
             recorded = self._read_recorded()
             base_url = self._base_url or recorded or self._new_address(grant.world)
             self._open_at(base_url)
@@ -132,9 +138,17 @@ class AgentAccess:
             AgentResumeError: The address is taken.
         """
         with self._address_lock:
+            self._is_resting = False
             if self._base_url is not None:
                 self._open_at(self._base_url)
         self._note_change()
+
+    def rest(self) -> None:
+        """Keep the address, but give it to the next agent of this process that needs it.
+
+        That is an agent which continues the conversation of this one, from a checkpoint, say.
+        """
+        self._is_resting = True
 
     def close(self) -> None:
         """Give the address back, and close the sockets of processes; a second call does nothing.
@@ -187,16 +201,41 @@ class AgentAccess:
         if port_url is None or self._own is not None:
             return
         port = int(port_url[1])
+        holder = _holders.get(port)
+        if holder is not None:
+            holder._hand_on()
         try:
             self._listen(take_port(_HOST, port))
         except (PortBusy, OSError) as error:
-            raise AgentResumeError(
-                f"it knows its world as {base_url}, and that address is taken: {error}",
-                agent=self._agent,
-                agent_dir=self._directory.path,
-                hint=f"stop what uses port {port}, such as another run from the same checkpoint;"
-                " agents with sandbox=True have addresses that no other run can take",
-            ) from error
+            raise self._busy_error(base_url, port, error) from error
+
+    def _hand_on(self) -> None:
+        """Give the address back if the agent rests."""
+        # One that is busy with its address does not rest, and to wait for it could be for ever.
+        if self._address_lock.acquire(blocking=False):
+            try:
+                if self._is_resting:
+                    self._give_back()
+            finally:
+                self._address_lock.release()
+
+    def _busy_error(self, base_url: str, port: int, error: Exception) -> AgentResumeError:
+        holder = _holders.get(port)
+        if holder is not None and holder._own is not None:
+            owner = f"by the agent {holder._agent} of this process"
+            problem, advice = f"taken {owner}", f"stop that agent, which uses port {port}"
+        else:
+            problem = f"taken: {error}"
+            advice = (
+                f"stop what uses port {port}, such as another run from the same checkpoint; an"
+                " agent that was stopped there keeps its address until its close()"
+            )
+        return AgentResumeError(
+            f"it knows its world as {base_url}, and that address is {problem}",
+            agent=self._agent,
+            agent_dir=self._directory.path,
+            hint=f"{advice}; agents with sandbox=True have addresses that no other run can take",
+        )
 
     def _listen(self, lease: Lease) -> None:
         try:
@@ -208,6 +247,7 @@ class AgentAccess:
         close_in_forked_child(listener)
         with self._lock:
             self._own = lease, listener
+            _holders[lease.port] = self
             self._listeners.add(listener)
 
     # -- its record ---------------------------------------------------------------------------
@@ -265,7 +305,13 @@ class AgentAccess:
         Cancellation: requests under way are dropped. The address stays open; what connects waits
         for the next time.
         """
-        proxy = Proxy(self._agent, lambda: self._granted, self._hosts, self._limits)
+        proxy = Proxy(
+            self._agent,
+            lambda: self._granted,
+            self._hosts,
+            self._limits,
+            is_private=self._is_sandboxed,
+        )
         self._changed = changed = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         serving: dict[socket.socket, anyio.CancelScope] = {}
         try:

@@ -24,7 +24,8 @@ class Grant:
 
     Attributes:
         world: Name of the world.
-        headers: Headers of each request to the world, which name the agent's session.
+        headers: Headers of each request to the world, which name the agent's session. The world
+            changes them when the agent gets another one.
         policy: What the agent may ask.
         upstream: Returns the address of the instance, base path included; None while it does not
             serve. It is called for each request, from any thread, and must not block.

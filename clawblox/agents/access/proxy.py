@@ -5,15 +5,18 @@ agent's own session. The world's answer, too, is passed on as status, content ty
 so that an agent sees no date, no redirect and no address of this machine.
 
 Listening sockets come from outside and may be of another network namespace; they stay open when
-the proxy stops.
+the proxy stops. One that every user of the machine can reach serves the user of this process and
+root only: whoever connects speaks as the agent.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import re
 import socket
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Final
@@ -30,12 +33,14 @@ from clawblox.agents.access.request import (
     find_head,
     parse_head,
 )
+from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldCallError
 from clawblox.system.connection import Connections, NotSentError
 from clawblox.system.forked import close_in_forked_child
 from clawblox.system.request import MAX_ANSWER_BYTES, Answer
+from clawblox.system.sock_diag import peer_uid, read_peer_uid
 from clawblox.telemetry.own_log import OwnLog
-from clawblox.telemetry.throttle import Throttle
+from clawblox.telemetry.throttle import Rate, Throttle
 
 __all__ = ["Limits", "Proxy"]
 
@@ -43,6 +48,9 @@ _log = OwnLog(__name__)
 
 _RECEIVE_BYTES = 64 << 10
 _MOST_DRAINED_BYTES = 4 << 20
+_ROOT: Final = 0
+_BURST_S: Final = 2.0
+"""Seconds of the rate that an agent may use up in a moment."""
 _ACCEPT_PAUSE_S = 0.1
 """Pause in seconds after a connection could not be accepted."""
 
@@ -62,6 +70,8 @@ class Limits:
         answer_s: Seconds in which the agent must have read the answer.
         linger_s: Seconds for the agent to stop sending what was refused.
         answer_bytes: Most bytes of the body of an answer.
+        requests_per_s: Requests a second that are passed on, after a burst of two seconds' worth;
+            further ones are answered 429. None sets no limit.
     """
 
     connections: int = 64
@@ -70,6 +80,7 @@ class Limits:
     answer_s: float = 30.0
     linger_s: float = 2.0
     answer_bytes: int = MAX_ANSWER_BYTES
+    requests_per_s: float | None = None
 
 
 class Proxy:
@@ -80,6 +91,8 @@ class Proxy:
         grant: Returns what the agent has been given; None before that.
         hosts: Returns what the ``Host`` header of its requests may be, in lower case.
         limits: What the agent may take; None for the usual.
+        is_private: Whether the agent alone can reach the listening sockets; otherwise only
+            connections of this user and of root are served.
     """
 
     def __init__(
@@ -88,14 +101,19 @@ class Proxy:
         grant: Callable[[], Grant | None],
         hosts: Callable[[], frozenset[str]],
         limits: Limits | None = None,
+        *,
+        is_private: bool = False,
     ) -> None:
         self._agent = agent
         self._grant = grant
         self._hosts = hosts
         self._limits = limits = limits or Limits()
+        self._is_private = is_private
+        per_s = limits.requests_per_s
+        self._rate = None if per_s is None else Rate(per_s, max(1.0, per_s * _BURST_S))
         self._places = anyio.Semaphore(limits.connections)
         self._upstream = _Upstream()
-        self._refused, self._failures = Throttle(), Throttle()
+        self._refused, self._failures, self._strangers = Throttle(), Throttle(), Throttle()
 
     async def serve(self, listener: socket.socket) -> None:
         """Serve a listening socket until cancelled; any number of them at a time.
@@ -138,16 +156,30 @@ class Proxy:
                 close_in_forked_child(connection)
                 connection.setblocking(False)
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                await self._converse(_Client(connection))
+                if self._is_private or await self._is_trusted(connection):
+                    await self._converse(_Client(connection))
         finally:
             self._places.release()
+
+    async def _is_trusted(self, connection: socket.socket) -> bool:
+        """Return whether a process of this user, or of root, has made the connection."""
+        try:
+            uid = peer_uid(connection)
+        except OSError:  # a kernel without the index
+            uid = await run_blocking(read_peer_uid, connection)
+        if uid in (os.geteuid(), _ROOT):
+            return True
+        if times := self._strangers.count():
+            _log.warning("agent connection refused", agent=self._agent, uid=uid, times=times)
+        return False
 
     async def _converse(self, client: _Client) -> None:
         try:
             answer = await self._answer(client)
         except Refusal as refusal:
             self._note_refusal(refusal)
-            answer = _make_answer(refusal.status, f"{refusal.text}\n".encode())
+            waits = ["Retry-After: 1"] if refusal.status == HTTPStatus.TOO_MANY_REQUESTS else []
+            answer = _make_answer(refusal.status, f"{refusal.text}\n".encode(), headers=waits)
         except _Gone:
             return
         except OSError:
@@ -164,7 +196,10 @@ class Proxy:
 
     async def _answer(self, client: _Client) -> bytes:
         with anyio.move_on_after(self._limits.request_s) as deadline:
-            request = parse_head(await client.receive_head(), self._hosts())
+            head = await client.receive_head()
+            if self._rate is not None and not self._rate.admits(time.monotonic()):
+                raise Refusal(429, "Too many requests at a time. Wait a second.")
+            request = parse_head(head, self._hosts())
             grant = self._check(request)
             body = await client.receive_body(request)
         if deadline.cancelled_caught:
@@ -328,9 +363,14 @@ def _pass_on(answer: Answer) -> bytes:
 
 
 def _make_answer(
-    status: int, body: bytes, content_type: str = "text/plain; charset=utf-8"
+    status: int,
+    body: bytes,
+    content_type: str = "text/plain; charset=utf-8",
+    *,
+    headers: Sequence[str] = (),
 ) -> bytes:
     lines = [f"HTTP/1.1 {status} {_phrase(status)}", "Connection: close", "Cache-Control: no-store"]
+    lines += headers
     if status not in _WITHOUT_BODY:
         if _CONTENT_TYPE.fullmatch(content_type):
             lines += [f"Content-Type: {content_type}", "X-Content-Type-Options: nosniff"]

@@ -4,12 +4,13 @@ A driver starts no process and opens no socket. It writes files in the agent's p
 command lines, and reads lines of output. ``running`` does the rest.
 
 - ``driver``: what every driver offers.
-- ``database``: SQLite databases of programs, which may hold anything.
 - ``claude``: Claude Code.
 - ``codex``: Codex.
 - ``kimi``: Kimi Code.
+- ``kimi_wires``: the files in which Kimi Code records what it uses.
 - ``opencode``: opencode.
 - ``acp``: programs that speak the Agent Client Protocol.
+- ``acp_client``: our side of that protocol.
 - ``command``: any program, by a template of its command line.
 - ``reading``: understanding what a program has written without talking to it.
 - ``output``: lines of JSON that programs write.

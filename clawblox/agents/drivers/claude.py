@@ -15,23 +15,30 @@ from typing import Any, Final
 from clawblox.agents.drivers.driver import (
     AgentSetup,
     Conversation,
+    Interruption,
     Invocation,
+    RecordedUsage,
     Requirement,
     Turn,
+    measure_files,
     name_own_binary,
 )
 from clawblox.agents.drivers.output import (
     Record,
     count_in,
     list_in,
+    number_in,
     parse_record,
     record_in,
+    seconds_in,
+    status_in,
     text_in,
 )
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import CLAUDE, Program
 from clawblox.agents.programs.claude import project_slug
 from clawblox.agents.values import ErrorKind, Report, Usage, UsageScope
+from clawblox.foreign_values import parse_document
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.foreign_files import find_files, merge_directory, read_file
 
@@ -107,6 +114,8 @@ _COMPLAINTS: Final[tuple[tuple[re.Pattern[str], ErrorKind], ...]] = (
 class ClaudeDriver:
     """Drives Claude Code."""
 
+    records_usage = False
+
     @property
     def program(self) -> Program:
         """The facts of the program."""
@@ -138,7 +147,13 @@ class ClaudeDriver:
             sandbox = {"sandbox": {**_SANDBOX, **setup.native_sandbox}}
             _write_object(directory.runtime / _SANDBOX_FILE, sandbox)
 
-    def adopt(self, directory: AgentDir, setup: AgentSetup, session_id: str) -> None:
+    def adopt(
+        self,
+        directory: AgentDir,
+        setup: AgentSetup,
+        session_id: str,
+        interruption: Interruption | None = None,
+    ) -> None:
         """Move the conversation, with all of its project, to where this workspace has it."""
         found = self.transcripts(directory).get(session_id)
         slug = project_slug(_real_workspace(directory, setup))
@@ -154,7 +169,13 @@ class ClaudeDriver:
             if CLAUDE.id_pattern.fullmatch(file.path.stem)
         }
 
-    def read_usage(self, directory: AgentDir, session_id: str) -> Report | None:
+    def progress(self, directory: AgentDir) -> Mapping[str, int]:
+        """Return the length of each transcript, by the id of its conversation."""
+        return measure_files(self.transcripts(directory))
+
+    def read_usage(
+        self, directory: AgentDir, session_id: str, recorded: RecordedUsage | None = None
+    ) -> Report | None:
         """Return None: the output tells it."""
         return None
 
@@ -186,7 +207,10 @@ class ClaudeDriver:
 
     def converse(self, setup: AgentSetup, turn: Turn) -> Conversation:
         """Return the conversation with a process that was started for this turn."""
-        return _MessageLoop(turn.prompt)
+        if turn.joined_version is None:
+            return _MessageLoop(turn.prompt)
+        version = _parse_version(turn.joined_version)
+        return _MessageLoop(turn.prompt, session_id=turn.session_id, version=version)
 
     def explain(self, log_lines: Sequence[str]) -> Report | None:
         """Return an ``error`` report for the last lines of a failed process, if they tell why."""
@@ -259,12 +283,12 @@ def _read_state(directory: Path) -> Record:
         content = read_file(directory, _STATE_FILE, max_bytes=_MAX_STATE_BYTES)
     except OSError:
         return {}
-    state = parse_record(content.strip()) or {}
     try:
+        state = parse_document(content)
         _encode_object(state)
-    except RecursionError:  # it can be nested so deeply that it can be read, but not written
+    except (ValueError, RecursionError):  # it can be nested too deeply to be written
         return {}
-    return state
+    return state if isinstance(state, dict) else {}
 
 
 def _write_object(path: Path, content: Mapping[str, Any]) -> None:
@@ -272,7 +296,7 @@ def _write_object(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _encode_object(content: Mapping[str, Any]) -> bytes:
-    return json.dumps(content, indent=2).encode() + b"\n"
+    return json.dumps(content, indent=2, allow_nan=False).encode() + b"\n"
 
 
 def _real_workspace(directory: AgentDir, setup: AgentSetup) -> str:
@@ -289,12 +313,16 @@ class _MessageLoop:
 
     Args:
         prompt: The first message.
+        session_id: The conversation; None before the program has named it.
+        version: Version of the program; none before it has named that.
     """
 
-    def __init__(self, prompt: str) -> None:
+    def __init__(
+        self, prompt: str, *, session_id: str | None = None, version: tuple[int, ...] = ()
+    ) -> None:
         self._outgoing = _encode_message(prompt)
-        self._session_id: str | None = None
-        self._version: tuple[int, ...] = ()
+        self._session_id = session_id
+        self._version = version
         self._error_word = ""
 
     def say(self, text: str) -> bool:
@@ -409,12 +437,11 @@ def _join_content(block: Record) -> str:
 
 
 def _read_retry(record: Record) -> Report:
-    delay = record.get("retry_delay_ms")
     data = {
         "attempt": count_in(record, "attempt"),
         "max_attempts": count_in(record, "max_retries"),
-        "delay_s": delay / 1000 if isinstance(delay, int | float) else 0.0,
-        "status": record.get("error_status"),
+        "delay_s": seconds_in(record, "retry_delay_ms"),
+        "status": status_in(record, "error_status"),
         "error": text_in(record, "error"),
     }
     return Report("retry", data)
@@ -429,14 +456,14 @@ def _read_rate_limit(record: Record) -> Iterator[Report]:
 
 
 def _read_usage(record: Record) -> Usage:
-    usage, cost = record_in(record, "usage"), record.get("total_cost_usd")
+    usage = record_in(record, "usage")
     return Usage(
         input_tokens=count_in(usage, "input_tokens"),
         cached_tokens=count_in(usage, "cache_read_input_tokens"),
         cache_write_tokens=count_in(usage, "cache_creation_input_tokens"),
         output_tokens=count_in(usage, "output_tokens"),
         reasoning_tokens=count_in(record_in(usage, "output_tokens_details"), "thinking_tokens"),
-        cost_usd=float(cost) if isinstance(cost, int | float) else None,
+        cost_usd=number_in(record, "total_cost_usd"),
     )
 
 
@@ -444,13 +471,13 @@ def _read_failure(record: Record, error_word: str) -> Iterator[Report]:
     """Yield why a result is a failure; its subtype may well be ``success``."""
     errors = record.get("errors")
     listed = [each for each in errors if isinstance(each, str)] if isinstance(errors, list) else []
-    subtype, status = text_in(record, "subtype"), record.get("api_error_status")
+    subtype, status = text_in(record, "subtype"), status_in(record, "api_error_status")
     message = text_in(record, "result") or "; ".join(listed) or subtype or "it failed"
     if subtype in _LIMITS:
         yield Report("limit", {"kind": _LIMITS[subtype], "message": message})
         return
     kind: ErrorKind = _find_complaint(message) or _KIND_BY_WORD.get(error_word, "model")
-    if isinstance(status, int):
+    if status is not None:
         kind = _KIND_BY_STATUS.get(status, "overloaded" if status >= 500 else "invalid")
         yield Report("error", {"kind": kind, "message": message, "status": status})
     else:

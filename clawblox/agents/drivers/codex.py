@@ -5,6 +5,7 @@ Measured with versions 0.128 and 0.169.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -13,13 +14,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from clawblox.agents.drivers.database import open_database
 from clawblox.agents.drivers.driver import (
     AgentSetup,
     Conversation,
+    Interruption,
     Invocation,
+    RecordedUsage,
     Requirement,
     Turn,
+    measure_files,
     name_own_binary,
 )
 from clawblox.agents.drivers.output import (
@@ -35,6 +38,7 @@ from clawblox.agents.programs import CODEX, Program
 from clawblox.agents.programs.codex import thread_id
 from clawblox.agents.values import ErrorKind, Report, Usage
 from clawblox.system.files import make_private_dir, publish_bytes
+from clawblox.system.foreign_database import copy_database, remove_database
 from clawblox.system.foreign_files import find_files
 
 __all__ = ["CodexDriver"]
@@ -54,7 +58,9 @@ _INDEX: Final = "state_*.sqlite"
 
 _OLDEST: Final = (0, 128)
 _VERSION: Final = re.compile(r"codex-cli (\d+)\.(\d+)")
-_RETRY: Final = re.compile(r"Reconnecting\.\.\. (?:(\d+)/(\d+)|waiting for network) ?\(?(.*?)\)?")
+_RETRY: Final = re.compile(
+    r"Reconnecting\.\.\. (?:(\d{1,9})/(\d{1,9})|waiting for network) ?\(?(.*?)\)?"
+)
 _STATUS: Final = re.compile(r"\bstatus:? (\d{3})\b")
 _KIND_BY_STATUS: Final[Mapping[int, ErrorKind]] = {401: "auth", 403: "auth", 429: "rate_limit"}
 _COMPLAINTS: Final[tuple[tuple[re.Pattern[str], ErrorKind], ...]] = (
@@ -82,6 +88,8 @@ _TOOLS: Final[Mapping[str, tuple[str, ...]]] = {
 class CodexDriver:
     """Drives Codex."""
 
+    records_usage = False
+
     @property
     def program(self) -> Program:
         """The facts of the program."""
@@ -108,9 +116,16 @@ class CodexDriver:
         publish_bytes(
             directory.state / "config.toml", settings.encode(errors="replace"), durable=False
         )
-        shutil.rmtree(directory.state / "packages", ignore_errors=True)
+        with contextlib.suppress(RecursionError):  # the agent can nest it as deeply as it likes
+            shutil.rmtree(directory.state / "packages", ignore_errors=True)
 
-    def adopt(self, directory: AgentDir, setup: AgentSetup, session_id: str) -> None:
+    def adopt(
+        self,
+        directory: AgentDir,
+        setup: AgentSetup,
+        session_id: str,
+        interruption: Interruption | None = None,
+    ) -> None:
         """Remove the index of rollouts if it names another place, where they may still be.
 
         The program would write on there. Without an index it makes one of the rollouts it finds.
@@ -119,11 +134,10 @@ class CodexDriver:
         if transcript is None:
             return
         own = setup.state / transcript.relative_to(directory.state)
-        for index in sorted(directory.state.glob(_INDEX)):
-            place = _indexed_place(directory, index.name, session_id)
+        for index in find_files(directory.state, _INDEX):
+            place = _indexed_place(directory, index.path.name, session_id)
             if place not in (str(own), os.path.realpath(own)):
-                for path in directory.state.glob(f"{index.name}*"):
-                    path.unlink(missing_ok=True)
+                remove_database(directory.state, index.path.name)
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path]:
         """Return the rollout of each thread, by id; of two of an id the newest."""
@@ -133,7 +147,13 @@ class CodexDriver:
         ids = {path: thread_id(str(path.relative_to(directory.state))) for path in found}
         return {thread: path for path, thread in ids.items() if thread}
 
-    def read_usage(self, directory: AgentDir, session_id: str) -> Report | None:
+    def progress(self, directory: AgentDir) -> Mapping[str, int]:
+        """Return the length of each transcript, by the id of its conversation."""
+        return measure_files(self.transcripts(directory))
+
+    def read_usage(
+        self, directory: AgentDir, session_id: str, recorded: RecordedUsage | None = None
+    ) -> Report | None:
         """Return None: the output tells it."""
         return None
 
@@ -230,11 +250,11 @@ def _indexed_place(directory: AgentDir, index: str, session_id: str) -> str | No
     """Return where an index says that a rollout is; None if it does not say it."""
     query = "SELECT rollout_path FROM threads WHERE id = ?"
     try:
-        with open_database(directory.state, index) as database:
-            row = database and database.execute(query, (session_id,)).fetchone()
+        with copy_database(directory.state, index, scratch=directory.path) as database:
+            rows = database.read(query, session_id) if database else []
     except OSError:
         return None
-    return str(row[0]) if row else None
+    return str(rows[0][0]) if rows else None
 
 
 class _Events:

@@ -21,7 +21,15 @@ from typing import Any, Final
 
 import attrs
 
-from clawblox.agents.drivers.driver import AgentSetup, Conversation, Invocation, Requirement, Turn
+from clawblox.agents.drivers.driver import (
+    AgentSetup,
+    Conversation,
+    Interruption,
+    Invocation,
+    RecordedUsage,
+    Requirement,
+    Turn,
+)
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import Program
 from clawblox.agents.values import Report
@@ -154,6 +162,8 @@ def _check_pattern(given: object) -> re.Pattern[str] | None:
 class CommandDriver:
     """Drives any program by a template."""
 
+    records_usage = False
+
     @property
     def program(self) -> Program:
         """The facts of the program, which are not known: its keys are given with ``env=``."""
@@ -192,14 +202,26 @@ class CommandDriver:
     def prepare(self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) -> None:
         """Do nothing: what the program asks is not known."""
 
-    def adopt(self, directory: AgentDir, setup: AgentSetup, session_id: str) -> None:
+    def adopt(
+        self,
+        directory: AgentDir,
+        setup: AgentSetup,
+        session_id: str,
+        interruption: Interruption | None = None,
+    ) -> None:
         """Do nothing: where the program looks is not known."""
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path] | None:
         """Return None: where they are is not known."""
         return None
 
-    def read_usage(self, directory: AgentDir, session_id: str) -> Report | None:
+    def progress(self, directory: AgentDir) -> Mapping[str, int] | None:
+        """Return None, as for :meth:`transcripts`."""
+        return None
+
+    def read_usage(
+        self, directory: AgentDir, session_id: str, recorded: RecordedUsage | None = None
+    ) -> Report | None:
         """Return None: only the output can tell it."""
         return None
 

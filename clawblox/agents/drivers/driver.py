@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,16 +11,20 @@ import attrs
 
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import Program
-from clawblox.agents.values import Report
+from clawblox.agents.values import Report, Usage
 from clawblox.errors import ConfigError
 
 __all__ = [
     "AgentSetup",
     "Conversation",
     "Driver",
+    "Interruption",
     "Invocation",
+    "RecordedFile",
+    "RecordedUsage",
     "Requirement",
     "Turn",
+    "measure_files",
     "name_own_binary",
 ]
 
@@ -68,11 +73,16 @@ class Turn:
         prompt: What the program is told first.
         session_id: The conversation to continue; None begins one.
         new_id: Id for a new conversation, where the program takes one.
+        is_onlooker: Whether the output is only read, from any line on, and nothing is said.
+        joined_version: Version of the program whose first lines an onlooker has not read; None if
+            it begins with the first one.
     """
 
     prompt: str
     session_id: str | None
     new_id: str
+    is_onlooker: bool = False
+    joined_version: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -108,6 +118,62 @@ class Requirement:
     is_certain: bool = True
 
 
+class Interruption:
+    """Asks blocking work that may take long to end soon.
+
+    Attributes:
+        is_set: Whether it is asked to.
+    """
+
+    def __init__(self) -> None:
+        self.is_set = False
+
+    def set(self) -> None:
+        """Ask it to end soon."""
+        self.is_set = True
+
+
+@attrs.define
+class RecordedFile:
+    """How far a file was read in which a program records what it uses.
+
+    Attributes:
+        inode: The file; another one is read from its beginning.
+        position: Offset of the next line.
+        is_within: Whether that lies within a line that is too long to be read.
+        usage: What its lines have recorded so far.
+    """
+
+    inode: int = 0
+    position: int = 0
+    is_within: bool = False
+    usage: Usage = attrs.field(factory=Usage)
+
+
+class RecordedUsage:
+    """How far the files of a conversation were read; the caller keeps it from call to call.
+
+    Attributes:
+        session_id: The conversation; empty before the first call.
+        files: How far each file was read, by its name.
+        refused: Names of files that are too large to be read.
+        interruption: Has a call end soon; the next one goes on from there.
+    """
+
+    def __init__(self) -> None:
+        self.session_id = ""
+        self.files: dict[str, RecordedFile] = {}
+        self.refused: set[str] = set()
+        self.interruption = Interruption()
+
+    def begin(self, session_id: str) -> None:
+        """Begin a call for a conversation; that of another one is forgotten."""
+        if session_id != self.session_id:
+            self.session_id = session_id
+            self.files.clear()
+            self.refused.clear()
+
+
 class Conversation(Protocol):
     """One process of a program, from the side that talks to it: bytes in, bytes and reports out.
 
@@ -138,6 +204,10 @@ class Driver(Protocol):
     @property
     def program(self) -> Program:
         """The facts of the program."""
+
+    @property
+    def records_usage(self) -> bool:
+        """Whether the program records its usage in files, where :meth:`read_usage` reads it."""
 
     def name_binary(self, binary: str | None, command: object) -> str:
         """Return the program that a caller's ``binary=`` and ``command=`` name: a path or a name.
@@ -175,11 +245,23 @@ class Driver(Protocol):
             OSError: A file cannot be written.
         """
 
-    def adopt(self, directory: AgentDir, setup: AgentSetup, session_id: str) -> None:
+    def adopt(
+        self,
+        directory: AgentDir,
+        setup: AgentSetup,
+        session_id: str,
+        interruption: Interruption | None = None,
+    ) -> None:
         """Move a restored conversation to where the program will look for it. Blocks.
 
+        Args:
+            directory: The agent's directory on this machine.
+            setup: The agent.
+            session_id: The conversation.
+            interruption: Has it end soon, with an error; another call goes on from there.
+
         Raises:
-            OSError: A file cannot be moved or rewritten.
+            OSError: A file cannot be moved or rewritten, or is too large.
         """
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path] | None:
@@ -189,13 +271,29 @@ class Driver(Protocol):
         proof of a resume is all there is.
         """
 
-    def read_usage(self, directory: AgentDir, session_id: str) -> Report | None:
+    def progress(self, directory: AgentDir) -> Mapping[str, int] | None:
+        """Return how far each conversation has come, by id: a number that grows with it. Blocks.
+
+        None where the program keeps no transcripts, or in a place that is not known.
+
+        Raises:
+            OSError: A file cannot be read.
+        """
+
+    def read_usage(
+        self, directory: AgentDir, session_id: str, recorded: RecordedUsage | None = None
+    ) -> Report | None:
         """Return a ``usage`` report from the files of a conversation. Blocks.
 
         The caller asks when a turn or a process has ended.
 
+        Args:
+            directory: The agent's directory.
+            session_id: The conversation.
+            recorded: How far the files were read; None reads from their beginning.
+
         Returns:
-            The report; None where the output tells it, or the files tell nothing.
+            The report; None where the output tells it, or the files tell nothing new.
 
         Raises:
             OSError: A file cannot be read.
@@ -213,6 +311,15 @@ class Driver(Protocol):
 
     def explain(self, log_lines: Sequence[str]) -> Report | None:
         """Return an ``error`` report for the last lines of a failed process, if they tell why."""
+
+
+def measure_files(paths: Mapping[str, Path]) -> dict[str, int]:
+    """Return the length of each file that exists, for drivers whose transcripts are files."""
+    sizes = {}
+    for session_id, path in paths.items():
+        with contextlib.suppress(OSError):
+            sizes[session_id] = path.lstat().st_size
+    return sizes
 
 
 def name_own_binary(program: Program, binary: str | None, command: object) -> str:

@@ -5,27 +5,33 @@ It names a conversation only when a turn has ended well. Until then the disk tel
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from clawblox.agents.drivers.driver import (
     AgentSetup,
     Conversation,
+    Interruption,
     Invocation,
+    RecordedUsage,
     Requirement,
     Turn,
+    measure_files,
     name_own_binary,
 )
+from clawblox.agents.drivers.kimi_wires import MAX_WIRE_BYTES, find_wires, read_wires
 from clawblox.agents.drivers.output import (
     Record,
     count_in,
     list_in,
     parse_record,
     record_in,
+    seconds_in,
+    status_in,
     text_in,
 )
 from clawblox.agents.layout import AgentDir
@@ -37,9 +43,9 @@ from clawblox.agents.programs.kimi import (
     bind_state,
     work_dir_key,
 )
-from clawblox.agents.values import ErrorKind, Report, Usage
+from clawblox.agents.values import ErrorKind, Report
 from clawblox.system.files import make_private_dir, publish_bytes
-from clawblox.system.foreign_files import find_files, make_directory, open_file, read_file
+from clawblox.system.foreign_files import find_files, make_directory, read_file, rewrite_lines
 
 __all__ = ["KimiDriver"]
 
@@ -68,14 +74,13 @@ _COMPLAINTS: Final[tuple[tuple[re.Pattern[str], ErrorKind], ...]] = (
     (re.compile(r"context\.overflow|not_found|config_invalid|unknown option"), "invalid"),
 )
 
-_MAX_BYTES: Final = 1 << 30
-"""Longest file of a session that is read."""
-
-_USAGE_MARK: Final = b'"usage.record"'
+_MAX_STATE_BYTES: Final = 64 << 20
 
 
 class KimiDriver:
     """Drives Kimi Code."""
+
+    records_usage = True
 
     @property
     def program(self) -> Program:
@@ -104,7 +109,13 @@ class KimiDriver:
         content = f"${{base_prompt}}\n\n{literal}\n".encode(errors="replace")
         publish_bytes(directory.state / _SYSTEM_PROMPT_FILE, content, durable=False)
 
-    def adopt(self, directory: AgentDir, setup: AgentSetup, session_id: str) -> None:
+    def adopt(
+        self,
+        directory: AgentDir,
+        setup: AgentSetup,
+        session_id: str,
+        interruption: Interruption | None = None,
+    ) -> None:
         """Bind the conversation to this workspace: the program refuses one of another."""
         transcript = self.transcripts(directory).get(session_id)
         if transcript is None:
@@ -116,17 +127,16 @@ class KimiDriver:
         state_dir = os.path.realpath(setup.state) if is_here else str(setup.state)
         home = f"{state_dir}/sessions/{key}/{session_id}"
         path = f"{session.relative_to(root)}/{STATE_FILE}"
-        state = read_file(root, path, max_bytes=_MAX_BYTES)
+        state = read_file(root, path, max_bytes=_MAX_STATE_BYTES)
         try:
             bound = bind_state(state, cwd=cwd, home=home)
         except ValueError as error:
             raise OSError(f"{session / STATE_FILE}: {error}") from error
         if session.parent.name == key and parse_record(state) == parse_record(bound):
             return
-        for wire in _find_wires(root, session):
-            content = read_file(root, str(wire.relative_to(root)), max_bytes=_MAX_BYTES)
-            lines = content.splitlines(keepends=True)
-            publish_bytes(wire, b"".join(bind_record(key, line) for line in lines))
+        for wire in find_wires(root, session):
+            bind = partial(_bind_line, key, interruption)
+            rewrite_lines(root, wire, bind, max_bytes=MAX_WIRE_BYTES)
         publish_bytes(session / STATE_FILE, bound)
         os.close(make_directory(root, f"sessions/{key}"))
         session.rename(root / "sessions" / key / session_id)
@@ -140,21 +150,20 @@ class KimiDriver:
             if KIMI.id_pattern.fullmatch(_session_dir(file.path).name)
         }
 
-    def read_usage(self, directory: AgentDir, session_id: str) -> Report | None:
-        """Return what the session has used, by its transcripts and those of its sub-agents."""
+    def progress(self, directory: AgentDir) -> Mapping[str, int]:
+        """Return the length of each transcript, by the id of its conversation."""
+        return measure_files(self.transcripts(directory))
+
+    def read_usage(
+        self, directory: AgentDir, session_id: str, recorded: RecordedUsage | None = None
+    ) -> Report | None:
+        """Return what the session has used, by its wires and those of its sub-agents."""
+        recorded = RecordedUsage() if recorded is None else recorded
+        recorded.begin(session_id)
         transcript = self.transcripts(directory).get(session_id)
         if transcript is None:
             return None
-        root = directory.state
-        wires = sorted(_find_wires(root, _session_dir(transcript)))
-        counts = [record for wire in wires for record in _read_counts(root, wire)]
-        usage = Usage(
-            input_tokens=sum(count_in(each, "inputOther") for each in counts),
-            cached_tokens=sum(count_in(each, "inputCacheRead") for each in counts),
-            cache_write_tokens=sum(count_in(each, "inputCacheCreation") for each in counts),
-            output_tokens=sum(count_in(each, "output") for each in counts),
-        )
-        return Report("usage", {"usage": usage, "scope": "session"})
+        return read_wires(directory.state, _session_dir(transcript), recorded)
 
     def invocation(self, setup: AgentSetup, turn: Turn) -> Invocation:
         """Return how a process for this turn is started. It takes its prompt there alone."""
@@ -181,15 +190,15 @@ class KimiDriver:
         return next((_describe_failure(each[2]) for each in (*own, *found)), None)
 
 
+def _bind_line(key: str, interruption: Interruption | None, line: bytes) -> bytes:
+    if interruption is not None and interruption.is_set:
+        raise InterruptedError
+    return bind_record(key, line)
+
+
 def _session_dir(transcript: Path) -> Path:
     """Return the directory of the session that a main transcript belongs to."""
     return transcript.parents[len(Path(MAIN_TRANSCRIPT).parts) - 1]
-
-
-def _find_wires(root: Path, session: Path) -> list[Path]:
-    """Return the transcripts of all agents of a session."""
-    place = glob.escape(str(session.relative_to(root)))
-    return [file.path for file in find_files(root, f"{place}/agents/*/wire.jsonl")]
 
 
 # -- checks ------------------------------------------------------------------------------------
@@ -268,11 +277,11 @@ class _Lines:
             case "meta", "turn.step.retrying":
                 yield _read_retry(record)
             case "meta", "session.resume_hint" if session := text_in(record, "session_id"):
-                if self._session_id not in (None, session):
-                    return  # of a program that the agent itself ran; the disk tells of this one
                 facts = {"session_id": session, "version": self._version}
                 yield Report("session.confirmed", {k: v for k, v in facts.items() if v})
-                yield Report("turn.finished", {"ok": True, "text": self._text})
+                if self._session_id in (None, session):
+                    yield Report("turn.finished", {"ok": True, "text": self._text})
+                # Else it may be of a program that the agent itself ran; the disk tells of this one.
             case "assistant", _:
                 if text := text_in(record, "content"):
                     self._text = text
@@ -294,12 +303,11 @@ def _read_call(call: Record) -> Report:
 
 
 def _read_retry(record: Record) -> Report:
-    delay = record.get("delay_ms")
     data = {
         "attempt": count_in(record, "failed_attempt"),
         "max_attempts": count_in(record, "max_attempts"),
-        "delay_s": delay / 1000 if isinstance(delay, int | float) else 0.0,
-        "status": record.get("status_code"),
+        "delay_s": seconds_in(record, "delay_ms"),
+        "status": status_in(record, "status_code"),
         "error": text_in(record, "error_message"),
     }
     return Report("retry", data)
@@ -313,12 +321,3 @@ def _describe_failure(message: str) -> Report:
         return Report("error", {"kind": kind, "message": message, "status": status})
     kinds = (kind for pattern, kind in _COMPLAINTS if pattern.search(message))
     return Report("error", {"kind": next(kinds, "model"), "message": message})
-
-
-def _read_counts(root: Path, wire: Path) -> Iterator[Record]:
-    """Yield what each request to a model used, from a transcript."""
-    with os.fdopen(open_file(root, str(wire.relative_to(root))), "rb") as lines:
-        while line := lines.readline(_MAX_BYTES):
-            record = parse_record(line) if _USAGE_MARK in line else None
-            if record is not None and record.get("type") == "usage.record":
-                yield record_in(record, "usage")

@@ -8,25 +8,34 @@ from __future__ import annotations
 import json
 import os
 import re
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from clawblox.agents.drivers.database import open_database
 from clawblox.agents.drivers.driver import (
     AgentSetup,
     Conversation,
+    Interruption,
     Invocation,
+    RecordedUsage,
     Requirement,
     Turn,
     name_own_binary,
 )
-from clawblox.agents.drivers.output import Record, count_in, parse_record, record_in, text_in
+from clawblox.agents.drivers.output import (
+    Record,
+    count_in,
+    number_in,
+    parse_record,
+    record_in,
+    status_in,
+    text_in,
+)
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import OPENCODE, Program
 from clawblox.agents.values import ErrorKind, Report, Usage
 from clawblox.system.files import make_private_dir, publish_bytes
+from clawblox.system.foreign_database import DatabaseCopy, copy_database
 
 __all__ = ["OpencodeDriver"]
 
@@ -57,7 +66,10 @@ _KEYS: Final = {
 """The key of each provider that is known."""
 
 _MODES: Final = (None, "allow", "bypassPermissions")
-_MOST_SESSIONS: Final = 100_000
+_SESSIONS: Final = (
+    "SELECT id, (SELECT count(*) FROM message WHERE session_id = session.id) FROM session"
+    " WHERE parent_id IS NULL"
+)
 
 _OLDEST: Final = (1, 18)
 _VERSION: Final = re.compile(r"^(\d+)\.(\d+)\.\d+$", re.MULTILINE)
@@ -73,6 +85,8 @@ _KIND_BY_NAME: Final[Mapping[str, ErrorKind]] = {
 
 class OpencodeDriver:
     """Drives opencode."""
+
+    records_usage = False
 
     @property
     def program(self) -> Program:
@@ -103,7 +117,13 @@ class OpencodeDriver:
         settings = json.dumps(_settings(setup, env), indent=2).encode() + b"\n"
         publish_bytes(directory.state / _SETTINGS_FILE, settings, durable=False)
 
-    def adopt(self, directory: AgentDir, setup: AgentSetup, session_id: str) -> None:
+    def adopt(
+        self,
+        directory: AgentDir,
+        setup: AgentSetup,
+        session_id: str,
+        interruption: Interruption | None = None,
+    ) -> None:
         """Record this workspace as that of the session: from another one, the program hangs.
 
         Raises:
@@ -111,24 +131,25 @@ class OpencodeDriver:
         """
         is_here = setup.workspace == directory.workspace
         workspace = os.path.realpath(setup.workspace) if is_here else str(setup.workspace)
-        with open_database(directory.state, _DATABASE) as database:
+        with copy_database(directory.state, _DATABASE, scratch=directory.path) as database:
             if database is not None:
                 _move_sessions(database, session_id, workspace)
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path]:
         """Return the database for each session in it, but for those of sub-agents."""
-        query = "SELECT id FROM session WHERE parent_id IS NULL"
-        with open_database(directory.state, _DATABASE) as database:
-            if database is None:
-                return {}
-            try:
-                ids = database.execute(query).fetchmany(_MOST_SESSIONS)
-            except sqlite3.OperationalError:  # the program is just making it
-                return {}
         path = directory.state / _DATABASE
-        return {str(id_): path for (id_,) in ids if OPENCODE.id_pattern.fullmatch(str(id_))}
+        return dict.fromkeys(self.progress(directory), path)
 
-    def read_usage(self, directory: AgentDir, session_id: str) -> Report | None:
+    def progress(self, directory: AgentDir) -> Mapping[str, int]:
+        """Return how many messages each session has, but for those of sub-agents."""
+        with copy_database(directory.state, _DATABASE, scratch=directory.path) as database:
+            rows = database.read(_SESSIONS) if database else []
+        is_id = OPENCODE.id_pattern.fullmatch
+        return {str(id_): int(count or 0) for id_, count in rows if is_id(str(id_))}
+
+    def read_usage(
+        self, directory: AgentDir, session_id: str, recorded: RecordedUsage | None = None
+    ) -> Report | None:
         """Return None: the output tells it."""
         return None
 
@@ -230,14 +251,21 @@ def _settings(setup: AgentSetup, env: Mapping[str, str]) -> dict[str, Any]:
     return settings
 
 
-def _move_sessions(database: sqlite3.Connection, session_id: str, workspace: str) -> None:
+def _move_sessions(database: DatabaseCopy, session_id: str, workspace: str) -> None:
     """Record another directory for a session and all that share its own."""
-    found = database.execute("SELECT directory FROM session WHERE id = ?", (session_id,)).fetchone()
-    if found is not None and found[0] != workspace:
-        moved = (workspace, found[0])
-        database.execute("UPDATE session SET directory = ? WHERE directory = ?", moved)
-        paths = tuple(directory.lstrip("/") for directory in moved)
-        database.execute("UPDATE session SET path = ? WHERE path = ?", paths)
+    rows = database.read("SELECT directory FROM session WHERE id = ?", session_id)
+    directory = rows[0][0] if rows else workspace
+    if isinstance(directory, str) and directory != workspace:
+        moved = (workspace, directory)
+        database.replace(
+            [
+                ("UPDATE session SET directory = ? WHERE directory = ?", moved),
+                (
+                    "UPDATE session SET path = ? WHERE path = ?",
+                    [place.lstrip("/") for place in moved],
+                ),
+            ]
+        )
 
 
 # -- the conversation --------------------------------------------------------------------------
@@ -298,7 +326,7 @@ def _read_tool(part: Record) -> Iterator[Report]:
 
 def _read_usage(part: Record) -> Usage:
     """Return what one request to the model used. A cost of 0 says that its price is not known."""
-    tokens, cost = record_in(part, "tokens"), part.get("cost")
+    tokens = record_in(part, "tokens")
     cache = record_in(tokens, "cache")
     reasoning = count_in(tokens, "reasoning")
     return Usage(
@@ -307,15 +335,15 @@ def _read_usage(part: Record) -> Usage:
         cache_write_tokens=count_in(cache, "write"),
         output_tokens=count_in(tokens, "output") + reasoning,
         reasoning_tokens=reasoning,
-        cost_usd=float(cost) if isinstance(cost, int | float) and cost > 0 else None,
+        cost_usd=number_in(part, "cost") or None,
     )
 
 
 def _describe_failure(error: Record) -> Report:
     data = record_in(error, "data")
-    name, status = text_in(error, "name"), data.get("statusCode")
+    name, status = text_in(error, "name"), status_in(data, "statusCode")
     message = text_in(data, "message") or name or "it failed"
-    if isinstance(status, int):
+    if status is not None:
         kind = _KIND_BY_STATUS.get(status, "overloaded" if status >= 500 else "invalid")
         return Report("error", {"kind": kind, "message": message, "status": status})
     return Report("error", {"kind": _KIND_BY_NAME.get(name, "model"), "message": message})

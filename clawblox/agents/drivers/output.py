@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
-__all__ = ["Record", "count_in", "list_in", "parse_record", "record_in", "text_in"]
+from clawblox.foreign_values import finite_number, parse_json, require_few_members, whole_number
+
+__all__ = [
+    "Record",
+    "count_in",
+    "list_in",
+    "number_in",
+    "parse_record",
+    "record_in",
+    "seconds_in",
+    "status_in",
+    "text_in",
+]
 
 Record: TypeAlias = dict[str, Any]
 """A JSON object."""
+
+_MAX_DELAY_MS: Final = 24 * 3600 * 1000.0
+"""Longest pause of a program that is believed."""
 
 _decode = msgspec.json.Decoder(Record).decode
 
@@ -20,13 +34,14 @@ def parse_record(line: bytes | str) -> Record | None:
     if line[:1] not in (b"{", "{"):
         return None
     try:
+        require_few_members(line)
         return _decode(line)
     except (ValueError, RecursionError):
         pass
     try:
-        # Slower, but it takes the lone surrogates that programs in JavaScript write.
-        record = json.loads(line)
-    except (ValueError, RecursionError):
+        # Slower, but it takes lone surrogates, which programs in JavaScript write, and any number.
+        record = parse_json(line)
+    except ValueError:
         return None
     return record if isinstance(record, dict) else None
 
@@ -51,5 +66,19 @@ def text_in(record: Record, key: str) -> str:
 
 def count_in(record: Record, key: str) -> int:
     """Return the count at ``key``, or 0."""
-    value = record.get(key)
-    return value if type(value) is int and value > 0 else 0
+    return whole_number(record.get(key)) or 0
+
+
+def number_in(record: Record, key: str) -> float | None:
+    """Return the number at ``key``, 0 or more and finite, or None."""
+    return finite_number(record.get(key))
+
+
+def seconds_in(record: Record, key: str) -> float:
+    """Return the pause of so many milliseconds at ``key`` in seconds, or 0; a day at most."""
+    return (finite_number(record.get(key), high=_MAX_DELAY_MS) or 0.0) / 1000
+
+
+def status_in(record: Record, key: str) -> int | None:
+    """Return the status of an HTTP answer at ``key``, or None."""
+    return whole_number(record.get(key), low=100, high=599)

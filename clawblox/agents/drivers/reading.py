@@ -9,7 +9,11 @@ __all__ = ["open_reading"]
 
 
 def open_reading(
-    driver: Driver, directory: AgentDir, session_id: str | None = None
+    driver: Driver,
+    directory: AgentDir,
+    session_id: str | None = None,
+    *,
+    joined_version: str | None = None,
 ) -> Conversation:
     """Return a conversation that understands the output of one process.
 
@@ -20,6 +24,8 @@ def open_reading(
         driver: The driver of the program.
         directory: The agent's directory.
         session_id: The conversation that the process was started to continue; None for a new one.
+        joined_version: Version of the program, '' if not known, where reading does not begin with
+            the first line of a process, which is in that conversation; else None.
     """
     name = driver.program.driver
     setup = AgentSetup(
@@ -31,4 +37,11 @@ def open_reading(
         system_prompt="",
         command={"start": [name, "{prompt}"]},
     )
-    return driver.converse(setup, Turn(prompt="", session_id=session_id, new_id=session_id or ""))
+    turn = Turn(
+        prompt="",
+        session_id=session_id,
+        new_id=session_id or "",
+        is_onlooker=True,
+        joined_version=joined_version,
+    )
+    return driver.converse(setup, turn)

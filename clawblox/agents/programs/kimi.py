@@ -13,6 +13,8 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
+from clawblox.foreign_values import parse_document
+
 __all__ = [
     "AGENT_NAME",
     "MAIN_TRANSCRIPT",
@@ -78,7 +80,7 @@ def bind_state(document: bytes, *, cwd: str, home: str) -> bytes:
             and re.fullmatch(AGENT_NAME, name)
         ):
             agent["homedir"] = f"{home}/agents/{name}"
-    return json.dumps(state, separators=(",", ":")).encode()
+    return json.dumps(state, separators=(",", ":"), allow_nan=False).encode()
 
 
 def bind_record(workspace_id: str, line: bytes) -> bytes:
@@ -101,13 +103,13 @@ def bind_record(workspace_id: str, line: bytes) -> bytes:
         return b""
     if kind != _BINDING:
         return line
-    compact = json.dumps(record | {"workspaceId": workspace_id}, separators=(",", ":"))
-    return compact.encode() + b"\n"
+    bound = record | {"workspaceId": workspace_id}
+    return json.dumps(bound, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
 def _parse(document: bytes) -> dict[str, Any] | None:
     try:
-        value = json.loads(document.decode("utf-8", errors="replace"))
-    except (ValueError, RecursionError):
+        value = parse_document(document.decode("utf-8", errors="replace"))
+    except ValueError:
         return None
     return value if isinstance(value, dict) else None

@@ -40,10 +40,13 @@ class Program:
         home_dir: Directory in ``HOME`` where it keeps its state unless told otherwise.
         state_variable: Variable that names its state directory; None if it has none.
         id_pattern: Pattern of its session ids, which become parts of paths.
+        takes_id: Whether it is given the id of a new conversation, and does not choose it.
         credential_variables: Variables by which it is given keys and the address of its model's
             API. They are taken from the orchestrator's environment where they are set.
         api_hosts: Hosts of its model's APIs and of its logins, which it reaches from our sandbox.
         package: The package of npm that it is installed with; ``""`` if that is not known.
+        own_sandbox_modes: Permission modes in which it runs its commands in a sandbox of its own,
+            which takes namespaces.
     """
 
     driver: str
@@ -51,9 +54,11 @@ class Program:
     home_dir: str
     state_variable: str | None
     id_pattern: re.Pattern[str] = attrs.field(eq=False)
+    takes_id: bool = False
     credential_variables: tuple[str, ...] = ()
     api_hosts: tuple[str, ...] = ()
     package: str = ""
+    own_sandbox_modes: frozenset[str] = frozenset()
 
     @property
     def id_file(self) -> str:
@@ -72,6 +77,7 @@ CLAUDE: Final = Program(
     home_dir=".claude",
     state_variable="CLAUDE_CONFIG_DIR",
     id_pattern=re.compile(UUID),
+    takes_id=True,
     credential_variables=(
         "ANTHROPIC_API_KEY",
         "ANTHROPIC_AUTH_TOKEN",
@@ -91,6 +97,7 @@ CODEX: Final = Program(
     credential_variables=("CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
     api_hosts=("api.openai.com", "auth.openai.com", "chatgpt.com"),
     package="@openai/codex",
+    own_sandbox_modes=frozenset({"workspace-write", "read-only"}),
 )
 
 KIMI: Final = Program(

@@ -10,6 +10,7 @@
 - ``version``: asking a program for its version.
 - ``preparation``: files that a start needs, and the check of the program.
 - ``output``: reading the log.
+- ``uncounted``: what was reported while nobody read the log.
 - ``complaints``: standard error.
 - ``looks``: when it is looked at.
 - ``stdin``: writing standard input.

@@ -70,6 +70,7 @@ class Agenda:
         self._nudge = nudge
         self._hold = hold
         self._waiting: deque[Message] = deque()
+        self._unsettled: list[Message] = []
         self._pace = Pace()
         self._nudge_at = 0.0
         self.news = anyio.Event()
@@ -77,6 +78,8 @@ class Agenda:
     def add(self, message: Message) -> None:
         """Queue a message."""
         self._waiting.append(message)
+        self._unsettled = [each for each in self._unsettled if not each.is_settled.is_set()]
+        self._unsettled.append(message)
         self.news.set()
 
     def withdraw(self, message: Message) -> bool:
@@ -123,6 +126,11 @@ class Agenda:
         return message
 
     def settle_all(self) -> None:
-        """Tell those who wait that their messages will not be said any more."""
-        while self._waiting:
-            self._waiting.popleft().is_settled.set()
+        """Tell those who wait that their messages will not be said any more.
+
+        That includes a message that a process was started for which then failed.
+        """
+        self._waiting.clear()
+        for message in self._unsettled:
+            message.is_settled.set()
+        self._unsettled.clear()

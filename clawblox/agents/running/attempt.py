@@ -8,7 +8,7 @@ until the program exits or there is something to say.
 from __future__ import annotations
 
 import math
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Final, NamedTuple
 
 import anyio
@@ -23,14 +23,15 @@ from clawblox.agents.running.order import Order
 from clawblox.agents.running.output import CHUNK_BYTES, OutputReader
 from clawblox.agents.running.preparation import Prepared, build_environment, write_script
 from clawblox.agents.running.program import exit_code, spawn_program
-from clawblox.agents.running.session import find_proof, sizes
+from clawblox.agents.running.session import Expected, find_proof
 from clawblox.agents.running.stdin import StdinFull, StdinWriter
 from clawblox.agents.values import Report
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import current_batcher, run_blocking
 from clawblox.results import WorldExit
 from clawblox.system.process import Process
-from clawblox.telemetry.logs import last_lines, log_size
+from clawblox.telemetry.log_segments import begin_segment
+from clawblox.telemetry.logs import last_lines
 from clawblox.telemetry.own_log import OwnLog
 
 __all__ = ["Attempt"]
@@ -52,10 +53,9 @@ class _Left(Exception):  # noqa: N818 - says the condition
 
 
 class _Heard(NamedTuple):
-    """What a look at the log brought."""
+    """How much a look at the log has read, and whether that was all."""
 
     size: int
-    reports: list[tuple[int, Report]]
     is_all: bool
 
 
@@ -101,17 +101,19 @@ class Attempt:
         self._stdin: StdinWriter | None = None
         self._reader: OutputReader | None = None
         self._complaints: Complaints | None = None
-        self._sizes: dict[str, int] = {}
         self._wake = anyio.Event()
         self._looks = Looks()
         self._confirm_by = math.inf
         self._leave_by = math.inf
         self._next_disk_look = 0.0
         self._end_offset: int | None = None
+        self._unheard: list[tuple[int, Report]] = []
+        self._turn_offset = 0
         self._fault: Trouble | None = None
         self.dialogue: Dialogue | None = None
         self.process: Process | None = None
         self.following: Message | None = None
+        self._segment_start = 0
         self.log_start = 0
         self.exit: WorldExit | None = None
 
@@ -151,7 +153,7 @@ class Attempt:
         self.dialogue = Dialogue(
             self._books,
             self._agenda,
-            expected_id=self._turn.session_id,
+            expected=self._expected,
             message=self._message,
             stall_timeout=self._order.options.stall_timeout,
             now=now,
@@ -162,15 +164,18 @@ class Attempt:
     def _spawn(self, invocation: Invocation, is_asked_for: bool) -> None:
         order, setup, directory = self._order, self._prepared.setup, self._order.directory
         env = build_environment(order, setup, self._cookie, invocation.env)
-        self._sizes, cwd = dict(sizes(order.driver, directory)), directory.workspace
+        self._expected, cwd = Expected.of_turn(order, self._turn), directory.workspace
         enclosed = order.hooks.enclosure.enclose(invocation.argv, env, setup.workspace)
         if is_asked_for:
             opening = invocation.input or order.driver.converse(setup, self._turn).outgoing()
             write_script(order, enclosed, opening, cwd)
-        self.log_start = log_size(directory.log_file)
+        segment = begin_segment(directory.log_file, order.limits.segment_bytes)
+        begin_segment(directory.errors_file, order.limits.segment_bytes)
+        self._segment_start = segment.start
+        self.log_start = self._turn_offset = segment.end
         complaints = Complaints(directory.errors_file)
         self.process = spawn_program(enclosed, cwd=cwd, directory=directory, stdin=self._stdin)
-        self._reader = OutputReader(directory.log_file, self.log_start)
+        self._reader = OutputReader(directory.log_file, self.log_start, begins_at=segment.start)
         complaints.open()
         self._complaints = complaints
 
@@ -249,23 +254,26 @@ class Attempt:
         assert self._complaints is not None
         has_complained = self._complaints.have_grown()
         if not (rest or has_complained) and self._reader.log_size() <= self._reader.position:
-            heard = _Heard(0, [], is_all=False)
+            heard = _Heard(0, is_all=False)
         else:
             heard = await current_batcher().run(self._read, rest, has_complained)
         now = anyio.current_time()
         assert self.dialogue is not None
         if heard.size or has_complained:
             self.dialogue.hear_something(now)
-        for offset, report in heard.reports:
-            self.dialogue.hear(report, offset, now)
+        reports, self._unheard = self._unheard, []
+        try:
+            self.dialogue.hear_all(reports, now)
+        finally:
+            self._books.note_heard(self._reader.line_start)
         if heard.size:
             self._speak()  # a protocol may answer what was read
-        if not self.dialogue.is_confirmed and now >= self._next_disk_look:
-            await self._look_for_proof(now)
+        await self._look_for_proof(self.dialogue, now, is_last=heard.is_all)
         if heard.is_all and self.dialogue.is_working:
             self.dialogue.is_usage_due = True  # no end of the turn will be told
         if self.dialogue.is_usage_due and self._books.session_id is not None:
-            await self._count_recorded(self.dialogue, self._books.session_id)
+            self.dialogue.is_usage_due = False
+            await self._books.count_recorded(self._books.session_id)
         return heard
 
     def _read(self, rest: bool, has_complained: bool) -> _Heard:
@@ -285,27 +293,26 @@ class Attempt:
         )
         if is_all:
             lines += reader.take_rest()
-        reports = understand(self._conversation, lines, self._order.name)
-        return _Heard(reader.position - before, reports, is_all)
+        # Kept here, because a look that is cancelled takes in nothing of what it has read.
+        self._unheard += understand(self._conversation, lines, self._order.name)
+        return _Heard(reader.position - before, is_all)
 
-    async def _look_for_proof(self, now: float) -> None:
-        assert self.dialogue is not None
-        self._next_disk_look = now + _DISK_LOOK_S
-        found = await run_blocking(find_proof, self._order, self._sizes, self._turn.session_id)
-        if found is not None:
-            self.dialogue.confirm(found, {"session_id": found, "by": "transcript"}, None)
+    async def _look_for_proof(self, dialogue: Dialogue, now: float, *, is_last: bool) -> None:
+        """Look on the disk for the conversation, while the output has not proven it.
 
-    async def _count_recorded(self, dialogue: Dialogue, session_id: str) -> None:
-        """Count what the program has written down of its usage, if it does that."""
-        dialogue.is_usage_due = False
-        order = self._order
-        try:
-            report = await run_blocking(order.driver.read_usage, order.directory, session_id)
-        except OSError as error:
-            _log.warning("usage not read", agent=order.name, error=str(error))
+        Raises:
+            Trouble: The program is in another conversation than it should be.
+        """
+        must_decide = dialogue.contradiction is not None and (is_last or not dialogue.is_working)
+        if dialogue.is_confirmed or not (must_decide or now >= self._next_disk_look):
             return
-        if report is not None:
-            dialogue.hear(report, None, anyio.current_time())
+        self._next_disk_look = now + _DISK_LOOK_S
+        with suppress(OSError):  # the program may be rewriting it; its output can prove it too
+            found = await run_blocking(find_proof, self._order, self._expected)
+            if found is not None:
+                dialogue.take_proof(found)
+        if must_decide and dialogue.contradiction is not None:
+            raise dialogue.contradiction
 
     # -- speaking ---------------------------------------------------------------------------
 
@@ -332,29 +339,36 @@ class Attempt:
             dialogue.is_working or dialogue.trouble is not None or self.following is not None
         ) or not dialogue.is_confirmed
 
-    def _say_next(self, now: float) -> None:
+    def _say_next(self, dialogue: Dialogue, now: float) -> None:
         """Tell the program what is due; what it does not take is for the next process.
 
         Raises:
             BudgetUsedUp: Nothing more may be said.
         """
-        assert self.dialogue is not None
-        used_up = self._books.exceeded()
-        if used_up is not None:
+        assert self._reader is not None
+        if (used_up := self._books.exceeded()) is not None:
             raise BudgetUsedUp(used_up)
-        message = self._agenda.take(now)
-        if message is None:
+        if (message := self._agenda.take(now)) is None:
             if math.isinf(self._agenda.due_in(now)):
                 self._books.move("idle", "the turn is over, and there is nothing more to do")
             return
         self._books.move("working")
-        if self._conversation.say(message.text):
-            self.dialogue.begin_turn(message, now)
+        if not self._is_log_full and self._conversation.say(message.text):
+            dialogue.begin_turn(message, now)
+            self._turn_offset = self._reader.position
             message.is_settled.set()
             self._speak()
         else:
             self.following = message
-            self._leave_by = now + self._order.limits.leave_timeout
+            self._see_off(now)
+
+    @property
+    def _is_log_full(self) -> bool:
+        """Whether the next turn is for another process, which begins another segment."""
+        assert self._reader is not None
+        assert self._complaints is not None
+        size = max(self._reader.log_size() - self._segment_start, self._complaints.size)
+        return size >= self._order.limits.segment_bytes
 
     @property
     def is_between_turns(self) -> bool:
@@ -375,21 +389,22 @@ class Attempt:
         assert dialogue is not None
         assert self._reader is not None
         assert self._complaints is not None
-        assert self._reader is not None
         if dialogue.is_confirmed and self._books.state == "starting":
             self._books.move("working")
         if self._fault is not None:
             raise self._fault
         if self._books.is_out_of_time:
             raise BudgetUsedUp(self._books.exceeded() or "budget used up")
-        if max(self._reader.position, self._complaints.size) >= limits.max_log_bytes:
-            message = f"its logs have grown to {limits.max_log_bytes} bytes"
+        said = self._reader.log_size() - self._turn_offset
+        if max(said, self._complaints.size - self._complaints.start) >= limits.max_log_bytes:
+            message = f"the program has written {limits.max_log_bytes} bytes in one turn"
             raise Trouble("limit", f"{message}: move {self._order.directory.log_file.parent} away")
         if has_exited:
             return
         if not dialogue.is_confirmed and now >= self._confirm_by:
             seconds = f"{limits.confirm_timeout:g} s"
-            raise Trouble("crash", f"the program did not confirm its session within {seconds}")
+            unproven = Trouble("crash", f"the program did not confirm its session within {seconds}")
+            raise dialogue.contradiction or unproven
         silence_s = dialogue.silence(now)
         if silence_s is not None:
             self._books.emit("stalled", {"silence_s": round(silence_s, 3)})
@@ -399,7 +414,7 @@ class Attempt:
         if dialogue.trouble is not None:
             self._see_off(now)
         elif not self._is_busy:
-            self._say_next(now)
+            self._say_next(dialogue, now)
 
     def _forgive(self, seconds: float) -> None:
         """Put deadlines off by a time in which this process was stopped, as the program may be."""
@@ -429,29 +444,18 @@ class Attempt:
             return
         has_failed = self.exit != WorldExit(status=0) or dialogue.last_error is not None
         if has_failed or not dialogue.is_confirmed:
-            raise dialogue.last_error or await self._explain(dialogue)
+            words = await run_blocking(self.last_words)
+            report = self._order.driver.explain(words)
+            raise dialogue.last_error or dialogue.explain_end(report, words, str(self.exit))
         dialogue.end_turn({"ok": True, "text": ""}, None, anyio.current_time())
-
-    async def _explain(self, dialogue: Dialogue) -> Trouble:
-        """Return why the process ended too early, by its last words."""
-        words = await run_blocking(self.last_words)
-        report = self._order.driver.explain(words)
-        if report is not None:
-            self._books.emit(report.type, report.data)
-            kind = report.data["kind"]
-            # A program that has begun to work was started as it should be.
-            is_crash = kind == "invalid" and dialogue.is_confirmed
-            return Trouble("crash" if is_crash else kind, report.data["message"])
-        when = "within a turn" if dialogue.is_confirmed else "before it confirmed its session"
-        last = f", after {words[-1]:.300}" if words else ""
-        return Trouble("crash", f"the program ended {when}: {self.exit}{last}")
 
     # -- afterwards -------------------------------------------------------------------------
 
     def last_words(self) -> tuple[str, ...]:
         """Return the last lines of its output, then those of its errors, masked. Blocks."""
         log_file, secrets = self._order.directory.log_file, self._order.secrets
-        said = last_lines(log_file, start=self.log_start, count=_LAST_WORDS, secrets=secrets)
+        start = self.log_start - self._segment_start
+        said = last_lines(log_file, start=start, count=_LAST_WORDS, secrets=secrets)
         if self._complaints is None:
             return said
         return said + self._complaints.last_lines(_LAST_WORDS, secrets)
@@ -462,33 +466,34 @@ class Attempt:
         return None if self.exit is None else exit_code(self.exit)
 
     async def release(self) -> None:
-        """Take in the last words of a process that has ended, and let it go; never fails.
+        """Take in the last words of a process that has ended, and let it go.
 
         Cancellation: call it shielded.
         """
-        if self.process is not None and self.process.has_exited:
-            self.exit = await self.process.wait()
-        await self._listen_to_last_words()
+        async with AsyncExitStack() as releases:  # each, whatever becomes of the others
+            releases.push_async_callback(self._order.hooks.enclosure.release)
+            for opened in (self._stdin, self._complaints, self._reader):
+                if opened is not None:
+                    releases.callback(opened.close)
+            releases.callback(self._let_go)
+            if self.process is not None and self.process.has_exited:
+                self.exit = await self.process.wait()
+            with _log.contain("last words not heard", agent=self._order.name):
+                await self._listen_to_last_words()
+
+    def _let_go(self) -> None:
         self._books.pid = None
         if self.process is not None:
             self.process.release()
             self.process = None
-        for watched in (self._reader, self._complaints):
-            if watched is not None:
-                watched.close()
-        if self._stdin is not None:
-            self._stdin.close()
-        self._order.hooks.enclosure.release()
 
     async def _listen_to_last_words(self) -> None:
         if self.dialogue is None or self._complaints is None:
             return
         total = 0
-        try:
+        with suppress(Trouble, OSError), anyio.move_on_after(self._order.limits.drain_timeout):
             while total < _DRAINED_BYTES:
                 heard = await self._listen(rest=True)
                 total += heard.size
                 if heard.is_all:
                     return
-        except (Trouble, OSError):  # it has ended anyway
-            return

@@ -6,21 +6,24 @@ hop into a thread for all that has gathered.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 import anyio
 
+from clawblox.agents.drivers.driver import Interruption, RecordedUsage
 from clawblox.agents.events import NOT_KEPT, AgentEventHub, EventFile
 from clawblox.agents.running.lifecycle import Lifecycle
 from clawblox.agents.running.order import Order
 from clawblox.agents.status import AgentRecord
 from clawblox.agents.usage import Ledger
-from clawblox.agents.values import AgentEvent, AgentState, EventType, Usage
-from clawblox.concurrency.threads import current_batcher
+from clawblox.agents.values import AgentEvent, AgentState, EventType, Report, Usage
+from clawblox.concurrency.threads import current_batcher, run_interruptible
 from clawblox.system.clock import format_utc_ms, utc_now_ns
 from clawblox.system.files import publish_bytes
-from clawblox.telemetry.logs import log_size
+from clawblox.telemetry.log_segments import log_end
 from clawblox.telemetry.own_log import OwnLog
 
 __all__ = ["Bookkeeping"]
@@ -68,6 +71,8 @@ class Bookkeeping:
         self._told: AgentRecord | None = None
         self._time_ns = utc_now_ns()
         self._is_ledger_saved = True
+        self._process_start = 0
+        self._recorded = RecordedUsage()
         self._recorded_id: str | None = None
         self.session_id: str | None = None
         self.is_confirmed = False
@@ -83,14 +88,72 @@ class Bookkeeping:
         Raises:
             AgentError: The record of its usage cannot be read.
         """
+        written = log_end(self._order.directory.log_file)
         self._ledger = Ledger.load(self._order.directory.usage_file)
+        known = self._ledger.log_offset
+        self._ledger.log_offset = written if known is None else min(known, written)
         last = self._file.read_last()
+        self._process_start = last.process_start
         self._seq, self.turn = last.seq, last.turn
         if not last.is_end:
             # The orchestrator was killed. Each event that was not kept took a byte of the log, but
             # for a few; no number is given twice.
-            written = log_size(self._order.directory.log_file)
             self._seq += _MOST_OF_OUR_OWN + max(0, written - last.raw_offset)
+
+    async def count_recorded(self, session_id: str) -> None:
+        """Count what the program has written down of its usage, if it does that.
+
+        Cancellation: what was not read yet is read the next time.
+        """
+        order, recorded = self._order, self._recorded
+        if not order.driver.records_usage:
+            return
+        recorded.interruption = Interruption()
+        read = partial(order.driver.read_usage, order.directory, session_id, recorded)
+        try:
+            report = await run_interruptible(read, recorded.interruption.set)
+        except OSError as error:
+            _log.warning("usage not read", agent=order.name, error=str(error))
+            return
+        if report is not None:
+            self.count(report.data, None, session_id=session_id)
+
+    @property
+    def log_offset(self) -> int:
+        """Offset in the log of the first line that was not taken in."""
+        return self._ledger.log_offset or 0
+
+    def note_heard(self, offset: int) -> None:
+        """Note that all lines of the log before an offset were taken in."""
+        self._ledger.log_offset = offset
+
+    def find_version(self, session_id: str | None) -> str | None:
+        """Return the version of the program that was last in a conversation, as far as known."""
+        return self._ledger.find_version(session_id or "")
+
+    def count_rest(
+        self, reports: Iterable[tuple[int, Report]], end: int, session_id: str | None
+    ) -> None:
+        """Count what was reported while nobody read the log.
+
+        Args:
+            reports: Confirmed sessions, usage and ends of turns, with the offsets of their lines.
+            end: Offset of the first line after them.
+            session_id: The conversation of the lines before; None if that is not known.
+        """
+        for offset, report in reports:
+            if self.log_offset <= self._process_start <= offset:
+                self._ledger.begin_process()
+                self._process_start = -1
+            match report.type:
+                case "session.confirmed":
+                    session_id = report.data["session_id"]
+                case "usage":
+                    self.count(report.data, offset, session_id=session_id)
+                case "turn.finished":
+                    self._ledger.end_turn()
+        self.note_heard(end)
+        self._is_ledger_saved = False
 
     # -- what is known ----------------------------------------------------------------------
 
@@ -146,6 +209,7 @@ class Bookkeeping:
         data: Mapping[str, Any] | None = None,
         *,
         raw_offset: int | None = None,
+        session_id: str | None = None,
     ) -> None:
         """Tell listeners of an event, and keep it for the file.
 
@@ -153,6 +217,7 @@ class Bookkeeping:
             kind: What happened.
             data: Its members.
             raw_offset: Offset of the line in the log that told of it.
+            session_id: The conversation that it belongs to; None means the present one.
         """
         self._seq += 1
         self._time_ns = utc_now_ns()
@@ -163,7 +228,7 @@ class Bookkeeping:
             seq=self._seq,
             time=format_utc_ms(self._time_ns),
             agent=self._order.name,
-            session_id=self.session_id,
+            session_id=session_id or self.session_id,
             turn=self.turn,
             type=kind,
             data=data or {},
@@ -199,17 +264,26 @@ class Bookkeeping:
         self._is_ledger_saved = False
         self.emit("turn.finished", data, raw_offset=raw_offset)
 
-    def count(self, data: Mapping[str, Any], raw_offset: int | None) -> None:
-        """Count a reading of usage."""
+    def count(
+        self, data: Mapping[str, Any], raw_offset: int | None, *, session_id: str | None = None
+    ) -> None:
+        """Count a reading of usage.
+
+        Args:
+            data: The members of its report.
+            raw_offset: Offset of its line in the log.
+            session_id: The conversation that it is about; None means the present one.
+        """
         self._ledger.count(
             data["usage"],
-            session_id=self.session_id or "",
+            session_id=session_id or self.session_id or "",
             version=self.version,
             scope=data["scope"],
             cost_scope=data.get("cost_scope"),
+            files=data.get("files"),
         )
         self._is_ledger_saved = False
-        self.emit("usage", data, raw_offset=raw_offset)
+        self.emit("usage", data, raw_offset=raw_offset, session_id=session_id)
 
     # -- what is written --------------------------------------------------------------------
 
@@ -226,24 +300,31 @@ class Bookkeeping:
         events, self._pending = self._pending, []
         # First of all: a reader that learns of the session must find its record.
         if self.is_confirmed and self.session_id != self._recorded_id:
-            self._guarded("session id", self._record_id)
-        self._file.append(events)
+            with self._contained("session id"):
+                self._record_id()
+        with self._contained("events"):
+            self._file.append(events)
         if not self._is_ledger_saved:
             self._is_ledger_saved = True
-            self._guarded("usage", lambda: self._ledger.save(self._order.directory.usage_file))
+            with self._contained("usage"):
+                self._ledger.save(self._order.directory.usage_file)
         self._told = record
         if self._order.directory.runtime.is_dir():  # else its start has failed before it was made
-            self._guarded("status", lambda: self._order.hooks.status.write(record))
+            with self._contained("status"):
+                self._order.hooks.status.write(record)
 
     def _record_id(self) -> None:
         publish_bytes(self._order.id_file, f"{self.session_id}\n".encode())
         self._recorded_id = self.session_id
 
-    def _guarded(self, what: str, write: Any) -> None:  # noqa: ANN401 - any function
-        try:
-            write()
-        except OSError as error:
-            _log.warning("not written", what=what, agent=self._order.name, error=str(error))
+    @contextmanager
+    def _contained(self, what: str) -> Iterator[None]:
+        """End the block at a failure, which is logged; the next write follows."""
+        with _log.contain("not written", what=what, agent=self._order.name):
+            try:
+                yield
+            except OSError as error:
+                _log.warning("not written", what=what, agent=self._order.name, error=str(error))
 
     def record(self) -> AgentRecord:
         """Return what other processes may know of the agent."""

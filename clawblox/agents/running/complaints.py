@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from clawblox.system.regular_files import open_regular
 from clawblox.telemetry.logs import last_lines, log_size
 
 __all__ = ["Complaints"]
@@ -37,7 +38,7 @@ class Complaints:
         Raises:
             OSError: It cannot be opened.
         """
-        self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        self._fd = open_regular(self._path)
 
     def have_grown(self) -> bool:
         """Return whether there are more than at the last call. It is open, so this is cheap."""

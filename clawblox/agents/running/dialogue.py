@@ -5,19 +5,26 @@ No process and no file here: reports come in, and facts can be read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from clawblox.agents.drivers.driver import Conversation
 from clawblox.agents.running.agenda import Agenda, Message
 from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.output import Line
+from clawblox.agents.running.session import Expected
 from clawblox.agents.values import ErrorKind, Report
+from clawblox.foreign_values import clean_text, finite_number
 from clawblox.telemetry.own_log import OwnLog
 
 __all__ = ["BudgetUsedUp", "Dialogue", "Trouble", "understand"]
 
 _log = OwnLog(__name__)
+
+_MAX_NAME_CHARS: Final = 200
+
+_LONGEST_RETRY_S: Final = 24 * 3600.0
+"""Longest pause of a program that excuses its silence."""
 
 _WORK: Final = frozenset({"message", "reasoning", "tool.called", "tool.returned"})
 
@@ -69,7 +76,7 @@ class Dialogue:
     Args:
         books: Is told of all that is said.
         agenda: Is told of the ends of turns.
-        expected_id: The conversation that is continued; None for a new one.
+        expected: The conversation that the process should be in.
         message: What the process was started to be told.
         stall_timeout: Seconds of silence that a turn may have; None sets no limit.
         now: Monotonic time in seconds.
@@ -86,14 +93,17 @@ class Dialogue:
         books: Bookkeeping,
         agenda: Agenda,
         *,
-        expected_id: str | None,
+        expected: Expected,
         message: Message,
         stall_timeout: float | None,
         now: float,
     ) -> None:
         self._books = books
         self._agenda = agenda
-        self._expected_id = expected_id
+        self._expected = expected
+        self._session_id = expected.id
+        self._is_named = False
+        self._other_id: str | None = None
         self._stall_timeout = stall_timeout
         self._message = message
         self._turn_began_at = now
@@ -136,6 +146,21 @@ class Dialogue:
         self._silent_since += seconds
         self._excused_until += seconds
 
+    def hear_all(self, reports: Iterable[tuple[int, Report]], now: float) -> None:
+        """Take in reports with the offsets of their lines, even if something is wrong with one.
+
+        Raises:
+            Trouble: As :meth:`hear`; the first one.
+        """
+        trouble: Trouble | None = None
+        for offset, report in reports:
+            try:
+                self.hear(report, offset, now)
+            except Trouble as found:
+                trouble = trouble or found
+        if trouble is not None:
+            raise trouble
+
     def hear(self, report: Report, offset: int | None, now: float) -> None:
         """Take in what the program reports.
 
@@ -145,7 +170,7 @@ class Dialogue:
         data = report.data
         match report.type:
             case "session.confirmed":
-                self.confirm(data["session_id"], data, offset)
+                self.take_name(data["session_id"], data, offset)
             case "turn.started":
                 if not self.is_working:
                     self._begin(now, None)
@@ -163,24 +188,77 @@ class Dialogue:
         if report.type in _WORK:
             self._has_worked = self._has_worked or data.get("role") != "user"
         elif report.type == "retry":
-            self._excused_until = now + float(data.get("delay_s") or 0.0)
+            delay_s = finite_number(data.get("delay_s"), high=_LONGEST_RETRY_S)
+            self._excused_until = now + (delay_s or 0.0)
         elif report.type == "error":
             self._error = Trouble(data["kind"], data["message"])
         elif report.type == "limit":
             self._limit = Trouble("limit", data["message"])
 
-    def confirm(self, session_id: str, facts: dict[str, Any] | Any, offset: int | None) -> None:  # noqa: ANN401
-        """Take in which conversation the process is in.
+    # -- which conversation it is in --------------------------------------------------------
+
+    def take_name(self, session_id: str, facts: Mapping[str, Any], offset: int | None) -> None:
+        """Take in which conversation the program says that it is in.
+
+        A name alone is no proof of another one where there are transcripts: some versions of a
+        program begin with a throw-away id, and others repeat what a program of the agent says.
+
+        Raises:
+            Trouble: It is another one than it should be, or no id of the program's.
+        """
+        if self._session_id is None:
+            if not self._expected.id_pattern.fullmatch(session_id):
+                message = f"the program names its session {session_id!a:.100}, which is no id of it"
+                raise Trouble("invalid", message)
+            self._session_id = session_id
+        if session_id == self._session_id:
+            self._is_named = True
+            self._confirm(facts, offset)
+            return
+        if self._is_named or self._expected.before is None:
+            raise self._contradict(session_id)
+        self._other_id = clean_text(session_id, max_chars=_MAX_NAME_CHARS)
+
+    def take_proof(self, session_id: str) -> None:
+        """Take in which conversation's transcript has grown.
 
         Raises:
             Trouble: It is another one than it should be.
         """
-        if self._expected_id not in (None, session_id):
-            message = f"the program is in session {session_id}, not in {self._expected_id}"
-            raise Trouble("resume", message)
+        if self._session_id not in (None, session_id):
+            # What begins a conversation may leave another one beside it.
+            if self._expected.is_resumed or self._other_id is not None:
+                raise self._contradict(session_id)
+            return
+        self._session_id = session_id
+        facts = {"session_id": session_id, "by": "transcript"}
+        if self._other_id is not None:
+            version = self._books.version
+            _log.warning(
+                "program names another session than it is in", named=self._other_id, version=version
+            )
+            facts["named"] = self._other_id
+        self._confirm(facts, None)
+
+    def _confirm(self, facts: Mapping[str, Any], offset: int | None) -> None:
         if not self.is_confirmed:
-            self.is_confirmed, self._expected_id = True, session_id
-            self._books.confirm(session_id, facts, offset)
+            assert self._session_id is not None
+            self.is_confirmed = True
+            self._books.confirm(self._session_id, facts, offset)
+
+    @property
+    def contradiction(self) -> Trouble | None:
+        """What is wrong if nothing proves that the program is where it should be; else None."""
+        if self.is_confirmed or self._other_id is None:
+            return None
+        return self._contradict(self._other_id)
+
+    def _contradict(self, session_id: str) -> Trouble:
+        message = f"the program is in session {session_id!a:.100}, not in {self._session_id}"
+        is_late = self.is_confirmed or self._expected.is_resumed
+        return Trouble("resume" if is_late else "invalid", message)
+
+    # -- ends of turns ----------------------------------------------------------------------
 
     def end_turn(self, data: Any, offset: int | None, now: float) -> None:  # noqa: ANN401
         """Take in that the turn has ended."""
@@ -197,6 +275,24 @@ class Dialogue:
     def last_error(self) -> Trouble | None:
         """What the program has reported as wrong in this turn; a limit that it met comes first."""
         return self._limit or self._error
+
+    def explain_end(self, report: Report | None, words: Sequence[str], exit_: str) -> Trouble:
+        """Return why the process ended too early.
+
+        Args:
+            report: What its driver read in its last words; None if that is nothing.
+            words: These words.
+            exit_: How it ended.
+        """
+        if report is not None:
+            self._books.emit(report.type, report.data)
+            kind = report.data["kind"]
+            # A program that has begun to work was started as it should be.
+            is_crash = kind == "invalid" and self.is_confirmed
+            return Trouble("crash" if is_crash else kind, report.data["message"])
+        when = "within a turn" if self.is_confirmed else "before it confirmed its session"
+        last = f", after {words[-1]:.300}" if words else ""
+        return Trouble("crash", f"the program ended {when}: {exit_}{last}")
 
     def silence(self, now: float) -> float | None:
         """Return the length of a silence that is too long, in seconds; None if it is not."""

@@ -84,6 +84,10 @@ class Enclosure(Protocol):
         """What it is."""
 
     @property
+    def facts(self) -> Mapping[str, Any]:
+        """What is reported of it once it is open: its level, and what makes it weaker."""
+
+    @property
     def native_settings(self) -> Mapping[str, Any] | None:
         """Settings for the program's own sandbox; None leaves that off."""
 
@@ -125,8 +129,11 @@ class Enclosure(Protocol):
             OSError: They did not come.
         """
 
-    def release(self) -> None:
-        """Close what is still open for the latest process. Called when that has ended."""
+    async def release(self) -> None:
+        """Close what is still open for the latest process. Called when that has ended.
+
+        Cancellation: called shielded.
+        """
 
 
 class Access(Protocol):
@@ -147,6 +154,9 @@ class Access(Protocol):
 
         Called after each spawn with what :meth:`Enclosure.after_spawn` returned.
         """
+
+    def rest(self) -> None:
+        """Let another agent of this process have the address; called when the agent has ended."""
 
 
 class Window(Protocol):
@@ -191,6 +201,11 @@ class NoEnclosure:
         return "none"
 
     @property
+    def facts(self) -> Mapping[str, Any]:
+        """See :attr:`Enclosure.facts`."""
+        return {"level": self.level}
+
+    @property
     def native_settings(self) -> Mapping[str, Any] | None:
         """See :attr:`Enclosure.native_settings`."""
         return None
@@ -218,7 +233,7 @@ class NoEnclosure:
         """See :meth:`Enclosure.after_spawn`."""
         return {}
 
-    def release(self) -> None:
+    async def release(self) -> None:
         """See :meth:`Enclosure.release`."""
 
 
@@ -235,6 +250,9 @@ class NoAccess:
         """See :meth:`Access.hand_over`."""
         for listener in listeners.values():
             listener.close()
+
+    def rest(self) -> None:
+        """See :meth:`Access.rest`."""
 
 
 class NoWindow:

@@ -17,8 +17,11 @@ from clawblox.protocol import SECRET_NAME
 
 __all__ = ["MAX_LOG_BYTES", "Limits", "Order", "secret_values"]
 
-MAX_LOG_BYTES = 1 << 30
-"""Size of the log at which an agent is ended, in bytes."""
+MAX_LOG_BYTES = 2 << 30
+"""Most that a program may add to a log in one turn, in bytes."""
+
+SEGMENT_BYTES = 1 << 30
+"""Length of a log, in bytes, after which the next process begins another segment of it."""
 
 _LEAST_SECRET_CHARS = 6
 
@@ -30,12 +33,16 @@ class Limits:
     Attributes:
         confirm_timeout: Seconds until its session must be confirmed.
         leave_timeout: Seconds until a process that is done must have exited.
-        max_log_bytes: Size that its log must not reach.
+        drain_timeout: Seconds in which the rest of its output is read, once it was ended.
+        max_log_bytes: Bytes that it may add to each of its logs in one turn.
+        segment_bytes: Length of a log after which the next process begins another segment.
     """
 
     confirm_timeout: float = 90.0
     leave_timeout: float = 15.0
+    drain_timeout: float = 5.0
     max_log_bytes: int = MAX_LOG_BYTES
+    segment_bytes: int = SEGMENT_BYTES
 
 
 @attrs.frozen(kw_only=True)

@@ -7,10 +7,14 @@ line of any length costs memory only up to a limit: a longer one is counted and 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["CHUNK_BYTES", "MAX_LINE_BYTES", "Line", "OutputReader"]
+from clawblox.system.regular_files import open_regular
+from clawblox.telemetry.log_segments import LogSegment, list_segments
+
+__all__ = ["CHUNK_BYTES", "MAX_LINE_BYTES", "Line", "OutputReader", "read_lines"]
 
 CHUNK_BYTES: Final = 64 * 1024
 """Most that one call reads."""
@@ -33,12 +37,41 @@ class Line(NamedTuple):
     data: bytes | None
 
 
+def read_lines(log: Path, start: int = 0) -> Iterator[Line]:
+    """Yield the lines of a log and of its older segments; the last one may lack its newline.
+
+    Args:
+        log: The log; a missing one has no lines.
+        start: Offset at which the first line begins.
+
+    Raises:
+        OSError: A segment cannot be read.
+    """
+    for segment in list_segments(log):
+        if segment.end > start:
+            yield from _read_segment(segment, max(start, segment.start))
+
+
+def _read_segment(segment: LogSegment, start: int) -> Iterator[Line]:
+    reader = OutputReader(segment.path, start, begins_at=segment.start, end=segment.end)
+    try:
+        position = -1
+        while position != reader.position:
+            position = reader.position
+            yield from reader.read()
+        yield from reader.take_rest()
+    finally:
+        reader.close()
+
+
 class OutputReader:
     """Reads on in a log from where it was opened.
 
     Args:
         path: The log, which exists.
         offset: Where the first line begins.
+        begins_at: Offset of the first byte of the file; that of a log with older segments is not 0.
+        end: Offset up to which it is read; None means as long as it grows.
 
     Raises:
         OSError: It cannot be opened.
@@ -47,8 +80,12 @@ class OutputReader:
         position: Offset of the next byte to be read.
     """
 
-    def __init__(self, path: Path, offset: int) -> None:
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    def __init__(
+        self, path: Path, offset: int, *, begins_at: int = 0, end: int | None = None
+    ) -> None:
+        self._fd = open_regular(path)
+        self._begins_at = begins_at
+        self._end = end
         self.position = offset
         self._begin = offset
         self._size = 0
@@ -60,9 +97,30 @@ class OutputReader:
         Raises:
             OSError: The log cannot be read.
         """
-        chunk = os.pread(self._fd, CHUNK_BYTES, self.position)
+        if self._end is None:
+            size = CHUNK_BYTES
+        else:
+            self._skip_hole(self._end)
+            size = min(CHUNK_BYTES, self._end - self.position)
+        chunk = os.pread(self._fd, size, self.position - self._begins_at)
         self.position += len(chunk)
         return self._split(chunk)
+
+    def _skip_hole(self, end: int) -> None:
+        """Pass over a part of a sparse file that was never written, which may be terabytes."""
+        try:
+            data = os.lseek(self._fd, self.position - self._begins_at, os.SEEK_DATA)
+        except OSError:  # there is no more data
+            data = end - self._begins_at
+        hole = min(end, data + self._begins_at) - self.position
+        if hole < CHUNK_BYTES:
+            return
+        self.position += hole
+        if self._size + hole <= MAX_LINE_BYTES:
+            self._keep(b"\0" * hole)
+        else:
+            self._size += hole
+            self._pieces.clear()
 
     def touch(self) -> None:
         """Make now the time at which the log has changed: the agent has done something.
@@ -72,9 +130,14 @@ class OutputReader:
         """
         os.utime(self._fd)
 
+    @property
+    def line_start(self) -> int:
+        """Offset of the first line that was not returned yet."""
+        return self._begin
+
     def log_size(self) -> int:
-        """Return the length of the log in bytes. It is open, so the kernel need not look for it."""
-        return os.fstat(self._fd).st_size
+        """Return the offset behind the log. It is open, so the kernel need not look for it."""
+        return self._begins_at + os.fstat(self._fd).st_size
 
     def take_rest(self) -> list[Line]:
         """Return the last line, if it has no newline; its writer has ended."""

@@ -2,13 +2,15 @@
 
 A failure before the program's session is confirmed goes to the caller. A later one leads to another
 process, as far as the options allow, and else to the end of the agent. However the task ends, it
-ends every process of the agent last, shielded.
+ends every process of the agent last, shielded. A defect of this package that shows in the task is
+that agent's failure: it is reported, each step of the end is taken, and whoever waits is told.
 """
 
 from __future__ import annotations
 
 import secrets
 import uuid
+from contextlib import AbstractContextManager
 from typing import Final
 
 import anyio
@@ -30,6 +32,7 @@ from clawblox.agents.running.preparation import (
     read_version,
 )
 from clawblox.agents.running.session import read_session_id, require_transcript
+from clawblox.agents.running.uncounted import catch_up, count_rest
 from clawblox.agents.running.version import find_number
 from clawblox.agents.values import AgentResult, StartedAgent
 from clawblox.concurrency.restarts import RestartBudget
@@ -45,13 +48,16 @@ from clawblox.errors import (
 )
 from clawblox.protocol import INSTANCE_ENV
 from clawblox.system.guard import guard
-from clawblox.system.process import Grace, end_tree
+from clawblox.system.process import CannotExecute, Grace, end_tree
 from clawblox.system.process_tree import Mark
 from clawblox.telemetry.own_log import OwnLog
 
 __all__ = ["Owner"]
 
 _log = OwnLog(__name__)
+
+_EXPECTED: Final = (AgentError, Trouble, OSError, CannotExecute)
+"""Exceptions of a start or a process that are no defects of this package."""
 
 _FAILED_GRACE_S: Final = 2.0
 """Seconds between TERM and KILL for a program that failed."""
@@ -75,6 +81,7 @@ class Owner:
         self, order: Order, lifecycle: Lifecycle, hub: AgentEventHub, first_started_at: float
     ) -> None:
         self._order = order
+        self._name = order.name
         self._lifecycle = lifecycle
         self.books = Bookkeeping(order, lifecycle, hub, first_started_at)
         self.failure: AgentError | None = None
@@ -146,12 +153,9 @@ class Owner:
             return await self._wait_settled(message)
         except BaseException:
             if not self._agenda.withdraw(message) and not message.is_settled.is_set():
-                await self._stop_shielded()
+                with anyio.CancelScope(shield=True):
+                    await self.stop(_FAILED_GRACE_S)
             raise
-
-    async def _stop_shielded(self) -> None:
-        with anyio.CancelScope(shield=True):
-            await self.stop(_FAILED_GRACE_S)
 
     async def _wait_settled(self, message: Message) -> StartedAgent:
         await message.is_settled.wait()
@@ -235,19 +239,33 @@ class Owner:
 
         Cancellation: ends every process of the agent, shielded, then propagates.
         """
-        ended_by: str | None = None
+        reason = "stopped on request"
         try:
             with self._scope:
                 async with Tasks() as services:
                     await self._work(services)
         except BudgetUsedUp as used_up:
-            ended_by = str(used_up)
-            self.books.emit("limit", {"kind": "budget", "message": ended_by})
+            reason = str(used_up)
+            with self._contained("limit not told"):
+                self.books.emit("limit", {"kind": "budget", "message": reason})
         except Exception as error:  # noqa: BLE001 - every failure is told to those who wait
-            self.failure = await run_blocking(self._to_failure, error)
+            if not isinstance(error, _EXPECTED):
+                _log.defect("agent ended by a defect", error, agent=self._name)
+            self.failure = AgentExitedError(str(error), agent=self._name)
+            with self._contained("failure not described"):
+                self.failure = self._public(error)
+                if self._attempt is not None and self.failure is not error:
+                    self.failure.log_lines = await run_blocking(self._attempt.last_words)
         finally:
-            with anyio.CancelScope(shield=True):
-                await self._tear_down(ended_by or "stopped on request")
+            try:
+                with anyio.CancelScope(shield=True), self._contained("agent not put away"):
+                    await self._tear_down(reason)
+            finally:
+                self._release_waiters(reason)
+
+    def _contained(self, what: str) -> AbstractContextManager[None]:
+        """End the block at a defect, which is reported; the next step of the end follows."""
+        return _log.contain(what, agent=self._name)
 
     async def _work(self, services: Tasks) -> None:
         prepared = await self._prepare()
@@ -265,10 +283,8 @@ class Owner:
             message = following or await self._wait_for_message()
 
     async def _serve(self, service: Service) -> None:
-        try:
+        with self._contained("service of an agent failed"):
             await service()
-        except Exception:  # noqa: BLE001 - what surrounds an agent never ends it
-            _log.exception("service of an agent failed", agent=self._order.name)
 
     async def _prepare(self) -> Prepared:
         """Make what the program needs, and check that it can work."""
@@ -277,6 +293,9 @@ class Owner:
             self.books.session_id = await run_blocking(read_session_id, order)
         prepared = await run_blocking(prepare, order)
         await run_blocking(self.books.load)
+        await catch_up(order, self.books)
+        if order.hooks.enclosure.level != "none":
+            self.books.emit("sandbox", order.hooks.enclosure.facts)
         await run_blocking(guard.watch, self._mark())
         turn = self._make_turn(self._first)
         own = order.driver.invocation(prepared.setup, turn).env
@@ -284,7 +303,7 @@ class Owner:
         version = await read_version(order, prepared, self._cookie, turn)
         self.books.version = find_number(version)
         session_id = self.books.session_id
-        doubts = await run_blocking(prepare_home, order, prepared.setup, env, version, session_id)
+        doubts = await prepare_home(order, prepared.setup, env, version, session_id)
         for doubt in doubts:
             problem, hint = doubt.problem, doubt.hint
             _log.warning("agent may not work", agent=order.name, problem=problem, hint=hint)
@@ -314,6 +333,7 @@ class Owner:
             Trouble: It failed.
         """
         turn = self._make_turn(message)
+        await count_rest(self._order, self.books, turn.session_id)
         if turn.session_id is not None:
             await run_blocking(require_transcript, self._order, turn.session_id)
         self._attempt = attempt = Attempt(
@@ -328,7 +348,7 @@ class Owner:
         await attempt.spawn(is_asked_for=not message.is_nudge)
         await run_blocking(guard.watch, self._mark())
         await attempt.run()
-        await self._end_attempt(self._grace_for_failed(), only_leader=attempt.exit is not None)
+        await self._end_attempt(Grace(_FAILED_GRACE_S), only_leader=attempt.exit is not None)
         self._note_exit("finished")
         return attempt.following
 
@@ -350,7 +370,7 @@ class Owner:
         if before is None:
             raise trouble
         with anyio.CancelScope(shield=True):
-            await self._end_attempt(self._grace_for_failed())
+            await self._end_attempt(Grace(_FAILED_GRACE_S))
         self._note_exit("restarting", trouble.message)
         await self.books.flush()
         unanswered = attempt.dialogue.unanswered if attempt.dialogue is not None else None
@@ -369,9 +389,6 @@ class Owner:
         self.books.move("working")
         return message
 
-    def _grace_for_failed(self) -> Grace:
-        return Grace(_FAILED_GRACE_S)
-
     async def _end_attempt(self, grace: Grace, *, only_leader: bool = False) -> None:
         """End the processes of the agent, and let the program's own go.
 
@@ -383,21 +400,26 @@ class Owner:
         attempt = self._attempt
         if attempt is None:
             return
-        if not only_leader:
-            await self._end_tree(grace)
-        await attempt.release()
+        try:
+            if not only_leader:
+                await self._end_tree(grace)
+        finally:
+            await attempt.release()
         if attempt.exit is not None:
             self._exit_code = attempt.exit_code
 
     async def _end_tree(self, grace: Grace) -> None:
         process = None if self._attempt is None else self._attempt.process
+        self._has_survivors = True  # for the guard, until it is known
         try:
             end = await end_tree(self._mark(), process, grace)
-        except OSError as error:
-            _log.warning("processes not looked for", agent=self._order.name, error=str(error))
+        except Exception as error:  # whatever it is, as much as can be is ended
             if process is not None:
                 process.kill()
                 await process.wait()
+            if not isinstance(error, OSError):
+                raise
+            _log.warning("processes not looked for", agent=self._order.name, error=str(error))
         else:
             self._has_survivors = bool(end.survivors)
             if end.survivors:
@@ -405,21 +427,24 @@ class Owner:
 
     # -- the end ----------------------------------------------------------------------------
 
-    def _to_failure(self, error: Exception) -> AgentError:
-        """Return the public error for what ended the agent. Blocks."""
+    def _public(self, error: Exception) -> AgentError:
+        """Return the public error for what ended the agent."""
         if isinstance(error, AgentError):
             return error
+        is_confirmed = self.books.is_confirmed
+        kind: type[AgentError] = AgentExitedError if is_confirmed else AgentStartError
         if not isinstance(error, Trouble):
-            failure = self._error(AgentStartError, f"it could not be started: {error}")
+            verb = "continue" if is_confirmed else "be started"
+            failure = self._error(kind, f"it could not {verb}: {error}")
             failure.__cause__ = error
             return failure
         if error.kind == "resume":
             return self._error(AgentResumeError, error.message)
         hint = "; ".join(f"{doubt.problem}: {doubt.hint}" for doubt in self._doubts) or None
-        if not self.books.is_confirmed:
-            return self._error(AgentStartError, error.message, hint=hint)
-        kind = AgentStallError if error.kind == "stall" else AgentExitedError
-        return self._error(kind, error.message, hint=hint if error.kind == "auth" else None)
+        if is_confirmed and error.kind == "stall":
+            kind = AgentStallError
+        has_hint = not is_confirmed or error.kind == "auth"
+        return self._error(kind, error.message, hint=hint if has_hint else None)
 
     def _error(
         self, kind: type[AgentError], message: str, *, hint: str | None = None
@@ -431,39 +456,45 @@ class Owner:
             agent_dir=self._order.options.dir,
             log_file=self._order.directory.log_file,
             status=None if self._attempt is None else self._attempt.exit_code,
-            log_lines=() if self._attempt is None else self._attempt.last_words(),
         )
 
     async def _tear_down(self, reason: str) -> None:
         grace = self._grace or Grace(DEFAULT_GRACE_S if self.failure is None else _FAILED_GRACE_S)
         self._grace = grace
         self._is_stopping = True
-        try:
+        with self._contained("processes not ended"):
             if self._attempt is None:
                 await self._end_tree(grace)  # a version command may be left
             else:
                 await self._end_attempt(grace)
+        with self._contained("guard not told"):
             if not self._has_survivors:
                 await run_blocking(guard.forget, self._mark())
-        finally:
-            self._conclude(reason)
+        with self._contained("end not told"):
+            if self.failure is None:
+                self._note_exit("stopped")
+                self.books.move("stopped", reason)
+            else:
+                self._note_exit("failed", self.failure.message)
+                self.books.move("failed", self.failure.message)
+        with self._contained("end not written"):
             await self.books.flush()  # who misses the window looks there for the reason
-            await self._close_window()
-            self._finished.set()
-            self.books.tell_change()
-            self._first.is_settled.set()
-            self._agenda.settle_all()
-
-    async def _close_window(self) -> None:
-        try:
+        with self._contained("window not closed"):
             await run_blocking(self._order.hooks.window.close)
-        except Exception:  # noqa: BLE001 - what surrounds an agent never keeps it from ending
-            _log.exception("window not closed", agent=self._order.name)
+        with self._contained("access not at rest"):
+            self._order.hooks.access.rest()
 
-    def _conclude(self, reason: str) -> None:
-        if self.failure is None:
-            self._note_exit("stopped")
-            self.books.move("stopped", reason)
-        else:
-            self._note_exit("failed", self.failure.message)
-            self.books.move("failed", self.failure.message)
+    def _release_waiters(self, reason: str) -> None:
+        """Let nobody wait any longer, whatever went wrong before."""
+        self._is_stopping = True
+        if self._lifecycle.state not in ("stopped", "failed"):
+            self._lifecycle.state = "stopped" if self.failure is None else "failed"
+            self.books.reason = reason if self.failure is None else self.failure.message
+        for event in (self._finished, self._first.is_settled, self.books.changed):
+            event.set()
+        with self._contained("messages not settled"):
+            self._agenda.settle_all()
+        if self._attempt is not None and (process := self._attempt.process) is not None:
+            with self._contained("process not killed"):  # only a defect leaves one
+                process.kill()
+                process.release()

@@ -14,18 +14,20 @@ from pathlib import Path
 import anyio
 import attrs
 
-from clawblox.agents.drivers.driver import AgentSetup, Requirement, Turn
+from clawblox.agents.drivers.driver import AgentSetup, Interruption, Requirement, Turn
 from clawblox.agents.environment import agent_environment
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.running.hooks import Enclosed
 from clawblox.agents.running.order import Order
 from clawblox.agents.running.session import read_system_prompt
 from clawblox.agents.running.version import ask_version
-from clawblox.concurrency.threads import run_blocking
+from clawblox.concurrency.threads import run_blocking, run_interruptible
 from clawblox.errors import AgentSetupError, ConfigError
 from clawblox.protocol import INSTANCE_ENV, SECRET_NAME
 from clawblox.system.files import make_private_dir, publish_bytes
+from clawblox.system.guard import guard
 from clawblox.system.process import CannotExecute
+from clawblox.system.process_tree import Mark
 
 __all__ = [
     "Prepared",
@@ -156,18 +158,25 @@ def require_arguments(order: Order) -> None:
 async def check_setup(order: Order) -> None:
     """Check that the program of an agent is there and can work, in its sandbox too.
 
-    Nothing is made in the agent's directory.
+    Nothing is made in the agent's directory. The guard knows what is started.
 
     Raises:
         AgentSetupError: Something is missing.
 
-    Cancellation: ends the program, which is asked for its version.
+    Cancellation: ends the program, which is asked for its version. Call it in a task of its own,
+    where asyncio's ``Task.cancel`` does not interrupt that.
     """
     binary = await run_blocking(find_binary, order)
     setup = make_setup(order, binary, order.system_prompt or "")
     cookie = secrets.token_hex(16)
     env = build_environment(order, setup, cookie, {})
-    version = await read_version(order, Prepared(binary=binary, setup=setup), cookie)
+    mark = Mark(f"{INSTANCE_ENV}={cookie}".encode(), ())
+    await run_blocking(guard.watch, mark)
+    try:
+        version = await read_version(order, Prepared(binary=binary, setup=setup), cookie)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await run_blocking(guard.forget, mark)
     found = await run_blocking(order.driver.check, order.directory, setup, env, version)
     _require_usable(order, [one for one in found if one.is_certain])
     await run_blocking(_try_enclosure, order, binary)
@@ -242,14 +251,14 @@ async def read_version(
     return "" if answer is None else answer.text
 
 
-def prepare_home(
+async def prepare_home(
     order: Order,
     setup: AgentSetup,
     env: Mapping[str, str],
     version: str,
     session_id: str | None,
 ) -> list[Requirement]:
-    """Have the driver check the program and write its home. Blocks.
+    """Have the driver check the program and write its home.
 
     Args:
         order: What is started.
@@ -264,11 +273,26 @@ def prepare_home(
     Raises:
         AgentSetupError: Something is missing.
         OSError: A file cannot be written.
+
+    Cancellation: a conversation may be moved in part; the next start moves the rest.
     """
+    interruption = Interruption()
+    write = partial(_write_home, order, setup, env, version, session_id, interruption)
+    return await run_interruptible(write, interruption.set)
+
+
+def _write_home(
+    order: Order,
+    setup: AgentSetup,
+    env: Mapping[str, str],
+    version: str,
+    session_id: str | None,
+    interruption: Interruption,
+) -> list[Requirement]:
     found = order.driver.check(order.directory, setup, env, version)
     _require_usable(order, [one for one in found if one.is_certain])
     if session_id is not None:
-        order.driver.adopt(order.directory, setup, session_id)
+        order.driver.adopt(order.directory, setup, session_id, interruption)
     order.driver.prepare(order.directory, setup, env)
     return found
 

@@ -3,20 +3,62 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
-from clawblox.agents.drivers.driver import Driver
-from clawblox.agents.layout import AgentDir
+import attrs
+
+from clawblox.agents.drivers.driver import Turn
 from clawblox.agents.running.order import Order
 from clawblox.errors import AgentResumeError
 from clawblox.system.foreign_files import open_file, read_file
 
-__all__ = ["find_proof", "read_session_id", "read_system_prompt", "require_transcript", "sizes"]
+__all__ = [
+    "Expected",
+    "find_proof",
+    "find_session_id",
+    "read_session_id",
+    "read_system_prompt",
+    "require_transcript",
+]
 
 _MAX_ID_BYTES: Final = 4096
 _MAX_PROMPT_BYTES: Final = 16 << 20
+
+
+@attrs.frozen(kw_only=True)
+class Expected:
+    """The conversation that a process should be in, and how that can be proven.
+
+    Attributes:
+        id: Its id; None for a new one whose id the program chooses.
+        is_resumed: Whether it is continued.
+        before: How far each conversation had come before the process ran; None where only the
+            output of the program can prove which one it is in.
+        id_pattern: Pattern of the program's ids.
+    """
+
+    id: str | None
+    is_resumed: bool
+    before: Mapping[str, int] | None
+    id_pattern: re.Pattern[str]
+
+    @classmethod
+    def of_turn(cls, order: Order, turn: Turn) -> Self:
+        """Return what to expect of the process that is started for a turn. Blocks.
+
+        Raises:
+            OSError: A file of the program cannot be read.
+        """
+        program = order.driver.program
+        return cls(
+            id=turn.session_id or (turn.new_id if program.takes_id else None),
+            is_resumed=turn.session_id is not None,
+            before=order.driver.progress(order.directory),
+            id_pattern=program.id_pattern,
+        )
 
 
 def read_session_id(order: Order) -> str:
@@ -33,6 +75,14 @@ def read_session_id(order: Order) -> str:
     if not order.driver.program.id_pattern.fullmatch(text):
         raise _refusal(order, f"{path.name} holds no session id of {order.options.agent}: {text!r}")
     return text
+
+
+def find_session_id(order: Order) -> str | None:
+    """Return the recorded conversation; None if none is."""
+    try:
+        return read_session_id(order)
+    except AgentResumeError:
+        return None
 
 
 def read_system_prompt(order: Order) -> str:
@@ -79,33 +129,29 @@ def _find_fault(state: Path, path: Path) -> str | None:
     return "ends in the middle of a line" if is_torn else None
 
 
-def sizes(driver: Driver, directory: AgentDir) -> Mapping[str, int]:
-    """Return the length of each transcript, by the id of its conversation."""
-    found = {}
-    for session_id, path in (driver.transcripts(directory) or {}).items():
-        try:
-            found[session_id] = path.lstat().st_size
-        except OSError:
-            continue
-    return found
-
-
-def find_proof(order: Order, before: Mapping[str, int], expected_id: str | None) -> str | None:
+def find_proof(order: Order, expected: Expected) -> str | None:
     """Return the conversation that a program is in, as far as the disk proves it.
 
     Args:
         order: What was started.
-        before: What :func:`sizes` returned before the program ran.
-        expected_id: The conversation that is continued; None for a new one.
+        expected: What is expected of it.
 
     Returns:
-        The one whose transcript has grown, or is new; None if none is, or several are.
+        The expected one if its transcript has grown, else the only one that is new or, on a
+        resume, has grown; None if none has, or several have.
+
+    Raises:
+        OSError: A file of the program cannot be read.
     """
-    now = sizes(order.driver, order.directory)
-    if expected_id is not None and now.get(expected_id, 0) > before.get(expected_id, 0):
-        return expected_id
-    new = [session_id for session_id, size in now.items() if size and session_id not in before]
-    return new[0] if len(new) == 1 else None
+    before, now = expected.before, order.driver.progress(order.directory)
+    if before is None or now is None:
+        return None
+    grown = [session_id for session_id, extent in now.items() if extent > before.get(session_id, 0)]
+    if expected.id in grown:
+        return expected.id
+    if not expected.is_resumed:
+        grown = [session_id for session_id in grown if session_id not in before]
+    return grown[0] if len(grown) == 1 else None
 
 
 def _refusal(order: Order, message: str) -> AgentResumeError:

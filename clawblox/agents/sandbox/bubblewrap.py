@@ -1,14 +1,14 @@
 """Our sandbox: bubblewrap, in a network namespace of which the orchestrator holds the sockets.
 
 Each process gets namespaces of its own. What starts it is a helper that becomes bubblewrap, so the
-guard, the cookie and the pidfd of the process are those of any other. bubblewrap is not told to
+guard, the cookie and the pidfd of the process are those of any other. Where root starts it, the
+helper becomes another user on the way, if this machine allows that. bubblewrap is not told to
 die with its parent: that would be the thread which spawned it. Its first process inside ends with
 the program, and the kernel then kills all that is left in its pid namespace.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import socket
@@ -22,6 +22,7 @@ import attrs
 from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
 from clawblox.agents.running.hooks import Enclosed, View
 from clawblox.agents.sandbox.endpoints import WORLD_ENDPOINT, Endpoint, find_endpoints
+from clawblox.agents.sandbox.entry import Entry
 from clawblox.agents.sandbox.inside import (
     SANDBOX_DEPS,
     SANDBOX_HOME,
@@ -31,18 +32,19 @@ from clawblox.agents.sandbox.inside import (
     Inside,
     visible_path,
 )
+from clawblox.agents.sandbox.limits import Limits, find_limits
 from clawblox.agents.sandbox.native import native_settings, probe_command, require_native
+from clawblox.agents.sandbox.proc import find_proc_covers
 from clawblox.agents.sandbox.program_files import find_program_files
 from clawblox.agents.sandbox.relay import Relays
+from clawblox.agents.sandbox.system_calls import build_filter
 from clawblox.agents.values import SandboxLevel
+from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import AgentSetupError
-from clawblox.system.files import make_private_dir, publish_bytes, write_all
-from clawblox.system.network_namespace import (
-    NamespaceRefused,
-    helper_command,
-    open_channel,
-    receive_listeners,
-)
+from clawblox.system.control_groups import ControlGroup
+from clawblox.system.files import make_private_dir, publish_bytes
+from clawblox.system.network_namespace import Confinement, NamespaceRefused
+from clawblox.system.outer_user import OUTER_DIR, choose_uid, find_obstacle
 from clawblox.system.short_process import Outcome, run_briefly
 
 __all__ = ["Bubblewrap"]
@@ -54,71 +56,32 @@ _WORLD: Final = "world"
 _LIBRARY_PATH: Final = "LD_LIBRARY_PATH"
 _WITHOUT: Final = "Or start the agent with sandbox=False: it can then read what you can read."
 _INSTALL_HINT: Final = f"Install it: apt install bubblewrap. {_WITHOUT}"
+_STRICT_HINT: Final = (
+    "Start it as a user who is not root, or where root has all capabilities and the agent's "
+    "directory is on a file system with id-mapped mounts: ext4, XFS, Btrfs, tmpfs."
+)
+_LIMITS: Final = {
+    **dict.fromkeys(("max_cgroup_namespaces", "max_time_namespaces", "max_fanotify_groups"), 0),
+    **dict.fromkeys(("max_ipc_namespaces", "max_uts_namespaces"), 1),
+    **dict.fromkeys(("max_mnt_namespaces", "max_pid_namespaces"), 1),
+    "max_net_namespaces": 0,
+    "max_user_namespaces": 2,
+}
+"""What bubblewrap needs itself; see namespaces(7). The network is made before these hold, and of
+users there are two: one to mount in, and in that the one of the program."""
+
+_NESTED_LIMITS: Final = {
+    name: most
+    for name, most in _LIMITS.items()
+    if name.partition("_")[2].partition("_")[0] not in ("ipc", "mnt", "net", "pid", "user")
+}
+"""With what the sandboxes of Claude Code and Codex need in this one."""
+
 _NAMESPACES_HINT: Final = (
     "Allow user namespaces: sysctl user.max_user_namespaces=10000; on Ubuntu also "
     "kernel.apparmor_restrict_unprivileged_userns=0; in a container, its seccomp profile. "
     f"{_WITHOUT}"
 )
-
-
-@attrs.define
-class _Entry:
-    """What is open for a process that starts."""
-
-    channel: socket.socket
-    helper_end: socket.socket
-    arguments: int
-    endpoints: tuple[Endpoint, ...]
-
-    @classmethod
-    def open(cls, arguments: Sequence[str], endpoints: tuple[Endpoint, ...]) -> _Entry:
-        """Open it.
-
-        Raises:
-            OSError: No descriptor is left.
-        """
-        with contextlib.ExitStack() as undo:
-            descriptor = os.memfd_create("arguments")
-            undo.callback(os.close, descriptor)
-            write_all(descriptor, b"".join(os.fsencode(word) + b"\0" for word in arguments))
-            os.lseek(descriptor, 0, os.SEEK_SET)
-            channel, helper_end = open_channel()
-            undo.pop_all()
-        return cls(channel, helper_end, descriptor, endpoints)
-
-    @property
-    def pass_fds(self) -> tuple[int, int]:
-        """What the helper inherits."""
-        return self.helper_end.fileno(), self.arguments
-
-    def command(self, bubblewrap: str, argv: Sequence[str]) -> tuple[str, ...]:
-        """Return the command that runs ``argv`` inside."""
-        listen = [(endpoint.address, endpoint.port) for endpoint in self.endpoints]
-        # bubblewrap's own arguments name places of this machine; the program could read them.
-        inner = [bubblewrap, "--args", str(self.arguments), "--", *argv]
-        channel, arguments = self.pass_fds
-        return tuple(helper_command(channel, listen, inner, keep=[arguments]))
-
-    def hand_over(self) -> None:
-        """Close what only the helper needs."""
-        self.helper_end.close()
-        if self.arguments >= 0:
-            os.close(self.arguments)
-            self.arguments = -1
-
-    def receive(self) -> list[socket.socket]:
-        """Return the listening sockets.
-
-        Raises:
-            NamespaceRefused: The helper could not open them.
-            OSError: They cannot be received.
-        """
-        return receive_listeners(self.channel, len(self.endpoints))
-
-    def close(self) -> None:
-        """Close all."""
-        self.hand_over()
-        self.channel.close()
 
 
 class Bubblewrap:
@@ -129,7 +92,9 @@ class Bubblewrap:
         api_hosts: What its program may reach beside its world, by name.
         host: Returns the name by which the agent knows its world; None without one.
         settings: Returns the table ``[sandbox]`` of its world.
-        has_native: Whether the program's own sandbox is on too, inside this one.
+        has_native: Whether Claude Code's own sandbox is on too, inside this one.
+        may_nest: Whether the program makes a sandbox of its own without our doing.
+        is_strict: Whether it is refused where it cannot be as tight as it can be elsewhere.
     """
 
     def __init__(
@@ -140,21 +105,43 @@ class Bubblewrap:
         host: Callable[[], str | None],
         settings: Callable[[], Mapping[str, Any]],
         has_native: bool = False,
+        may_nest: bool = False,
+        is_strict: bool = False,
     ) -> None:
         self._agent = agent
         self._api_hosts = tuple(api_hosts)
         self._host = host
         self._settings = settings
         self._has_native = has_native
+        self._is_strict = is_strict
+        self._may_nest = may_nest or has_native
+        self._system_calls = build_filter(os.uname().machine, may_nest=self._may_nest)
+        self._user: int | None = None
+        self._weakness: str | None = None
+        self._limits: Limits | None = None
+        self._group: ControlGroup | None = None
         self._bubblewrap = ""
         self._program: tuple[AgentDir, Path] | None = None
-        self._entry: _Entry | None = None
+        self._entry: Entry | None = None
         self._relays = Relays()
 
     @property
     def level(self) -> SandboxLevel:
         """See ``Enclosure.level``."""
-        return "bwrap+native" if self._has_native else "bwrap"
+        if os.geteuid() == 0 and self._weakness is not None:
+            return "bwrap-root+native" if self._may_nest else "bwrap-root"
+        return "bwrap+native" if self._may_nest else "bwrap"
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """See ``Enclosure.facts``."""
+        return {
+            "level": self.level,
+            "outer_uid": os.geteuid() if self._user is None else self._user,
+            "weakness": self._weakness,
+            "filters_system_calls": self._system_calls is not None,
+            **({} if self._limits is None else self._limits.facts),
+        }
 
     @property
     def native_settings(self) -> Mapping[str, Any] | None:
@@ -187,23 +174,28 @@ class Bubblewrap:
             )
         self._bubblewrap = os.path.realpath(found)
         self._program = directory, binary
-        self._probe(["test", "-x", str(binary)])
+        self._leave_root(directory, ["test", "-x", str(binary)])
+        self._limits = find_limits(os.geteuid() if self._user is None else self._user)
         if self._has_native:
             require_native(self._try(probe_command(is_nested=True)), self._agent)
 
     def enclose(self, argv: tuple[str, ...], env: Mapping[str, str], cwd: Path) -> Enclosed:
         """See ``Enclosure.enclose``."""
         del cwd  # which is always the workspace
-        self.release()
+        self._close()
+        self._remove_group()
         try:
             endpoints = find_endpoints(self._api_hosts, env)
         except ValueError as error:
             raise self._error(f"its sandbox cannot let it reach its model: {error}") from error
         inside = self._look_inside(endpoints, env)
+        assert self._limits is not None
+        self._group = self._limits.make_group()
         entry = self._entry = self._enter(inside, endpoints)
-        by_hand = [*inside.arguments(), "--unshare-net", "--die-with-parent", "--", *argv]
+        shown = attrs.evolve(inside, is_bound=False).arguments()
+        by_hand = [*shown, "--unshare-net", "--die-with-parent", "--", *argv]
         return Enclosed(
-            argv=entry.command(self._bubblewrap, argv),
+            argv=entry.command(self._find_bubblewrap(inside), argv),
             env={**env, "PATH": visible_path(env.get("PATH", ""), inside)},
             pass_fds=entry.pass_fds,
             by_hand=(self._bubblewrap, *by_hand),
@@ -220,12 +212,22 @@ class Bubblewrap:
         self._relays.replace(list(zip(others, entry.endpoints[1:], strict=True)))
         return {_WORLD: world}
 
-    def release(self) -> None:
+    async def release(self) -> None:
         """See ``Enclosure.release``."""
+        self._close()
+        if self._group is not None:
+            await run_blocking(self._remove_group)
+
+    def _close(self) -> None:
         entry, self._entry = self._entry, None
         if entry is not None:
             entry.close()
         self._relays.replace([])
+
+    def _remove_group(self) -> None:
+        group, self._group = self._group, None
+        if group is not None:
+            group.remove()
 
     async def serve(self) -> None:
         """Continue the connections of the program to its model, until cancelled.
@@ -250,6 +252,7 @@ class Bubblewrap:
         if not any(map(binary.is_relative_to, (*SYSTEM_DIRS, *files.paths))):
             links[binary] = str(files.executable)
         deps, variables = self._deps(env)
+        covers = find_proc_covers()
         return Inside(
             directory=directory,
             etc=make_private_dir(directory.runtime / _ETC),
@@ -260,6 +263,9 @@ class Bubblewrap:
             deps=deps,
             hosts=self._names(endpoints),
             variables=variables,
+            read_only=covers.read_only,
+            hidden=covers.hidden,
+            is_bound=self._user is not None,
         )
 
     def _deps(self, env: Mapping[str, str]) -> tuple[Path | None, tuple[tuple[str, str], ...]]:
@@ -284,34 +290,96 @@ class Bubblewrap:
             names.add((WORLD_ENDPOINT.address, world))
         return tuple(sorted(names))
 
-    def _enter(self, inside: Inside, endpoints: Sequence[Endpoint], *more: str) -> _Entry:
+    def _enter(self, inside: Inside, endpoints: Sequence[Endpoint], *more: str) -> Entry:
         """Write the files of a sandbox, and open what a process in it needs."""
         for name, text in inside.etc_files().items():
             publish_bytes(inside.etc / name, text.encode(), durable=False)
-        return _Entry.open([*inside.arguments(), *more], (WORLD_ENDPOINT, *endpoints))
+        return Entry.open(
+            [*inside.arguments(), *more],
+            (WORLD_ENDPOINT, *endpoints),
+            self._confine(inside),
+            self._system_calls,
+        )
+
+    def _confine(self, inside: Inside) -> Confinement:
+        """Return what the helper takes from the program."""
+        limits = self._limits
+        return Confinement(
+            user=self._user,
+            own=[str(path) for path in inside.own_files],
+            shown=[*map(str, inside.shown_files), self._bubblewrap],
+            namespaces=_NESTED_LIMITS if self._may_nest else _LIMITS,
+            processes=limits.processes if limits is not None and limits.counts_by_user else None,
+            groups=() if self._group is None else [self._group.procs_file],
+        )
+
+    def _find_bubblewrap(self, inside: Inside) -> str:
+        """Return where the helper finds bubblewrap."""
+        if not inside.is_bound:
+            return self._bubblewrap
+        return f"{OUTER_DIR}/{len(inside.own_files) + len(inside.shown_files)}"
 
     # -- probes -------------------------------------------------------------------------------
 
-    def _probe(self, command: Sequence[str]) -> None:
-        outcome = self._try(command)
-        if outcome.status:
-            words = (
-                outcome.first_line.removeprefix("bwrap: ") or f"{command[-1]} is not visible inside"
+    def _leave_root(self, directory: AgentDir, command: Sequence[str]) -> None:
+        """Try the sandbox: where this process is root, as another user, and then as it is.
+
+        Raises:
+            AgentSetupError: It cannot be made or tried, or is not as tight as it must be.
+        """
+        self._user, self._weakness = None, None
+        if os.geteuid() == 0:
+            user = choose_uid(str(directory.path))
+            self._weakness = find_obstacle(user)
+            if self._weakness is None:
+                self._user = user
+                refusal = self._find_refusal(command)
+                if refusal is not None:
+                    self._user = None
+                    self._weakness = f"as another user, {refusal.message}"
+        if self._is_strict:
+            self._require_tight()
+        if self._user is None and (refusal := self._find_refusal(command)):
+            raise refusal
+
+    def _require_tight(self) -> None:
+        weakness = self._weakness
+        if self._system_calls is None:
+            weakness = f"the system calls of {os.uname().machine} are not known"
+        if weakness is not None:
+            raise self._error(
+                f'sandbox: must be True here, not "strict", because {weakness}', _STRICT_HINT
             )
-            raise self._error(f"its sandbox cannot be made: {words}")
+
+    def _find_refusal(self, command: Sequence[str]) -> AgentSetupError | None:
+        """Return why the sandbox cannot be made; None if it can.
+
+        Raises:
+            AgentSetupError: It cannot be tried, for want of time or descriptors; that says nothing.
+        """
+        try:
+            outcome = self._try(command)
+        except NamespaceRefused as error:
+            message = f"it cannot be isolated on this machine: {error}"
+            return self._error(message, _NAMESPACES_HINT)
+        if not outcome.status:
+            return None
+        words = outcome.first_line.removeprefix("bwrap: ") or f"{command[-1]} is not visible inside"
+        return self._error(f"its sandbox cannot be made: {words}")
 
     def _try(self, command: Sequence[str]) -> Outcome:
         """Run a command inside, as the program will be run.
 
         Raises:
-            AgentSetupError: The namespaces cannot be made, or it does not end.
+            NamespaceRefused: The namespaces cannot be made.
+            AgentSetupError: It does not end, or cannot be started.
         """
         inside = self._look_inside([], os.environ)
         # Here the thread that is its parent waits for it.
         entry = self._enter(inside, [], "--die-with-parent")
         try:
             outcome = run_briefly(
-                entry.command(self._bubblewrap, command),
+                entry.command(self._find_bubblewrap(inside), command),
                 env={"PATH": visible_path("", inside)},
                 timeout=_PROBE_TIMEOUT_S,
                 pass_fds=entry.pass_fds,
@@ -319,10 +387,8 @@ class Bubblewrap:
             entry.hand_over()
             for listener in entry.receive():
                 listener.close()
-        except NamespaceRefused as error:
-            raise self._error(
-                f"it cannot be isolated on this machine: {error}", _NAMESPACES_HINT
-            ) from error
+        except NamespaceRefused:
+            raise
         except OSError as error:
             raise self._error(f"its sandbox cannot be tried: {error}") from error
         finally:

@@ -40,6 +40,8 @@ def choose_sandbox(
             host=lambda: access.host,
             settings=settings,
             has_native=has_native,
+            may_nest=options.permission_mode in program.own_sandbox_modes,
+            is_strict=options.sandbox == "strict",
         )
         return bubblewrap, (bubblewrap.serve,)
     if has_native:

@@ -14,6 +14,7 @@ from typing import Final
 import attrs
 
 from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
+from clawblox.system.outer_user import OUTER_DIR
 
 __all__ = [
     "SANDBOX_DEPS",
@@ -95,6 +96,10 @@ class Inside:
         deps: What is seen as ``/sandbox-deps``; None for nothing.
         hosts: Names that lead to addresses of the sandbox, as pairs of address and name.
         variables: Variables that hold inside only, not in bubblewrap itself.
+        read_only: Entries of ``/proc`` that cannot be written inside.
+        hidden: Entries of ``/proc`` that cannot be opened inside.
+        is_bound: Whether bubblewrap finds :attr:`own_files` and :attr:`shown_files` bound in
+            ``outer_user.OUTER_DIR``, and not where they are.
     """
 
     directory: AgentDir
@@ -106,6 +111,24 @@ class Inside:
     deps: Path | None = None
     hosts: tuple[tuple[str, str], ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
+    read_only: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    is_bound: bool = False
+
+    @property
+    def own_files(self) -> tuple[Path, ...]:
+        """What the program may write, beside what is the sandbox's own."""
+        return self.directory.workspace, self.directory.home, self.directory.state
+
+    @property
+    def shown_files(self) -> tuple[Path, ...]:
+        """What it may read, beside what anybody may on this machine."""
+        return (
+            *(self.etc / name for name in _OWN_ETC),
+            *(self.directory.runtime / name for name in self.runtime),
+            *_outermost(self.program),
+            *(() if self.deps is None else (self.deps,)),
+        )
 
     def arguments(self) -> list[str]:
         """Return bubblewrap's arguments up to the command, without those about the network."""
@@ -145,27 +168,37 @@ class Inside:
         for name in _LINKS:
             yield from ("--symlink", f"usr/{name}", f"/{name}")
         yield from ("--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", _SCRATCH)
+        for name in self.read_only:
+            yield from ("--ro-bind", f"/proc/{name}", f"/proc/{name}")
+        for name in self.hidden:
+            yield from ("--ro-bind", "/dev/null", f"/proc/{name}")
         for name in _SHARED_ETC:
             yield from ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")
         for name in _OWN_ETC:
-            yield from ("--ro-bind", str(self.etc / name), f"/etc/{name}")
+            yield from ("--ro-bind", self._source(self.etc / name), f"/etc/{name}")
 
     def _program(self) -> Iterator[str]:
         for path in _outermost(self.program):
-            yield from ("--ro-bind", str(path), str(path))
+            yield from ("--ro-bind", self._source(path), str(path))
         for place, target in self.links:
             yield from ("--symlink", target, str(place))
         if self.deps is not None:
-            yield from ("--ro-bind", str(self.deps), str(SANDBOX_DEPS))
+            yield from ("--ro-bind", self._source(self.deps), str(SANDBOX_DEPS))
 
     def _agent(self) -> Iterator[str]:
-        yield from ("--bind", str(self.directory.workspace), str(SANDBOX_WORKSPACE))
-        yield from ("--bind", str(self.directory.home), str(SANDBOX_HOME))
-        yield from ("--bind", str(self.directory.state), str(SANDBOX_STATE))
+        places = SANDBOX_WORKSPACE, SANDBOX_HOME, SANDBOX_STATE
+        for path, place in zip(self.own_files, places, strict=True):
+            yield from ("--bind", self._source(path), str(place))
         yield from ("--dir", str(SANDBOX_RUNTIME))
         for name in self.runtime:
-            place = str(SANDBOX_RUNTIME / name)
-            yield from ("--ro-bind", str(self.directory.runtime / name), place)
+            place = SANDBOX_RUNTIME / name
+            yield from ("--ro-bind", self._source(self.directory.runtime / name), str(place))
+
+    def _source(self, path: Path) -> str:
+        """Return where bubblewrap finds a file."""
+        if not self.is_bound:
+            return str(path)
+        return f"{OUTER_DIR}/{(*self.own_files, *self.shown_files).index(path)}"
 
 
 def _outermost(paths: Iterable[Path]) -> list[Path]:

@@ -6,19 +6,23 @@ Format: ATIF 1.7, as described by Harbor's RFC 0001.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from clawblox.agents.drivers import DRIVERS, find_driver
 from clawblox.agents.layout import AgentDir
+from clawblox.agents.running.output import MAX_LINE_BYTES
 from clawblox.agents.status import AgentStatus, read_status
 from clawblox.agents.trajectory.history import read_history
 from clawblox.agents.trajectory.steps import Steps, describe_usage
 from clawblox.errors import AgentError, ManifestError, UsageError
+from clawblox.foreign_values import clean_value
 from clawblox.rundir.manifest import Manifest, read_manifest
 from clawblox.system.clock import parse_utc
 from clawblox.system.files import publish_bytes
+from clawblox.system.regular_files import read_regular
 
 __all__ = [
     "FILE_NAME",
@@ -35,6 +39,7 @@ FILE_NAME: Final = "trajectory.json"
 
 _WORLD_SESSION: Final = "world_session.txt"
 _LEVELS_TO_RUN: Final = 4
+_MAX_TEXT_BYTES: Final = 16 << 20
 """How far above an agent's directory the manifest of its run may be."""
 _NOTES: Final = (
     "A step whose time the program did not tell has that of the latest event before it.",
@@ -105,9 +110,9 @@ def write_trajectory(directory: Path, path: Path, *, continued_in: str | None = 
 
 def encode_trajectory(document: Mapping[str, Any]) -> bytes:
     """Return a trajectory as JSON."""
-    text = json.dumps(document, indent=2, ensure_ascii=False, default=str)
-    # Programs in JavaScript write halves of characters, which UTF-8 cannot hold.
-    return text.encode(errors="replace") + b"\n"
+    limits = {"max_chars": MAX_LINE_BYTES, "max_members": sys.maxsize}  # a line is one text at most
+    cleaned = clean_value(document, **limits)
+    return json.dumps(cleaned, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 
 def has_conversation(directory: Path) -> bool:
@@ -138,7 +143,7 @@ def _read_own_status(directory: AgentDir) -> AgentStatus | None:
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_text(errors="replace").strip()
+        return read_regular(path, max_bytes=_MAX_TEXT_BYTES).decode(errors="replace").strip()
     except FileNotFoundError:
         return ""
 

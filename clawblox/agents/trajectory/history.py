@@ -7,8 +7,8 @@ read in its place, as far as the driver understands that.
 
 from __future__ import annotations
 
-import json
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -20,14 +20,19 @@ from clawblox.agents.drivers.driver import Driver
 from clawblox.agents.drivers.output import parse_record
 from clawblox.agents.drivers.reading import open_reading
 from clawblox.agents.layout import AgentDir
-from clawblox.agents.running.output import Line, OutputReader
+from clawblox.agents.running.output import Line, read_lines
 from clawblox.agents.values import EventType, Report, Usage
+from clawblox.foreign_values import parse_json, whole_number
 from clawblox.system.clock import parse_utc
+from clawblox.system.regular_files import open_regular
+from clawblox.telemetry.log_segments import log_end
 
 __all__ = ["Moment", "read_history"]
 
 _TYPES: Final = frozenset(get_args(EventType))
 _MARKS: Final = ("time", "seq", "agent", "operation", "type", "session_id", "turn", "raw_offset")
+_MAX_EVENTS_BYTES: Final = 1 << 30
+_MAX_LINE_BYTES: Final = 1 << 20
 _BOUNDARIES: Final = ("process.started", "process.exited")
 
 
@@ -84,33 +89,17 @@ def read_history(directory: AgentDir, driver: Driver, session_id: str | None) ->
     """
     records = list(_read_records(directory.events_file))
     history = _History(directory, driver, records)
-    if _has_content(directory.log_file):
-        yield from history.follow(_read_lines(directory.log_file))
-        return
-    transcript = (driver.transcripts(directory) or {}).get(session_id or "")
+    transcript = None
+    if not log_end(directory.log_file):
+        transcript = (driver.transcripts(directory) or {}).get(session_id or "")
     if transcript is None:
-        yield from history.follow(())
+        yield from history.follow(read_lines(directory.log_file))
     else:
-        yield from history.follow_transcript(_read_lines(transcript))
-
-
-def _has_content(path: Path) -> bool:
-    try:
-        return path.stat().st_size > 0
-    except FileNotFoundError:
-        return False
-
-
-def _read_lines(path: Path) -> Iterator[Line]:
-    reader = OutputReader(path, 0)
-    try:
-        position = -1
-        while position != reader.position:
-            position = reader.position
-            yield from reader.read()
-        yield from reader.take_rest()
-    finally:
-        reader.close()
+        yield from history.follow_transcript(read_lines(transcript))
+    # What an orchestrator that was killed has not read of it, or another one elsewhere has.
+    recorded = None if session_id is None else driver.read_usage(directory, session_id)
+    if recorded is not None:
+        yield history.add(recorded, session_id)
 
 
 class _History:
@@ -168,11 +157,24 @@ class _History:
             if record.type == "usage":
                 yield from self._take(record, is_read=False)
 
+    def add(self, report: Report, session_id: str | None) -> Moment:
+        """Return the moment of a report that stands in no line, after all others."""
+        return Moment(
+            report=report,
+            time=self._time,
+            turn=self._turn,
+            session_id=session_id,
+            offset=None,
+            is_copied=False,
+        )
+
     def _read(self, line: Line) -> Iterator[Moment]:
         self._time = self._times.get(line.offset) or self._time
         reports = self._understand(line)
         time = (_own_time(line.data) if reports else None) or self._time
         for report in reports:
+            if report.type == "session.confirmed":  # of what was copied here, no event says it
+                self._session_id = report.data["session_id"]
             yield Moment(
                 report=report,
                 time=time,
@@ -228,16 +230,17 @@ def _own_time(line: bytes | None) -> str | None:
 def _read_records(path: Path) -> Iterator[_Record]:
     """Yield what is in ``events.jsonl``; lines that are torn or not ours are left out."""
     try:
-        lines = path.read_bytes().splitlines()
+        fd = open_regular(path, max_bytes=_MAX_EVENTS_BYTES)
     except FileNotFoundError:
         return
-    for line in lines:
-        try:
-            fields = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(fields, dict) and fields.get("type") in _TYPES:
-            yield _make_record(fields)
+    with os.fdopen(fd, "rb") as file:
+        while line := file.readline(_MAX_LINE_BYTES):
+            try:
+                fields = parse_json(line)
+            except ValueError:
+                continue
+            if isinstance(fields, dict) and fields.get("type") in _TYPES:
+                yield _make_record(fields)
 
 
 def _make_record(fields: Mapping[str, Any]) -> _Record:
@@ -246,23 +249,21 @@ def _make_record(fields: Mapping[str, Any]) -> _Record:
         data = {name: value for name, value in fields.items() if name not in _MARKS}
     if isinstance(data.get("usage"), dict):
         data = {**data, "usage": _read_usage(data["usage"])}
+    if isinstance(data.get("files"), dict):
+        data = {**data, "files": {k: _read_usage(v) for k, v in data["files"].items()}}
     time, session_id = fields.get("time"), fields.get("session_id")
     return _Record(
         type=fields["type"],
         time=time if isinstance(time, str) and parse_utc(time) is not None else None,
-        turn=_whole(fields.get("turn")) or 0,
+        turn=whole_number(fields.get("turn")) or 0,
         session_id=session_id if isinstance(session_id, str) else None,
-        raw_offset=_whole(fields.get("raw_offset")),
+        raw_offset=whole_number(fields.get("raw_offset")),
         data=data,
     )
 
 
-def _read_usage(fields: Mapping[str, Any]) -> Usage:
+def _read_usage(fields: object) -> Usage:
     try:
         return msgspec.convert(fields, Usage)
     except msgspec.ValidationError:
         return Usage()
-
-
-def _whole(value: object) -> int | None:
-    return value if type(value) is int and value >= 0 else None

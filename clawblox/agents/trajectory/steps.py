@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import attrs
 
 from clawblox.agents.trajectory.history import Moment
 from clawblox.agents.usage import Ledger, add_usage
-from clawblox.agents.values import Usage
+from clawblox.agents.values import Usage, UsageScope
+from clawblox.foreign_values import clean_value
 
 __all__ = ["Steps", "describe_usage"]
 
-_SCOPES: Final = ("turn", "process", "session")
+_SCOPES: Final = get_args(UsageScope)
 
 
 @attrs.define(kw_only=True)
@@ -158,7 +159,9 @@ class Steps:
         (caller or self._current or self._agent_step(moment)).results.append(result)
 
     def _take_usage(self, moment: Moment, data: Mapping[str, Any]) -> None:
-        usage, scope, cost_scope = (data.get(key) for key in ("usage", "scope", "cost_scope"))
+        usage, cost_scope = data.get("usage"), data.get("cost_scope")
+        scope: Any = data.get("scope")
+        files = data.get("files")
         if not isinstance(usage, Usage) or scope not in _SCOPES:
             return
         added = self._ledger.count(
@@ -167,6 +170,7 @@ class Steps:
             version=self.version,
             scope=scope,
             cost_scope=cost_scope if cost_scope in _SCOPES else None,
+            files=files if isinstance(files, dict) else None,
         )
         step = next((step for step in reversed(self._steps) if step.source == "agent"), None)
         if step is not None:
@@ -179,7 +183,7 @@ class Steps:
 
 
 def _to_text(content: object) -> str:
-    return content if isinstance(content, str) else json.dumps(content, default=str)
+    return content if isinstance(content, str) else json.dumps(clean_value(content))
 
 
 def _describe(number: int, step: _Step) -> dict[str, Any]:

@@ -19,11 +19,12 @@ from typing import Final, Self
 
 import attrs
 
+from clawblox.system.regular_files import open_regular
+
 __all__ = ["EarlierArchives", "EarlierMember", "EarlierMembers", "earlier_members"]
 
 _CHUNK_BYTES: Final = 256 << 10
 _MOST_OPEN: Final = 8
-_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @attrs.frozen(kw_only=True)
@@ -148,7 +149,7 @@ class EarlierArchives:
 
 def _open(path: Path) -> int | None:
     try:
-        return os.open(path, _FLAGS)
+        return open_regular(path)
     except OSError:
         return None
 

@@ -51,6 +51,8 @@ class Intake:
         with _translated(source):
             self.status = os.fstat(fd)
             size = self.status.st_size
+            if source.max_bytes is not None and size > source.max_bytes:  # it has just grown
+                raise OSError(errno.EFBIG, f"it is larger than {source.max_bytes} bytes")
             self.length = _end_of_lines(fd, size) if source.whole_lines else size
         if not stat.S_ISREG(self.status.st_mode):
             raise VanishedSource

@@ -13,7 +13,6 @@ import contextlib
 import errno
 import hashlib
 import os
-import stat
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -35,6 +34,7 @@ from clawblox.checkpoint.model import Limits
 from clawblox.checkpoint.names import METADATA_NAME
 from clawblox.checkpoint.progress import Progress, Report
 from clawblox.errors import CheckpointError, CheckpointFormatError, CheckpointLimitError
+from clawblox.system.regular_files import open_regular
 
 __all__ = [
     "Archive",
@@ -105,7 +105,7 @@ class Archive:
                 subclasses: a name is not allowed, it is too large, it is too new.
             CheckpointError: It cannot be opened or read.
         """
-        fd = _open_regular(path)
+        fd = _open(path)
         try:
             return cls(fd, path, limits, owns_fd=True)
         except BaseException:
@@ -275,22 +275,14 @@ def _reading(path: Path) -> Iterator[None]:
         raise CheckpointError(message, path=path) from error
 
 
-def _open_regular(path: Path) -> int:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+def _open(path: Path) -> int:
     try:
-        fd = os.open(path, flags)
+        return open_regular(path)
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENXIO):
+        if error.errno in (errno.ELOOP, errno.EINVAL):
             raise CheckpointFormatError("an archive is a regular file", path=path) from error
         message = f"the archive cannot be opened: {error.strerror}"
         raise CheckpointError(message, path=path) from error
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise CheckpointFormatError("an archive is a regular file", path=path)
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
 
 
 # Headers

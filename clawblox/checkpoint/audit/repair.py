@@ -24,6 +24,7 @@ from clawblox.config.arguments import check_path
 from clawblox.errors import CheckpointError
 from clawblox.rundir.manifest import manifest_path, read_manifest
 from clawblox.system.files import sweep_partials
+from clawblox.system.regular_files import open_regular
 
 __all__ = ["Repair", "repair_checkpoints"]
 
@@ -128,7 +129,7 @@ def _read_entry(path: Path) -> ManifestEntry:
     with Archive.open(path) as archive:
         archive.verify()
         metadata: Mapping[str, Any] = archive.metadata
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = open_regular(path)
     try:
         lineage = metadata.get("lineage") or {}
         return checkpoint_entry(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -52,7 +52,13 @@ class Plan:
     unreadable: tuple[str, ...] = ()
 
 
-def plan(agents: Mapping[str, Path], *, backend: str | None, workspace_only: bool) -> Plan:
+def plan(
+    agents: Mapping[str, Path],
+    *,
+    backend: str | None,
+    workspace_only: bool,
+    keep: Collection[policy.FoldedPath] = (),
+) -> Plan:
     """Read the agents' directories and decide what goes into an archive.
 
     Args:
@@ -60,6 +66,7 @@ def plan(agents: Mapping[str, Path], *, backend: str | None, workspace_only: boo
         backend: The driver of all agents. None detects each agent's driver by the session id that
             its directory records; an agent without one has no session tier.
         workspace_only: Leave out the session tiers.
+        keep: As for ``policy.workspace_exclusion``.
 
     Raises:
         ConfigError: ``backend`` is not a known driver.
@@ -67,7 +74,9 @@ def plan(agents: Mapping[str, Path], *, backend: str | None, workspace_only: boo
             ``backend`` or its session id asks for one.
     """
     parts = [
-        _agent_plan(name, directory, None if workspace_only else _choose_format(directory, backend))
+        _agent_plan(
+            name, directory, None if workspace_only else _choose_format(directory, backend), keep
+        )
         for name, directory in agents.items()
     ]
     return Plan(
@@ -116,8 +125,13 @@ def _choose_format(agent_dir: Path, backend: str | None) -> SessionFormat | None
     return recorded[0] if recorded else None
 
 
-def _agent_plan(name: str, agent_dir: Path, session_format: SessionFormat | None) -> Plan:
-    workspace = _workspace_plan(name, agent_dir)
+def _agent_plan(
+    name: str,
+    agent_dir: Path,
+    session_format: SessionFormat | None,
+    keep: Collection[policy.FoldedPath],
+) -> Plan:
+    workspace = _workspace_plan(name, agent_dir, keep)
     if session_format is None:
         return attrs.evolve(workspace, agents={name: AgentState()})
     session = session_format.collect(agent_dir)
@@ -139,20 +153,21 @@ def _agent_plan(name: str, agent_dir: Path, session_format: SessionFormat | None
     )
 
 
-def _workspace_plan(name: str, agent_dir: Path) -> Plan:
+def _workspace_plan(name: str, agent_dir: Path, keep: Collection[policy.FoldedPath]) -> Plan:
     prefix = f"agents/{name}/{WORKSPACE}/"
+    judge = functools.partial(policy.workspace_exclusion, keep=keep)
     try:
         listing = tree.walk(
             agent_dir,
             WORKSPACE,
-            lambda path, is_directory: policy.workspace_exclusion(path, directory=is_directory),
+            lambda path, is_directory: judge(path, directory=is_directory),
             lambda path: names.is_name(prefix + path),
         )
     except OSError as error:
         raise CheckpointError(
             f"the workspace of {name} cannot be read: {error.strerror}", path=agent_dir / WORKSPACE
         ) from None
-    listing = _without_repository_settings(listing)
+    listing = _without_repository_settings(listing, keep)
     return Plan(
         sources=tuple(
             Source(
@@ -170,12 +185,14 @@ def _workspace_plan(name: str, agent_dir: Path) -> Plan:
     )
 
 
-def _without_repository_settings(listing: tree.Tree) -> tree.Tree:
+def _without_repository_settings(
+    listing: tree.Tree, keep: Collection[policy.FoldedPath]
+) -> tree.Tree:
     """Leave out what git would run in directories that are repositories without a ``.git``."""
     repositories = policy.find_repositories((*listing.files, *(path for path, _ in listing.links)))
     if not repositories:
         return listing
-    judge = functools.partial(policy.workspace_exclusion, repositories=repositories)
+    judge = functools.partial(policy.workspace_exclusion, repositories=repositories, keep=keep)
     files = {path: judge(path) for path in listing.files}
     links = {path: judge(path) for path, _ in listing.links}
     directories = {path: judge(path, directory=True) for path in listing.directories}

@@ -11,19 +11,28 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 from typing import Final
 
 from clawblox.checkpoint import names
 from clawblox.checkpoint.collect.policy_names import (
     CAPABILITY_NAMES,
+    CAPABILITY_PATHS,
     CREDENTIAL_NAMES,
     PROGRAM_CAPABILITIES,
     PROGRAM_CREDENTIALS,
     REBUILT_DIRS,
+    REDIRECT_PATHS,
 )
 
-__all__ = ["find_repositories", "git_config", "link_stays_inside", "workspace_exclusion"]
+__all__ = [
+    "FoldedPath",
+    "find_repositories",
+    "fold_path",
+    "git_config",
+    "link_stays_inside",
+    "workspace_exclusion",
+]
 
 FoldedPath = tuple[str, ...]
 """The folded components of a path below a workspace."""
@@ -55,12 +64,16 @@ def find_repositories(paths: Iterable[str]) -> frozenset[FoldedPath]:
         paths: The files and links of a workspace, relative to it.
     """
     heads = (path for path in paths if names.fold(path.rpartition("/")[2]) == "head")
-    directories = (_fold_parts(head)[:-1] for head in heads)
+    directories = (fold_path(head)[:-1] for head in heads)
     return frozenset(parts for parts in directories if ".git" not in parts)
 
 
 def workspace_exclusion(
-    path: str, *, directory: bool = False, repositories: Container[FoldedPath] = ()
+    path: str,
+    *,
+    directory: bool = False,
+    repositories: Container[FoldedPath] = (),
+    keep: Collection[FoldedPath] = (),
 ) -> str | None:
     """Return why an entry of a workspace is left out.
 
@@ -68,18 +81,26 @@ def workspace_exclusion(
         path: Path below the workspace, ``/`` between components.
         directory: Whether the entry is a directory; a link never is, wherever it leads.
         repositories: Result of :func:`find_repositories` for that workspace.
+        keep: Entries that are archived with all below them, although programs run or obey them.
+            What else is left out stays so: credentials, and what git would run.
 
     Returns:
         The reason in a few words, also for an entry below one that is left out; None if the
         entry is archived.
     """
-    parts = _fold_parts(path)
+    parts = fold_path(path)
+    is_kept = any(_leads_to(parts, kept, directory=directory) for kept in keep)
     for end in range(1, len(parts) + 1):
         is_directory = directory or end < len(parts)
         reason = _exclusion(parts[:end], repositories, is_directory=is_directory)
-        if reason is not None:
+        if reason is not None and not (reason == _CAPABILITY and is_kept):
             return reason
     return None
+
+
+def _leads_to(parts: FoldedPath, kept: FoldedPath, *, directory: bool) -> bool:
+    """Return whether an entry is kept, is below one that is, or is a directory above one."""
+    return parts[: len(kept)] == kept or (directory and kept[: len(parts)] == parts)
 
 
 def git_config(paths: Iterable[str]) -> bytes:
@@ -114,7 +135,8 @@ def link_stays_inside(path: str, target: str) -> bool:
     return upwards <= path.count("/") and ".." not in steps[upwards:]
 
 
-def _fold_parts(path: str) -> FoldedPath:
+def fold_path(path: str) -> FoldedPath:
+    """Return the folded components of a path below a workspace."""
     return tuple(map(names.fold, path.split("/")))
 
 
@@ -122,14 +144,14 @@ def _exclusion(
     parts: FoldedPath, repositories: Container[FoldedPath], *, is_directory: bool
 ) -> str | None:
     """Return why the last of ``parts`` is left out; its parents are archived directories."""
-    name = parts[-1]
+    name, path = parts[-1], "/".join(parts[-4:])
     if is_directory and name in REBUILT_DIRS:
         return _REBUILT
     if CREDENTIAL_NAMES.fullmatch(name):
         return _CREDENTIALS
-    if CAPABILITY_NAMES.fullmatch(name):
+    if CAPABILITY_NAMES.fullmatch(name) or CAPABILITY_PATHS.fullmatch(path):
         return _CAPABILITY
-    if not is_directory and (name == ".git" or name in PROGRAM_CAPABILITIES):
+    if not is_directory and (name in PROGRAM_CAPABILITIES or REDIRECT_PATHS.fullmatch(path)):
         return _REDIRECT
     return _program_exclusion(parts) or _git_exclusion(parts, repositories)
 

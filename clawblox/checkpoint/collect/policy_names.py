@@ -15,10 +15,12 @@ from typing import Final
 
 __all__ = [
     "CAPABILITY_NAMES",
+    "CAPABILITY_PATHS",
     "CREDENTIAL_NAMES",
     "PROGRAM_CAPABILITIES",
     "PROGRAM_CREDENTIALS",
     "REBUILT_DIRS",
+    "REDIRECT_PATHS",
 ]
 
 REBUILT_DIRS: Final = frozenset(
@@ -61,29 +63,81 @@ CREDENTIAL_NAMES: Final = _compile_any(
     r"\.aws \.azure \.boto \.docker \.dockercfg \.gcloud \.kube \.oci \.s3cfg \.terraform\.d",
     r"\.terraformrc \.vault-token",
     # Registries of packages, forges, databases.
+    r"\.fetchmailrc \.mbsyncrc \.msmtprc \.offlineimaprc \.?rclone\.conf",
+    r"\.smbcredentials \.snowsql \.xauthority \.iceauthority",
     r"\.git-credentials \.npmrc \.pypirc \.yarnrc(?:\.yml)? \.mylogin\.cnf \.my\.cnf \.pgpass",
     r"\.pg_service\.conf",
 )
 """Files and directories that hold credentials, anywhere in a workspace."""
 
 CAPABILITY_NAMES: Final = _compile_any(
-    # The programs of agents.
+    # The programs of agents, and services that start a project when it is opened.
     r"\.codex \.mcp\.json \.?crush\.json \.?opencode\.jsonc? \.aider\.conf\.ya?ml",
+    r"\.claude-plugin \.roomodes \.kilocodemodes gptme\.toml",
+    r"\.replit replit\.nix \.gitpod\.ya?ml \.idx \.?devfile\.ya?ml \.codesandbox",
     # Editors, and what they open a project with.
-    r"\.devcontainer(?:\.json)? \.fleet \.idea \.vs \.vscode \.zed .*\.code-workspace",
-    r"\.dir-locals(?:-2)?\.el \.emacs(?:\.d|\.el)? \.exrc \.nexrc \.[gl]?vimrc \.vim",
-    r"\.nvim(?:\.lua|rc)",
+    r"\.devcontainer(?:\.json)? \.fleet \.idea \.vs \.vscod(?:e|ium)(?:-.*)? \.zed",
+    r".*\.code-workspace .*\.sublime-(?:project|settings|workspace) \.nova \.lapce \.atom",
+    r"\.dir-locals(?:-2)?\.el \.emacs(?:\.d|\.el|\.desktop)? _emacs \.gnus(?:\.el)?",
+    r"\.(?:doom|spacemacs)(?:\.d)? [._]exrc \.nexrc [._][gl]?vimrc(?:[._]local)? \.vim vimfiles",
+    r"\.local\.n?vim(?:rc)? \.nvim(?:\.lua|rc)? \.lazy\.lua \.neoconf\.json \.nlsp-settings",
+    r"\.helix \.kakrc \.nanorc \.jedrc \.joerc \.ycm_extra_conf\.py \.externaltoolbuilders",
+    # Language servers run what these say when an editor opens a file.
+    r"\.bsp \.metals \.?rust-analyzer\.toml \.luarc\.jsonc? \.merlin \.solargraph\.yml",
     # Shells, and what hooks into them.
-    r"\.bash_(?:aliases|login|logout|profile) \.(?:bash|csh|ksh|tcsh|zsh)rc",
-    r"\.z(?:shenv|profile|login|logout) \.profile \.login \.logout \.inputrc",
-    r"\.direnv \.envrc \.?mise(?:\..*)?\.toml \.mise \.rtx(?:\..*)?\.toml",
+    r"\.bash_(?:aliases|completion(?:\.d)?|login|logout|profile)",
+    r"\.(?:a|ba|c|da|es|k|mk|pdk|r|s|tc|ya|z)?shrc \.(?:es|rc)rc \.shinit \.cshdirs \.login_conf",
+    r"\.z(?:shenv|profile|login|logout|imrc) \.oh-my-zsh \.zprezto \.yash(?:env|_profile)",
+    r"\.profile \.login \.logout \.inputrc \.editrc \.xonsh(?:rc|rc\.d)? \.elvish",
+    r"\.murex_(?:modules|preload|profile) \.oshrc (?:.*_)?profile\.ps1",
+    r"\.autoenv(?:\..*)? \.direnv \.envrc \.?mise(?:\..*)?\.toml \.mise \.rtx(?:\..*)?\.toml",
+    r"\.ondirrc \.shadowenv\.d \.rvmrc",
+    # Logins, mail, desktops: read from a home directory.
+    r"\.pam_environment \.forward \.procmailrc \.mailfilter \.qmail(?:-.*)? \.mailcap",
+    r"\.(?:neo)?mutt(?:rc)? \.mailrc \.nailrc \.[rs]hosts \.k5(?:login|users)",
+    r"\.x(?:bindkeysrc|clients|defaults|initrc|profile|resources|serverrc|session(?:rc)?)",
+    r"\.wezterm\.lua \.alacritty\.(?:toml|ya?ml) \.xmonad \.i3 \.fluxbox \.fvwm(?:rc|2rc)?",
+    r"\.gnomerc \.asoundrc",
     # Debuggers, interpreters and tools that read a file where they are started.
-    r"\.gdbinit \.lldbinit \.pdbrc(?:\.py)? \.pythonrc(?:\.py)? (?:site|user)customize\.py",
-    r"\.ipython \.jupyter (?:ipython|jupyter)(?:_[a-z]+)*_config\.(?:json|py)",
-    r"\.rprofile \.renviron \.irbrc \.pryrc \.psqlrc \.sqliterc \.tclshrc \.curlrc \.wgetrc",
-    r"\.screenrc \.tmux\.conf \.gitconfig \.?hgrc",
+    r"\.gdb(?:early)?init \.lldbinit(?:-.*)? \.dbx(?:init|rc) \.cgdb \.radare2rc \.rizinrc",
+    r"\.pdbrc(?:\.py)? \.pudb \.pythonrc(?:\.py)? \.pystartup (?:site|user)customize\.py",
+    r"\.ipython \.jupyter (?:ipython|jupyter)(?:_[a-z]+)*_config\.(?:json|py) \.bpython \.ptpython",
+    r"\.?pydistutils\.cfg \.condarc matplotlibrc \.perldb perldb\.ini \.replyrc \.re\.pl",
+    r"[._$]?irbrc \.pryrc \.(?:bye|r?)debugrc \.rdbgrc \.railsrc \.gemrc \.bundle \.guard\.rb",
+    r"\.rprofile rprofile\.site \.renviron renviron\.site \.rdata \.octaverc startup\.m",
+    r"\.gnuplot gnuplotrc \.scilab \.mathematica \.maple(?:init|rc) \.gaprc \.gprc \.magmarc",
+    r"\.maxima maxima-init\.(?:lisp|mac) \.sage \.?root(?:alias|logoff|logon)\.c \.rootrc",
+    r"\.?pymolrc(?:\.p(?:ml|y))? \.vmdrc vmd\.rc \.idlstartup",
+    r"\.iex(?:\.exs)? \.erlang(?:\.crypt)? \.ghci(?:\..*)? \.hugsrc \.ocamlinit \.utop(?:rc)?",
+    r"\.(?:ccl|cmucl)-init\.lisp ccl-init\.lisp \.(?:abcl|clisp|ecl|sbcl)rc(?:\.lisp)?",
+    r"\.guile \.(?:g?racket|mzscheme|scheme48|cs)rc \.csirc \.scheme\.init \.gambini gambini",
+    r"\.swiplrc \.plrc \.lein \.clojure \.groovy \.ammonite \.sbt \.julia \.mavenrc",
+    r"\.tclshrc \.wishrc \.expect(?:\.rc|rc) \.phpdbginit \.psysh(?:\.php)? \.user\.ini",
+    r"\.psqlrc \.sqliterc \.duckdbrc login\.sql \.mongo(?:sh)?rc\.js \.myclirc \.redisclirc",
+    r"\.usqlrc \.cqlshrc [._]curlrc \.wget2?rc \.lftp(?:rc)? \.ncftp \.elinks \.w3m \.mitmproxy",
+    r"\.yt-dlp yt-dlp\.conf \.lessfilter [._]lesskey \.valgrindrc \.perfconfig \.taskrc",
+    r"\.screenrc \.byobu \.tmux(?:\..*)? \.zellij \.lnav \.vagrant\.d \.nixpkgs",
+    # Version control.
+    r"\.gitconfig \.?hgrc(?:-.*)? \.jjconfig\.toml \.subversion \.bazaar \.breezy \.cvsrc \.pijul",
+    r"\.fossil-settings \.tigrc",
 )
 """Files and directories that grant capabilities or run by themselves, anywhere in a workspace."""
+
+CAPABILITY_PATHS: Final = _compile_any(
+    r"(?:.*/)?\.jj/(?:repo/)?(?:config|workspace-config).*",
+    r"(?:.*/)?\.sl/config",
+    r"(?:.*/)?_darcs/prefs/(?:defaults|prefs|sources)",
+    r"(?:.*/)?\.clinerules/hooks",
+    r"(?:.*/)?mise/config(?:\..*)?\.toml",
+    r"(?:.*/)?\.local/share/(?:applications|bash-completion|dbus-1|fish|jupyter|kio|kservices5"
+    r"|nautilus|nemo|nvim|plasma.*|powershell|systemd|vim|zsh)",
+)
+"""The same by their paths, where the name alone says too little; the last four components count."""
+
+REDIRECT_PATHS: Final = _compile_any(
+    r"(?:.*/)?(?:\.git|\.jj(?:/repo)?|\.sl|_darcs(?:/prefs)?|\.local(?:/share)?)"
+)
+"""Directories of which a part travels: a file or link in place of one would lead elsewhere."""
 
 PROGRAM_CREDENTIALS: Final = re.compile(
     r"auth\.json|credentials(\..*)?|google_accounts\.json|oauth_creds\.json"
@@ -92,31 +146,44 @@ PROGRAM_CREDENTIALS: Final = re.compile(
 
 # Programs that can be resumed list their names; of other programs only texts are archived.
 _NOT_TEXT: Final = re.compile(
-    r"(?!.*\.mdc?$|(?:commands?|docs|memory|memories|plans|prompts|rules(?:-.*)?|skills|specs"
-    r"|steering)$).*",
+    r"(?!.*\.mdc?$|(?:commands?|docs|memory|memories|microagents|plans|prompts|rules(?:-.*)?|skills"
+    r"|specs|steering)$).*",
     re.DOTALL,
 )
 _OTHER_PROGRAMS: Final = [
     ".aider",
     ".amazonq",
     ".amp",
+    ".antigravity",
     ".augment",
+    ".cline",
+    ".codebuddy",
+    ".codeium",
     ".continue",
     ".copilot",
     ".crush",
     ".cursor",
     ".factory",
     ".gemini",
+    ".goose",
+    ".grok",
     ".iflow",
     ".junie",
     ".kilocode",
     ".kimi",
     ".kiro",
     ".opencode",
+    ".openhands",
+    ".pi",
+    ".qoder",
     ".qwen",
     ".roo",
+    ".rovodev",
     ".trae",
+    ".vibe",
+    ".warp",
     ".windsurf",
+    ".zencoder",
 ]
 _NOTHING: Final = re.compile(r"(?!)")
 
@@ -126,9 +193,21 @@ PROGRAM_CAPABILITIES: Final[Mapping[str, re.Pattern[str]]] = {
     ".kimi-code": re.compile(r"agents|hooks.*|mcp\.json|plugins|.*\.toml"),
     **dict.fromkeys(_OTHER_PROGRAMS, _NOT_TEXT),
     ".cargo": _NOTHING,
-    ".config": re.compile(
-        r"autostart|containers|direnv|doctl|emacs|environment\.d|fish|gcloud|gh|git|glab-cli|helix"
-        r"|hub|mise|nvim|op|opencode|pip|pypoetry|rclone|systemd|uv|vim|zed|zsh"
+    ".config": _compile_any(
+        # Agents, editors, version control.
+        r"opencode goose helix kak lvim micro nvim.* vim vis zed emacs doom gh git glab-cli hub jj",
+        r"lazygit tig gitui rclone",
+        # Shells, terminals, multiplexers, their tools.
+        r"bash broot direnv elvish fish ion murex nushell oils? powershell starship\.toml",
+        r"topgrade\.toml xonsh zsh mise atuin alacritty foot ghostty kitty wezterm tmux zellij",
+        r"byobu curlrc lf lftp mc nnn ranger vifm yazi yt-dlp",
+        # Desktops, mail, services of the user.
+        r"autostart.* awesome bspwm environment\.d hypr i3 labwc openbox plasma-.* polybar qtile",
+        r"river rofi sway sxhkd systemd upstart waybar xmonad aerc mutt neomutt newsboat mpv",
+        r"qutebrowser weechat containers doctl gcloud op",
+        # Interpreters, packages.
+        r"bpython gdb gnuplot irb ipython pgcli psysh ptpython pudb radare2 rizin swi-prolog utop",
+        r"go guix home-manager nix nixpkgs pip pypoetry uv",
     ),
     ".gem": _NOTHING,
     ".github": re.compile(r"hooks"),

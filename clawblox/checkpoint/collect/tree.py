@@ -18,12 +18,8 @@ import attrs
 
 from clawblox.checkpoint import names
 from clawblox.errors import CheckpointError
-from clawblox.system.foreign_files import (
-    OPEN_DIRECTORY,
-    open_directory,
-    open_file,
-    open_regular,
-)
+from clawblox.system.foreign_files import OPEN_DIRECTORY, open_directory, open_file
+from clawblox.system.regular_files import open_regular
 
 __all__ = [
     "Tree",
@@ -241,7 +237,7 @@ class _Walker:
 
 def _is_tagged_cache(directory: int) -> bool:
     try:
-        fd = open_regular(directory, _CACHE_TAG)
+        fd = open_regular(_CACHE_TAG, dir_fd=directory)
     except OSError:
         return False
     with os.fdopen(fd, "rb") as tag:

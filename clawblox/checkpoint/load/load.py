@@ -7,14 +7,14 @@ anything appears. ``reader`` knows how archives are read, ``placing`` where thin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 import attrs
 
 from clawblox.checkpoint.archive.layout import Entry
 from clawblox.checkpoint.archive.reader import Archive, located
-from clawblox.checkpoint.collect.policy import git_config
+from clawblox.checkpoint.collect.policy import FoldedPath, git_config
 from clawblox.checkpoint.load.placing import Place, Placing, agent_names
 from clawblox.checkpoint.load.staging import Staging, Target
 from clawblox.checkpoint.names import METADATA_NAME, SNAPSHOT_NAME
@@ -69,7 +69,7 @@ def load(options: LoadOptions) -> Loaded:
     with Archive.open(options.path, options.limits) as archive, located(options.path):
         target = Target.at(options.run_dir)
         _check_room(archive, target)
-        return _Load(archive, target).run(options.progress)
+        return _Load(archive, target, options.keep).run(options.progress)
 
 
 def unload(loaded: Loaded) -> None:
@@ -88,8 +88,9 @@ def unload(loaded: Loaded) -> None:
 
 
 class _Load:
-    def __init__(self, archive: Archive, target: Target) -> None:
+    def __init__(self, archive: Archive, target: Target, keep: Collection[FoldedPath]) -> None:
         self._archive = archive
+        self._keep = keep
         self._target = target
         self._agents = agent_names(archive.metadata, archive.entries)
         self._members = [entry for entry in archive.entries if entry.name != METADATA_NAME]
@@ -97,7 +98,7 @@ class _Load:
 
     def run(self, progress: Report | None) -> Loaded:
         archive, target = self._archive, self._target
-        placing = Placing(archive.metadata, archive.entries, target.path)
+        placing = Placing(archive.metadata, archive.entries, target.path, self._keep)
         names: list[tuple[str, ...]] = [(_AGENTS, agent) for agent in self._agents]
         if self._has_snapshot:
             names.append((SNAPSHOT_NAME,))

@@ -7,7 +7,7 @@ and of a conversation only what its format names. Pure: ``load`` does it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import attrs
 from clawblox.agents.programs import STATE_DIR
 from clawblox.checkpoint.archive.layout import Entry
 from clawblox.checkpoint.collect.policy import (
+    FoldedPath,
     find_repositories,
     link_stays_inside,
     workspace_exclusion,
@@ -52,14 +53,20 @@ class Placing:
         metadata: The archive's metadata.
         entries: Its members.
         run_dir: The run directory's real path; it need not exist.
+        keep: What the caller lets into workspaces, as for ``policy.workspace_exclusion``.
 
     Attributes:
         excluded: What has been found to belong nowhere, and why.
     """
 
     def __init__(
-        self, metadata: Mapping[str, Any], entries: Iterable[Entry], run_dir: Path
+        self,
+        metadata: Mapping[str, Any],
+        entries: Iterable[Entry],
+        run_dir: Path,
+        keep: Collection[FoldedPath] = (),
     ) -> None:
+        self._keep = keep
         self.excluded: list[Excluded] = []
         self._metadata = metadata
         links = (link["path"] for link in metadata.get("symlinks", ()))
@@ -129,7 +136,9 @@ class Placing:
         if split is None or split[1] != "workspace":
             return _NO_WORKSPACE
         repositories = self._repositories.get(split[0], ())
-        return workspace_exclusion(split[2], directory=directory, repositories=repositories)
+        return workspace_exclusion(
+            split[2], directory=directory, repositories=repositories, keep=self._keep
+        )
 
     def _link_exclusion(self, name: str, target: str) -> str | None:
         reason = self._workspace_exclusion(name)

@@ -19,6 +19,7 @@ from clawblox.cli.playing.sessions import KeptSession
 from clawblox.cli.terminal.output import note
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.concurrency.threads import run_blocking
+from clawblox.printable import printable_json
 from clawblox.world.agent_client import AsyncAgentClient, join_place
 from clawblox.world.recorded import RecordedPlace
 
@@ -145,4 +146,4 @@ async def _fulfil(client: AsyncAgentClient, wish: _Wish) -> None:
         seen = await client.observe()
     else:
         return
-    click.echo(json.dumps(seen, ensure_ascii=False))
+    click.echo(printable_json(json.dumps(seen, ensure_ascii=False)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import StopOptions
 from clawblox.cli.parameters import PATH, existing_path, json_option
 from clawblox.cli.tables.agent_rows import describe_agent
+from clawblox.cli.tables.formatting import format_json
 from clawblox.errors import UsageError
 
 __all__ = ["command"]
@@ -132,7 +132,7 @@ def status(directory: str, as_json: bool) -> None:
     # Its program knows the usage of the turn under way; the file is of its last change.
     agent = found if found.is_over else _ask(found, "status", {}) or found
     if as_json:
-        click.echo(json.dumps(attrs.asdict(agent), indent=2, default=str))
+        click.echo(format_json(attrs.asdict(agent)))
     else:
         click.echo(describe_agent(agent))
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,7 +32,7 @@ from clawblox.cli.tables.archives import (
     describe_repair,
     describe_verification,
 )
-from clawblox.cli.tables.formatting import format_bytes, shorten_path
+from clawblox.cli.tables.formatting import format_bytes, format_json, shorten_path
 from clawblox.cli.terminal.output import note
 from clawblox.cli.terminal.progress_bar import progress_bar
 from clawblox.errors import CheckpointError, ClawbloxError
@@ -140,6 +139,7 @@ def _verify(path: Path, *, is_quiet: bool) -> dict[str, Any]:
     Examples:
       clawblox ckpt extract gen001.ckpt runs/r002
       clawblox ckpt extract gen001.ckpt runs/r002 --json
+      clawblox ckpt extract gen001.ckpt runs/r002 --keep .helix/languages.toml
 
     Credentials, and configuration that makes a program run commands, are never extracted. If a
     file is in the way, that is an error and nothing is changed.
@@ -147,8 +147,15 @@ def _verify(path: Path, *, is_quiet: bool) -> dict[str, Any]:
 )
 @_archive
 @click.argument("run_dir", type=PATH, metavar="DIR")
+@click.option(
+    "--keep",
+    multiple=True,
+    metavar="PATH",
+    help="Extract this path of a workspace although programs run or obey it unasked; can be "
+    "repeated.",
+)
 @json_option
-def extract(archive: str, run_dir: str, as_json: bool) -> None:
+def extract(archive: str, run_dir: str, keep: tuple[str, ...], as_json: bool) -> None:
     """Extract the state in an archive into a run directory.
 
     DIR may exist and contain other files. The commands that go on from there are printed.
@@ -158,9 +165,12 @@ def extract(archive: str, run_dir: str, as_json: bool) -> None:
     Raises:
         ClawbloxError: The file does not exist.
         CheckpointError: It is not an intact archive, or a file is in the way.
+        ConfigError: ``keep`` is no path of a workspace.
     """
     path = existing_path(archive)
-    loaded = _with_bar("Extracting", lambda report: load_checkpoint(path, run_dir, progress=report))
+    loaded = _with_bar(
+        "Extracting", lambda report: load_checkpoint(path, run_dir, keep=keep, progress=report)
+    )
     if as_json:
         _print_json(loaded)
     else:
@@ -295,4 +305,4 @@ def _with_bar(verb: str, function: Callable[[Report], _T]) -> _T:
 
 
 def _print_json(value: Mapping[str, Any] | list[dict[str, Any]]) -> None:
-    click.echo(json.dumps(value, indent=2, default=str))
+    click.echo(format_json(value))

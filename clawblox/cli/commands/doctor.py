@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 
@@ -20,6 +19,7 @@ from clawblox.cli.doctor.programs import PROGRAM_CHECKS
 from clawblox.cli.doctor.report import as_objects, as_table, has_what_is_required
 from clawblox.cli.doctor.sandboxes import SANDBOX_CHECKS
 from clawblox.cli.parameters import json_option
+from clawblox.cli.tables.formatting import format_json
 
 __all__ = ["ALL_CHECKS", "command"]
 
@@ -59,7 +59,7 @@ def command(ctx: click.Context, *, as_json: bool) -> None:
     """
     results = run_checks(ALL_CHECKS, _TIMEOUT_S)
     if as_json:
-        click.echo(json.dumps(as_objects(results), indent=2))
+        click.echo(format_json(as_objects(results)))
     else:
         is_coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         text = as_table(results, is_coloured=is_coloured)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ import attrs
 import click
 
 from clawblox.cli.parameters import PATH, existing_run_dir, json_option, run_dir_argument
-from clawblox.cli.tables.formatting import shorten_path
+from clawblox.cli.tables.formatting import format_json, shorten_path
 from clawblox.cli.tables.lineage_svg import draw_lineage
 from clawblox.cli.tables.lineage_text import render_lineage, to_ascii
 from clawblox.cli.terminal.output import note
@@ -54,7 +53,7 @@ def command(run_dir: str, svg: str | None, as_json: bool) -> None:
     for problem in lineage.problems:
         note(problem)
     if as_json:
-        click.echo(json.dumps(attrs.asdict(lineage), indent=2, default=str))
+        click.echo(format_json(attrs.asdict(lineage)))
         return
     title = shorten_path(directory)
     title = directory.name if title == "." else title

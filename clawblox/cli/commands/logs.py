@@ -29,6 +29,7 @@ from clawblox.cli.parameters import (
 )
 from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.concurrency.tasks import Tasks
+from clawblox.printable import printable, printable_json, printable_name
 from clawblox.results import Labels, LogLine
 from clawblox.rundir.records import InstanceRecord
 from clawblox.rundir.status import read_logs, select_records
@@ -68,7 +69,7 @@ _Formatter: TypeAlias = Callable[[LogLine], str]
     type=CountType(0),
     metavar="LINES",
     show_default="all lines",
-    help="Print only this many lines from the end of each log.",
+    help="Print only this many lines from the end of each log, notes of clawblox among them.",
 )
 @click.option(
     "-t",
@@ -197,7 +198,7 @@ async def _pump(reader: LogReader, lines: MemoryObjectSendStream[LogLine]) -> No
 def _make_formatter(names: Sequence[str], *, as_json: bool, has_times: bool) -> _Formatter:
     """Return a function that formats a line: with its instance's name if there are several."""
     if as_json:
-        return lambda line: json.dumps(attrs.asdict(line), ensure_ascii=False)
+        return lambda line: printable_json(json.dumps(attrs.asdict(line), ensure_ascii=False))
     has_colours = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     width = max(map(len, names)) if len(names) > 1 else 0
     colours = dict(zip(names, cycle(_COLOURS), strict=False))
@@ -209,7 +210,10 @@ def _make_formatter(names: Sequence[str], *, as_json: bool, has_times: bool) -> 
         at = f"{line.at or '':{_TIME_COLUMNS}} " if has_times else ""
         name = f"{line.instance:{width}} " if width else ""
         if line.event is not None:
-            return paint(f"{name}-- {at}{line.text} --", dim=True)
-        return f"{paint(f'{name}| ', fg=colours[line.instance]) if name else ''}{at}{line.text}"
+            return paint(f"{name}-- {at}{printable(line.text)} --", dim=True)
+        text = printable_name(line.text)
+        if not name and text.startswith("--"):  # as the lines of clawblox begin
+            text = f"\\{text}"
+        return f"{paint(f'{name}| ', fg=colours[line.instance]) if name else ''}{at}{text}"
 
     return format_line

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import sys
 from collections import Counter
@@ -17,7 +16,7 @@ from clawblox.cli.parameters import PATH, existing_path, filter_option, json_opt
 from clawblox.cli.running.scopes import Scope, make_scope
 from clawblox.cli.tables.agent_rows import agent_columns
 from clawblox.cli.tables.columns import Column, fit_columns, format_line
-from clawblox.cli.tables.formatting import printable, shorten_path
+from clawblox.cli.tables.formatting import format_json, printable, shorten_path
 from clawblox.cli.tables.instance_rows import instance_columns, make_row, order_states
 from clawblox.cli.tables.lineage_text import format_forks
 from clawblox.results import Labels
@@ -80,7 +79,7 @@ def command(
     scope = make_scope(place, wants_ended=wants_ended, watches=watch, labels=labels)
     found = scope.read()
     if as_json:
-        click.echo(json.dumps([attrs.asdict(status) for status in found], indent=2, default=str))
+        click.echo(format_json([attrs.asdict(status) for status in found]))
     elif not found:
         click.echo(scope.if_empty)
     elif watch:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +12,12 @@ import click
 from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import StopOptions
 from clawblox.cli.parameters import choose_names, existing_run_dir, json_option, run_dir_arguments
-from clawblox.cli.tables.formatting import format_seconds, printable_lines, shorten_path
+from clawblox.cli.tables.formatting import (
+    format_json,
+    format_seconds,
+    printable_lines,
+    shorten_path,
+)
 from clawblox.cli.terminal.output import note
 from clawblox.cli.terminal.progress_bar import progress_bar
 from clawblox.cli.terminal.warnings import configure_logging
@@ -86,9 +90,7 @@ def command(
     save = wants_save is not False and not fresh
     outcomes = anyio.run(partial(_restart, run, names, total, save, fresh, options.grace))
     if as_json:
-        click.echo(
-            json.dumps([_json_object(outcome) for outcome in outcomes], indent=2, default=str)
-        )
+        click.echo(format_json([_json_object(outcome) for outcome in outcomes]))
     else:
         for outcome in outcomes:
             _show(outcome)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -15,6 +14,7 @@ from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.parameters import existing_run_dir, json_option, run_dir_arguments
 from clawblox.cli.running.saves import Saves, save_and_show
 from clawblox.cli.tables.event_lines import describe_error
+from clawblox.cli.tables.formatting import format_json
 from clawblox.config.options import SaveOptions
 from clawblox.errors import ClawbloxError
 from clawblox.results import Labels
@@ -69,7 +69,7 @@ def command(
         )
     saves = anyio.run(partial(save_and_show, run, chosen, options, is_quiet=as_json))
     if as_json:
-        click.echo(json.dumps(list(_json_objects(saves)), indent=2, default=str))
+        click.echo(format_json(list(_json_objects(saves))))
     ctx.exit(1 if saves.failed else 0)
 
 

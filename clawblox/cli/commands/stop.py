@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import StopOptions
 from clawblox.cli.parameters import choose_names, existing_run_dir, json_option, run_dir_arguments
 from clawblox.cli.running.saves import Saves, save_and_show
-from clawblox.cli.tables.formatting import format_seconds
+from clawblox.cli.tables.formatting import format_json, format_seconds
 from clawblox.cli.terminal.output import note
 from clawblox.cli.terminal.progress_bar import progress_bar
 from clawblox.cli.terminal.warnings import configure_logging
@@ -110,7 +109,7 @@ def _stop_and_show(
     finally:
         results.sort(key=lambda result: result.instance)
         if as_json:
-            click.echo(json.dumps([attrs.asdict(result) for result in results], indent=2))
+            click.echo(format_json([attrs.asdict(result) for result in results]))
         else:
             for result in results:
                 click.echo(_describe(result))

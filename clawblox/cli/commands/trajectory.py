@@ -17,6 +17,7 @@ from clawblox.agents.trajectory import (
 from clawblox.cli.parameters import PATH, existing_path
 from clawblox.cli.tables.formatting import count_words, shorten_path
 from clawblox.errors import ClawbloxError
+from clawblox.printable import printable_json
 
 __all__ = ["command"]
 
@@ -64,7 +65,7 @@ def command(*, directory: str, output: str | None, continued_in: str | None) -> 
     agent_dir = path if has_conversation(path) else find_agent(path).dir
     if output == "-":
         document = export_trajectory(agent_dir, continued_in=continued_in)
-        click.echo(encode_trajectory(document), nl=False)
+        click.echo(printable_json(encode_trajectory(document).decode()), nl=False)
         return
     file = agent_dir / FILE_NAME if output is None else Path(output)
     if not file.parent.is_dir():

@@ -15,8 +15,8 @@ from clawblox.cli.doctor.check import Check, CheckResult, missing, ok, warning
 from clawblox.instance.ramp import read_stall_s
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.port_leases import LeaseFile
-from clawblox.system.ports import has_sock_diag
 from clawblox.system.process_tree import boot_id, read_process
+from clawblox.system.sock_diag import has_sock_diag
 
 __all__ = ["KERNEL_CHECKS"]
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from clawblox.agents.sandbox.bubblewrap import Bubblewrap
 from clawblox.agents.sandbox.endpoints import WORLD_ENDPOINT
 from clawblox.agents.sandbox.native import NATIVE_PROGRAMS, NativeSandbox
-from clawblox.cli.doctor.check import Check, CheckResult, missing, ok
+from clawblox.cli.doctor.check import Check, CheckResult, missing, ok, warning
 from clawblox.cli.doctor.programs import run_program
 from clawblox.cli.doctor.scratch import scratch_agent_dir
 from clawblox.errors import AgentSetupError
@@ -42,10 +43,13 @@ def look_for_bubblewrap() -> CheckResult:
     """Run a program in the sandbox of an agent."""
     version = run_program("bwrap", "--version").removeprefix("bubblewrap ")
     try:
-        _try_sandbox(has_native=False)
+        facts = _try_sandbox(has_native=False)
     except AgentSetupError as error:
         return missing(f"{version}: {error.message}", remedy=error.hint or _ALLOW)
-    return ok(version)
+    found = f"{version}, level {facts['level']}"
+    if facts["weakness"] is not None:
+        return warning(f"{found}: {facts['weakness']}", remedy=_LEAVE_ROOT)
+    return ok(found)
 
 
 def look_for_native_sandbox() -> CheckResult:
@@ -62,8 +66,8 @@ def look_for_native_sandbox() -> CheckResult:
     return ok(", ".join(NATIVE_PROGRAMS))
 
 
-def _try_sandbox(*, has_native: bool) -> None:
-    """Open the sandbox of an agent that has no world.
+def _try_sandbox(*, has_native: bool) -> Mapping[str, Any]:
+    """Open the sandbox of an agent that has no world, and return the facts about it.
 
     Raises:
         AgentSetupError: There can be none on this machine; the text says why.
@@ -71,6 +75,7 @@ def _try_sandbox(*, has_native: bool) -> None:
     sandbox = Bubblewrap("", api_hosts=(), host=lambda: None, settings=dict, has_native=has_native)
     with scratch_agent_dir() as directory:
         sandbox.open(directory, _PROGRAM)
+    return sandbox.facts
 
 
 _GROUP: Final = "Sandboxes"
@@ -78,6 +83,11 @@ _WITHOUT: Final = "Agents cannot be run in a sandbox, so they can read the token
 _ALLOW: Final = (
     "In a container, allow it: docker run --security-opt seccomp=unconfined "
     "--security-opt systempaths=unconfined."
+)
+
+_LEAVE_ROOT: Final = (
+    'Its programs are user 0 of this machine; sandbox="strict" refuses that. Run clawblox as '
+    "another user, or give the container CAP_SYS_ADMIN."
 )
 
 SANDBOX_CHECKS: Final = (

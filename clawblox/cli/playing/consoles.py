@@ -16,7 +16,7 @@ from typing import Protocol, Self
 import anyio
 
 from clawblox.cli.playing.values import Kind, Paint, no_paint
-from clawblox.cli.terminal.output import Output
+from clawblox.cli.terminal.output import CLEAR_LINE, Output
 
 __all__ = ["Complete", "Console", "StreamConsole", "colours"]
 
@@ -25,7 +25,6 @@ Complete = Callable[[str], Sequence[str]]
 
 _CHUNK_BYTES = 65536
 _MAX_LINE_BYTES = 16 << 20
-_CLEAR_LINE = "\r\x1b[K"
 _RESET = "\x1b[0m"
 _STYLES: dict[Kind, str] = {
     "key": "\x1b[36m",
@@ -165,6 +164,7 @@ class StreamConsole:
 
     async def _write(self, output: Output, text: str) -> None:
         is_waiting = self._is_reading and bool(self._prompt)
-        await output.write(f"{_CLEAR_LINE}{text}" if is_waiting else text)
+        guarded = output.guard(text)
+        await output.write_control(f"{CLEAR_LINE}{guarded}" if is_waiting else guarded)
         if is_waiting:
             await self._output.write(self._prompt)

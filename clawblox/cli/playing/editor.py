@@ -20,6 +20,8 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 
 from clawblox.cli.playing.consoles import Complete, colours
 from clawblox.cli.terminal.output import Output
+from clawblox.cli.terminal.streams import raw_stream
+from clawblox.system.regular_files import open_own
 
 __all__ = ["EditorConsole"]
 
@@ -41,7 +43,7 @@ class EditorConsole:
         self._output = Output(sys.stdout)
         self.paint = colours(self._output)
         # The answer of a terminal that is asked for its cursor's position could come too late.
-        output = Vt100_Output.from_pty(sys.stdout, os.environ.get("TERM"))
+        output = Vt100_Output.from_pty(raw_stream(sys.stdout), os.environ.get("TERM"))
         output.enable_cpr = False
         self._session: PromptSession[str] = PromptSession(
             output=output,
@@ -84,7 +86,7 @@ class EditorConsole:
         await self.show([text])
 
     def _write(self, text: str) -> None:
-        sys.stdout.write(text.encode(errors="replace").decode())
+        sys.stdout.write(text)
         sys.stdout.flush()
 
 
@@ -92,7 +94,7 @@ def _open_history(path: Path) -> History:
     """Return the history in a file, private, or one that is not kept."""
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.close(open_own(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT))
         return FileHistory(str(path))
     return InMemoryHistory()
 

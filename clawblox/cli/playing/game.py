@@ -18,7 +18,7 @@ from clawblox.cli.playing.consoles import Console, StreamConsole
 from clawblox.cli.playing.examples import InputExample, find_examples
 from clawblox.cli.playing.lines import complete_line
 from clawblox.cli.playing.session import Session
-from clawblox.cli.running.foreground import stop_signals
+from clawblox.cli.running.foreground import end_at_last, stop_signals
 from clawblox.cli.running.start_progress import StartProgress
 from clawblox.cli.tables.formatting import format_seconds, shorten_path
 from clawblox.cli.terminal.output import OutputGone, note
@@ -88,6 +88,7 @@ class Game:
         """Let Ctrl-C end a command, and any other signal everything."""
         async for number in received:
             if self._signal is not None:
+                end_at_last(number)
                 if self._world is not None:
                     await self._world.stop_all(grace_seconds=0.0)
             elif number != signal.SIGINT or not (

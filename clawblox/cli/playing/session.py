@@ -142,7 +142,8 @@ class Session:
             return
         text = describe_error(error)
         if isinstance(error, ActionRefusedError):
-            text = f"refused ({error.status}): {printable_lines(error.text.strip())}"
+            reason = printable_lines(error.text.strip()).replace("\n", "\n  ")
+            text = f"refused ({error.status}): {reason}"
         is_script = not self._console.is_interactive and self._lines > 0
         await self._complain(f"line {self._lines}: {text}" if is_script else text)
         if error.hint:

@@ -11,12 +11,16 @@ from pathlib import Path
 from urllib.parse import quote
 
 from clawblox.errors import ConfigError
+from clawblox.foreign_values import parse_json
 from clawblox.protocol import is_session_id
 from clawblox.rundir.paths import state_dir
 from clawblox.rundir.records import InstanceRecord
 from clawblox.system.files import make_private_dir, publish_bytes
+from clawblox.system.regular_files import read_regular
 
 __all__ = ["KeptSession"]
+
+_MAX_BYTES = 64 << 10
 
 
 class KeptSession:
@@ -40,7 +44,7 @@ class KeptSession:
             ConfigError: The file cannot be read.
         """
         try:
-            kept = json.loads(self._path.read_bytes())
+            kept = parse_json(read_regular(self._path, max_bytes=_MAX_BYTES))
         except (FileNotFoundError, ValueError):
             return None
         except OSError as error:

@@ -91,7 +91,7 @@ class Companion:
                 dir=self._directory,
                 model=options.model,
                 tmux=tmux,
-                sandbox=options.sandbox,
+                sandbox="strict" if options.strict_sandbox else options.sandbox,
                 budget=_make_budget(options),
                 command=_parse_command(options.agent_command),
             )

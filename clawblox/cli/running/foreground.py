@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections import deque
@@ -22,7 +23,7 @@ from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldExitedError
 from clawblox.results import EventKind, StartedWorld, WorldEvent
-from clawblox.rundir.interrupted import interrupted_names
+from clawblox.rundir.interrupted import can_resume
 from clawblox.rundir.status import read_instances
 from clawblox.telemetry.events import EventStream
 from clawblox.world.async_world import AsyncWorld
@@ -30,11 +31,13 @@ from clawblox.world.async_world import AsyncWorld
 if TYPE_CHECKING:
     from clawblox.cli.running.companion import Companion
 
-__all__ = ["Foreground", "stop_signals"]
+__all__ = ["Foreground", "end_at_last", "stop_signals"]
 
 _TAIL_LINES = 10
 _TAIL_COLUMNS = 1000
 _DRAIN_TIMEOUT_S = 1.0
+_LAST_RESORT_S = 10.0
+"""Killing everything takes a second or two; what takes longer is stuck."""
 
 _ENDS: Final[Mapping[EventKind, Callable[[Mapping[str, Any]], str]]] = {
     "exited": describe_end,
@@ -154,6 +157,7 @@ class Foreground:
                 self._starting.cancel()
                 self._is_ending.set()
             else:
+                end_at_last(number)
                 # Shortens the grace of the stop under way, which prints what was killed.
                 if self._companion is not None:
                     self._companion.kill_now()
@@ -224,7 +228,7 @@ class Foreground:
     def _ended_error(self, started: StartedWorld) -> WorldExitedError:
         """Return the error of an instance that was not stopped here. Blocks."""
         text = _ENDS[self._end.kind](self._end.detail)
-        is_resumable = started.name in interrupted_names(started.run_dir)
+        is_resumable = can_resume(started.run_dir, [started.name])
         return WorldExitedError(
             f"World {self._world.name!r} {text}",
             instance=started.name,
@@ -251,6 +255,7 @@ def _summarise(started: StartedWorld) -> list[str]:
         agents=read_agents(run_dir),
         stopped=[name],
         may_resume=True,
+        can_resume=can_resume(run_dir, [name]),
     )
 
 
@@ -258,6 +263,23 @@ def stop_signals() -> list[signal.Signals]:
     """Return the signals that end a command; HUP is not one of them under ``nohup``."""
     is_hup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return [signal.SIGINT, signal.SIGTERM, *([] if is_hup_ignored else [signal.SIGHUP])]
+
+
+def end_at_last(number: signal.Signals) -> None:
+    """End this process in ten seconds, even if a thread of it is stuck; for a second signal.
+
+    The guard then ends what still runs.
+
+    Args:
+        number: The signal, which the exit status tells.
+    """
+
+    def end(_number: int, _frame: object) -> None:
+        os.write(2, b"Error: a part of this process did not end; killed\n")
+        os._exit(128 + number)
+
+    signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, _LAST_RESORT_S)
 
 
 def _headings(started: StartedWorld, world: str) -> Iterator[str]:

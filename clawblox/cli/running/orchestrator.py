@@ -15,7 +15,7 @@ from clawblox.agents.status import describe_metrics, read_agents
 from clawblox.cli.options import OrchestratorOptions
 from clawblox.cli.running.background import StarterChannel
 from clawblox.cli.running.displays import Display
-from clawblox.cli.running.foreground import stop_signals
+from clawblox.cli.running.foreground import end_at_last, stop_signals
 from clawblox.cli.tables.formatting import count_words, format_seconds, printable, suggest
 from clawblox.cli.tables.instance_states import InstanceStates
 from clawblox.cli.tables.summary import summarise
@@ -24,6 +24,7 @@ from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import BatchError
 from clawblox.results import StartedWorld
+from clawblox.rundir.interrupted import can_resume
 from clawblox.rundir.status import read_instances
 from clawblox.telemetry.events import EventStream
 from clawblox.world.async_world import AsyncWorld
@@ -122,6 +123,7 @@ class Orchestrator:
             agents=read_agents(self._run_dir),
             stopped=self._states.stopped,
             may_resume=bool(self._signals),
+            can_resume=can_resume(self._run_dir),
             names_logs=bool(self._signals),  # otherwise the error does
         )
 
@@ -212,6 +214,7 @@ class Orchestrator:
         async for number in received:
             self._signals.append(number)
             if self._has_been_asked:
+                end_at_last(number)
                 self._gentle_end.cancel()
             self._ask_to_end(tasks)
 

@@ -12,7 +12,7 @@ from clawblox.agents.status import AgentStatus, read_agents
 from clawblox.cli.tables.formatting import format_labels, shorten_path
 from clawblox.results import Labels, has_labels
 from clawblox.rundir.find_runs import find_runs_below, find_user_runs
-from clawblox.rundir.records import has_records
+from clawblox.rundir.records import check_records, has_records
 from clawblox.rundir.status import OVER, InstanceStatus, read_runs
 
 __all__ = ["Scope", "make_scope"]
@@ -86,6 +86,7 @@ def _find_scope(directory: Path | None, *, wants_ended: bool, watches: bool) -> 
             else "Nothing runs. --all shows what has ended.",
         )
     place = shorten_path(directory)
+    check_records(directory)
     if has_records(directory):
         return Scope("", lambda: [directory], is_one_run=True, shows_ended=True, if_empty="")
     shows_ended = wants_ended or not watches

@@ -12,7 +12,7 @@ import anyio
 
 from clawblox.cli.running.start_probe import StartProbe
 from clawblox.cli.tables.formatting import format_seconds
-from clawblox.cli.terminal.output import note
+from clawblox.cli.terminal.output import note, redraw
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.world_toml import ReadyRule
@@ -25,7 +25,6 @@ _FIRST_S = 0.5
 _TERMINAL_INTERVAL_S = 0.2
 _PLAIN_INTERVAL_S = 10.0
 _SPINNER = "|/-\\"
-_CLEAR_LINE = "\r\x1b[K"
 
 
 class StartProgress:
@@ -94,7 +93,7 @@ class StartProgress:
     def clear(self) -> None:
         """Remove the line from the terminal."""
         if self._is_terminal:
-            note(_CLEAR_LINE, ends_line=False)
+            redraw("")
 
     def _look(self) -> list[str]:
         if self._probe is None and (record := self._find()) is not None:
@@ -104,6 +103,6 @@ class StartProgress:
     def _show(self, mark: str, text: str) -> None:
         if self._is_terminal:
             width = shutil.get_terminal_size().columns - 1
-            note(f"{_CLEAR_LINE}{f'{mark} {text}'[:width]}", ends_line=False)
+            redraw(f"{mark} {text}"[:width])
         else:
             note(text)

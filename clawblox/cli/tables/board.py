@@ -25,7 +25,7 @@ from clawblox.cli.tables.columns import (
     text_width,
 )
 from clawblox.cli.tables.event_lines import EventLine, select_events
-from clawblox.cli.tables.formatting import format_seconds
+from clawblox.cli.tables.formatting import format_seconds, printable
 from clawblox.cli.tables.instance_rows import Row, instance_columns, order_states
 
 __all__ = ["View", "render"]
@@ -70,7 +70,7 @@ class View:
         notice: The last line: what happens now, or what the user can do.
     """
 
-    title: str
+    title: str = attrs.field(converter=printable)
     elapsed_s: float | None
     counts: Mapping[str, int]
     rows: Sequence[Row]

@@ -12,10 +12,16 @@ from typing import Literal
 
 import attrs
 
+from clawblox.printable import printable_name
+
 __all__ = ["GAP", "Column", "FittedColumn", "fit_columns", "format_line", "shorten", "text_width"]
 
 GAP = "  "
 """What separates two columns."""
+
+
+def _printable_cells(cells: Sequence[str]) -> Sequence[str]:
+    return [printable_name(cell) for cell in cells]
 
 
 @attrs.frozen
@@ -34,8 +40,8 @@ class Column:
     """
 
     heading: str
-    cells: Sequence[str]
-    rank: int
+    cells: Sequence[str] = attrs.field(converter=_printable_cells)
+    rank: int = attrs.field()
     least: int = 0
     shortest: int | None = None
     cut: Literal["middle", "end"] = "end"

@@ -54,8 +54,8 @@ class EventLine:
     """
 
     at: str
-    instance: str
-    text: str
+    instance: str = attrs.field(converter=printable)
+    text: str = attrs.field(converter=printable)
     is_trouble: bool = False
 
     def __str__(self) -> str:
@@ -143,6 +143,8 @@ _TEXTS: Final[Mapping[EventKind, Callable[[Mapping[str, Any]], str]]] = {
     "saved": lambda detail: f"saved {detail['path'].name} ({format_bytes(detail['size_bytes'])})",
     "save_failed": lambda detail: f"not saved: {describe_error(detail['error'])}",
     "stopped": _stopped,
+    "rejoined": lambda detail: f"{detail['agent']} joined again, since its session was lost",
+    "session_lost": lambda detail: f"the session of {detail['agent']} is lost: {detail['reason']}",
     "ramp_slowed": _ramp_slowed,
     "ramp_recovered": lambda detail: f"machine has room: {detail['limit']} starts at a time",
     "lagged": lambda detail: f"clawblox was held up for {format_seconds(detail['seconds'])}",

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shlex
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
 from clawblox.cli.tables.columns import Column, fit_columns, format_line, shorten
+from clawblox.foreign_values import clean_value
+from clawblox.printable import printable, printable_lines, printable_name
 from clawblox.results import Labels, WorldExit, format_label
 from clawblox.rundir.status import InstanceStatus
 from clawblox.system.clock import utc_now
-from clawblox.telemetry.printable import printable, printable_lines
 
 __all__ = [
     "count_words",
@@ -22,17 +24,30 @@ __all__ = [
     "format_count",
     "format_end",
     "format_exit",
+    "format_json",
     "format_labels",
     "format_seconds",
     "format_table",
     "printable",
     "printable_lines",
+    "printable_name",
     "shorten_path",
     "suggest",
 ]
 
 _MAX_REASON_CHARS = 40
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
+
+
+def format_json(value: object) -> str:
+    """Return a value as the indented JSON that ``--json`` prints; paths and the like as text.
+
+    Numbers that JSON cannot hold, which a world's files may have, become null.
+    """
+    try:
+        return json.dumps(value, indent=2, default=str, allow_nan=False)
+    except ValueError:
+        return json.dumps(clean_value(value), indent=2)
 
 
 def format_seconds(seconds: float | None) -> str:

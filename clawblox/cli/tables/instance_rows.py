@@ -14,6 +14,7 @@ from clawblox.cli.tables.formatting import (
     format_end,
     format_labels,
     format_seconds,
+    printable,
     shorten_path,
 )
 from clawblox.rundir.status import OVER, InstanceStatus
@@ -56,7 +57,7 @@ class Row:
     is_bad: bool = False
     run: str = ""
     cells: Mapping[str, str] = attrs.field(factory=dict)
-    note: str = ""
+    note: str = attrs.field(default="", converter=printable)
 
     @property
     def rank(self) -> tuple[int, str, str]:

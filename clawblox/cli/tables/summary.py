@@ -25,6 +25,7 @@ def summarise(
     agents: Sequence[AgentStatus] = (),
     stopped: Collection[str] = (),
     may_resume: bool = False,
+    can_resume: bool = True,
     names_logs: bool = True,
 ) -> list[str]:
     """Return how the instances and agents of a run ended, the saves, and commands to go on.
@@ -36,10 +37,11 @@ def summarise(
         stopped: Names of those that were stopped rather than ended by themselves.
         may_resume: Whether they were stopped by the end of their orchestrator, so that they can be
             resumed.
+        can_resume: Whether a resume would bring any of them back.
         names_logs: Whether the log of an instance that ended badly is suggested.
     """
     bad = [status for status in statuses if status.has_died and status.name not in stopped]
-    is_resumable = bool(bad) or (may_resume and bool(stopped))
+    is_resumable = can_resume and (bool(bad) or (may_resume and bool(stopped)))
     lines = [*_ends(statuses, stopped), *summarise_agents(agents), *_saves(statuses)]
     if is_resumable:
         lines.append(f"resume:  {suggest('resume', run_dir)}")

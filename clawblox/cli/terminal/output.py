@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import select
+import sys
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -13,7 +14,11 @@ import anyio
 import anyio.lowlevel
 import click
 
-__all__ = ["Output", "OutputGone", "note"]
+from clawblox.cli.terminal.streams import guard_text, write_control
+
+__all__ = ["CLEAR_LINE", "Output", "OutputGone", "note", "redraw"]
+
+CLEAR_LINE = "\r\x1b[K"
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -40,6 +45,7 @@ class Output:
         self._encoding = stream.encoding
         self._fd = stream.fileno()
         self._own_fd = -1
+        self._has_colours = stream.isatty()
         self.is_terminal = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         if stream.isatty():
             self._open_terminal()
@@ -86,7 +92,22 @@ class Output:
         await self.write(f"{text}\n")
 
     async def write(self, text: str) -> None:
-        """Write text.
+        """Write text, whose control characters are shown as escapes.
+
+        Raises:
+            OutputGone: The reader is gone.
+            OSError: It goes to a file, and the disk is full.
+
+        Cancellation: a part of it may have been written.
+        """
+        await self.write_control(self.guard(text))
+
+    def guard(self, text: str) -> str:
+        """Return text as :meth:`write` writes it."""
+        return guard_text(text, has_colours=self._has_colours)
+
+    async def write_control(self, text: str) -> None:
+        """Write constants that control a terminal, and text that was guarded.
 
         Raises:
             OutputGone: The reader is gone.
@@ -108,7 +129,14 @@ class Output:
                 raise OutputGone(error.strerror) from error
 
 
-def note(text: str, *, ends_line: bool = True) -> None:
+def note(text: str) -> None:
     """Print a message on standard error; one that was closed is ignored."""
     with contextlib.suppress(OSError):
-        click.echo(text, err=True, nl=ends_line)
+        click.echo(text, err=True)
+
+
+def redraw(text: str) -> None:
+    """Print a message over the last line of the terminal that is standard error."""
+    with contextlib.suppress(OSError):
+        write_control(sys.stderr, CLEAR_LINE)
+        click.echo(text, err=True, nl=False)

@@ -58,8 +58,9 @@ class Screen:
         """
         back = self._way_back()
         self._drawn = 0
-        text = "".join(f"{line}{_CLEAR_REST_OF_LINE}\n" for line in lines)
-        await self._output.write(f"{back}{text}{_CLEAR_BELOW}")
+        guarded = (self._output.guard(line).replace("\n", " ") for line in lines)
+        text = "".join(f"{line}{_CLEAR_REST_OF_LINE}\n" for line in guarded)
+        await self._output.write_control(f"{back}{text}{_CLEAR_BELOW}")
         self._drawn = len(lines)
 
     async def leave(self) -> None:
@@ -68,7 +69,7 @@ class Screen:
         Cancellation: what was typed may still be there.
         """
         with anyio.move_on_after(_LEAVE_TIMEOUT_S, shield=True), contextlib.suppress(OutputGone):
-            await self._output.write(f"\r{_CLEAR_BELOW}")
+            await self._output.write_control(f"\r{_CLEAR_BELOW}")
 
     @property
     def is_drawn(self) -> bool:

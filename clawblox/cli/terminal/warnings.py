@@ -9,6 +9,8 @@ from typing import NoReturn
 
 import structlog
 
+from clawblox.telemetry.own_log import escape_entry
+
 __all__ = ["configure_logging"]
 
 
@@ -21,7 +23,10 @@ def configure_logging(warn: Callable[[str], None] | None = None) -> None:
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        processors=None if warn is None else [_pass_to(warn)],
+        processors=[
+            escape_entry,
+            *(structlog.get_config()["processors"] if warn is None else [_pass_to(warn)]),
+        ],
     )
 
 

@@ -6,7 +6,6 @@ player, which ``GetInputs`` empties. What is still in a queue at the end of the 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -19,6 +18,8 @@ from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.members import as_list
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.physics.numbers import LIMIT
+from clawblox.foreign_values import finite_number
 from clawblox.luau import LuaTable
 from clawblox.luau.runtime.host import to_luau
 from clawblox.server import InputError, Json
@@ -27,6 +28,7 @@ __all__ = ["AgentInputs", "Effect", "add_agent_inputs", "check_input"]
 
 _CLICK_INPUT: Final = "GuiClick"
 _POSITIONED: Final = ("MoveTo", "Pickup", "Place")
+_RANGE: Final = "from -1e9 to 1e9"
 
 Effect = Callable[[Instance, Json], None]
 """What an input does besides its event: it gets the player and the data."""
@@ -45,12 +47,12 @@ def check_input(action: str, data: Json, *, allow_reset: bool) -> None:
     """
     fields = data if isinstance(data, dict) else {}
     if action in _POSITIONED and not _is_vector(fields.get("position")):
-        raise InputError(f"{action}: data.position must be a finite [x, y, z]")
+        raise InputError(f"{action}: data.position must be a finite [x, y, z], each {_RANGE}")
     if action == "Throw":
         if not _is_vector(fields.get("direction")):
-            raise InputError("Throw: data.direction must be a finite [x, y, z]")
+            raise InputError(f"Throw: data.direction must be a finite [x, y, z], each {_RANGE}")
         if fields.get("speed") is not None and not _is_number(fields["speed"]):
-            raise InputError("Throw: data.speed must be a finite number")
+            raise InputError(f"Throw: data.speed must be a finite number {_RANGE}")
     if action == "Reset" and not allow_reset:
         raise InputError("Reset is not allowed: set allow_reset in [agent_api] of world.toml")
 
@@ -60,7 +62,8 @@ def _is_vector(value: Json) -> bool:
 
 
 def _is_number(value: Json) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Return whether a script can put a value into a Vector3, whose numbers are 32-bit floats."""
+    return finite_number(value, low=-LIMIT, high=LIMIT) is not None
 
 
 @attrs.define(eq=False)

@@ -44,11 +44,20 @@ class Console:
 
     def print(self, text: str) -> None:
         """Write what a script printed; the text is a Luau string."""
-        self.out(f"[Lua] {to_text(text)}")
+        self._write(self.out, "[Lua] ", to_text(text))
 
     def warn(self, text: str) -> None:
         """Write a warning."""
-        self.error(f"[Lua WARN] {text}")
+        self._write(self.error, "[Lua WARN] ", text)
+
+    def _write(self, write: Callable[[str], None], mark: str, text: str) -> None:
+        """Write a text of a script; each of its lines is marked, so that none looks like ours."""
+        for line in text.split("\n"):
+            write(f"{mark}{line}")
+
+    def fail(self, error: Exception) -> None:
+        """Write an error that does not halt the world."""
+        self._write(self.error, "[Lua Error] ", str(error))
 
     def halt(self, halted: WorldHalted, vm: VM) -> None:
         """Write why the world has halted: the error, its place in the source, and the stack."""
@@ -64,12 +73,18 @@ def halt_lines(halted: WorldHalted, sources: Iterable[tuple[str, str]]) -> list[
         sources: The names and texts of all chunks, as Luau strings.
     """
     return [
-        f"[Lua Error] {halted}",
+        *_continue(f"[Lua Error] {halted}"),
         *_excerpt(halted.reason, sources),
         *(["Stack, newest call first:"] if halted.traceback else []),
         *(f"  {line}" for line in halted.traceback.splitlines()),
         "[Halted] Instance stopped due to Lua error. Fix the script and restart.",
     ]
+
+
+def _continue(text: str) -> list[str]:
+    """Return the lines of a text, all but the first indented: it may be a script's own words."""
+    first, *rest = text.split("\n")
+    return [first, *(f"  {line}" for line in rest)]
 
 
 def _excerpt(reason: str, sources: Iterable[tuple[str, str]]) -> list[str]:

@@ -187,7 +187,7 @@ class EngineWorld:
         services = self._parts.services
         if self.halted_error is None:
             for failure in self._run(services.game.close):
-                self._console.error(f"[Lua Error] {failure}")
+                self._console.fail(failure)
         services.data_stores.close()
 
     def _run(self, function: Callable[[], Result]) -> Result:

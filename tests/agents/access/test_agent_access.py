@@ -92,6 +92,28 @@ def test_a_closed_access_can_be_opened_again_with_the_same_port(tmp_path: Path) 
     access.close()
 
 
+def test_an_agent_that_was_stopped_hands_its_address_to_the_one_that_continues(
+    tmp_path: Path,
+) -> None:
+    stopped, continuing = make_access(tmp_path / "old"), make_access(tmp_path / "new")
+    base_url = stopped.grant(make_grant(None))
+    shutil.copytree(tmp_path / "old", tmp_path / "new")
+    with pytest.raises(AgentResumeError, match="by the agent Rocky-r001 of this process"):
+        continuing.grant(make_grant(None))  # it has not been stopped
+    stopped.rest()
+    with scripted(Script([OK])) as world:
+        assert continuing.grant(make_grant(world.url)) == base_url
+        with serving(continuing):
+            assert Served(continuing, port_number(base_url)).get("/observe").status == 200
+    with pytest.raises(AgentResumeError, match="by the agent Rocky-r001 of this process"):
+        stopped.open()
+    continuing.rest()
+    stopped.open()  # it goes back the same way
+    continuing.close()
+    assert is_listening(port_number(base_url))
+    stopped.close()
+
+
 @pytest.mark.parametrize("taken_by", ["lease", "socket"])
 def test_a_resume_without_its_port_is_an_error_that_says_what_to_do(
     tmp_path: Path, taken_by: str
@@ -103,7 +125,8 @@ def test_a_resume_without_its_port_is_an_error_that_says_what_to_do(
         access.close()
         other = open_listener("127.0.0.1", port)
     again = make_access(tmp_path)
-    with pytest.raises(AgentResumeError, match=f"port {port} is in use") as caught:
+    problem = f"port {port} is in use" if taken_by == "socket" else "Rocky-r001 of this process"
+    with pytest.raises(AgentResumeError, match=problem) as caught:
         again.grant(make_grant(None))
     error = caught.value
     assert (error.agent, error.agent_dir) == ("Rocky-r001", tmp_path)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import os
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 
 from clawblox.agents.access.policy import Policy
+from clawblox.system import sock_diag
 from tests.agents.access.support import (
     HANG_S,
     JSON,
@@ -31,6 +34,9 @@ from tests.system.scripted import Script, close, close_at_request, hold, reset, 
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWorld]:
     with running_world(tmp_path_factory.mktemp("world")) as world:
         yield world
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 def answer(status: str = "200 OK", body: bytes = b"ok", *headers: str) -> bytes:
@@ -74,6 +80,59 @@ def test_usual_clients_are_served(tmp_path: Path, world: RunningWorld) -> None:
             assert (response.status, bool(response.read())) == (200, True)
         client.close()
         assert len(requests_of_agents(world)) - before == 7
+
+
+# -- who is served ------------------------------------------------------------------------
+
+ASK_AS = """
+import os, socket, sys
+os.setuid(int(sys.argv[2]))
+client = socket.socket()
+client.connect(("127.0.0.1", int(sys.argv[1])))
+client.sendall(sys.stdin.buffer.read())
+try:
+    print(client.recv(65536)[:12].decode())
+except ConnectionResetError:
+    print()
+"""
+
+
+def ask_as(uid: int, port: int) -> str:
+    """Return the beginning of the answer that a user of this machine gets."""
+    request = b"GET /observe HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % port
+    command = [sys.executable, "-I", "-S", "-c", ASK_AS, str(port), str(uid)]
+    asked = subprocess.run(command, input=request, capture_output=True, check=True, timeout=HANG_S)
+    return asked.stdout.decode().strip()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_another_user_of_the_machine_gets_no_answer(tmp_path: Path, world: RunningWorld) -> None:
+    with served(tmp_path / "agent", world_grant(world)) as agent:
+        before = len(requests_of_agents(world))
+        assert ask_as(65533, agent.port) == ""
+        assert ask_as(0, agent.port) == "HTTP/1.1 200"
+        assert len(requests_of_agents(world)) - before == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_another_user_gets_no_answer_where_the_kernel_has_no_index(
+    tmp_path: Path, world: RunningWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sock_diag, "_NETLINK_SOCK_DIAG", 63)  # it does not exist anywhere
+    with served(tmp_path / "agent", world_grant(world)) as agent:
+        assert ask_as(65533, agent.port) == ""
+        assert agent.get("/observe").status == 200
+
+
+# -- how often ----------------------------------------------------------------------------
+
+
+def test_an_agent_that_asks_too_often_is_told_to_wait(tmp_path: Path, world: RunningWorld) -> None:
+    with served(tmp_path / "agent", world_grant(world), requests_per_s=0.001) as agent:
+        first, second = agent.get("/observe"), agent.get("/observe")
+    assert (first.status, second.status) == (200, 429)
+    assert "Retry-After: 1" in second.head
+    assert "Retry-After" not in first.head
 
 
 # -- answers ------------------------------------------------------------------------------

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from clawblox.agents.drivers.driver import AgentSetup, Conversation, Turn
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.values import Report
 
+HANG_S = 10.0
 RECORDED = Path(__file__).parent / "recorded"
 NEW_ID = "11111111-2222-4333-8444-555555555555"
 OTHER_ID = "99999999-2222-4333-8444-555555555555"
@@ -45,3 +49,21 @@ def types(reports: list[Report]) -> list[str]:
 
 def data_by_type(reports: list[Report], kind: str) -> Iterator[dict]:
     return (dict(report.data) for report in reports if report.type == kind)
+
+
+def within_limit(call: Callable[[], object], *pipes: Path) -> None:
+    """Call in a thread, which pipes may block; what it raises is of no interest."""
+
+    def run() -> None:
+        with contextlib.suppress(OSError):
+            call()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(HANG_S)
+    is_hanging = thread.is_alive()
+    while thread.is_alive() and pipes:
+        for pipe in pipes:
+            os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))
+            thread.join(0.1)
+    assert not is_hanging

@@ -13,7 +13,14 @@ from clawblox.agents.drivers.driver import Conversation, Turn
 from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
 from clawblox.agents.values import Report, Usage
 from clawblox.errors import ConfigError
-from tests.agents.drivers.support import FIRST, build_setup, data_by_type, recorded_lines, types
+from tests.agents.drivers.support import (
+    FIRST,
+    build_setup,
+    data_by_type,
+    recorded_lines,
+    types,
+    within_limit,
+)
 
 ACP = AcpDriver()
 PROGRAMS = ["gemini", "qwen", "kimi", "opencode"]
@@ -219,6 +226,33 @@ def test_pieces_of_text_become_one_message():
         Report("message", {"role": "assistant", "text": "It is."}),
         Report("turn.finished", {"ok": True, "text": "It is."}),
     ]
+
+
+def test_an_answer_in_many_pieces_is_joined_once_and_reported_in_parts():
+    conversation = open_session()
+    content = {"type": "text", "text": "x" * 256}
+    piece = update(sessionUpdate="agent_message_chunk", content=content)
+    line = json.dumps({"jsonrpc": "2.0", **piece}).encode()
+    reports = []
+
+    def read_all() -> None:
+        for _ in range(60_000):
+            reports.extend(conversation.read(line))
+
+    within_limit(read_all)  # joining what there is at each piece copies 460 GB
+    reports += read(conversation, {"id": 3, "result": {"stopReason": "end_turn"}})
+    lengths = [len(data["text"]) for data in data_by_type(reports, "message")]
+    assert sum(lengths) == 60_000 * 256
+    assert max(lengths) == 1 << 20
+    assert len(reports[-1].data["text"]) == lengths[-1]
+
+
+def test_many_uses_of_tools_in_a_turn_are_not_all_remembered():
+    conversation = open_session()
+    for number in range(11_000):
+        call = {"toolCallId": f"t{number}", "title": "Shell", "rawInput": {"command": "x"}}
+        read(conversation, update(sessionUpdate="tool_call", **call))
+    assert len(conversation._calls) == 10_000
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
+import inspect
 import json
 import os
 import sqlite3
-import threading
+import subprocess
+import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from clawblox.agents.drivers import find_driver
@@ -19,10 +21,11 @@ from clawblox.agents.drivers.driver import AgentSetup, Driver
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs.claude import project_slug
 from clawblox.agents.programs.kimi import work_dir_key
+from tests.agents.drivers.support import within_limit
+from tests.databases import hot_journal, leave_database
 
 ID = str(uuid.UUID(int=7))
 SECRET = "only-the-orchestrator-may-read-this"
-HANG_S = 10.0
 IN_SANDBOX = Path("/workspace")
 
 
@@ -51,24 +54,6 @@ def sandboxed(name: str, **more: Any) -> AgentSetup:
         system_prompt="Be kind.",
         **more,
     )
-
-
-def within_limit(call: Callable[[], object], *pipes: Path) -> None:
-    """Call in a thread, which pipes may block; what it raises is of no interest."""
-
-    def run() -> None:
-        with contextlib.suppress(OSError):
-            call()
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(HANG_S)
-    is_hanging = thread.is_alive()
-    while thread.is_alive() and pipes:
-        for pipe in pipes:
-            os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))
-            thread.join(0.1)
-    assert not is_hanging
 
 
 def entries(path: Path) -> list[str]:
@@ -155,6 +140,63 @@ def test_settings_that_are_nested_deeply_keep_no_agent_from_starting(
     place = write(directory.state / ".claude.json", '{"a":' * nesting + "1" + "}" * nesting)
     find_driver("claude").prepare(directory, sandboxed("claude"), {})
     assert json.loads(place.read_text())["hasCompletedOnboarding"] is True
+
+
+PREPARE = """
+import resource, sys
+from pathlib import Path
+from clawblox.agents.layout import AgentDir
+from clawblox.agents.drivers.claude import ClaudeDriver
+from clawblox.agents.drivers.driver import AgentSetup
+resource.setrlimit(resource.RLIMIT_DATA, (250 << 20, 250 << 20))
+here = Path("/")
+setup = AgentSetup(
+    binary="x", workspace=here, home=here, state=here, runtime=here, system_prompt=""
+)
+ClaudeDriver().prepare(AgentDir(Path(sys.argv[1])), setup, {})
+"""
+
+
+def test_settings_of_millions_of_values_take_no_memory(directory: AgentDir) -> None:
+    place = directory.state / ".claude.json"
+    place.write_bytes(b'{"a":[' + b"[]," * (4 << 20) + b"[]]}")
+    subprocess.run([sys.executable, "-c", PREPARE, str(directory.path)], check=True)
+    assert "a" not in json.loads(place.read_text())
+
+
+def nest(path: Path, depth: int) -> None:
+    """Make directories within one another."""
+    path.mkdir(parents=True, exist_ok=True)
+    fd = os.open(path, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=fd)
+        deeper = os.open("d", os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = deeper
+    os.close(fd)
+
+
+@pytest.fixture
+def recursion_limit() -> Iterator[int]:
+    """Let a recursion of few hundred calls fail, so that few directories show it."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + 150)
+    yield sys.getrecursionlimit()
+    sys.setrecursionlimit(limit)
+
+
+def test_directories_of_any_depth_keep_no_agent_from_starting(
+    directory: AgentDir, recursion_limit: int
+) -> None:
+    slug = project_slug(str(IN_SANDBOX))
+    transcript = write(find_transcript(find_driver("claude"), directory.state), "{}\n")
+    for place in (transcript.parent, directory.state / "projects" / slug):
+        nest(place, recursion_limit)
+    nest(directory.state / "packages", recursion_limit)
+    find_driver("codex").prepare(directory, sandboxed("codex"), {})
+    find_driver("claude").adopt(directory, sandboxed("claude"), ID)
+    moved = directory.state / "projects" / slug / f"{ID}.jsonl"
+    assert find_driver("claude").transcripts(directory) == {ID: moved}
 
 
 def test_preparing_never_waits_for_a_pipe(directory: AgentDir) -> None:
@@ -246,6 +288,7 @@ TABLES = (
     f"CREATE TABLE threads AS SELECT '{ID}' AS id, 'x' AS rollout_path;"
     "CREATE TABLE session AS"
     " SELECT 'ses_1' AS id, NULL AS parent_id, '/old' AS directory, 'old' AS path;"
+    "CREATE TABLE message AS SELECT 'ses_1' AS session_id;"
 )
 
 
@@ -258,6 +301,37 @@ def test_a_database_elsewhere_is_not_used(directory: AgentDir, outside: Path, pl
     place.symlink_to(target)
     use_database(directory, place)
     assert target.read_bytes() == before
+
+
+@pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm"])
+def test_nothing_beside_a_database_is_opened_waited_for_or_obeyed(
+    directory: AgentDir, outside: Path, place: Path, suffix: str
+) -> None:
+    database = sqlite3.connect(place)
+    database.executescript(TABLES)
+    database.close()
+    beside = Path(f"{place}{suffix}")
+    os.mkfifo(beside)
+    within_limit(lambda: use_database(directory, place), beside)
+    assert not beside.exists()  # removed with the index, or as a stale file
+    if suffix == "-journal" and place.exists():
+        victim = write(outside / "thesis.tex", "years of work")
+        beside.write_bytes(hot_journal(victim, place))
+        use_database(directory, place)
+        assert victim.read_text() == "years of work"
+
+
+def test_an_index_that_only_its_log_knows_is_read(directory: AgentDir) -> None:
+    codex = find_driver("codex")
+    rollout = write(find_transcript(codex, directory.state), "{}\n")
+    place = directory.state / DATABASES["codex"]
+    seen = f"/session/{rollout.relative_to(directory.state)}"
+    table = f"CREATE TABLE threads AS SELECT '{ID}' AS id, '{seen}' AS rollout_path"
+    leave_database(place, table)
+    codex.adopt(directory, sandboxed("codex"), ID)
+    assert place.exists()
+    codex.adopt(directory, attrs.evolve(sandboxed("codex"), state=Path("/elsewhere")), ID)
+    assert list(directory.state.glob("state_*")) == []
 
 
 def test_a_database_that_is_a_query_without_end_holds_no_one_up(

@@ -6,6 +6,8 @@ import json
 import os
 import re
 import shutil
+import sys
+import tracemalloc
 from pathlib import Path
 
 import hypothesis
@@ -13,10 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clawblox.agents.drivers.driver import Interruption, RecordedUsage
 from clawblox.agents.drivers.kimi import KimiDriver
 from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
 from clawblox.agents.programs.kimi import work_dir_key
-from clawblox.agents.values import Usage
+from clawblox.agents.usage import Ledger
+from clawblox.agents.values import Report, Usage
 from tests.agents.drivers.support import (
     FIRST,
     PLACES,
@@ -27,6 +31,7 @@ from tests.agents.drivers.support import (
     read_all,
     recorded_lines,
     types,
+    within_limit,
 )
 
 KIMI = KimiDriver()
@@ -304,13 +309,13 @@ def hint(session_id: str) -> bytes:
     return json.dumps(line).encode()
 
 
-def test_a_session_that_a_tool_named_is_not_that_of_a_resumed_turn():
+def test_a_session_that_a_tool_named_ends_no_resumed_turn():
     assert types(KIMI.converse(None, FIRST).read(hint(OTHER))) == [
         "session.confirmed",
         "turn.finished",
     ]
     conversation = KIMI.converse(None, RESUMED)
-    assert conversation.read(hint(OTHER)) == []
+    assert types(conversation.read(hint(OTHER))) == ["session.confirmed"]  # ends no turn
     assert len(conversation.read(hint(RESUMED.session_id))) == 2
 
 
@@ -352,10 +357,111 @@ def test_what_a_session_used_is_read_from_its_transcripts(directory):
     said = {"type": "turn.prompt", "input": [{"text": '"usage.record"'}]}
     helper.write_text(f"{json.dumps(record)}\n{json.dumps(said)}\n{torn}")
     report = KIMI.read_usage(directory, SESSION)
-    assert report.data["scope"] == "session"
+    assert report.data["scope"] == "recorded"
     assert report.data["usage"] == Usage(
         input_tokens=44, cached_tokens=28, cache_write_tokens=3, output_tokens=20
     )
+
+
+def use(wire: Path, tokens: int) -> None:
+    wire.parent.mkdir(exist_ok=True)
+    record = {"type": "usage.record", "usage": {"output": tokens}}
+    with wire.open("a") as file:
+        file.write(json.dumps(record) + "\n")
+
+
+def test_a_wire_is_read_on_from_where_it_was_read_before(directory, monkeypatch):
+    main = keep_session(directory, directory.workspace)
+    recorded = RecordedUsage()
+    before = KIMI.read_usage(directory, SESSION, recorded).data["usage"].output_tokens
+    place = recorded.files["main"].position
+    assert place == main.stat().st_size
+    assert KIMI.read_usage(directory, SESSION, recorded) is None
+    main.write_bytes(b"#" * place)  # what was read is not read again
+    use(main, 5)
+    use(main.parents[1] / "helper" / "wire.jsonl", 7)
+    report = KIMI.read_usage(directory, SESSION, recorded)
+    assert report.data["usage"].output_tokens == before + 12
+    assert {name: usage.output_tokens for name, usage in report.data["files"].items()} == {
+        "main": before + 5,
+        "helper": 7,
+    }
+
+
+def test_a_wire_that_disappears_counts_nothing_twice(directory):
+    helper = keep_session(directory, directory.workspace).parents[1] / "helper" / "wire.jsonl"
+    use(helper, 7)
+    ledger, totals = Ledger(), []
+    for _ in range(3):
+        report = KIMI.read_usage(directory, SESSION)
+        ledger.count(session_id=SESSION, version=None, reading=report.data["usage"], **rest(report))
+        totals.append(ledger.usage.output_tokens)
+        shutil.rmtree(helper.parent, ignore_errors=True)
+    assert totals == [totals[0]] * 3
+
+
+def rest(report: Report) -> dict:
+    return {key: report.data[key] for key in ("scope", "files")}
+
+
+def test_a_sparse_file_in_place_of_a_wire_is_not_in_the_way(directory, monkeypatch):
+    wires = sys.modules["clawblox.agents.drivers.kimi_wires"]
+    monkeypatch.setattr(wires, "_MAX_READ_BYTES", 64 << 20)
+    main = keep_session(directory, directory.workspace)
+    expected = KIMI.read_usage(directory, SESSION).data["usage"]
+    for name, size in (("helper", 8 << 40), ("other", 2 << 30)):
+        wire = main.parents[1] / name / "wire.jsonl"
+        wire.parent.mkdir()
+        with wire.open("wb") as file:
+            file.truncate(size)
+    recorded, found = RecordedUsage(), []
+    tracemalloc.start()
+    within_limit(lambda: found.append(KIMI.read_usage(directory, SESSION, recorded)))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found[0].data["usage"] == expected
+    assert recorded.files["helper"].position == 0
+    assert recorded.files["other"].position <= 72 << 20  # the sum has a limit, too
+    assert most < 40 << 20
+
+
+def test_reading_and_adopting_end_when_they_are_interrupted(directory):
+    main = keep_session(directory, directory.workspace)
+    recorded, interruption = RecordedUsage(), Interruption()
+    recorded.interruption.set()
+    assert KIMI.read_usage(directory, SESSION, recorded) is None
+    content = main.read_bytes()
+    interruption.set()
+    elsewhere = build_setup(directory, workspace=Path("/workspace"))
+    with pytest.raises(InterruptedError):
+        KIMI.adopt(directory, elsewhere, SESSION, interruption)
+    assert main.read_bytes() == content
+    assert [path.name for path in main.parent.iterdir()] == ["wire.jsonl"]
+
+
+def test_a_line_that_is_too_long_is_skipped_and_what_follows_is_counted(directory, monkeypatch):
+    wires = sys.modules["clawblox.agents.drivers.kimi_wires"]
+    monkeypatch.setattr(wires, "_MAX_LINE_BYTES", 1000)
+    wire = keep_session(directory, directory.workspace)
+    wire.write_bytes(b"x" * 5300 + b'"usage.record"\n')
+    use(wire, 5)
+    assert KIMI.read_usage(directory, SESSION).data["usage"].output_tokens == 5
+
+
+def test_a_wire_that_is_too_large_is_not_adopted(directory):
+    main = keep_session(directory, directory.workspace)
+    with main.open("ab") as file:
+        file.truncate(8 << 40)
+    elsewhere, raised = build_setup(directory, workspace=Path("/workspace")), []
+
+    def adopt() -> None:
+        try:
+            KIMI.adopt(directory, elsewhere, SESSION)
+        except OSError as error:
+            raised.append(error)
+
+    within_limit(adopt)
+    assert "is larger than" in str(raised[0])
 
 
 def test_it_takes_no_second_message_in_one_process():

@@ -55,6 +55,7 @@ def database(directory: AgentDir):
 def keep_sessions(directory: AgentDir, *rows: tuple[str, str | None, str]) -> Path:
     with database(directory) as opened:
         opened.execute("CREATE TABLE session (id TEXT, parent_id TEXT, directory TEXT, path TEXT)")
+        opened.execute("CREATE TABLE message (id TEXT, session_id TEXT)")
         values = [(*row, row[2].lstrip("/")) for row in rows]
         opened.executemany("INSERT INTO session VALUES (?, ?, ?, ?)", values)
     return directory.state / "data" / "opencode" / "opencode.db"
@@ -188,7 +189,7 @@ def test_a_database_that_is_none_is_an_error_that_names_it(directory):
     path = directory.state / "data" / "opencode" / "opencode.db"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"not a database" * 100)
-    with pytest.raises(OSError, match=r"opencode\.db: "):
+    with pytest.raises(OSError, match=r"opencode\.db"):
         OPENCODE.transcripts(directory)
 
 

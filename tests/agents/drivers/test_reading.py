@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -21,3 +22,25 @@ def test_a_driver_reads_without_the_start_of_its_program(
     for line in (b"words", b'{"type": "unknown"}', b""):
         conversation.read(line)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_answers_of_a_protocol_are_recognised_from_any_line_on(tmp_path: Path) -> None:
+    usage = {"inputTokens": 5, "outputTokens": 7, "totalTokens": 12}
+    answer = {"stopReason": "end_turn", "usage": usage}
+    lines = [
+        {"id": 1, "result": {"agentCapabilities": {}, "protocolVersion": 1}},
+        {"id": 2, "result": {"sessionId": "s1"}},
+        {"id": 3, "result": {}},  # a model was chosen
+        {"id": 4, "result": answer},
+        {"id": 5, "result": answer},
+        {"id": 6, "error": {"code": 1, "message": "429"}},
+    ]
+    for first in range(5):
+        reading = open_reading(find_driver("acp"), AgentDir(tmp_path))
+        said = [json.dumps({"jsonrpc": "2.0", **line}).encode() for line in lines[first:]]
+        reports = [report for line in said for report in reading.read(line)]
+        kinds = [report.type for report in reports if report.type != "turn.started"]
+        turns = min(2, 5 - first)
+        opening = ["session.confirmed"] * (first == 0)
+        finished = ["usage", "turn.finished"] * turns + ["error", "turn.finished"]
+        assert kinds == [*opening, *finished]

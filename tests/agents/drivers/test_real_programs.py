@@ -5,15 +5,20 @@ They are installed from npm (``tests/programs.py``).
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
-from collections.abc import Iterator
+import signal
+import sqlite3
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import attrs
 import pytest
 
 from clawblox import Agent, AgentSetupError
+from tests.databases import hot_journal
 from tests.model_api import ModelApi, model_api
 from tests.programs import Programs
 from tests.support import wait_until
@@ -44,6 +49,8 @@ class Bench:
 
     @property
     def env(self) -> dict[str, str]:
+        if self.driver == "claude":
+            return {"ANTHROPIC_API_KEY": "not-a-key", "ANTHROPIC_BASE_URL": self.api.url}
         prefix = "KIMI_MODEL" if self.driver == "kimi" else "OPENAI"
         kind = {"KIMI_MODEL_PROVIDER_TYPE": "openai"} if self.driver == "kimi" else {}
         url = f"{self.api.url}/v1"
@@ -79,6 +86,21 @@ def work(agent: Agent, prompt: str, env: dict[str, str], **first: str) -> str:
         agent.close()
 
 
+def cut_off(bench: Bench, directory: Path, is_due: Callable[[], object] = lambda: True) -> None:
+    """Kill a program within a turn of an agent."""
+    agent = bench.agent(directory)
+    bench.api.gate.clear()
+    try:
+        started = agent.send(prompt="Go on", env=bench.env)
+        assert started.pid is not None
+        wait_until(is_due, TURN_TIMEOUT_S, "the program has gone as far as it should")
+        os.kill(started.pid, signal.SIGKILL)
+    finally:
+        agent.stop(grace_seconds=0)
+        agent.close()
+        bench.api.gate.set()
+
+
 def conversations(directory: Path) -> dict[Path, bytes]:
     """Return all that a program keeps of conversations in an agent directory."""
     found = (*directory.glob("session/**/*.jsonl"), *directory.glob("session/**/opencode.db*"))
@@ -95,6 +117,36 @@ def test_a_copied_agent_goes_on_in_its_own_copy_of_the_conversation(bench, tmp_p
     assert conversations(original) == kept
     asked = json.dumps(bench.api.requests[-1])
     assert all(words in asked for words in ("Begin", "Go on", "Count melons."))
+
+
+DATABASES = {
+    "codex": ("session/state_5.sqlite", "SELECT rollout_path FROM threads"),
+    "opencode": ("session/data/opencode/opencode.db", "SELECT directory FROM session"),
+}
+
+
+def test_a_database_with_an_unflushed_log_moves_and_is_never_opened_in_place(bench, tmp_path):
+    if bench.driver not in DATABASES:
+        pytest.skip("it keeps no database")
+    name, query = DATABASES[bench.driver]
+    original, copy = tmp_path / "rocky", tmp_path / "copies" / "rocky"
+    begun = work(bench.agent(original), "Begin", bench.env, system_prompt="Count melons.")
+    log = Path(f"{original / name}-wal")
+    cut_off(bench, original, lambda: log.exists() and log.stat().st_size)
+    assert log.stat().st_size > 0
+    shutil.copytree(original, copy)
+    victim = tmp_path / "thesis.tex"
+    victim.write_text("years of work")
+    Path(f"{copy / name}-journal").write_bytes(hot_journal(victim, copy / name))
+    assert work(bench.agent(copy), "Go on", bench.env) == begun
+    asked = json.dumps(bench.api.requests[-1])
+    assert all(words in asked for words in ("Begin", "Go on", "Count melons."))
+    assert victim.read_text() == "years of work"
+    with contextlib.closing(sqlite3.connect(copy / name)) as opened:
+        places = [place for (place,) in opened.execute(query)]
+        assert opened.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert places
+    assert all(place.startswith(str(copy)) for place in places)
 
 
 def test_what_stands_in_the_workspace_is_not_run(bench, tmp_path):
@@ -124,3 +176,25 @@ def test_plugins_in_a_workspace_that_nothing_keeps_from_running_are_refused(benc
     with pytest.raises(AgentSetupError, match="would run the plugins"):
         work(bench.agent(tmp_path / "rocky"), "Begin", bench.env, system_prompt="Be kind.")
     assert not bench.api.requests
+
+
+@pytest.fixture(params=["claude-2.1.197", "claude"])
+def claude(request, programs: Programs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    installed = programs.install(request.param)
+    monkeypatch.setenv("PATH", installed.path)
+    with model_api() as api:
+        yield Bench("claude", installed.binary, api)
+
+
+def test_claude_names_the_conversation_it_continues_whose_transcript_alone_grows(claude, tmp_path):
+    agent, moved = tmp_path / "rocky", tmp_path / "moved" / "rocky"
+    begun = work(claude.agent(agent), "Begin", claude.env, system_prompt="Count melons.")
+    cut_off(claude, agent)
+    assert work(claude.agent(agent), "Go on", claude.env) == begun
+    shutil.copytree(agent, moved)
+    assert work(claude.agent(moved), "Go on", claude.env) == begun
+    lines = map(json.loads, (moved / "logs" / "agent.log").read_text().splitlines())
+    named = [line["session_id"] for line in lines if "session_id" in line]
+    assert set(named) == {begun}
+    transcripts = {path for path in moved.glob("session/projects/*/*.jsonl") if path.stat().st_size}
+    assert {path.stem for path in transcripts} == {begun}

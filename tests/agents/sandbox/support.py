@@ -109,12 +109,17 @@ class Sandbox:
 
     @asynccontextmanager
     async def running(
-        self, *argv: str, env: Mapping[str, str] | None = None, serve: bool = False
+        self,
+        *argv: str,
+        env: Mapping[str, str] | None = None,
+        serve: bool = False,
+        output: int | None = None,
     ) -> AsyncIterator[Running]:
         """Run a program inside as an agent does, and end all that is left of it."""
         cookie = uuid.uuid4().hex  # tests that run at the same time end their own processes only
         whole = {"PATH": os.environ["PATH"], INSTANCE_ENV: cookie, **(env or {})}
-        with memory_log("output") as output:
+        with memory_log("output") as memory:
+            output = memory if output is None else output
             process = await run_blocking(self._spawn, argv, whole, output)
             mark = Mark(f"{INSTANCE_ENV}={cookie}".encode(), ((process.pid, process.start_time),))
             try:
@@ -130,7 +135,8 @@ class Sandbox:
                 with anyio.CancelScope(shield=True):
                     await end_tree(mark, process, Grace(0))
                 process.release()
-                self.bubblewrap.release()
+                with anyio.CancelScope(shield=True):
+                    await self.bubblewrap.release()
 
     def _spawn(self, argv: tuple[str, ...], env: dict[str, str], output: int) -> Process:
         enclosed = self.bubblewrap.enclose(argv, env, Path("/workspace"))

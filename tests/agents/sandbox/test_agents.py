@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +21,9 @@ from clawblox.agents.sandbox.native import NativeSandbox
 from clawblox.errors import AgentSetupError, AgentStartError
 from tests.agents.sandbox.support import Sandbox, make_directory
 from tests.agents.standins import install
-from tests.support import make_world
+from tests.support import live_processes, make_world, wait_until
 
+ROOT = Path(__file__).parents[3]
 TIMEOUT_S = 60.0
 
 
@@ -29,6 +34,7 @@ def agent(parent: Path, program: str = "claude", **options: Any) -> AsyncAgent:
 
 
 @pytest.mark.anyio
+@pytest.mark.needs("bwrap")
 async def test_an_agent_acts_in_its_world_from_a_sandbox_and_is_resumed_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,6 +68,46 @@ async def test_an_agent_acts_in_its_world_from_a_sandbox_and_is_resumed_there(
     assert not list((tmp_path / "Eko" / "runtime").glob("*.sock"))
 
 
+ORCHESTRATE = """
+import sys
+from pathlib import Path
+from clawblox import Agent
+directory, binary, command = sys.argv[1:]
+agent = Agent(agent="claude", name="Eko", dir=Path(directory) / "Eko", binary=binary, sandbox=True,
+              auto_continue=False)
+agent.start(initial_prompt=f"RUN {command}")
+print("started", flush=True)
+input()
+"""
+
+
+@pytest.mark.needs("bwrap")
+def test_a_killed_orchestrator_leaves_nothing_in_a_sandbox(tmp_path: Path) -> None:
+    # As root, its processes are another user's.
+    token = f"token-{uuid.uuid4()}"
+    command = f"setsid setsid sh -c 'sleep 600; : {token}'"
+    binary = install(tmp_path / "bin", "claude")
+    words = [sys.executable, "-c", ORCHESTRATE, str(tmp_path), str(binary), command]
+    with subprocess.Popen(
+        words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        alone = f"sh -c sleep 600; : {token}"
+        wait_until(lambda: any(alone in found for found in running(token)), TIMEOUT_S)
+        process.kill()
+    wait_until(lambda: not running(token), TIMEOUT_S)
+
+
+def running(token: str) -> list[str]:
+    """Return the command lines that name a token, without the orchestrator's own."""
+    found = []
+    for pid in live_processes():
+        with suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+            if token in words and "import Agent" not in words:
+                found.append(words)
+    return found
+
+
 TELL = """#!/bin/sh
 [ "$1" = --version ] && env >{proof} && touch "$HOME/left" "$CODEX_HOME/left"
 echo codex-cli 0.169.0
@@ -69,7 +115,7 @@ echo codex-cli 0.169.0
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("sandbox", [False, True])
+@pytest.mark.parametrize("sandbox", [False, pytest.param(True, marks=pytest.mark.needs("bwrap"))])
 async def test_a_program_that_is_asked_for_its_version_has_an_empty_home(
     tmp_path: Path, sandbox: bool
 ) -> None:
@@ -113,6 +159,11 @@ def test_each_combination_has_its_level(tmp_path: Path) -> None:
         (True, True, "claude"): "bwrap+native",
         (True, True, "acp"): "bwrap",
     }
+    codex = {
+        mode: agent(tmp_path, "codex", sandbox=True, permission_mode=mode).sandbox
+        for mode in (None, "bypassPermissions", "workspace-write", "read-only")
+    }
+    assert list(codex.values()) == ["bwrap", "bwrap", "bwrap+native", "bwrap+native"]
     assert not (tmp_path / "Eko").exists()
 
 
@@ -131,6 +182,7 @@ def native(settings: dict[str, Any] | None = None) -> NativeSandbox:
     return NativeSandbox("Eko", lambda: "http://127.0.0.1:20001", lambda: settings or {})
 
 
+@pytest.mark.needs("bwrap", "rg", "socat")
 def test_native_settings_name_the_world_and_how_it_is_nested(tmp_path: Path) -> None:
     outer = Sandbox.open(tmp_path, has_native=True).bubblewrap
     assert outer.level == "bwrap+native"
@@ -149,6 +201,7 @@ def test_native_settings_name_the_world_and_how_it_is_nested(tmp_path: Path) -> 
     }
 
 
+@pytest.mark.needs("bwrap", "rg", "socat")
 @pytest.mark.parametrize("missing", ["bwrap", "socat", "rg"])
 def test_a_native_sandbox_that_lacks_a_program_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
@@ -161,6 +214,7 @@ def test_a_native_sandbox_that_lacks_a_program_is_refused(
     assert "claude_native_sandbox=False" in str(caught.value)
 
 
+@pytest.mark.needs("bwrap", "rg", "socat")
 def test_a_native_sandbox_that_cannot_start_in_ours_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +227,7 @@ def test_a_native_sandbox_that_cannot_start_in_ours_is_refused(
         Sandbox.open(tmp_path, has_native=True)
 
 
+@pytest.mark.needs("bwrap", "rg", "socat")
 def test_commands_in_a_native_sandbox_reach_the_world_through_its_proxy(tmp_path: Path) -> None:
     sandbox, directory = native(), make_directory(tmp_path)
     sandbox.open(directory, Path("/bin/true"))
@@ -181,6 +236,7 @@ def test_commands_in_a_native_sandbox_reach_the_world_through_its_proxy(tmp_path
     assert "unset NO_PROXY no_proxy" in text
 
 
+@pytest.mark.needs("bwrap")
 def test_a_base_url_is_refused_before_there_is_a_process(tmp_path: Path) -> None:
     sandbox: Bubblewrap = Sandbox.open(tmp_path).bubblewrap
     with pytest.raises(AgentSetupError, match="OPENAI_BASE_URL is no http"):

@@ -32,6 +32,7 @@ from tests.agents.sandbox.support import (
     Sandbox,
     answering,
 )
+from tests.optional import require_program
 from tests.support import live_processes, wait_until_async
 from tests.system.test_network_namespace import FORBID as FORBID_UNSHARE
 
@@ -42,6 +43,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def sandbox(tmp_path: Path) -> Sandbox:
+    require_program("bwrap")
     return Sandbox.open(tmp_path)
 
 
@@ -180,6 +182,24 @@ async def test_files_that_it_writes_belong_to_the_user_of_this_machine(sandbox: 
         assert (found.st_uid, found.st_gid) == (os.geteuid(), os.getegid())
 
 
+WORK = """
+git init -q . && git -c user.name=Eko -c user.email=eko@example.org commit -q --allow-empty -m one
+mkdir shared && chmod 2775 shared && cp -a shared copy && stat -c %a copy && git log --format=%s
+"""
+
+
+async def test_a_repository_belongs_to_both_sides(sandbox: Sandbox) -> None:
+    # git refuses one that is another user's.
+    env = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CEILING_DIRECTORIES": "/"}
+    assert await sandbox.run("sh", "-ec", WORK, env=env) == "2775\none\n"
+    log = ["git", "-C", str(sandbox.directory.workspace), "log", "--format=%s"]
+    outside = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", **env}
+    found = await run_blocking(
+        partial(subprocess.run, log, capture_output=True, text=True, env=outside, check=False)
+    )
+    assert (found.stdout, found.stderr) == ("one\n", "")
+
+
 async def test_a_program_is_found_on_a_path_that_exists_inside(sandbox: Sandbox) -> None:
     seen = await look(
         sandbox, {"PATH": f"/nowhere/bin:{Path(sys.executable).parent}:/usr/bin:/bin"}
@@ -188,11 +208,13 @@ async def test_a_program_is_found_on_a_path_that_exists_inside(sandbox: Sandbox)
     assert "/nowhere/bin" not in seen["path"]
 
 
+@pytest.mark.needs("bwrap")
 async def test_a_program_may_be_named_by_the_short_name_of_its_directory(tmp_path: Path) -> None:
     opened = await run_blocking(partial(Sandbox.open, tmp_path, binary="/bin/echo"))
     assert await opened.run("/bin/echo", "seen") == "seen\n"
 
 
+@pytest.mark.needs("bwrap")
 async def test_dependencies_of_the_world_are_shown_where_it_says(tmp_path: Path) -> None:
     deps = tmp_path / "deps"
     (deps / "lib").mkdir(parents=True)
@@ -215,6 +237,7 @@ async def test_without_dependencies_there_is_no_place_for_them(sandbox: Sandbox)
     assert await sandbox.run("sh", "-c", "test -e /sandbox-deps || echo none") == "none\n"
 
 
+@pytest.mark.needs("bwrap")
 def test_dependencies_that_are_missing_are_refused(tmp_path: Path) -> None:
     with pytest.raises(AgentSetupError, match=r"deps_root of its world is no directory: /nowhere"):
         Sandbox.open(tmp_path, settings={"deps_root": "/nowhere"})
@@ -344,6 +367,7 @@ def test_what_bubblewrap_says_is_passed_on(tmp_path: Path, monkeypatch: pytest.M
         Sandbox.open(tmp_path)
 
 
+@pytest.mark.needs("bwrap")
 def test_a_machine_that_forbids_namespaces_is_refused_in_the_words_of_the_kernel(
     tmp_path: Path,
 ) -> None:
@@ -397,6 +421,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.needs("bwrap")
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 def test_a_user_who_is_not_root_has_the_same_sandbox() -> None:
     uid = 65534

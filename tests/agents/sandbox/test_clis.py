@@ -12,11 +12,14 @@ import pytest
 
 from clawblox import AsyncWorld
 from clawblox.agents.async_agent import AsyncAgent
+from clawblox.agents.sandbox.bubblewrap import Bubblewrap
+from clawblox.concurrency.threads import run_blocking
+from tests.agents.sandbox.support import Sandbox, make_directory
 from tests.model_api import ModelApi, model_api
 from tests.programs import Programs
 from tests.support import make_world
 
-pytestmark = [pytest.mark.cli, pytest.mark.anyio]
+pytestmark = [pytest.mark.cli, pytest.mark.anyio, pytest.mark.needs("bwrap", "rg", "socat")]
 
 TIMEOUT_S = 150.0
 
@@ -58,6 +61,7 @@ def api() -> Iterator[ModelApi]:
         ("claude", True),
         ("codex", True),
         ("kimi", False),
+        ("opencode", False),
     ],
 )
 async def test_a_program_acts_from_a_sandbox(
@@ -86,6 +90,7 @@ async def test_a_program_acts_from_a_sandbox(
     agent = AsyncAgent(
         agent=program,
         binary=installed.binary,
+        model="local/m1" if program == "opencode" else None,
         name="Eko",
         dir=tmp_path / "Eko",
         sandbox=True,
@@ -105,3 +110,22 @@ async def test_a_program_acts_from_a_sandbox(
         assert "1000\\n/workspace\\n# Counter" in said
         assert "POST /input" in said
     assert started.sandbox == ("bwrap+native" if program == "claude" and has_native else "bwrap")
+
+
+async def test_codex_encloses_its_commands_in_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, programs: Programs
+) -> None:
+    installed = programs.install("codex")
+    monkeypatch.setenv("PATH", installed.path)
+    directory = make_directory(tmp_path)
+    sandbox = Bubblewrap(
+        "Eko", api_hosts=(), host=lambda: None, settings=dict, may_nest=True, is_strict=True
+    )
+    await run_blocking(sandbox.open, directory, installed.binary)
+    opened = Sandbox(directory, sandbox)
+    env = {"PATH": installed.path, "HOME": "/home/agent", "CODEX_HOME": "/session"}
+    command = "echo from inside; touch made || :"
+    words = (str(installed.binary), "sandbox", "--", "sh", "-c", command)
+    said = await opened.run(*words, env=env)
+    assert "from inside" in said
+    assert "Read-only file system" in said

@@ -31,7 +31,10 @@ def open_database():
     os.makedirs(folder, exist_ok=True)
     database = sqlite3.connect(os.path.join(folder, "opencode.db"), isolation_level=None)
     database.execute("PRAGMA journal_mode=WAL")
-    database.execute("CREATE TABLE IF NOT EXISTS session (id TEXT PRIMARY KEY, directory TEXT)")
+    database.execute(
+        "CREATE TABLE IF NOT EXISTS session"
+        " (id TEXT PRIMARY KEY, parent_id TEXT, directory TEXT, path TEXT)"
+    )
     database.execute(
         "CREATE TABLE IF NOT EXISTS message (session_id TEXT, role TEXT, text TEXT, time INTEGER)"
     )
@@ -58,7 +61,8 @@ class OpenCode:
                 common.wait_forever()
             return
         self.session = f"ses_{common.uuid4().replace('-', '')[:26]}"
-        self.database.execute("INSERT INTO session VALUES (?, ?)", (self.session, self.cwd))
+        row = (self.session, self.cwd, self.cwd.lstrip("/"))
+        self.database.execute("INSERT INTO session VALUES (?, NULL, ?, ?)", row)
 
     def keep(self, role, text):
         row = (self.session, role, text, int(time.time() * 1000))

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from atif import Step, Trajectory
 
@@ -267,6 +268,17 @@ def test_where_the_log_is_lost_the_transcript_is_told(tmp_path: Path, version: s
     assert trajectory.steps[2].extra is None
 
 
+def test_a_trajectory_is_strict_json_whatever_a_tool_was_given(tmp_path: Path) -> None:
+    directory = make_agent(tmp_path / "Eko", "2.1.330")
+    call = b'{"type": "tool_use", "id": "1", "name": "x", "input": {"a": NaN, "b": 1e400, "c": 1}}'
+    with directory.log_file.open("ab") as log:
+        log.write(b'{"type": "assistant", "message": {"content": [' + call + b"]}}\n")
+    write_trajectory(directory.path, tmp_path / "trajectory.json")
+    numbers = msgspec.json.decode((tmp_path / "trajectory.json").read_bytes())
+    arguments = numbers["steps"][-1]["tool_calls"][0]["arguments"]
+    assert arguments == {"a": None, "b": None, "c": 1}
+
+
 def test_lines_of_all_kinds_do_no_harm(tmp_path: Path) -> None:
     directory = make_agent(tmp_path / "Eko", "2.1.330")
     call = {"type": "tool_use", "id": "", "name": "", "input": {}}
@@ -289,7 +301,7 @@ def test_lines_of_all_kinds_do_no_harm(tmp_path: Path) -> None:
         b'{"type": "turn.started", "time": 5, "turn": "x", "raw_offset": 1e999}\n[]\n\xff\n{"ty'
     )
     last = export(directory).steps[-1]
-    assert last.message == "?"
+    assert last.message == "\ufffd"
     assert last.tool_calls is not None
     assert len({call.tool_call_id for call in last.tool_calls}) == 2
     assert last.observation is not None

@@ -154,6 +154,27 @@ def transcript() -> bytes:
     return claude()[:60_000]
 
 
+HARMLESS = """
+mysql -u root -p shop; mysql -p$MYSQL_PASSWORD shop; mysql -p"${DB_PASS1}" ; mysqldump -ppassword1 x
+docker run --name mysql -p 3306:3306 mysql:8; docker run --name mongo -p 27017:27017/tcp mongo:7
+docker run -p 127.0.0.1:27017:27017 mongo -p 27017; mongod --port 27017 --dbpath /data/db1
+curl -u user:password https://x.org; curl -u "$USER1:$TOKEN1" x; curl -U x:example123 https://y.org
+curl -H 'Accept: a/b1' -o out2.txt -d '{"a":1}' http://127.0.0.1:8080/input; sshpass -e ssh host1
+sshpass -p "$PASS1" ssh x; sshpass -p <password> ssh x; ssh -p 2222 me@host1; redis-cli -a $AUTH1
+wget --password=your-password1 x; unzip -P "$(cat p1)" a.zip; 7z x a1.7z -oout2; docker login -u me
+openssl enc -pass env:PASS1 -in a2; openssl req -passout file:key1.pem; ldapsearch -x -W -b dc=a1
+PGPASSWORD= psql; PGPASSWORD=$PW1 psql; --password-stdin <file1; zip -r a1.zip b2 -P
+mkdir -p a1/b2c3; git push -u origin:branch1
+npx mongo-seeding -p 8080:80; smbclient -U me //host1/share2
+lftp -u me, x
+"""
+
+
+def test_commands_without_a_password_of_their_own_pass() -> None:
+    assert rules_in(HARMLESS) == []
+    assert rules_in(json.dumps({"command": HARMLESS})) == []
+
+
 @pytest.mark.parametrize("encoding", sorted(ENCODINGS.keys() - {"utf-8"}))
 def test_a_clean_transcript_passes_in_every_encoding(encoding: str, transcript: bytes) -> None:
     assert rules_in(ENCODINGS[encoding](transcript)) == []

@@ -11,6 +11,7 @@ import pytest
 
 from clawblox.checkpoint.collect.sessions import find_format
 from clawblox.errors import CheckpointError
+from clawblox.telemetry.log_segments import begin_segment, list_segments
 from tests.checkpoint.agents import (
     BACKENDS,
     COMPANIONS,
@@ -38,6 +39,31 @@ def test_a_conversation_is_found_by_its_id_in_a_new_home_at_a_new_path(tmp_path,
     assert (new / f"{backend}_session_id.txt").read_text().strip() == agent.session_id
     for name, companion in {**COMPANIONS, "logs/agent.log": LOG}.items():
         assert (new / name).read_bytes() == companion
+
+
+def test_all_segments_of_a_log_are_restored_with_their_offsets(tmp_path):
+    agent = build_agent(tmp_path / "old" / "rocky", "claude")
+    log = agent.dir / "logs" / "agent.log"
+    for text in ("one\n", "two\n"):
+        begin_segment(log, 1)
+        log.write_text(text)
+    segments = list_segments(log)
+    restored_log = restored(archived(agent), agent, tmp_path / "new") / "logs" / "agent.log"
+    found = list_segments(restored_log)
+    assert [segment[1:] for segment in found] == [segment[1:] for segment in segments]
+    assert [s.path.read_bytes() for s in found] == [s.path.read_bytes() for s in segments]
+
+
+def test_what_was_counted_is_archived_as_it_was_before_the_log_was_read(tmp_path):
+    agent = build_agent(tmp_path / "rocky", "claude")
+    usage = agent.dir / "usage.json"
+    usage.write_text("before")
+    session = collect(agent)
+    usage.write_text("after, and longer")  # as its orchestrator may have, before the log is read
+    [source] = [one for one in session.sources if one.name == "record/usage.json"]
+    fd = source.open()
+    assert os.read(fd, 100) == b"before"
+    os.close(fd)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

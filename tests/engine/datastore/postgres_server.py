@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -11,23 +12,23 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from tests.optional import require_program
 
 ACCOUNT = "postgres"
 
 
-def find_programs() -> Path:
-    """Return the directory of Postgres's programs, or skip the test."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    if not found:
-        pytest.skip("no Postgres server is installed (Debian: postgresql)")
-    return found[-1].parent
+def find_account() -> str | None:
+    """Return the account for the server, which refuses to run as root; None for our own."""
+    if os.geteuid() != 0:
+        return None
+    accounts = {account.pw_name: account for account in pwd.getpwall() if account.pw_uid != 0}
+    return next(name for name in (ACCOUNT, "nobody", *accounts) if name in accounts)
 
 
 @contextlib.contextmanager
 def postgres_server() -> Iterator[PostgresServer]:
     """Make an empty database and start a server for it."""
-    programs = find_programs()
+    programs = require_program("initdb").resolve().parent
     # Not below the tests' own directories: a server that root starts runs as another account, and
     # the path of a socket must be short.
     directory = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))
@@ -48,7 +49,7 @@ class PostgresServer:
         self._programs = programs
         self.directory = directory
         self._process: subprocess.Popen[bytes] | None = None
-        self._account = ACCOUNT if os.geteuid() == 0 else None
+        self._account = find_account()
         if self._account:
             shutil.chown(directory, self._account)
         self.url = f"postgresql://{ACCOUNT}@/postgres?host={directory}"

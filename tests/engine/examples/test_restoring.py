@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from tests.engine.torture import ROOT
-from tests.server.conftest import TOKEN, LaunchedWorld
+from tests.server.conftest import SAME_SESSIONS, TOKEN, LaunchedWorld
 from tests.support import Answer, wait_until
 
 NAMES = ("platform_race", "workshop")
@@ -48,6 +48,7 @@ def launch(tmp_path: Path) -> Iterator[Launch]:
                 "PYTHONPYCACHEPREFIX": os.environ.get("PYTHONPYCACHEPREFIX", ""),
                 "WORLD_PORT": "0",
                 "WORLD_OPERATOR_TOKEN": TOKEN,
+                **SAME_SESSIONS,
             }
             if resume is not None:
                 environment["WORLD_RESUME_PATH"] = str(resume)

@@ -8,13 +8,11 @@ import itertools
 import json
 import os
 import select
-import shutil
 import signal
 import time
 from pathlib import Path
 from typing import Any
 
-PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")
 DEADLINE_S = 120.0
 """How long anything may take; it only catches what hangs."""
 
@@ -53,19 +51,19 @@ class Chromium:
     look for leaks would count. It ends with its pipes.
 
     Args:
+        program: Its path.
         profile: An empty directory, outside those of tests.
     """
 
-    def __init__(self, profile: Path) -> None:
-        assert PROGRAM is not None
+    def __init__(self, program: Path, profile: Path) -> None:
         to_browser, self._out = os.pipe()
         self._in, from_browser = os.pipe()
         env = {"PATH": os.defpath, "HOME": str(profile), "TMPDIR": str(profile)}
-        program = [PROGRAM, *_FLAGS, f"--user-data-dir={profile}", "about:blank"]
+        command = [str(program), *_FLAGS, f"--user-data-dir={profile}", "about:blank"]
         with open(os.devnull, "r+b") as quiet:
             self._group = os.posix_spawn(
                 "/bin/sh",
-                ["sh", "-c", 'cd / && "$0" "$@" 0<&0 &', *program],
+                ["sh", "-c", 'cd / && "$0" "$@" 0<&0 &', *command],
                 env,
                 file_actions=[
                     *((os.POSIX_SPAWN_DUP2, quiet.fileno(), number) for number in (0, 1, 2)),

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.page.chromium import DEADLINE_S, PROGRAM, Chromium
+from tests.engine.page.chromium import DEADLINE_S, Chromium
+from tests.optional import require_program
 from tests.support import Answer, ask, free_port, is_listening, wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -20,10 +21,9 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Chromium]:
     """Return a browser of this module; skip its tests where there is none."""
-    if PROGRAM is None:
-        pytest.skip("Chromium is not installed (Debian: apt-get install chromium)")
+    program = require_program("chromium")
     profile = Path(tempfile.mkdtemp(prefix="clawblox-chromium-", dir="/tmp"))
-    chromium = Chromium(profile)
+    chromium = Chromium(program, profile)
     yield chromium
     chromium.close()
     shutil.rmtree(profile, ignore_errors=True)

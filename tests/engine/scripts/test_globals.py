@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from clawblox.engine.errors import WorldHalted
 from clawblox.engine.settings import EngineSettings
 from clawblox.engine.world.assembly import Assembly
-from clawblox.engine.world.console import Console
+from clawblox.engine.world.console import Console, halt_lines
 from clawblox.engine.world.tick import run_tick
 from tests.engine.scripts.support import write_world
 
@@ -30,3 +33,26 @@ def test_scripts_have_every_bare_global_and_their_lines_have_their_marks(tmp_pat
         run_tick(world)
     assert out == ["[Lua] 1\tnil\ttrue\t0.5\tWorkspace", "[Lua] s"]
     assert error == ["[Lua WARN] w\t2"]
+
+
+def test_every_line_of_a_script_has_its_mark_also_those_within_a_text(tmp_path: Path) -> None:
+    forged = r"'one\n[Halted] Instance stopped\n\nINFO: Listening'"
+    write_world(tmp_path, f"print({forged}) warn({forged})")
+    out: list[str] = []
+    error: list[str] = []
+    world = Assembly(EngineSettings(directory=tmp_path), Console(out.append, error.append))
+    world.start()
+    texts = ["one", "[Halted] Instance stopped", "", "INFO: Listening"]
+    assert out == [f"[Lua] {text}" for text in texts]
+    assert error == [f"[Lua WARN] {text}" for text in texts]
+
+
+def test_no_line_of_a_halt_can_be_forged_by_its_reason(tmp_path: Path) -> None:
+    write_world(tmp_path, r"error('one\n[Halted] forged\nStack, newest call first:')")
+    world = Assembly(EngineSettings(directory=tmp_path), Console())
+    with pytest.raises(WorldHalted) as caught:
+        world.start()
+    lines = halt_lines(caught.value, ())
+    assert [line for line in lines if line.startswith("[Halted]")] == lines[-1:]
+    assert lines.count("Stack, newest call first:") <= 1
+    assert all("\n" not in line for line in lines[1:])

@@ -18,6 +18,9 @@ from tests.engine.services.bench import ANN, BOB, bench
         ("Throw", {"direction": [0, 1, 0]}),
         ("Throw", {"direction": [0, 1, 0], "speed": 3}),
         ("Throw", {"direction": [0, 1, 0], "speed": None}),
+        ("MoveTo", {"position": [1e9, -(10**9), 5e-324]}),
+        ("Throw", {"direction": [1e9, -1e9, 0], "speed": -1e9}),
+        ("OpenGate", [1e308]),
         ("Stop", None),
         ("Jump", {"anything": 1}),
         ("GuiClick", {"element_id": "x"}),
@@ -29,6 +32,7 @@ def test_section_1_valid_inputs(action: str, data: Any) -> None:
     check_input(action, data, allow_reset=False)
 
 
+BEYOND = (float("nan"), float("inf"), 1e308, 1e39, 10**300, -(10**9) - 1, 1000000000.0000001)
 NOT_VECTORS: list[Any] = [None, [1, 2], [1, 2, 3, 4], [1, 2, "3"], [1, 2, True], "abc", {}]
 
 
@@ -40,7 +44,19 @@ NOT_VECTORS: list[Any] = [None, [1, 2], [1, 2, 3, 4], [1, 2, "3"], [1, 2, True],
             for action in ("MoveTo", "Pickup", "Place")
             for data in (None, [], 1, {}, *({"position": each} for each in NOT_VECTORS))
         ),
-        ("MoveTo", {"position": [1, 2, float("nan")]}, "MoveTo: data.position must be a finite"),
+        *(
+            (action, {"position": [1, number, 3]}, f"{action}: data.position must be a finite")
+            for action in ("MoveTo", "Pickup", "Place")
+            for number in BEYOND
+        ),
+        *(
+            ("Throw", {"direction": [number, 0, 0]}, "Throw: data.direction must be a finite")
+            for number in BEYOND
+        ),
+        *(
+            ("Throw", {"direction": [1, 0, 0], "speed": number}, "Throw: data.speed must be a")
+            for number in BEYOND
+        ),
         ("Throw", {"position": [1, 2, 3]}, "Throw: data.direction must be a finite [x, y, z]"),
         ("Throw", {"direction": [1, 2, 3], "speed": "1"}, "Throw: data.speed must be a finite"),
         ("Reset", None, "Reset is not allowed"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from clawblox import AsyncWorld, SnapshotError, StartedWorld, WorldExit, WorldExitedError
 from clawblox.instance.supervisor import Supervisor
 from clawblox.protocol import parse_halt
+from clawblox.telemetry.log_times import index_path
 from tests.crowd import HANG_S, join, kinds, leftovers, on_disk, past, until
 from tests.instance.supervision.support import LIFE, now
 from tests.running import manifest_of
@@ -188,3 +190,62 @@ async def test_a_world_that_exits_at_its_halt_needs_no_probe(tmp_path: Path, run
 )
 def test_only_a_world_that_reports_a_halt_has_halted(body: bytes, reason: str | None) -> None:
     assert parse_halt(body) == reason
+
+
+HALTING = """
+import json, os, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+class World(BaseHTTPRequestHandler):
+    def do_GET(self):
+        halt = Path(sys.argv[1], os.environ.get("HALTS_BY", "-"))
+        body = halt.read_bytes() if halt.exists() else b"{}"
+        self.send_response(200 if body == b"{}" else 503)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+HTTPServer(("127.0.0.1", int(os.environ["WORLD_PORT"])), World).serve_forever()
+"""
+"""A world that answers what a file holds, and so halts in any words."""
+
+thorough = partial(pytest.param, marks=pytest.mark.thorough)
+TEXT = r'"reason": "the \ud800 value"'
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        pytest.param(TEXT, "the \ufffd value", id="a lone surrogate"),
+        thorough(f'{TEXT}, "tick": {"9" * 5000}', "the \ufffd value", id="a long number"),
+        thorough('"reason": "late", "at": NaN', "late", id="a number that is none"),
+        thorough(f'"reason": "deep", "at": {"[" * 500}{"]" * 500}', "deep", id="depth"),
+    ],
+)
+async def test_a_reason_that_nothing_can_write_ends_the_halted_instance_alone(
+    tmp_path: Path, run: Path, members: str, reason: str
+) -> None:
+    directory = tmp_path / "halting"
+    directory.mkdir()
+    (directory / "world.py").write_text(HALTING)
+    command = json.dumps([sys.executable, "-I", str(directory / "world.py"), str(tmp_path)])
+    toml = f'name = "halting"\n[run]\ncommand = {command}\n{LIVELY}'
+    (directory / "world.toml").write_text(toml.replace("/health", "/"))
+    async with AsyncWorld(dir=directory) as world, world.events() as events:
+        batch = await world.start_many(2, run_dir=run)
+        alone = await world.start(run_dir=run, name="alone", env={"HALTS_BY": "halt"})
+        await past(events)
+        (tmp_path / "halt").write_text(f'{{"status": "halted", {members}}}')
+        seen = await until(events, "exited", ["alone"])
+        assert seen[0].detail == {"reason": reason}
+        await world.wait("alone")
+        assert world.instances == tuple(one.name for one in batch)
+        assert (await world.stop(instance="w000", grace_seconds=5)).rung == "terminated"
+    status = await now(run, "alone")
+    assert (status.state, status.halt) == ("halted", reason)
+    assert f"it had halted: {reason}" in index_path(alone.log_file).read_text()
+    assert not marked_processes()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
 from clawblox import AsyncWorld, WorldExit, WorldExitedError
+from clawblox.instance import supervisor
+from clawblox.instance.startup import start_up
 from clawblox.rundir.operations import stop_instances
 from tests.crowd import kinds, leftovers, make_motley_world, past, seeded, until
 from tests.instance.supervision.support import kill, now
@@ -42,12 +45,40 @@ async def test_calls_fail_during_a_restart_and_work_after_it(tmp_path: Path, run
         assert [error.exit for error in errors] == [WorldExit(signal="SIGKILL")] * 2
         saves = await world.save_all(instances=batch.done)
         assert type(saves.failed["w000"]) is WorldExitedError
+        assert "is being restarted" in str(saves.failed["w000"])
         assert list(saves.done) == ["w001"]
         assert world.instances == ("w001",)
         await until(events, "ready", ["w000"])
         assert world.instances == ("w000", "w001")
         assert (await world.connect("Rocky", instance="w000"))["agent_id"] == "agent-1"
         assert len(await world.save_all()) == 2
+
+
+async def test_the_log_of_a_world_without_a_process_is_read(
+    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_between, may_go_on = anyio.Event(), anyio.Event()
+
+    async def start_late(*args: Any) -> None:
+        is_between.set()
+        await may_go_on.wait()
+        await start_up(*args)
+
+    async with AsyncWorld(dir=make_motley_world(tmp_path)) as world, world.events() as events:
+        await world.start_many(1, run_dir=run, restart="fresh")
+        await past(events)
+        monkeypatch.setattr(supervisor, "start_up", start_late)
+        await kill(run)
+        await is_between.wait()
+        async with world.logs(instance="w000") as lines:
+            texts = [line.text async for line in lines]
+        with pytest.raises(
+            WorldExitedError, match=r"has ended: killed by SIGKILL.*; it is being restarted"
+        ):
+            await world.save()
+        may_go_on.set()
+        await until(events, "ready", ["w000"])
+    assert any("counter world" in text for text in texts)
 
 
 async def dying(world: AsyncWorld, run: Path, moment: float) -> None:

@@ -208,3 +208,10 @@ async def test_an_answer_without_end_is_not_read_for_ever(run_dir: Path, monkeyp
         pytest.raises(ControlError, match="answered too much"),
     ):
         await request(path, "echo", {})
+
+
+async def test_a_message_of_what_no_json_holds_is_sent_all_the_same() -> None:
+    line = control.encode_message(
+        {"text": "the \ud800 value", "path": Path("/x"), "number": 10**30}
+    )
+    assert json.loads(line) == {"text": "the \ufffd value", "path": "/x", "number": 1e30}

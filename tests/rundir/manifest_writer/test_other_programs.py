@@ -204,7 +204,7 @@ async def test_a_manifest_that_cannot_be_repaired_is_reported_and_left(tmp_path,
         await writer.apply(checkpoint("a"))
         manifest_path(tmp_path).write_text("{")
     assert manifest_path(tmp_path).read_text() == "{"
-    assert "manifest_repair_failed" in capsys.readouterr().out
+    assert "manifest_repair_failed" in capsys.readouterr().err
 
 
 def test_what_a_killed_writer_left_beside_the_manifest_is_taken_in(tmp_path):

@@ -92,15 +92,18 @@ def marbles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def play_marbles(port: int, session: str) -> list[bytes]:
-    """Steer, and let newcomers come, whom the world puts somewhere by its dice."""
+    """Steer, and let newcomers come, whom the world puts somewhere by its dice.
+
+    The trace has agent ids in place of sessions, which differ in each launch.
+    """
     headers = {"X-Session": session}
-    trace = []
+    trace: list[bytes] = []
     for number in range(3):
-        newcomer = ask(port, "POST", f"/join?name=newcomer-{number}").body
+        newcomer = ask(port, "POST", f"/join?name=newcomer-{number}").json()["agent_id"]
         body = json.dumps({"type": "Steer", "data": {"direction": [1, number]}}).encode()
         steered = ask(port, "POST", "/input", body=body, headers={**headers, "Content-Type": JSON})
         assert steered.status == 200
-        trace += [newcomer, steered.body]
+        trace += [newcomer.encode(), steered.body]
     return [*trace, ask(port, "GET", "/observe", headers=headers).body]
 
 

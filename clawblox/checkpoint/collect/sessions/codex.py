@@ -28,7 +28,8 @@ __all__ = ["CodexFormat"]
 
 _COMPRESSED = ".zst"
 _UUID_VERSION = 14
-_MAX_FIRST_RECORD = 4 << 20
+_MAX_FIRST_RECORD = 1 << 20
+_MAX_FIRST_MEMBERS = 10_000
 _ENDS_TURN = {
     "task_started": False,
     "turn_started": False,
@@ -127,7 +128,8 @@ def _first_record(agent_dir: Path, path: str) -> Record:
     except OSError as error:
         raise tree.unreadable_error(agent_dir / path, error) from None
     line, newline, _ = head.partition(b"\n")
-    return (transcripts.parse_record(line) if newline else None) or {}
+    record = transcripts.parse_record(line, max_members=_MAX_FIRST_MEMBERS) if newline else None
+    return record or {}
 
 
 def _parent(first: Record) -> str | None:

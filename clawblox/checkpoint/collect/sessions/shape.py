@@ -8,6 +8,8 @@ pattern of its program.
 
 from __future__ import annotations
 
+import functools
+import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -23,6 +25,9 @@ from clawblox.checkpoint.collect.sessions import transcripts
 from clawblox.checkpoint.collect.sessions.transcripts import Record
 from clawblox.checkpoint.model import Source, Transform
 from clawblox.errors import CheckpointError, CheckpointFormatError
+from clawblox.system import foreign_files
+from clawblox.system.files import write_all
+from clawblox.telemetry.log_segments import SEGMENT_SUFFIX, list_segments
 
 __all__ = [
     "AgentSession",
@@ -37,14 +42,19 @@ _HOMES: Final = ("home", "sandbox-home")
 
 WITHOUT_SESSION: Final = "workspace_only=True saves the workspaces without the conversations"
 
+_USAGE: Final = "usage.json"
+_LOG: Final = "logs/agent.log"
 _COMPANIONS: Final = (
-    *("world_session.txt", "world_access.json", "usage.json"),
-    *("runtime/system_prompt.md", "logs/agent.log"),
+    *("world_session.txt", "world_access.json", _USAGE),
+    *("runtime/system_prompt.md", _LOG),
 )
 """Files of the agent directory that are archived beside a conversation, as ``record/…``.
 
 They come back as they are: their readers take them for what a stranger may have written.
 """
+
+_SEGMENT: Final = re.compile(f"record/({re.escape(_LOG)}{SEGMENT_SUFFIX})")
+_MAX_USAGE_BYTES: Final = 16 << 20
 _MAX_ID_FILE: Final = 1024
 
 
@@ -135,14 +145,17 @@ class SessionFormat(ABC):
             CheckpointError: No valid session id is recorded, the conversation does not exist, or
                 one of its files cannot be read.
         """
+        # What was counted is read first: what was not counted yet is in what is read after it.
+        usage = _read_usage(agent_dir)
         session_id = self.recorded_id(agent_dir)
         located = self.find(agent_dir, session_id)
+        companions = _companion_sources(agent_dir, self._companions() | _segments(agent_dir))
         return AgentSession(
             id=session_id,
             state_dir=located.state_dir,
             sources=(
                 *(self.source(agent_dir, name, path) for name, path in located.files.items()),
-                *_companion_sources(agent_dir, self._companions()),
+                *(_with_content(source, usage) for source in companions),
             ),
             excluded=located.excluded,
             mid_turn=self._is_mid_turn(agent_dir, located.transcript),
@@ -200,6 +213,8 @@ class SessionFormat(ABC):
             return Placement(
                 path=companions[name], transform=_require_id(session_id) if is_id else None
             )
+        if segment := _SEGMENT.fullmatch(name):
+            return Placement(path=segment[1])
         if not (self.allowed.fullmatch(name) and names.is_name(f"agents/any/session/{name}")):
             return None
         return Placement(
@@ -302,6 +317,35 @@ def _require_id(session_id: str) -> Transform:
         return content
 
     return transcripts.document_transform(check)
+
+
+def _segments(agent_dir: Path) -> dict[str, str]:
+    """Return the older segments of the agent's log, by their names in the session tier."""
+    segments = list_segments(agent_dir / _LOG)
+    paths = (str(segment.path.relative_to(agent_dir)) for segment in segments)
+    return {f"record/{path}": path for path in paths if path != _LOG}
+
+
+def _read_usage(agent_dir: Path) -> bytes | None:
+    """Return what was counted so far; None if there is nothing to read."""
+    try:
+        return foreign_files.read_file(agent_dir, _USAGE, max_bytes=_MAX_USAGE_BYTES)
+    except OSError:
+        return None
+
+
+def _with_content(source: Source, usage: bytes | None) -> Source:
+    """Return a source, that of the usage with what was read of it."""
+    if usage is None or source.name != f"record/{_USAGE}":
+        return source
+    return attrs.evolve(source, open=functools.partial(_open_content, usage))
+
+
+def _open_content(content: bytes) -> int:
+    fd = os.memfd_create(_USAGE)
+    write_all(fd, content)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
 
 
 def _companion_sources(agent_dir: Path, places: Mapping[str, str]) -> list[Source]:

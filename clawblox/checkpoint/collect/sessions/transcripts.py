@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, Final
 from clawblox.checkpoint.collect import tree
 from clawblox.checkpoint.model import Transform
 from clawblox.errors import CheckpointError, CheckpointLimitError
+from clawblox.foreign_values import MAX_MEMBERS, parse_document
 from clawblox.system import foreign_files
 
 __all__ = [
@@ -31,15 +31,24 @@ __all__ = [
 Record = dict[str, Any]
 
 _BLOCK: Final = 64 << 10
-_MAX_LINE: Final = 256 << 20
+_MAX_LINE: Final = 64 << 20
 """Maximum size in bytes of a line or document; it is held in memory."""
 
+_MAX_TAIL: Final = 256 << 20
+"""Maximum size in bytes of the newest records that are read of a transcript."""
 
-def parse_record(line: bytes) -> Record | None:
-    """Return the record on a line; None if the line is not a JSON object."""
+
+def parse_record(line: bytes, *, max_members: int = MAX_MEMBERS) -> Record | None:
+    """Return the record on a line; None if the line is not a JSON object.
+
+    Args:
+        line: The line.
+        max_members: Maximum number of values in it, all levels together.
+    """
     try:
-        value = json.loads(line.decode("utf-8", errors="replace"))
-    except (ValueError, RecursionError):
+        text = line.decode("utf-8", errors="replace")
+        value = parse_document(text, max_members=max_members)
+    except ValueError:
         return None
     return value if isinstance(value, dict) else None
 
@@ -47,6 +56,8 @@ def parse_record(line: bytes) -> Record | None:
 @contextlib.contextmanager
 def newest_records(root: Path, path: str) -> Iterator[Iterator[Record]]:
     """Open a transcript and iterate over its complete records, the newest first.
+
+    Records far from its end are left out.
 
     Args:
         root: The agent directory.
@@ -132,8 +143,9 @@ def _checked_size(size: int) -> int:
 def _pieces_backwards(fd: int) -> Iterator[bytes]:
     """Yield the pieces between newlines, the last first."""
     position = os.fstat(fd).st_size
+    first_position = max(0, position - _MAX_TAIL)
     piece: list[bytes] = []  # parts of it, the last first
-    while position > 0:
+    while position > first_position:
         start = max(0, position - _BLOCK)
         first, *others = os.pread(fd, position - start, start).split(b"\n")
         for other in reversed(others):
@@ -143,4 +155,5 @@ def _pieces_backwards(fd: int) -> Iterator[bytes]:
         piece.append(first)
         _checked_size(sum(map(len, piece)))
         position = start
-    yield b"".join(reversed(piece))
+    if not position:
+        yield b"".join(reversed(piece))

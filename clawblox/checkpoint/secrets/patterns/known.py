@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import re
-import stat
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -22,6 +21,7 @@ import attrs
 from clawblox import protocol
 from clawblox.checkpoint.secrets.patterns.shapes import Match, is_word, occurrences
 from clawblox.checkpoint.secrets.patterns.spelling import find_anchors, is_plain, spelling_pattern
+from clawblox.system.foreign_files import find_files, open_file
 
 __all__ = ["KnownSecrets", "KnownValues", "known_values"]
 
@@ -88,7 +88,7 @@ def known_values(environ: Mapping[str, str], agent_dirs: Iterable[Path]) -> Know
             values[f"env:{name}"] = value
     for agent_dir in agent_dirs:
         for file in islice(_credential_files(agent_dir), _MAX_FILES):
-            for name, value in islice(_secrets_in(_read(file)), _MAX_ENTRIES):
+            for name, value in islice(_secrets_in(_read(agent_dir, file)), _MAX_ENTRIES):
                 values[f"{agent_dir.name}:{file.name}:{name}"] = value
     return values
 
@@ -102,20 +102,22 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def _credential_files(agent_dir: Path) -> Iterator[Path]:
+    """Yield the paths of credential files below the directory of an agent."""
     for home in _CREDENTIAL_HOMES:
+        if not (agent_dir / home).is_dir():
+            continue
         for pattern in _CREDENTIAL_FILES:
-            yield from sorted((agent_dir / home).glob(pattern))
+            found = find_files(agent_dir, f"{home}/{pattern}")
+            yield from sorted(file.path.relative_to(agent_dir) for file in found)
 
 
-def _read(path: Path) -> str:
-    # The agent owns the directory: the file may be a link, a pipe, or huge.
+def _read(agent_dir: Path, path: Path) -> str:
+    # The agent owns the directory: the file may be huge, or replaced by a link or a pipe.
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = open_file(agent_dir, str(path))
     except OSError:
         return ""
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return ""
         return file.read(_MAX_FILE_BYTES).decode(errors="replace")
 
 

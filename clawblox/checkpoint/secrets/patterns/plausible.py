@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from typing import Final
 
-__all__ = ["SAMPLES", "encodes_login", "is_plausible"]
+__all__ = ["SAMPLES", "encodes_login", "is_password", "is_plausible"]
 
 SAMPLES: Final = frozenset(
     "".join(halves).encode()
@@ -45,6 +45,14 @@ _PLACEHOLDER: Final = re.compile(
     re.IGNORECASE,
 )
 _MIN_ENTROPY_BITS: Final = 3.0
+_KINDS: Final = (
+    re.compile(rb"[0-9]"),
+    re.compile(rb"[a-z]"),
+    re.compile(rb"[A-Z]"),
+    re.compile(rb"[^0-9A-Za-z]"),
+)
+"""Kinds of characters; a password has a digit and a letter, or three kinds."""
+_MIN_DISTINCT: Final = 5
 
 
 def is_plausible(value: bytes) -> bool:
@@ -53,6 +61,18 @@ def is_plausible(value: bytes) -> bool:
         any(character in b"0123456789" for character in value)
         and not _PLACEHOLDER.search(value)
         and _entropy(value) >= _MIN_ENTROPY_BITS
+    )
+
+
+def is_password(value: bytes) -> bool:
+    """Return whether the value of a password's option is no word, placeholder or constant."""
+    digit, lower, upper, other = (kind.search(value) is not None for kind in _KINDS)
+    is_mixed = (digit and (lower or upper)) or digit + lower + upper + other > 2
+    return (
+        is_mixed
+        and len(set(value)) >= _MIN_DISTINCT
+        and not _PLACEHOLDER.search(value)
+        and not value.lower().startswith((b"password", b"passwd", b"secret"))
     )
 
 

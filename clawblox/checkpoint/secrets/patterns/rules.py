@@ -13,11 +13,15 @@ from typing import Final
 
 import attrs
 
-from clawblox.checkpoint.secrets.patterns.plausible import encodes_login, is_plausible
+from clawblox.checkpoint.secrets.patterns.plausible import (
+    encodes_login,
+    is_password,
+    is_plausible,
+)
 
 __all__ = ["CONTEXT_RULES", "RULESET", "WORD_RULES", "Rule"]
 
-RULESET: Final = "clawblox-secrets-3"
+RULESET: Final = "clawblox-secrets-4"
 """Version of the rules, the placeholder filter and the samples; increased with every change."""
 
 # The letter of a JSON newline or tab may directly precede a token. So may its length, as a letter,
@@ -192,7 +196,55 @@ _OAUTH_NAME = (
     rb"|" + _after("client") + rb"secret|" + _after("api", "secret") + rb"key)"
 )
 
+# The password of a command in a shell's history, a script or a transcript. Words before it are
+# bounded, and separated by blanks, so that no text makes the search slow.
+_QUOTE = rb"\\*[\"']?"
+_PASSWORD = rb"(?![0-9.:]+(?:[\s\"'/]|$))([^\s\"'\\;&|<>$`(){}\[\],]{6,128})"
+_WORDS = rb"(?:[ \t]{1,40}[^\s;|&<>]{1,160}){0,16}?[ \t]{1,40}"
+
+
+def _of_command(programs: bytes, option: bytes) -> bytes:
+    """Return the pattern of a password that an option of a program gives."""
+    return rb"(?:" + programs + rb")" + _WORDS + rb"(?-i:" + option + rb")" + _QUOTE + _PASSWORD
+
+
+_GIVEN = rb"(?:[ \t]+|=)"
+_LOGIN = rb"[^\s:\"'$]{1,64}:"
+_CONTAINERS = rb"(?:docker|podman|buildah|skopeo|oras|helm(?: registry)?) login"
+_COMMANDS: Final[tuple[tuple[str, bytes], ...]] = (
+    ("mysql|mariadb", _of_command(rb"(?:mysql|mariadb)[a-z_]{0,8}(?:-[a-z]{1,12})?", rb"-p")),
+    ("curl ", _of_command(rb"curl", rb"-[A-Za-z]{0,8}[uU][ \t]*" + _QUOTE + _LOGIN)),
+    ("curl ", _of_command(rb"curl", rb"--(?:proxy-)?user" + _GIVEN + _QUOTE + _LOGIN)),
+    ("sshpass ", rb"sshpass(?:[ \t]+-v)?[ \t]+(?-i:-p)[ \t]*" + _QUOTE + _PASSWORD),
+    ("-password", rb"-password" + _GIVEN + _QUOTE + _PASSWORD),
+    (
+        "pgpassword=|mysql_pwd=|sshpass=|rediscli_auth=",
+        rb"(?-i:PGPASSWORD|MYSQL_PWD|SSHPASS|REDISCLI_AUTH)=" + _QUOTE + _PASSWORD,
+    ),
+    ("redis-cli ", _of_command(rb"redis-cli", rb"(?:-a|--pass)[ \t]+")),
+    ("mongo", _of_command(rb"mongo[a-z]{0,8}", rb"-p[ \t]*")),
+    ("docker |podman |buildah |helm |oras |skopeo ", _of_command(_CONTAINERS, rb"-p[ \t]+")),
+    ("sqlcmd |bcp ", _of_command(rb"sqlcmd|bcp", rb"-P[ \t]*")),
+    ("mosquitto_", _of_command(rb"mosquitto_[a-z]{3,4}", rb"-P[ \t]+")),
+    ("ldap", _of_command(rb"ldap[a-z]{3,9}", rb"-w[ \t]*")),
+    (
+        "smbclient |rpcclient |net rpc",
+        _of_command(rb"smbclient|rpcclient|net rpc", rb"-U[ \t]*" + _QUOTE + rb"[^\s%\"']{1,64}%"),
+    ),
+    ("lftp ", _of_command(rb"lftp", rb"(?:-u|--user)[ \t=]*" + _QUOTE + rb"[^\s,]{1,64},")),
+    ("xfreerdp", _of_command(rb"xfreerdp3?", rb"[/+]p:")),
+    ("unzip |zip ", _of_command(rb"(?:un)?zip", rb"-P[ \t]*")),
+    ("7z|rar ", _of_command(rb"7z[az]?|(?:un)?rar", rb"-h?p")),
+    ("openssl ", _of_command(rb"openssl", rb"-pass(?:in|out)?[ \t]+" + _QUOTE + rb"pass:")),
+    ("htpasswd ", rb"htpasswd[ \t]+-[a-z0-9]{0,6}b[a-z0-9]{0,6}" + _WORDS + _PASSWORD),
+)
+"""How programs are given passwords: the literals that a match begins with, and its pattern."""
+
 CONTEXT_RULES: Final = (
+    *(
+        _context("command-password", tuple(begin.encode().split(b"|")), pattern, is_password)
+        for begin, pattern in _COMMANDS
+    ),
     _context(
         "private-key",
         (b"-----begin ",),

@@ -1,0 +1,191 @@
+"""The system calls that a program in our sandbox may not make, as a filter for seccomp(2). Pure.
+
+The filter judges numbers and flags only, because it cannot follow pointers. It refuses what the
+namespaces do not confine: the kernel's keys, its programs and counters, queues of system calls that
+no filter sees, kinds of sockets that reach across network namespaces. And it refuses what would
+outlast the sandbox: the mode and the attributes by which a file grants its owner's rights to
+whoever runs it, for the owner outside may be root. See bpf(4) and the kernel's seccomp_filter.rst.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import attrs
+
+__all__ = ["build_filter"]
+
+_LOAD: Final = 0x20
+_IF_EQUAL: Final = 0x15
+_IF_AT_LEAST: Final = 0x35
+_IF_ANY_BIT: Final = 0x45
+_RETURN: Final = 0x06
+
+_NUMBER: Final = 0
+_ARCHITECTURE: Final = 4
+_FIRST_ARGUMENT: Final = 16
+"""Offsets in ``struct seccomp_data``; both machines here are little-endian."""
+
+_ALLOW: Final = 0x7FFF0000
+_KILL: Final = 0x80000000
+_REFUSE: Final = 0x00050000
+"""With the error number in its lower half."""
+
+_X32: Final = 0x40000000
+"""Marks the calls of a second table, for programs with short pointers on x86-64."""
+
+_NEW_CGROUP: Final = 0x02000000
+_NEW_USER: Final = 0x10000000
+_SET_USER_ID: Final = 0o4000
+"""Not that for groups, too: directories pass it on, and copying them sets it again."""
+
+_SOCKET_FAMILIES: Final = (0, 1, 2, 10, 16)
+"""None, Unix, IPv4, IPv6 and netlink. Others, vsock among them, know no network namespaces."""
+
+
+@attrs.frozen
+class _Machine:
+    """A machine whose system calls are known.
+
+    Attributes:
+        architecture: How the kernel's audit calls it.
+        numbers: The numbers of the calls that are judged.
+    """
+
+    architecture: int
+    numbers: Mapping[str, int]
+
+
+_SAME: Final = {
+    "io_uring_setup": 425,
+    "io_uring_enter": 426,
+    "io_uring_register": 427,
+    "clone3": 435,
+    "fchmodat2": 452,
+    "setxattrat": 463,
+}
+"""Calls that are young enough to have one number on every machine."""
+
+_MACHINES: Final[Mapping[str, _Machine]] = {
+    "x86_64": _Machine(
+        0xC000003E,
+        {
+            **_SAME,
+            "socket": 41,
+            "clone": 56,
+            "chmod": 90,
+            "fchmod": 91,
+            "setxattr": 188,
+            "lsetxattr": 189,
+            "fsetxattr": 190,
+            "add_key": 248,
+            "request_key": 249,
+            "keyctl": 250,
+            "fchmodat": 268,
+            "unshare": 272,
+            "perf_event_open": 298,
+            "bpf": 321,
+        },
+    ),
+    "aarch64": _Machine(
+        0xC00000B7,
+        {
+            **_SAME,
+            "setxattr": 5,
+            "lsetxattr": 6,
+            "fsetxattr": 7,
+            "fchmod": 52,
+            "fchmodat": 53,
+            "unshare": 97,
+            "socket": 198,
+            "add_key": 217,
+            "request_key": 218,
+            "keyctl": 219,
+            "clone": 220,
+            "perf_event_open": 241,
+            "bpf": 280,
+        },
+    ),
+}
+
+_FORBIDDEN: Final = (
+    *("add_key", "request_key", "keyctl", "bpf", "perf_event_open"),
+    *("io_uring_setup", "io_uring_enter", "io_uring_register"),
+)
+_ATTRIBUTE_CALLS: Final = ("setxattr", "lsetxattr", "fsetxattr", "setxattrat")
+_MODE_CALLS: Final = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}
+"""Calls that set a mode, and which of their arguments it is."""
+
+_Rule = tuple[int, int, int, int]
+
+
+def build_filter(machine: str, *, may_nest: bool) -> bytes | None:
+    """Return the filter as bubblewrap takes it; None for a machine whose calls are not known.
+
+    Args:
+        machine: As ``uname -m`` calls it.
+        may_nest: Whether the program may make user namespaces, for a sandbox of its own. With
+            these it is root over its files, and could give them capabilities that hold outside.
+    """
+    known = _MACHINES.get(machine)
+    if known is None:
+        return None
+    numbers = known.numbers
+    new_namespaces = _NEW_CGROUP | (0 if may_nest else _NEW_USER)
+    rules = _check_architecture(known)
+    for name in _FORBIDDEN:
+        rules += _if_called(numbers[name], [_refuse(errno.EPERM)])
+    # Its flags are behind a pointer. Programs then call clone, whose flags are not.
+    rules += _if_called(numbers["clone3"], [_refuse(errno.ENOSYS)])
+    for name in ("clone", "unshare"):
+        rules += _if_called(numbers[name], _refuse_bits(0, new_namespaces))
+    for name, argument in _MODE_CALLS.items():
+        if name in numbers:
+            rules += _if_called(numbers[name], _refuse_bits(argument, _SET_USER_ID))
+    if may_nest:
+        for name in _ATTRIBUTE_CALLS:
+            rules += _if_called(numbers[name], [_refuse(errno.EOPNOTSUPP)])
+    rules += _if_called(numbers["socket"], _refuse_others(_SOCKET_FAMILIES, errno.EAFNOSUPPORT))
+    rules.append((_RETURN, 0, 0, _ALLOW))
+    return b"".join(struct.pack("<HBBI", *rule) for rule in rules)
+
+
+def _check_architecture(machine: _Machine) -> list[_Rule]:
+    """Kill programs for other machines, whose calls have other numbers; then load the number."""
+    rules = [
+        (_LOAD, 0, 0, _ARCHITECTURE),
+        (_IF_EQUAL, 1, 0, machine.architecture),
+        (_RETURN, 0, 0, _KILL),
+        (_LOAD, 0, 0, _NUMBER),
+    ]
+    if "chmod" in machine.numbers:  # x86-64
+        rules += [(_IF_AT_LEAST, 0, 1, _X32), _refuse(errno.ENOSYS)]
+    return rules
+
+
+def _if_called(number: int, rules: list[_Rule]) -> list[_Rule]:
+    """Return rules for one call; they end with a verdict, for they may have loaded an argument."""
+    return [(_IF_EQUAL, 0, len(rules), number), *rules]
+
+
+def _refuse(number: int) -> _Rule:
+    return _RETURN, 0, 0, _REFUSE | number
+
+
+def _refuse_bits(argument: int, bits: int) -> list[_Rule]:
+    return [
+        (_LOAD, 0, 0, _FIRST_ARGUMENT + 8 * argument),
+        (_IF_ANY_BIT, 0, 1, bits),
+        _refuse(errno.EPERM),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+
+
+def _refuse_others(values: Iterable[int], number: int) -> list[_Rule]:
+    allowed = tuple(values)
+    rules: list[_Rule] = [(_LOAD, 0, 0, _FIRST_ARGUMENT)]
+    rules += [(_IF_EQUAL, len(allowed) - i, 0, value) for i, value in enumerate(allowed)]
+    return [*rules, _refuse(number), (_RETURN, 0, 0, _ALLOW)]

@@ -1,0 +1,287 @@
+"""Text, numbers and JSON that other programs wrote, made safe to keep and to write again. Pure.
+
+Programs, worlds, archives and files of strangers can hold what Python reads but cannot write: lone
+surrogates, whole numbers of thousands of digits, NaN, lists a thousand levels deep. Whatever enters
+the state of this package from outside passes one of these functions first, so that every writer
+behind it succeeds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_MEMBERS",
+    "MAX_NUMBER",
+    "MAX_TEXT_CHARS",
+    "clean_text",
+    "clean_value",
+    "encode_line",
+    "finite_number",
+    "parse_document",
+    "parse_json",
+    "require_few_members",
+    "whole_number",
+]
+
+MAX_TEXT_CHARS: Final = 1 << 20
+"""Default limit for the length of a text, in characters."""
+
+MAX_DEPTH: Final = 64
+"""Default limit for the nesting of a JSON value; every parser and encoder can handle more."""
+
+MAX_MEMBERS: Final = 1 << 20
+"""Default limit for the number of values in a JSON value, all levels together."""
+
+MAX_NUMBER: Final = 2**53
+"""Default limit for a number: up to here, a double holds every whole number."""
+
+_CUT: Final = "..."
+_INT64: Final = range(-(2**63), 2**64)
+"""Whole numbers that every JSON library reads and writes."""
+_TEXT: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_TEXT_BYTES: Final = re.compile(_TEXT.pattern.encode(), re.DOTALL)
+"""A text in a JSON document."""
+
+_ENCODER: Final = json.JSONEncoder(allow_nan=False)
+
+
+def clean_text(text: str, *, max_chars: int = MAX_TEXT_CHARS) -> str:
+    """Return a text that UTF-8 can hold and that is not too long.
+
+    Halves of surrogate pairs are joined; a lone surrogate becomes U+FFFD.
+
+    Args:
+        text: Any text.
+        max_chars: Its maximum length in characters; the rest is replaced by ``...``.
+    """
+    if len(text) > max_chars:
+        text = text[: max(0, max_chars - len(_CUT))] + _CUT
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def clean_value(
+    value: object,
+    *,
+    max_depth: int = MAX_DEPTH,
+    max_chars: int = MAX_TEXT_CHARS,
+    max_members: int = MAX_MEMBERS,
+) -> Any:  # noqa: ANN401 - a JSON value
+    """Return a value as JSON that every JSON library can write and read again.
+
+    A number that is not finite becomes None, a whole number beyond 64 bits a float, what is not a
+    JSON value its text. What exceeds a limit is left out.
+
+    Args:
+        value: Any value.
+        max_depth: Maximum nesting; deeper lists and objects become None.
+        max_chars: Maximum length of each text in characters.
+        max_members: Maximum number of values, all levels together; later ones are left out.
+    """
+    return _Cleaner(max_chars, max_members).clean(value, max_depth)
+
+
+class _Cleaner:
+    def __init__(self, max_chars: int, max_members: int) -> None:
+        self._max_chars = max_chars
+        self._members_left = max_members
+
+    def clean(self, value: object, depth: int) -> Any:  # noqa: ANN401 - a JSON value
+        self._members_left -= 1
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            return clean_text(str(value), max_chars=self._max_chars)
+        if isinstance(value, int | float):
+            return _clean_number(value)
+        if isinstance(value, Mapping):
+            return self._clean_object(value, depth - 1) if depth > 0 else None
+        if isinstance(value, list | tuple):
+            return self._clean_list(value, depth - 1) if depth > 0 else None
+        return clean_text(_text(value), max_chars=self._max_chars)
+
+    def _clean_object(self, value: Mapping[Any, object], depth: int) -> dict[str, Any]:
+        cleaned = {}
+        for key, member in value.items():
+            if self._members_left <= 0:
+                break
+            name = key if isinstance(key, str) else _text(key)
+            cleaned[clean_text(name, max_chars=self._max_chars)] = self.clean(member, depth)
+        return cleaned
+
+    def _clean_list(self, value: list[object] | tuple[object, ...], depth: int) -> list[Any]:
+        cleaned = []
+        for member in value:
+            if self._members_left <= 0:
+                break
+            cleaned.append(self.clean(member, depth))
+        return cleaned
+
+
+def _clean_number(value: float) -> int | float | None:
+    if isinstance(value, int):
+        if value in _INT64:
+            return int(value)
+        try:
+            return float(value)
+        except OverflowError:
+            return None
+    return float(value) if math.isfinite(value) else None
+
+
+def _text(value: object) -> str:
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 - whatever a foreign class does in `__str__`
+        return f"<{type(value).__name__}>"
+
+
+def parse_json(
+    data: bytes | str,
+    *,
+    max_bytes: int | None = None,
+    max_depth: int = MAX_DEPTH,
+    max_members: int = MAX_MEMBERS,
+) -> Any:  # noqa: ANN401 - a JSON value
+    """Read JSON that another program wrote, and return it as :func:`clean_value` does.
+
+    NaN and numbers that a double cannot hold become None, so they do not spoil the rest.
+
+    Args:
+        data: The document, in UTF-8; bytes that are not UTF-8 become U+FFFD.
+        max_bytes: Its maximum length in bytes; None means no limit.
+        max_depth: Maximum nesting; deeper lists and objects become None.
+        max_members: Maximum number of values, all levels together.
+
+    Raises:
+        ValueError: It is too long, not JSON, nested beyond what the parser can handle, or has too
+            many values.
+    """
+    if max_bytes is not None and len(data) > max_bytes:
+        raise ValueError(f"it is longer than {max_bytes} bytes")
+    require_few_members(data, max_members)
+    text = data.decode(errors="replace") if isinstance(data, bytes) else data
+    try:
+        value = json.loads(text, parse_int=_parse_int, parse_constant=_drop_constant)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return clean_value(value, max_depth=max_depth)
+
+
+def parse_document(data: bytes | str, *, max_members: int = MAX_MEMBERS) -> Any:  # noqa: ANN401 - a JSON value
+    """Read JSON of which every text must stay as it is, to be written again.
+
+    NaN and numbers that a double cannot hold become None, which is all that is changed.
+
+    Args:
+        data: The document; its size is for the caller to limit.
+        max_members: Maximum number of values, all levels together.
+
+    Raises:
+        ValueError: It is not JSON, nested beyond what the parser can handle, or has too many
+            values.
+    """
+    require_few_members(data, max_members)
+    try:
+        return json.loads(
+            data, parse_int=_parse_whole, parse_float=_parse_float, parse_constant=_drop_constant
+        )
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def require_few_members(data: bytes | str, max_members: int = MAX_MEMBERS) -> None:
+    """Refuse a JSON document of which more values would be made than expected, before any is.
+
+    A value takes two bytes of a document and dozens of memory: 64 MB of ``[],[],`` take 2 GB.
+
+    Args:
+        data: The document.
+        max_members: Maximum number of values, all levels together.
+
+    Raises:
+        ValueError: It has more.
+    """
+    if len(data) <= max_members or _count_marks(data) <= max_members:
+        return
+    # Most of them may be punctuation of the texts in it.
+    if isinstance(data, bytes):
+        bare: bytes | str = _TEXT_BYTES.sub(b"", data)
+    else:
+        bare = _TEXT.sub("", data)
+    if _count_marks(bare) > max_members:
+        raise ValueError(f"it has more than {max_members} values")
+
+
+def _count_marks(data: bytes | str) -> int:
+    """Return how many characters there are before which, or after which, a value stands."""
+    if isinstance(data, bytes):
+        return data.count(b",") + data.count(b"[") + data.count(b"{")
+    return data.count(",") + data.count("[") + data.count("{")
+
+
+def _parse_int(text: str) -> int | float:
+    # Python refuses whole numbers of more than 4,300 digits, and so the document.
+    return int(text) if len(text) <= len(str(MAX_NUMBER)) + 4 else float(text)
+
+
+def _parse_whole(text: str) -> int | float | None:
+    try:
+        return int(text)
+    except ValueError:  # it has more than 4,300 digits
+        return _parse_float(text)
+
+
+def _parse_float(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def _drop_constant(_text: str) -> None:
+    """Read ``NaN`` and ``Infinity`` as nothing."""
+
+
+def finite_number(value: object, *, low: float = 0.0, high: float = MAX_NUMBER) -> float | None:
+    """Return a number from outside, or None if it is no finite number within its limits.
+
+    Args:
+        value: Any value; True and False are no numbers.
+        low: The least that it may be.
+        high: The most that it may be.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    # NaN compares false; a whole number of any size compares exactly.
+    return float(value) if low <= value <= high else None
+
+
+def whole_number(value: object, *, low: int = 0, high: int = MAX_NUMBER) -> int | None:
+    """Return a whole number from outside, or None if it is none within its limits.
+
+    Args:
+        value: Any value; True, False and floats are no whole numbers.
+        low: The least that it may be.
+        high: The most that it may be.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return int(value) if low <= value <= high else None
+
+
+def encode_line(value: object) -> bytes:
+    """Return a value as one line of JSON in ASCII, with its newline.
+
+    Whatever the value holds, every JSON library can read the line: :func:`clean_value` comes first.
+    """
+    return _ENCODER.encode(clean_value(value)).encode("ascii") + b"\n"

@@ -1,0 +1,60 @@
+"""Watches one instance from its readiness to the exit of the world's process."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from clawblox.concurrency.tasks import Tasks
+from clawblox.config.world_toml import LivenessRule
+from clawblox.instance.health import wait_until_unresponsive
+from clawblox.instance.instance import Instance
+from clawblox.instance.startup import Tell
+from clawblox.system.process import Process
+
+__all__ = ["Watch"]
+
+
+class Watch:
+    """One watch of an instance.
+
+    Args:
+        instance: The instance, which is ready.
+        tell: Called with each event.
+        end: Ends the instance when it hangs or has halted, which is then handled like any exit.
+
+    Attributes:
+        is_unresponsive: Whether the instance was ended because it did not respond.
+    """
+
+    def __init__(self, instance: Instance, tell: Tell, end: Callable[[], Awaitable[None]]) -> None:
+        self._instance = instance
+        self._tell = tell
+        self._end = end
+        self.is_unresponsive = False
+
+    async def run(self) -> None:
+        """Watch until the world's process has ended.
+
+        Cancellation: the processes continue; an instance that is being ended is ended first.
+        """
+        async with Tasks() as tasks:
+            for name, sidecar in self._instance.sidecars.items():
+                tasks.start_soon(partial(self._watch_sidecar, name, sidecar))
+            if (rule := self._instance.launch.config.liveness) is not None:
+                tasks.start_soon(partial(self._watch_liveness, rule))
+            await self._instance.wait_exit()
+
+    async def _watch_sidecar(self, name: str, sidecar: Process) -> None:
+        self._tell("sidecar_exited", sidecar=name, exit=await sidecar.wait())
+
+    async def _watch_liveness(self, rule: LivenessRule) -> None:
+        probe = self._instance.running.liveness_probe(rule)
+        seen = await wait_until_unresponsive(probe, rule)
+        if probe.halt is not None:
+            self._instance.halt = self._instance.masked(probe.halt)
+            self._tell("halted", reason=self._instance.halt)
+        else:
+            self.is_unresponsive = True
+            self._tell("unresponsive", seen=seen, failures=rule.failure_threshold)
+        await self._end()

@@ -1,0 +1,87 @@
+r"""Foreign text for people: characters that control a terminal or hide text are shown as escapes.
+
+Agents, worlds, programs and files of strangers can hold what moves a cursor, sets a title or the
+clipboard, hides text or reorders it. Where a line is written for people, each such character is
+shown as in a Python string, ``\x1b`` or ``\u202e``. What is written for programs stays as it is.
+
+``python printable.py`` does so with the lines of its standard input.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import sys
+from typing import Final
+
+__all__ = ["printable", "printable_json", "printable_lines", "printable_name"]
+
+_SUSPECT: Final = re.compile(r"[^\x20-\x7e\xa1-\xac\xae-\u02ff\u2010-\u2027]")
+"""Every character that could be unsafe, and some that are not: most text has none."""
+
+_UNSAFE_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Control characters, invisible ones such as bidi marks and tags, surrogates, separators."""
+
+_INVISIBLE: Final = re.compile(
+    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\U000e0000-\U000e0fff]"
+)
+"""Other characters that terminals show as nothing."""
+
+
+def printable(text: str) -> str:
+    """Return the first line of a text."""
+    first = text.strip().partition("\n")[0]
+    return _escape(first.removesuffix("\r").expandtabs())
+
+
+def printable_lines(text: str) -> str:
+    """Return a text, whose lines and tabs stay."""
+    if _SUSPECT.search(text) is None:
+        return text
+    lines = text.removesuffix("\r").replace("\r\n", "\n").split("\n")
+    return "\n".join("\t".join(map(_escape, line.split("\t"))) for line in lines)
+
+
+def printable_name(text: str) -> str:
+    """Return a text such as a file's name on one line, the ends of its lines escaped."""
+    return _escape(text)
+
+
+def printable_json(document: str) -> str:
+    """Return a JSON document with the same value, in which each character is shown or escaped."""
+    return _SUSPECT.sub(_escape_in_json, document)
+
+
+def _escape(text: str) -> str:
+    return _SUSPECT.sub(_escape_character, text)
+
+
+def _is_unsafe(char: str) -> bool:
+    import unicodedata  # few texts need it
+
+    return unicodedata.category(char) in _UNSAFE_CATEGORIES or bool(_INVISIBLE.match(char))
+
+
+def _escape_character(match: re.Match[str]) -> str:
+    char = match[0]
+    return char.encode("unicode_escape").decode() if _is_unsafe(char) else char
+
+
+def _escape_in_json(match: re.Match[str]) -> str:
+    char = match[0]
+    if char in "\n\r\t" or not _is_unsafe(char):  # between values; within texts they are escaped
+        return char
+    return "".join(
+        f"\\u{unit:04x}"
+        for (unit,) in struct.iter_unpack(">H", char.encode("utf-16-be", "surrogatepass"))
+    )
+
+
+def _main() -> None:
+    for line in sys.stdin.buffer:
+        sys.stdout.write(printable_lines(line.decode(errors="replace")))
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,214 @@
+"""The lists of a manifest: which entries are the same thing, and which of them may go. Pure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Container, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+__all__ = [
+    "Combine",
+    "EntryList",
+    "ManifestEntry",
+    "fill",
+    "is_filled",
+    "is_placed",
+    "normal",
+    "note_uses",
+    "overlay",
+    "without_left",
+]
+
+ManifestEntry: TypeAlias = Mapping[str, Any]
+"""One object of the document: a run, an agent, a recording, a checkpoint."""
+
+Combine: TypeAlias = Callable[[ManifestEntry, ManifestEntry], ManifestEntry]
+"""Returns one entry for two that are the same thing, an old one and a new one."""
+
+_Keys: TypeAlias = dict[str, str]
+
+
+class EntryList:
+    """A list of the document in which each thing stands once.
+
+    Args:
+        entries: The list as it stands.
+        field: The key that says where a thing is.
+        root: What relative paths start from.
+    """
+
+    def __init__(self, entries: Iterable[ManifestEntry], field: str, root: Path) -> None:
+        self._field = field
+        self._root = f"{root}/"
+        self._has_ids = field == "dir"
+        self._entries = list(entries)
+        self._keys = [self._find_keys(entry) for entry in self._entries]
+        self._places: dict[tuple[str, str], list[int]] = {}
+        for place, keys in enumerate(self._keys):
+            for key in keys.items():
+                self._places.setdefault(key, []).append(place)
+        self._gone: set[int] = set()
+
+    def put(self, new: ManifestEntry, combine: Combine) -> None:
+        """Combine ``new`` with the entries that are the same thing, or append it.
+
+        It can be the same as several: an agent first known by its directory, then by its id.
+        """
+        keys = self._find_keys(new)
+        if not keys and new in self._entries:
+            return
+        at = len(self._entries)
+        name = _name_in_world(new)
+        while (place := self._find(keys, name)) is not None:
+            old = self._entries[place]
+            new = combine(old, new)
+            keys = self._find_keys(new)
+            if self._field in keys and keys[self._field] == self._keys[place].get(self._field):
+                # The program that wrote the entry finds it by its own spelling of the path.
+                new = {**new, self._field: old[self._field]}
+            self._gone.add(place)
+            at = min(at, place)
+        # A world may have put anything into the list; an entry of ours may have empty labels.
+        self._set(at, combine({}, new) if keys else new, keys)
+
+    def listed(self) -> list[ManifestEntry]:
+        """Return the entries in their order."""
+        return [entry for place, entry in enumerate(self._entries) if place not in self._gone]
+
+    def _set(self, place: int, entry: ManifestEntry, keys: _Keys) -> None:
+        self._entries[place : place + 1] = [entry]
+        self._keys[place : place + 1] = [keys]
+        self._gone.discard(place)
+        for key in keys.items():
+            self._places.setdefault(key, []).append(place)
+
+    def _find(self, keys: _Keys, name: str | None) -> int | None:
+        for key in keys.items():
+            for place in self._places.get(key, ()):
+                if place not in self._gone and self._may_be(place, keys, name):
+                    return place
+        return None
+
+    def _may_be(self, place: int, keys: _Keys, name: str | None) -> bool:
+        """Return whether an entry may be the same agent as one that has a key in common with it.
+
+        Two agents may have had one directory, but never one id. A world gives an id again that it
+        gave after the save from which it was restored.
+        """
+        ids = {keys.get("id"), self._keys[place].get("id")} - {None}
+        names = {name, _name_in_world(self._entries[place])} - {None}
+        return len(ids) < 2 and len(names) < 2
+
+    def _find_keys(self, entry: object) -> _Keys:
+        """Return what tells an entry from others: an agent's id when known, where it is."""
+        # This is most of the cost of a merge: no `root / path`, no isinstance of a Mapping.
+        keys: _Keys = {}
+        if isinstance(entry, dict):
+            if self._has_ids and is_filled(entry.get("id")):
+                keys["id"] = entry["id"]
+            path = entry.get(self._field)
+            if isinstance(path, str) and path:
+                keys[self._field] = os.path.normpath(path if path[0] == "/" else self._root + path)
+        return keys
+
+
+def overlay(old: ManifestEntry, new: ManifestEntry) -> dict[str, Any]:
+    """Combine two entries that are the same thing; the new one wins."""
+    merged = {**old, **new}
+    if merged.get("labels") == {}:  # as good as none, but they replace those of an earlier start
+        del merged["labels"]
+    if "sha256" in new and "removed_at" not in new:  # saved again, where another was removed
+        merged.pop("removed_at", None)
+    return merged
+
+
+def fill(old: ManifestEntry, new: ManifestEntry) -> ManifestEntry:
+    """Combine two entries that are the same thing; the old one wins."""
+    return {**new, **old}
+
+
+def _name_in_world(entry: object) -> str | None:
+    """Return the name of an agent that is known by the id that a world gave it, else None."""
+    if not isinstance(entry, dict) or "world_agent_id" not in entry:
+        return None
+    name = entry.get("name") if entry.get("id") == entry["world_agent_id"] else None
+    return name if isinstance(name, str) else None
+
+
+def without_left(entries: Iterable[Any], left: Iterable[ManifestEntry]) -> list[Any]:
+    """Return agents without those whose session is over.
+
+    Args:
+        entries: The agents; a world may have put anything there.
+        left: Id and name of each of the others. One with a directory stays.
+    """
+    gone = {(entry["id"], entry["name"]) for entry in left}
+    return [
+        entry
+        for entry in entries
+        if not isinstance(entry, dict)
+        or "dir" in entry
+        or not is_filled(entry.get("id"))
+        or (entry["id"], _name_in_world(entry)) not in gone
+    ]
+
+
+def note_uses(
+    entries: Iterable[Any],
+    root: Path,
+    forked: Container[str],
+    retired: Mapping[str, str],
+    document: ManifestEntry,
+) -> list[Any]:
+    """Return checkpoints, those that were forked marked, without retired autosaves.
+
+    Args:
+        entries: The checkpoints; a world may have put anything there.
+        root: What relative paths start from.
+        forked: Those that runs began from, by absolute path.
+        retired: When the files of autosaves were removed, by absolute path.
+        document: What may name them.
+    """
+    names: frozenset[str] | None = None
+    left: list[Any] = []
+    for entry in entries:
+        path = normal(entry["path"], root) if is_placed(entry, "path") else ""
+        if path in forked:
+            entry = {**entry, "forked": True}
+        if path in retired:
+            if entry.get("autosave") is True and not entry.get("forked"):
+                names = _find_names(document, root) if names is None else names
+                if names.isdisjoint((path, entry["path"], os.path.basename(path))):  # noqa: PTH119
+                    continue
+            entry = {**entry, "removed_at": retired[path]}
+        left.append(entry)
+    return left
+
+
+def _find_names(document: ManifestEntry, root: Path) -> frozenset[str]:
+    """Return the paths of checkpoints that restarts, the run and labels name, and all labels."""
+    run, names = document.get("run") or {}, set[str]()
+    for entry in (run, *(document.get("restarts") or ())):
+        if is_placed(entry, "resume_from"):
+            names.add(normal(entry["resume_from"], root))
+    for entry in (run, *(document.get("instances") or ())):
+        labels = entry.get("labels") if isinstance(entry, dict) else None
+        if isinstance(labels, dict):
+            names.update(label for label in labels.values() if isinstance(label, str))
+    return frozenset(names)
+
+
+def normal(path: str, root: Path) -> str:
+    """Return the absolute path that a path of the document means, however it is spelled."""
+    return os.path.normpath(path if path[0] == "/" else f"{root}/{path}")
+
+
+def is_placed(entry: object, field: str) -> bool:
+    """Return whether an entry says where its thing is."""
+    return isinstance(entry, dict) and is_filled(entry.get(field))
+
+
+def is_filled(value: object) -> bool:
+    """Return whether a value is a text with something in it."""
+    return isinstance(value, str) and value != ""

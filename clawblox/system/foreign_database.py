@@ -1,0 +1,267 @@
+"""SQLite databases that another program keeps, and may have filled with anything.
+
+SQLite does what the files beside a database say: a journal names files that are deleted, a pipe in
+its place is waited for, a view takes memory without an end. So a database is never opened where it
+lies. Its main file and its write-ahead log, regular files of limited size, are copied into a
+private directory; a rollback journal and shared memory are not. ``sqlite_program`` opens the copy,
+in a process with limits. Everything here blocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from clawblox.system.files import (
+    PRIVATE_DIR,
+    PRIVATE_FILE,
+    PartialFile,
+    partial_name,
+    sweep_partials,
+    write_all,
+)
+from clawblox.system.foreign_files import open_directory
+from clawblox.system.regular_files import open_regular
+from clawblox.system.short_process import run_briefly
+from clawblox.system.sqlite_program import MAX_ANSWER_BYTES
+
+__all__ = ["MAX_DATABASE_BYTES", "DatabaseCopy", "Statement", "copy_database", "remove_database"]
+
+MAX_DATABASE_BYTES: Final = 4 << 30
+"""Maximum apparent size of a database, and of its write-ahead log, in bytes."""
+
+Statement: TypeAlias = tuple[str, Sequence[str]]
+"""A statement of SQL and its parameters."""
+
+_LOG: Final = "-wal"
+_SIDE_FILES: Final = (_LOG, "-shm", "-journal")
+_COPY: Final = "database"
+_ATTEMPTS: Final = 5
+_TIMEOUT_S: Final = 60.0
+_CHUNK_BYTES: Final = 1 << 20
+_PROGRAM: Final = Path(__file__).with_name("sqlite_program.py")
+
+_IS_NONE: Final = (
+    *(errno.ENOENT, errno.ENOTDIR, errno.ELOOP),
+    *(errno.EINVAL, errno.EISDIR, errno.ENXIO),
+)
+"""Errors of opening a database that is absent, or is something else."""
+
+
+class DatabaseCopy:
+    """A private copy of a database.
+
+    Args:
+        source: The database, for messages.
+        parent: Descriptor of the directory that it is in.
+        directory: The private directory; the copy is in it.
+    """
+
+    def __init__(self, source: Path, parent: int, directory: Path) -> None:
+        self._source = source
+        self._parent = parent
+        self._copy = directory / _COPY
+
+    def read(self, query: str, *values: str) -> list[list[str | int | None]]:
+        """Return the rows of a query; none if the database lacks a table or a column of it.
+
+        Text that is not UTF-8 has replacement characters; what is neither text nor a whole number
+        is None.
+
+        Raises:
+            OSError: It is no database, the query names a view, or it exceeds a limit.
+        """
+        return self._run([(query, values)], is_change=False)
+
+    def replace(self, statements: Sequence[Statement]) -> None:
+        """Change the database, which no program may be using.
+
+        At every moment the database is complete, as it was or as it is to be.
+
+        Raises:
+            OSError: It is no database, a statement fails or exceeds a limit, or the result cannot
+                be written.
+        """
+        self._run([], is_change=True)
+        # Its log is in it now. So it may stand beside that log, and then alone, as it was.
+        self._publish()
+        self._remove_side_files()
+        self._run(statements, is_change=True)
+        self._publish()
+
+    def _run(
+        self, statements: Sequence[Statement], *, is_change: bool
+    ) -> list[list[str | int | None]]:
+        request = {"name": _COPY, "statements": statements, "is_change": is_change}
+        try:
+            outcome = run_briefly(
+                [sys.executable, "-I", "-S", str(_PROGRAM), json.dumps(request)],
+                env={},
+                timeout=_TIMEOUT_S,
+                cwd=str(self._copy.parent),
+                max_bytes=MAX_ANSWER_BYTES,
+            )
+        except TimeoutError as error:
+            raise OSError(errno.ETIMEDOUT, str(error), str(self._source)) from error
+        if outcome.status:
+            raise OSError(
+                errno.EIO,
+                f"reading it ended with status {outcome.status}: {outcome.first_line:.200}",
+                str(self._source),
+            )
+        answer = json.loads(outcome.output)
+        if "error" in answer:
+            raise OSError(errno.EIO, answer["error"], str(self._source))
+        rows: list[list[str | int | None]] = answer["rows"]
+        return rows
+
+    def _publish(self) -> None:
+        """Put the main file of the copy, with all that it holds, in the place of the database."""
+        name = self._source.name
+        before = os.stat(name, dir_fd=self._parent, follow_symlinks=False)
+        # The directory is the one that was walked to, wherever its path leads by now.
+        place = f"/proc/self/fd/{self._parent}"
+        partial = PartialFile(place, name)
+        try:
+            with self._copy.open("rb") as content:
+                _copy_content(content.fileno(), partial.fd)
+            with contextlib.suppress(PermissionError):  # only root can give files away
+                os.fchown(partial.fd, before.st_uid, before.st_gid)
+            partial.publish(f"{place}/{name}", overwrite=True, mode=before.st_mode & 0o777)
+        finally:
+            partial.close()
+
+    def _remove_side_files(self) -> None:
+        _remove(self._parent, [self._source.name + suffix for suffix in _SIDE_FILES])
+        os.fsync(self._parent)
+
+
+@contextlib.contextmanager
+def copy_database(root: Path, path: str, *, scratch: Path) -> Iterator[DatabaseCopy | None]:
+    """Copy a database, which its program may be using, for as long as the block runs.
+
+    Args:
+        root: A directory; its own path is trusted.
+        path: Path of the database below it; no link is followed.
+        scratch: The directory to copy it to, which the program should not reach.
+
+    Yields:
+        The copy; None if no regular file is there.
+
+    Raises:
+        OSError: It cannot be copied, is too large, or is rewritten all the time.
+    """
+    directory, _, name = path.rpartition("/")
+    with contextlib.ExitStack() as opened:
+        try:
+            parent = open_directory(root, directory)
+            opened.callback(os.close, parent)
+            os.close(open_regular(name, dir_fd=parent))
+        except OSError as error:
+            if error.errno not in _IS_NONE:
+                raise
+            yield None
+            return
+        sweep_partials(scratch)
+        place = scratch / partial_name(_COPY)
+        place.mkdir(PRIVATE_DIR)
+        opened.callback(shutil.rmtree, place, ignore_errors=True)
+        _copy_whole(parent, name, place, root / path)
+        yield DatabaseCopy(root / path, parent, place)
+
+
+def remove_database(root: Path, path: str) -> None:
+    """Remove a database, which no program may be using, and the files beside it.
+
+    Args:
+        root: A directory; its own path is trusted.
+        path: Path of the database below it; no link is followed.
+
+    Raises:
+        OSError: It cannot be removed.
+    """
+    directory, _, name = path.rpartition("/")
+    parent = open_directory(root, directory)
+    try:
+        # The main file goes first: beside none, SQLite removes the others by itself.
+        _remove(parent, [name, *(name + suffix for suffix in _SIDE_FILES)])
+    finally:
+        os.close(parent)
+
+
+def _remove(parent: int, names: Sequence[str]) -> None:
+    for name in names:
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+            os.unlink(name, dir_fd=parent)
+
+
+def _copy_whole(parent: int, name: str, place: Path, source: Path) -> None:
+    """Copy the main file and the log of a database as they were at one moment.
+
+    The main file is written when the log is merged into it, and the log is begun anew only after
+    that. So both belong together if the main file has not changed meanwhile. The log is only
+    appended to, and SQLite finds its valid beginning.
+    """
+    for _ in range(_ATTEMPTS):
+        before = _identify(parent, name)
+        _copy_file(parent, name, place / _COPY)
+        _copy_file(parent, name + _LOG, place / (_COPY + _LOG))
+        if before is not None and before == _identify(parent, name):
+            return
+    raise OSError(errno.EBUSY, "is rewritten all the time", str(source))
+
+
+def _identify(parent: int, name: str) -> tuple[int, ...] | None:
+    """Return what differs between two contents of a file; None if it is not there."""
+    try:
+        status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _copy_file(parent: int, name: str, destination: Path) -> None:
+    """Copy a regular file, or remove the destination where there is none."""
+    destination.unlink(missing_ok=True)
+    try:
+        source = open_regular(name, dir_fd=parent, max_bytes=MAX_DATABASE_BYTES)
+    except OSError as error:
+        if error.errno in _IS_NONE:
+            return
+        raise
+    try:
+        target = os.open(destination, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
+        try:
+            _copy_content(source, target)
+        finally:
+            os.close(target)
+    finally:
+        os.close(source)
+
+
+def _copy_content(source: int, target: int) -> None:
+    """Copy what a file holds now; its holes stay holes."""
+    size, position = min(os.fstat(source).st_size, MAX_DATABASE_BYTES), 0
+    os.ftruncate(target, size)
+    while position < size:
+        try:
+            position = os.lseek(source, position, os.SEEK_DATA)
+            end = min(size, os.lseek(source, position, os.SEEK_HOLE))
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # there is no more data
+                return
+            raise
+        os.lseek(target, position, os.SEEK_SET)
+        while position < end:
+            chunk = os.pread(source, min(_CHUNK_BYTES, end - position), position)
+            if not chunk:  # it was cut short
+                return
+            write_all(target, chunk)
+            position += len(chunk)

@@ -1,0 +1,254 @@
+"""Running a program as a user that nobody is, who sees some files of root as its own.
+
+Namespaces confine what root in them may do, but where the kernel asks for root's user id alone,
+below ``/proc/sys`` and in control groups for example, root inside is root. So a helper that root
+starts becomes another user before it makes any. The files stay root's: they are bound to places of
+a private file system, by mounts that map the owner (mount_setattr(2), ``MOUNT_ATTR_IDMAP``). What
+the program writes there is root's, too, and nothing on disk has to change hands.
+
+Standard library only, because helpers use it. Both machines whose calls are named here have the
+same numbers for them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import stat
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+__all__ = ["OUTER_DIR", "OUTER_PROC", "become", "choose_uid", "find_obstacle"]
+
+OUTER_DIR = "/tmp"  # noqa: S108 - in the helper's own mount namespace
+"""Where the files are bound, as ``0``, ``1`` and so on. bubblewrap needs that directory, too."""
+
+OUTER_PROC = f"{OUTER_DIR}/proc"
+"""A ``/proc`` of which nothing is covered, where it can be mounted."""
+
+_FIRST_UID = 2_010_000_000
+_UIDS = 100_000_000
+"""Above the containers of systemd and the directory users of SSSD, below what systemd reserves."""
+
+_NEEDED = {
+    "CAP_KILL": 5,
+    "CAP_SETGID": 6,
+    "CAP_SETUID": 7,
+    "CAP_SYS_PTRACE": 19,
+    "CAP_SYS_ADMIN": 21,
+}
+"""What it takes to become that user, and to find and end its processes afterwards."""
+
+_CLONE_NEWNS = 0x00020000
+_CLONE_NEWUSER = 0x10000000
+_MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 0x2, 0x4, 0x8, 0x4000, 0x40000
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
+_OPEN_TREE_CLONE, _OPEN_TREE_CLOEXEC = 0x1, 0x80000
+_AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
+_MOVE_MOUNT_F_EMPTY_PATH = 0x4
+_MOUNT_ATTR_IDMAP = 0x00100000
+_PR_SET_DUMPABLE = 4
+_MOST_IDS = 2**32 - 1
+
+
+# ------------------------------------------------------------------------- the orchestrator's side
+
+
+def choose_uid(name: str) -> int:
+    """Return the user that stands for ``name``: always the same, and hardly ever that of another.
+
+    Args:
+        name: The agent's directory, for example. Programs of one user share the kernel's limits
+            for a user.
+    """
+    return _FIRST_UID + zlib.crc32(os.fsencode(name)) % _UIDS
+
+
+def find_obstacle(uid: int) -> str | None:
+    """Return why this process cannot have programs run as another user; None if it may. Blocks.
+
+    Args:
+        uid: The user.
+    """
+    with Path("/proc/self/status").open() as file:
+        fields = dict(line.split(":\t", 1) for line in file if ":\t" in line)
+    held = int(fields["CapEff"], 16)
+    absent = [name for name, number in _NEEDED.items() if not held >> number & 1]
+    if absent:
+        return f"root lacks {', '.join(absent)} here"
+    if not all(_is_mapped(uid, Path("/proc/self", name)) for name in ("uid_map", "gid_map")):
+        return f"user {uid} does not exist in this user namespace"
+    return None
+
+
+def _is_mapped(number: int, table: Path) -> bool:
+    ranges = [tuple(map(int, line.split())) for line in table.read_text().splitlines()]
+    return any(first <= number < first + count for first, _, count in ranges)
+
+
+# ---------------------------------------------------------------------------------- the helper
+
+
+def become(uid: int, own: Sequence[str], shown: Sequence[str]) -> None:
+    """Bind files to places in :data:`OUTER_DIR`, and become a user who sees root's as its own.
+
+    Args:
+        uid: The user; its group has the same number.
+        own: Files and directories that it must be able to write.
+        shown: Those that it need only read. Where a file system cannot map their owner, they are
+            shown as they are.
+
+    Raises:
+        OSError: Something is refused; its text names the call.
+    """
+    namespace = _open_mapping(uid)
+    try:
+        _own_streams(uid, namespace)
+        trees = [_open_tree(path, namespace, must_map=True) for path in own]
+        trees += [_open_tree(path, namespace, must_map=False) for path in shown]
+    finally:
+        os.close(namespace)
+    _call("unshare(CLONE_NEWNS)", "unshare", _CLONE_NEWNS)
+    _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
+    _mount("tmpfs", OUTER_DIR, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755")
+    for number, tree in enumerate(trees):
+        _attach(tree, f"{OUTER_DIR}/{number}")
+    _show_processes()
+    os.chdir("/")
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+    # Without this, its own entries in /proc stay root's, and it could not map users.
+    _call("prctl(PR_SET_DUMPABLE)", "prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)
+
+
+def _open_mapping(uid: int) -> int:
+    """Return a descriptor of a user namespace in which ``uid`` stands for root.
+
+    All other users but that one stay themselves.
+    """
+    ready, ended = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        with contextlib.suppress(BaseException):
+            os.close(ended[1])
+            _call("unshare(CLONE_NEWUSER)", "unshare", _CLONE_NEWUSER)
+            os.write(ready[1], b"+")
+            os.read(ended[0], 1)
+            status = 0
+        os._exit(status)
+    try:
+        os.close(ready[1])
+        if not os.read(ready[0], 1):
+            raise PermissionError(errno.EPERM, "unshare(CLONE_NEWUSER): Operation not permitted")
+        rest = uid + 1
+        lines = (f"0 {uid} 1", f"1 1 {uid - 1}", f"{rest} {rest} {_MOST_IDS - rest}")
+        for name in ("uid_map", "gid_map"):
+            with _naming(f"write /proc/<pid>/{name}"):
+                Path(f"/proc/{child}/{name}").write_text("\n".join(lines))
+        return os.open(f"/proc/{child}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        for descriptor in (ready[0], *ended):
+            os.close(descriptor)
+        os.waitpid(child, 0)
+
+
+def _open_tree(path: str, namespace: int, *, must_map: bool) -> int:
+    """Return a copy of a mount that ends at ``path``, with its owner mapped."""
+    flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | _AT_RECURSIVE
+    with _naming(f"open_tree({path})"):
+        tree = _call("", "syscall", _OPEN_TREE, _AT_FDCWD, os.fsencode(path), flags)
+    try:
+        _map_owner(tree, namespace)
+    except OSError as error:
+        if must_map:
+            error.strerror = f"mount_setattr(MOUNT_ATTR_IDMAP, {path}): {error.strerror}"
+            raise
+    return tree
+
+
+def _map_owner(tree: int, namespace: int) -> None:
+    attributes = struct.pack("QQQQ", _MOUNT_ATTR_IDMAP, 0, 0, namespace)
+    flags = _AT_EMPTY_PATH | _AT_RECURSIVE
+    _call("", "syscall", _MOUNT_SETATTR, tree, b"", flags, attributes, len(attributes))
+
+
+def _attach(tree: int, place: str) -> None:
+    if stat.S_ISDIR(os.fstat(tree).st_mode):
+        Path(place).mkdir()
+    else:
+        os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    target = os.fsencode(place)
+    moved = _MOVE_MOUNT, tree, b"", _AT_FDCWD, target, _MOVE_MOUNT_F_EMPTY_PATH
+    _call(f"move_mount({place})", "syscall", *moved)
+    os.close(tree)
+
+
+def _show_processes() -> None:
+    """Mount ``/proc`` again: only who sees all of one may mount one in namespaces of their own.
+
+    Containers cover parts of theirs.
+    """
+    Path(OUTER_PROC).mkdir()
+    with contextlib.suppress(OSError):  # where nothing is covered, this one is not needed
+        _mount("proc", OUTER_PROC, "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+
+
+def _own_streams(uid: int, namespace: int) -> None:
+    """Let the user open its standard streams by name, as ``/dev/stderr`` for example."""
+    for descriptor in (0, 1, 2):
+        found = os.fstat(descriptor)
+        if stat.S_ISFIFO(found.st_mode) or not found.st_nlink:
+            with contextlib.suppress(OSError):
+                os.fchown(descriptor, uid, uid)
+        elif stat.S_ISREG(found.st_mode):
+            with contextlib.suppress(OSError):  # writing works all the same
+                _reopen(descriptor, namespace)
+
+
+def _reopen(descriptor: int, namespace: int) -> None:
+    """Open a regular file again, through a mount with its owner mapped."""
+    flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | _AT_EMPTY_PATH
+    tree = _call("", "syscall", _OPEN_TREE, descriptor, b"", flags)
+    try:
+        _map_owner(tree, namespace)
+        mode = fcntl.fcntl(descriptor, fcntl.F_GETFL) & (os.O_ACCMODE | os.O_APPEND)
+        again = os.open(f"/proc/self/fd/{tree}", mode | os.O_CLOEXEC)
+    finally:
+        os.close(tree)
+    os.dup2(again, descriptor)
+    os.close(again)
+
+
+def _mount(
+    source: str | None, place: str, kind: str | None, flags: int, data: str | None = None
+) -> None:
+    words = [None if word is None else word.encode() for word in (source, place, kind)]
+    _call(f"mount({place})", "mount", *words, flags, None if data is None else data.encode())
+
+
+def _call(text: str, function: str, *arguments: int | bytes | None) -> int:
+    """Make a call of the C library; ``text`` is what it is called in an error."""
+    library = ctypes.CDLL(None, use_errno=True)
+    values = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]
+    result: int = getattr(library, function)(*values)
+    if result < 0:
+        number = ctypes.get_errno()
+        reason = os.strerror(number)
+        raise OSError(number, f"{text}: {reason}" if text else reason)
+    return result
+
+
+@contextlib.contextmanager
+def _naming(call: str) -> Iterator[None]:
+    """Name a call in what it raises."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, f"{call}: {error.strerror}") from error

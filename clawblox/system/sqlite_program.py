@@ -1,0 +1,135 @@
+"""The program that opens a copy of another program's SQLite database; it ends after one request.
+
+``foreign_database`` starts it in the private directory of the copy. Its one argument is the
+request, its output the answer, both JSON. Whatever the database does to SQLite, its memory, its
+time and its output are limited. Standard library only: it runs as ``python -I -S`` and imports
+nothing of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sqlite3
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+__all__ = ["MAX_ANSWER_BYTES", "MAX_ROWS", "main"]
+
+MAX_ROWS: Final = 100_000
+"""Maximum rows of an answer."""
+
+MAX_ANSWER_BYTES: Final = 16 << 20
+"""Maximum size of an answer, in bytes."""
+
+_MAX_VALUE_BYTES: Final = 64 << 20
+_MAX_HEAP_BYTES: Final = 128 << 20
+"""Maximum memory of SQLite itself."""
+
+_STEPS: Final = 100_000
+_MAX_CALLS: Final = 200
+"""A statement may take that many times that many steps of SQLite's machine: about a second."""
+
+_LIMITS: Final = {
+    resource.RLIMIT_AS: 1 << 30,
+    resource.RLIMIT_CORE: 0,
+    resource.RLIMIT_CPU: 20,
+    resource.RLIMIT_FSIZE: 8 << 30,
+}
+
+_SETTINGS: Final = (
+    f"hard_heap_limit = {_MAX_HEAP_BYTES}",
+    "trusted_schema = OFF",
+    "cell_size_check = ON",
+    "mmap_size = 0",
+    "temp_store = MEMORY",
+    "locking_mode = EXCLUSIVE",  # so that the index of the log is in memory, and no file
+    "synchronous = OFF",  # the copy is made durable when it is published
+)
+_READING: Final = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION)
+
+
+class _TooMuch(Exception):  # noqa: N818 - says the condition
+    """The answer would be too large."""
+
+
+def main() -> None:
+    """Answer the request in the first argument, and exit."""
+    for kind, limit in _LIMITS.items():
+        resource.setrlimit(kind, (limit, limit))
+    request = json.loads(sys.argv[1])
+    try:
+        answer = _change(request) if request["is_change"] else _read(request)
+    except (sqlite3.Error, MemoryError, _TooMuch) as error:
+        answer = {"error": str(error) or type(error).__name__}
+    sys.stdout.write(json.dumps(answer))
+    sys.stdout.flush()
+    os._exit(0)  # a copy that was only read needs no checkpoint
+
+
+def _open(name: str) -> sqlite3.Connection:
+    """Open the copy, with every limit that SQLite has."""
+    database = sqlite3.connect(f"file:{name}?mode=rw", uri=True, isolation_level=None)
+    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
+    database.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    database.setlimit(sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0)
+    # What is no UTF-8 is text all the same.
+    database.text_factory = lambda data: data.decode(errors="replace")
+    for setting in _SETTINGS:
+        database.execute(f"PRAGMA {setting}")
+    calls = iter(range(_MAX_CALLS))
+    database.set_progress_handler(lambda: next(calls, None) is None, _STEPS)
+    return database
+
+
+def _read(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the rows of a query; none if the database has no such table or column yet."""
+    database = _open(request["name"])
+    database.execute("PRAGMA query_only = ON")
+    database.set_authorizer(_allow_reading)
+    [(query, values)] = request["statements"]
+    try:
+        return {"rows": _take_rows(database.execute(query, values))}
+    except sqlite3.OperationalError as error:
+        if str(error).startswith("no such "):
+            return {"rows": []}
+        raise
+
+
+def _allow_reading(action: int, *names: str | None) -> int:
+    """Allow tables to be read. What a view reads, or computes without an end, is refused."""
+    is_by_view = names[-1] is not None
+    return sqlite3.SQLITE_OK if action in _READING and not is_by_view else sqlite3.SQLITE_DENY
+
+
+def _take_rows(rows: sqlite3.Cursor) -> list[Sequence[object]]:
+    taken: list[Sequence[object]] = []
+    size = 0
+    for row in rows:
+        values = [value if isinstance(value, str | int) else None for value in row]
+        size += sum(len(value) for value in values if isinstance(value, str))
+        if len(taken) >= MAX_ROWS or size > MAX_ANSWER_BYTES // 8:  # a character may take 6 bytes
+            raise _TooMuch(f"it holds more than {MAX_ROWS} rows, or too long ones")
+        taken.append(values)
+    return taken
+
+
+def _change(request: dict[str, Any]) -> dict[str, Any]:
+    """Execute statements in one transaction; afterwards the main file holds everything."""
+    database = _open(request["name"])
+    [(mode,)] = database.execute("PRAGMA journal_mode")
+    if mode != "wal":
+        database.execute("PRAGMA journal_mode = MEMORY")
+    database.execute("BEGIN IMMEDIATE")
+    for statement, values in request["statements"]:
+        database.execute(statement, values)
+    database.execute("COMMIT")
+    database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    database.close()
+    return {"rows": []}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""A log that goes on in numbered segments, with offsets that never change.
+
+A log that others hold offsets of is never cut. When it has become too long, it is renamed, and a
+new file begins under its name: ``agent.log.1.0-1073741903``, then ``agent.log``. The numbers in the
+name are the place of the segment, and the offsets at which it begins and ends. An offset counts
+from the beginning of the first segment. Older segments may be removed; the newest of them says
+where the log itself begins. Everything here blocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from clawblox.system.regular_files import open_own, open_regular
+
+__all__ = ["SEGMENT_SUFFIX", "LogSegment", "begin_segment", "list_segments", "log_end"]
+
+SEGMENT_SUFFIX: Final = r"\.[1-9][0-9]{0,5}\.[0-9]{1,15}-[0-9]{1,15}"
+"""Regular expression for what follows the name of a log in the names of its older segments."""
+
+_NUMBERS: Final = re.compile(r"\.(\d+)\.(\d+)-(\d+)")
+
+
+class LogSegment(NamedTuple):
+    """A part of a log.
+
+    Attributes:
+        path: Its file.
+        start: Offset in the log of its first byte.
+        end: Offset behind its last byte. The file may be longer: what was written to it later, by a
+            process that was left in the background, is no part of the log.
+        number: Its number, from 1.
+    """
+
+    path: Path
+    start: int
+    end: int
+    number: int
+
+
+def list_segments(log: Path) -> list[LogSegment]:
+    """Return the segments of a log, the oldest first; the last one is the log itself.
+
+    Args:
+        log: The log; without it and its segments there are none.
+    """
+    segments: list[LogSegment] = []
+    for segment in sorted(_older_segments(log), key=lambda segment: segment.start):
+        if segment.start >= (segments[-1].end if segments else 0) and segment.end > segment.start:
+            segments.append(segment)
+    start, number = (segments[-1].end, segments[-1].number) if segments else (0, 0)
+    with contextlib.suppress(OSError):
+        segments.append(LogSegment(log, start, start + log.lstat().st_size, number + 1))
+    return segments
+
+
+def _older_segments(log: Path) -> Iterable[LogSegment]:
+    pattern = re.compile(re.escape(log.name) + SEGMENT_SUFFIX)
+    try:
+        names = os.listdir(log.parent)  # noqa: PTH208 - names, not paths
+    except OSError:
+        return
+    for name in filter(pattern.fullmatch, names):
+        number, start, end = map(int, _NUMBERS.findall(name[len(log.name) :])[0])
+        yield LogSegment(log.with_name(name), start, end, number)
+
+
+def log_end(log: Path) -> int:
+    """Return the offset behind the last byte of a log; 0 if there is none."""
+    segments = list_segments(log)
+    return segments[-1].end if segments else 0
+
+
+def begin_segment(log: Path, max_bytes: int) -> LogSegment:
+    """Prepare a log for another writer, in a new segment if it has become too long.
+
+    A line that a killed writer left torn ends, so that no line of another one is joined to it. A
+    process that still has the log open goes on in the file that it has.
+
+    Args:
+        log: The log, which is created private where it is missing.
+        max_bytes: Length of a segment in bytes after which the next one begins.
+
+    Returns:
+        The segment that is the log now.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    _end_line(log)
+    newest = list_segments(log)[-1]
+    if newest.end - newest.start < max_bytes:
+        return newest
+    old = log.with_name(f"{log.name}.{newest.number}.{newest.start}-{newest.end}")
+    log.rename(old)
+    os.close(open_own(log, os.O_WRONLY | os.O_CREAT))
+    return LogSegment(log, newest.end, newest.end, newest.number + 1)
+
+
+def _end_line(log: Path) -> None:
+    writer = open_own(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        size = os.fstat(writer).st_size
+        if not size:
+            return
+        reader = open_regular(log)
+        try:
+            is_torn = os.pread(reader, 1, size - 1) != b"\n"
+        finally:
+            os.close(reader)
+        if is_torn:
+            os.write(writer, b"\n")
+    finally:
+        os.close(writer)

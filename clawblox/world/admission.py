@@ -1,0 +1,232 @@
+"""Lets agents into instances, and keeps those there whose sessions a restore has lost.
+
+An agent behind a proxy knows no session of its own, so it is joined again under its name, and sees
+nothing of that. A caller that has the session itself is told: by an event, and by its next call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import anyio
+import attrs
+
+from clawblox import protocol
+from clawblox.concurrency.threads import run_blocking
+from clawblox.errors import ClawbloxError, ManifestError, WorldCallError
+from clawblox.errors.general import VALUE_CHARS, shorten
+from clawblox.instance.supervisor import Supervisor
+from clawblox.results import Access, EventKind
+from clawblox.rundir.manifest import ManifestEntry
+from clawblox.rundir.manifest_updates import agent_update
+from clawblox.system.connection import Connections
+from clawblox.telemetry.own_log import OwnLog
+from clawblox.world.access import Member, join, read_session, record_session
+from clawblox.world.fleet import Fleet
+from clawblox.world.rosters import Roster, Seat, make_seat
+
+_log = OwnLog(__name__)
+
+__all__ = ["admit", "settle_sessions"]
+
+_SETTLE_TIMEOUT_S: Final = 10.0
+"""Longest time that a restored instance is asked about sessions before it counts as ready."""
+_ANSWER_TIMEOUT_S: Final = 5.0
+_TRY_LATER: Final = (408, 425, 429)
+"""Statuses that tell nothing of a session."""
+
+
+async def admit(
+    fleet: Fleet,
+    supervisor: Supervisor,
+    member: Member,
+    *,
+    session: str | None = None,
+    timeout: float,
+) -> Access:
+    """Let an agent join an instance, and list it in the manifest of the instance.
+
+    Args:
+        fleet: The fleet of the instance.
+        supervisor: The instance.
+        member: The agent.
+        session: The session that it already has; None means the one that its directory records,
+            if any. One that is recorded and known to be lost is replaced.
+        timeout: Seconds for the call.
+
+    Raises:
+        WorldExitedError: The instance has ended.
+        WorldSessionError: Another agent has the session in this instance.
+        ManifestError: The agent cannot be listed in the manifest.
+        ConfigError: The agent's directory cannot be used, or its recorded session is not valid.
+        ClawbloxError: As :func:`clawblox.world.access.join`.
+
+    Cancellation: the agent may have joined the world; its session may not be recorded.
+    """
+    roster = fleet.rosters.get(supervisor)
+    known = session or await run_blocking(read_session, member)
+    if known is not None:
+        if session is None and roster.has_lost(known, member.name):
+            known = None
+        else:
+            roster.require_free(known, member.name)
+    url = supervisor.instance.url
+
+    async def call() -> Access:
+        async with supervisor.calls.call():
+            connections = fleet.connections.get(supervisor)
+            return await join(connections, member, session=known, url=url, timeout=timeout)
+        raise AssertionError("unreachable: the block returns or raises")
+
+    access = await fleet.tasks.own(call)
+    roster.require_free(access.session, member.name)
+    seat = make_seat(member, access, _joined_at(supervisor, roster, is_known=known is not None))
+    over = roster.add(seat)
+    if member.driver is not None and member.dir is not None:
+        fleet.rosters.move(member.dir, supervisor)
+    if known is None:
+        await run_blocking(record_session, member, access.session)
+    await _list_agent(fleet, supervisor, seat, over)
+    return access
+
+
+def _joined_at(supervisor: Supervisor, roster: Roster, *, is_known: bool) -> float:
+    """Return when a session was given; one that was known before, by the latest restore."""
+    restored = supervisor.instance.launch.resume_path
+    if is_known and restored is not None:
+        return roster.saved_at(restored)
+    return anyio.current_time()
+
+
+async def _list_agent(
+    fleet: Fleet, supervisor: Supervisor, seat: Seat, over: list[ManifestEntry]
+) -> None:
+    """List an agent in the manifest, in place of its entries that are over."""
+    member = seat.member
+    if member.dir is None and not seat.agent_id:
+        return
+    update = agent_update(
+        id=seat.agent_id if member.dir is None else None,
+        dir=member.dir,
+        name=member.name,
+        run_name=member.run_name,
+        world_agent_id=seat.agent_id or None,
+        run_id=supervisor.instance.run_id,
+        driver=member.driver,
+        sandbox=member.sandbox,
+    )
+    update = attrs.evolve(update, left=tuple(over))
+    await fleet.writers.of(supervisor.instance.launch.instance_dir).apply(update)
+
+
+# -- after a restore --------------------------------------------------------------------------
+
+
+async def settle_sessions(fleet: Fleet, supervisor: Supervisor) -> Callable[[], None]:
+    """Ask a restored instance about the sessions that it may not know; rejoin, or tell.
+
+    Only agents that joined after the save was begun are asked about; others never are. A failure
+    is reported.
+
+    Returns:
+        What tells of them; to be called once the instance is ready.
+
+    Cancellation: some may have been asked about, some joined.
+    """
+    settling = _Settling(fleet, supervisor, fleet.rosters.get(supervisor))
+    try:
+        await settling.run()
+    except Exception as error:  # noqa: BLE001 - the instance itself is well
+        _log.warning("sessions not settled", instance=supervisor.instance.name, error=str(error))
+    return settling.tell
+
+
+@attrs.define
+class _Settling:
+    """One settling of the sessions of an instance."""
+
+    fleet: Fleet
+    supervisor: Supervisor
+    roster: Roster
+    _events: list[Callable[[], None]] = attrs.field(factory=list, init=False)
+
+    @property
+    def connections(self) -> Connections:
+        """The connections to the instance."""
+        return self.fleet.connections.get(self.supervisor)
+
+    async def run(self) -> None:
+        """Ask about the sessions that may be lost, and make up for those that are."""
+        uncertain = self.roster.find_uncertain(self.supervisor.instance.launch.resume_path)
+        if not uncertain:
+            return
+        made_up: set[Seat] = set()
+        with anyio.move_on_after(_SETTLE_TIMEOUT_S):
+            async with anyio.create_task_group() as questions:
+                for seat in uncertain:
+                    questions.start_soon(self.ask, seat)
+            for seat in uncertain:  # in the order in which they had joined
+                if seat.loss is not None:
+                    await self.make_up(seat)
+                    made_up.add(seat)
+        for seat in uncertain:
+            if seat.loss is not None and seat not in made_up:
+                self._tell_lost(seat, "the world did not let it join again in time")
+
+    def tell(self) -> None:
+        """Emit the events."""
+        for emit in self._events:
+            emit()
+
+    async def ask(self, seat: Seat) -> None:
+        """Note a session as lost if the world does not know it."""
+        route = self.supervisor.instance.launch.config.api["observe"]
+        headers = {protocol.SESSION_HEADER: seat.session}
+        request = self.connections.prepare("GET", route, headers=headers)
+        try:
+            answer = await self.connections.send(request, timeout=_ANSWER_TIMEOUT_S)
+        except WorldCallError:
+            return
+        if 400 <= answer.status < 500 and answer.status not in _TRY_LATER:
+            text = " ".join(answer.body[: 4 * VALUE_CHARS].decode(errors="replace").split())
+            self.roster.lose(seat, shorten(text, VALUE_CHARS))
+
+    async def make_up(self, seat: Seat) -> None:
+        """Join the agent of a lost session again, or tell its caller."""
+        if seat.headers is None:
+            self._tell_lost(seat, "it joined after the save that the instance was restored from")
+            return
+        try:
+            joined = await self._rejoin(seat, seat.headers)
+        except ClawbloxError as error:
+            self._tell_lost(seat, f"it could not join again: {error.message}")
+            return
+        self._emit("rejoined", joined)
+
+    async def _rejoin(self, seat: Seat, headers: dict[str, str]) -> Seat:
+        url = self.supervisor.instance.url
+        access = await join(
+            self.connections, seat.member, session=None, url=url, timeout=_ANSWER_TIMEOUT_S
+        )
+        self.roster.require_free(access.session, seat.member.name)
+        await run_blocking(record_session, seat.member, access.session)
+        joined = attrs.evolve(make_seat(seat.member, access, anyio.current_time()), headers=headers)
+        headers.update(access.headers)
+        over = self.roster.add(joined)
+        try:
+            await _list_agent(self.fleet, self.supervisor, joined, over)
+        except ManifestError as error:
+            name = self.supervisor.instance.name
+            _log.warning("manifest not written", instance=name, error=str(error))
+        return joined
+
+    def _tell_lost(self, seat: Seat, reason: str) -> None:
+        self._emit("session_lost", seat, reason=reason)
+
+    def _emit(self, kind: EventKind, seat: Seat, **detail: str) -> None:
+        instance = self.supervisor.instance
+        labels = instance.launch.options.labels
+        facts = {"agent": seat.member.run_name, "agent_id": seat.agent_id, **detail}
+        self._events.append(partial(self.fleet.emit, kind, instance.name, labels, **facts))

@@ -1,0 +1,203 @@
+"""The instances of a fleet by name: those that run or have died, and what is remembered of others.
+
+An instance that was stopped, or never became ready, is remembered by a few words: a world object
+may start thousands of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+import attrs
+
+from clawblox.errors import UsageError
+from clawblox.instance.instance import Instance
+from clawblox.instance.lifecycle import State
+from clawblox.instance.supervisor import Supervisor
+from clawblox.results import WorldExit
+from clawblox.rundir.records import read_record, replace_record
+from clawblox.telemetry.own_log import OwnLog
+from clawblox.world.planning import Planning
+
+__all__ = ["KnownInstances", "rename_runs"]
+
+_log = OwnLog(__name__)
+
+
+@attrs.define
+class _PastInstance:
+    """What is remembered of an instance that was stopped, or never became ready.
+
+    Attributes:
+        name: Its name.
+        run_dir: Its run directory.
+        instance_dir: The directory of its manifest.
+        run_id: Id of its run.
+        exit: How it ended.
+    """
+
+    name: str
+    run_dir: Path
+    instance_dir: Path
+    run_id: str
+    exit: WorldExit
+
+    def rename_run(self, run_id: str) -> None:
+        """Give its run another id, in its record too. Blocks.
+
+        Raises:
+            OSError: The record cannot be written.
+        """
+        record = read_record(self.run_dir, self.name)
+        if record is not None and record.run_id == self.run_id:
+            replace_record(self.run_dir, attrs.evolve(record, run_id=run_id))
+        self.run_id = run_id
+
+
+class KnownInstances:
+    """The instances of a fleet by name."""
+
+    def __init__(self) -> None:
+        self._supervisors: dict[str, Supervisor] = {}
+        self._starting: set[Supervisor] = set()
+        self._names: dict[str, Instance] = {}
+        self._past: dict[str, _PastInstance] = {}
+        self._last: WeakValueDictionary[str, Supervisor] = WeakValueDictionary()
+        self._last_in: dict[Path, str] = {}
+        self._planning = Planning()
+        self._has_started = False
+
+    @property
+    def supervisors(self) -> tuple[Supervisor, ...]:
+        """The instances that became ready and were not stopped, in the order of their starts."""
+        return tuple(self._supervisors.values())
+
+    @property
+    def starting(self) -> tuple[Supervisor, ...]:
+        """The instances that are being started, including those that wait for their turn."""
+        return tuple(self._starting)
+
+    @property
+    def ready_names(self) -> tuple[str, ...]:
+        """Names of the instances that are ready, in the order of their starts."""
+        known = self._supervisors.items()
+        return tuple(name for name, one in known if one.lifecycle.state is State.READY)
+
+    @property
+    def snapshots_in_use(self) -> set[Path | None]:
+        """The snapshots that instances were restored from, will be, or may have to be."""
+        known = (*self._supervisors.values(), *self._starting)
+        held = (launch for one in known for launch in (one.instance.launch, one.source.first))
+        return {launch.resume_path for launch in (*held, *self._planning.launches.values())}
+
+    def find(self, name: str | None) -> Supervisor:
+        """Return the named instance; None means the only one.
+
+        Raises:
+            UsageError: There is no instance of that name; or, for None, not exactly one.
+        """
+        known = self._supervisors
+        if name is None and len(known) == 1:
+            return next(iter(known.values()))
+        if name is not None and name in known:
+            return known[name]
+        raise self._no_instance(name)
+
+    def find_latest(self, known: Supervisor) -> Supervisor:
+        """Return what runs an instance now: once it was brought back after its end, another one."""
+        latest = self._last.get(known.instance.name, known)
+        return latest if latest.instance.run_id == known.instance.run_id else known
+
+    async def wait_ended(self, name: str | None) -> WorldExit:
+        """Wait until an instance has ended for good; return how, at once if it was stopped.
+
+        Raises:
+            UsageError: As :meth:`find`.
+
+        Cancellation: changes nothing.
+        """
+        if name is not None and name not in self._supervisors and name in self._past:
+            return self._past[name].exit
+        return await self.find(name).wait_ended()
+
+    def _no_instance(self, name: str | None) -> UsageError:
+        names = ", ".join(self._supervisors) or "none"
+        past = ", ".join(one for one in self._past if one not in self._supervisors)
+        asked = "no instance was named" if name is None else f"no instance {name!r}"
+        ended = f", and there were: {past}" if past else ""
+        return UsageError(f"{asked}; there are: {names}{ended}", hint="start one, or say instance=")
+
+    def last_run_dir(self, name: object) -> Path | None:
+        """Return the run directory of the last instance called ``name``; None without one."""
+        if not isinstance(name, str):
+            return None
+        if name in self._supervisors:
+            return self._supervisors[name].instance.launch.run_dir
+        return self._past[name].run_dir if name in self._past else None
+
+    def is_named(self, name: str) -> bool:
+        """Return whether an instance has that name now, or is about to."""
+        return name in self._names or name in self._planning.launches
+
+    def _was_asked_for(self, name: str) -> bool:
+        """Return whether an instance of that name was started here, or is being started."""
+        known = (self._supervisors, self._past, self._names, self._planning.launches)
+        return any(name in names for names in known) or any(
+            name == one.instance.launch.options.name for one in self._starting
+        )
+
+    def _is_used(self, instance_dir: Path) -> bool:
+        """Return whether an instance writes the manifest of a directory."""
+        known = (*self._supervisors.values(), *self._starting)
+        return any(one.instance.launch.instance_dir == instance_dir for one in known)
+
+    def _put_in_order(self, names: Iterable[str]) -> None:
+        """Have the order in which instances were asked for, not that in which they got ready."""
+        for name in names:
+            if name in self._supervisors:  # it may have been stopped meanwhile
+                self._supervisors[name] = self._supervisors.pop(name)
+
+    def _add(self, supervisor: Supervisor) -> Supervisor | None:
+        """Add an instance that is ready; return the one whose name it has taken."""
+        instance = supervisor.instance
+        replaced = self._supervisors.pop(instance.name, None)
+        self._supervisors[instance.name] = supervisor
+        self._last[instance.name] = supervisor
+        self._last_in[instance.launch.instance_dir] = instance.name
+        self._past.pop(instance.name, None)
+        self._has_started = True
+        return replaced
+
+    def _remember(self, supervisor: Supervisor) -> None:
+        """Remember an instance that was stopped or never became ready, and nothing else of it."""
+        instance = supervisor.instance
+        name = instance.name
+        if self._supervisors.get(name) is supervisor:
+            del self._supervisors[name]
+        if name and name not in self._supervisors:
+            directories = instance.launch.run_dir, instance.launch.instance_dir
+            exit_ = instance.exit or WorldExit()
+            self._past[name] = _PastInstance(name, *directories, instance.run_id, exit_)
+
+    def _find_runs(self, instance_dir: Path) -> list[Instance | _PastInstance]:
+        """Return the instances that run in a directory, and the last that was started there."""
+        here: list[Instance | _PastInstance] = [
+            one.instance
+            for one in self._supervisors.values()
+            if one.instance.launch.instance_dir == instance_dir
+        ]
+        last = self._past.get(self._last_in.get(instance_dir, ""))
+        if last is not None and last.instance_dir == instance_dir:
+            here.append(last)
+        return here
+
+
+def rename_runs(instances: Iterable[Instance | _PastInstance], run_id: str) -> None:
+    """Give the run of instances another id; a record that cannot be written is reported. Blocks."""
+    for instance in instances:
+        try:
+            instance.rename_run(run_id)
+        except OSError as error:
+            _log.warning("instance record not written", instance=instance.name, error=str(error))

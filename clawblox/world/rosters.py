@@ -1,0 +1,207 @@
+"""Who joined an instance with which session, and what a restore has lost of that.
+
+A snapshot is opaque, but it cannot hold a session that was given after it was taken. So the roster
+knows whom to ask about after a restore, and nobody else is asked: a world could see that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+import attrs
+
+from clawblox.errors import ActionRefusedError, WorldSessionError
+from clawblox.instance.supervisor import Supervisor
+from clawblox.results import Access
+from clawblox.rundir.manifest import ManifestEntry
+from clawblox.world.access import Member
+
+__all__ = ["Roster", "Rosters", "Seat", "live_headers", "make_seat"]
+
+_LOST_HINT = "the instance was restarted from a state without this session; join again"
+
+
+@attrs.define(eq=False)
+class Seat:
+    """A session that an agent has in an instance.
+
+    Attributes:
+        member: The agent.
+        session: The session.
+        agent_id: The world's id of the agent; None if it gave none.
+        joined_at: Time of the loop's clock at which the world had given the session; minus
+            infinity if it is older than this orchestrator.
+        headers: Headers of the requests of the agent's proxy, which change with the session; None
+            if the caller has the session.
+        loss: What the world answered when it was asked about the session and did not know it; None
+            while it may know it.
+    """
+
+    member: Member
+    session: str
+    agent_id: str | None
+    joined_at: float
+    headers: dict[str, str] | None = attrs.field(default=None, repr=False)
+    loss: str | None = None
+
+    @property
+    def entry(self) -> ManifestEntry | None:
+        """What tells its entry in the manifest from others; None if it has a directory or no id."""
+        is_plain = self.member.dir is None and self.agent_id is not None
+        return {"id": self.agent_id, "name": self.member.name} if is_plain else None
+
+
+class Roster:
+    """The sessions of one run of an instance, restarts included."""
+
+    def __init__(self) -> None:
+        self._seats: dict[str, Seat] = {}
+        self._lost: dict[str, Seat] = {}
+        self._over: dict[str, list[Seat]] = {}
+        self._saved_at: dict[Path, float] = {}
+
+    def require_free(self, session: str, name: str) -> None:
+        """Check that no agent of another name has a session.
+
+        Raises:
+            WorldSessionError: One has, or had before the session was lost.
+        """
+        seat = self._seats.get(session) or self._lost.get(session)
+        if seat is not None and seat.member.name != name:
+            raise WorldSessionError(
+                f"the session of {name} is that of {seat.member.name} in this instance",
+                hint="each agent needs a session of its own; join without one",
+            )
+
+    def require_kept(self, session: str, name: str) -> None:
+        """Check that a session was not lost.
+
+        Raises:
+            ActionRefusedError: It was lost, or is another agent's by now.
+        """
+        if (seat := self._lost.get(session)) is not None:
+            reason = f": {seat.loss}" if seat.loss else ""
+            message = f"the session of {seat.member.name} was lost in a restart{reason}"
+            raise ActionRefusedError(message, status=401, text=seat.loss or "", hint=_LOST_HINT)
+        if (seat := self._seats.get(session)) is not None and seat.member.name != name:
+            raise ActionRefusedError(
+                f"the session of {name} is that of {seat.member.name} by now",
+                status=401,
+                hint=_LOST_HINT,
+            )
+
+    def has_lost(self, session: str, name: str) -> bool:
+        """Return whether an agent had a session that was lost."""
+        seat = self._lost.get(session)
+        return seat is not None and seat.member.name == name
+
+    def add(self, seat: Seat) -> list[ManifestEntry]:
+        """Note that an agent has joined.
+
+        Returns:
+            Its entries in the manifest that are over, since it had left before or lost its session.
+        """
+        name = seat.member.name
+        known = self._seats.get(seat.session)
+        if known is not None:
+            seat.joined_at = known.joined_at
+        lost = [one for one in self._lost.values() if one.member.name == name]
+        for one in lost:
+            del self._lost[one.session]
+        self._seats[seat.session] = seat
+        over = [*self._over.pop(name, ()), *lost]
+        return [one.entry for one in over if one.entry is not None]
+
+    def find(self, session: str) -> Seat | None:
+        """Return who has a session; None if that is not known."""
+        return self._seats.get(session)
+
+    def release(self, directory: Path) -> None:
+        """Forget the sessions of the proxy of an agent, given its directory."""
+        self._seats = {
+            session: seat
+            for session, seat in self._seats.items()
+            if seat.headers is None or seat.member.dir != directory
+        }
+
+    def leave(self, session: str) -> None:
+        """Note that an agent has left."""
+        if (seat := self._seats.pop(session, None)) is not None and seat.entry is not None:
+            self._over.setdefault(seat.member.name, []).append(seat)
+
+    def lose(self, seat: Seat, answer: str) -> None:
+        """Note that the world does not know a session any more, and what it answered."""
+        self._seats.pop(seat.session, None)
+        seat.loss = answer
+        self._lost[seat.session] = seat
+
+    def note_save(self, path: Path, begun_at: float, kept: Collection[Path]) -> None:
+        """Note when a save began, and forget those that cannot be restored any more.
+
+        Args:
+            path: Its file.
+            begun_at: Time of the loop's clock before the world was asked for it.
+            kept: The files that a restart may restore.
+        """
+        self._saved_at = {one: self._saved_at[one] for one in kept if one in self._saved_at}
+        self._saved_at[path] = begun_at
+
+    def saved_at(self, path: Path | None) -> float:
+        """Return when a save began; minus infinity if it is older than this orchestrator."""
+        return -math.inf if path is None else self._saved_at.get(path, -math.inf)
+
+    def find_uncertain(self, restored: Path | None) -> list[Seat]:
+        """Return the sessions that a world may not know which was restored from a save.
+
+        Args:
+            restored: The save; None if it began afresh.
+        """
+        seats = list(self._seats.values())
+        if restored is None:
+            return seats
+        saved_at = self.saved_at(restored)
+        return [seat for seat in seats if seat.joined_at > saved_at]
+
+
+class Rosters:
+    """The roster of each instance of a fleet; one that was brought back has that of before."""
+
+    def __init__(self) -> None:
+        self._rosters: WeakKeyDictionary[Supervisor, Roster] = WeakKeyDictionary()
+
+    def get(self, supervisor: Supervisor) -> Roster:
+        """Return the roster of an instance."""
+        roster = self._rosters.get(supervisor)
+        if roster is None:
+            roster = self._rosters[supervisor] = Roster()
+        return roster
+
+    def hand_over(self, old: Supervisor, new: Supervisor) -> None:
+        """Let an instance that brings another one back have its roster."""
+        self._rosters[new] = self.get(old)
+
+    def move(self, directory: Path, to: Supervisor) -> None:
+        """Forget the sessions that the proxy of an agent had elsewhere, for it has joined here."""
+        for supervisor, roster in tuple(self._rosters.items()):
+            if supervisor is not to:
+                roster.release(directory)
+
+
+def make_seat(member: Member, access: Access, joined_at: float) -> Seat:
+    """Return the seat of an agent that has joined."""
+    return Seat(
+        member,
+        access.session,
+        access.agent_id if isinstance(access.agent_id, str) else None,
+        joined_at,
+        dict(access.headers) if member.driver is not None else None,
+    )
+
+
+def live_headers(roster: Roster, access: Access) -> Mapping[str, str]:
+    """Return the headers for the proxy of an agent, which change when its session does."""
+    seat = roster.find(access.session)
+    return access.headers if seat is None or seat.headers is None else seat.headers

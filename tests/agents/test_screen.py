@@ -1,0 +1,28 @@
+"""What a screen shows when the log of its agent goes on in another file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from clawblox.agents.drivers import find_driver
+from clawblox.agents.layout import AgentDir
+from clawblox.agents.screen import Screen
+from clawblox.telemetry.log_segments import begin_segment
+
+
+def test_no_line_is_lost_where_a_log_goes_on_in_another_file(tmp_path: Path) -> None:
+    directory = AgentDir(tmp_path)
+    log = directory.log_file
+    log.parent.mkdir()
+    log.write_text("shown before\n")
+    command = find_driver("command")
+    screen = Screen(directory, command, log_start=log.stat().st_size, events_start=0)
+    shown = screen.news()
+    for text in ("one", "two", "three"):
+        with log.open("a") as file:
+            file.write(f"{text}\n")
+        begin_segment(log, 1)
+        log.write_text(f"after {text}\n")
+        shown += screen.news()
+    words = [word for word in shown.decode().split() if word in ("one", "two", "three", "after")]
+    assert words == ["one", "after", "one", "two", "after", "two", "three", "after", "three"]

@@ -1,0 +1,82 @@
+"""Commands on run directories whose records were lost, or that were moved, while a run goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Start, assert_nothing_runs, look
+from tests.rundir.support import records_on_disk
+from tests.support import is_alive
+
+
+def find_journal(run_dir: Path) -> Path:
+    return run_dir / ".clawblox" / "instances" / "records.jsonl"
+
+
+@pytest.mark.parametrize("how", ["emptied", "removed"])
+def test_a_run_whose_records_were_lost_is_saved_and_stopped(
+    up: Start, call: Start, run_dir: Path, how: str
+) -> None:
+    command = up("--restart", "fresh")
+    for words in (["save", str(run_dir)], ["stop", str(run_dir)]):
+        if how == "emptied":
+            find_journal(run_dir).write_bytes(b"")
+        else:
+            find_journal(run_dir).unlink()
+        asked = call(*words)
+        assert asked.wait() == 0, asked.err
+        assert all(f"w00{number}" in asked.out for number in range(3))
+    assert command.wait() == 0
+    assert_nothing_runs()
+    assert {one["stopped_on_purpose"] for one in records_on_disk(run_dir).values()} == {True}
+
+
+def test_records_that_cannot_be_written_again_are_named_with_their_orchestrator(
+    up: Start, call: Start, run_dir: Path
+) -> None:
+    command = up()
+    pids = [one["pid"] for one in look(run_dir).values()]
+    find_journal(run_dir).unlink()
+    find_journal(run_dir).mkdir()
+    asked = call("stop", str(run_dir))
+    assert asked.wait() == 1
+    assert asked.err.startswith(f"Error: The records of '{run_dir}' are gone, and an orchestrator")
+    assert f"pid {command.process.pid} (" in asked.err
+    assert str(find_journal(run_dir)) in asked.err
+    assert all(map(is_alive, pids))
+    assert command.interrupt() == 130
+    assert "resume:" not in command.out
+    assert_nothing_runs()
+
+
+def test_a_run_directory_that_was_moved_is_stopped_where_it_is(
+    up: Start, call: Start, run_dir: Path
+) -> None:
+    command = up("--restart", "fresh")
+    moved = run_dir.rename(run_dir.with_name("moved"))
+    asked = call("stop", str(moved))
+    assert asked.wait() == 0
+    assert asked.out.count("stopped in") == 3
+    assert command.wait() == 0
+    assert_nothing_runs()
+    for record in records_on_disk(moved).values():
+        assert (record["state"], record["stopped_on_purpose"]) == ("exited", True)
+    manifest = json.loads((moved / ".clawblox" / "manifest.json").read_text())
+    assert len(manifest["instances"]) == 3
+
+
+def test_no_resume_is_offered_of_a_run_directory_that_was_moved(up: Start, run_dir: Path) -> None:
+    command = up()
+    run_dir.rename(run_dir.with_name("moved"))
+    assert command.interrupt() == 130
+    assert command.out.count("stopped: exit status 0") == 3
+    assert "resume:" not in command.out
+
+
+def test_a_resume_is_offered_of_a_run_that_ctrl_c_ended(up: Start, run_dir: Path) -> None:
+    command = up()
+    assert command.interrupt() == 130
+    assert "resume:" in command.out

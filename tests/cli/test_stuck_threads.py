@@ -1,0 +1,59 @@
+"""A command of which a thread never ends: the second signal ends it all the same."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import make_world, marked_processes, wait_until
+
+_STUCK = """
+import sys, threading
+from clawblox.cli import main
+from clawblox.cli.running import foreground
+from clawblox.telemetry import log_index
+
+foreground._LAST_RESORT_S = 0.2
+
+def hang(*arguments):
+    print("stuck", flush=True)
+    threading.Event().wait()
+
+log_index._look_at = hang
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("command", ["up", "run"])
+def test_a_second_signal_ends_a_command_of_which_a_thread_is_stuck(
+    tmp_path: Path, command: str
+) -> None:
+    words = [command, str(make_world(tmp_path)), "--run-dir", str(tmp_path / "run")]
+    words += ["--port", "0"] if command == "run" else []
+    with subprocess.Popen(
+        [sys.executable, "-c", _STUCK, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        _read_until(process, "stuck")
+        process.terminate()
+        _read_until(process, "Stopping")
+        process.terminate()
+        rest = process.stdout.read()
+        assert process.wait(20) == 128 + 15
+    assert rest.endswith("Error: a part of this process did not end; killed\n")
+    assert "Traceback" not in rest
+    wait_until(lambda: not marked_processes(), what="the guard ends the world")
+
+
+def _read_until(process: subprocess.Popen[str], text: str) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if text in line:
+            return
+    raise AssertionError(f"it ended without {text!r}")

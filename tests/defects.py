@@ -1,0 +1,155 @@
+"""Drives the program that injects defects: one point after the other, each within a time."""
+
+from __future__ import annotations
+
+import json
+import selectors
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from tests.injection import Point
+from tests.support import kill_processes, processes_in
+
+HANG_S = 90.0
+"""What takes longer than this hangs; nothing here measures time."""
+
+EXEMPT = {
+    "instance.supervisor:Supervisor.run": "the outermost frame of the task, which has the handlers",
+    "instance.supervisor:Supervisor._release_waiters": "the last handler",
+    "instance.supervisor:Supervisor._contained": "the handler of a defect",
+    "agents.running.owner:Owner._contained": "the handler of a defect",
+    "telemetry.own_log:OwnLog.contain": "the handler of a defect",
+    "telemetry.own_log:OwnLog.defect": "the handler of a defect",
+    "concurrency.tasks:_run": "the outermost frame of each call in a task, which has the handler",
+    "concurrency.tasks:_abandon": "the outermost frame of an undoing, which has the handler",
+    "concurrency.tasks:Tasks._run_task": "the outermost frame of each task, which has the handler",
+    "concurrency.tasks:Tasks.__aexit__": "a block that is entered and not left breaks anyio itself",
+    "agents.running.owner:Owner.run": "the outermost frame of the task, which has the handlers",
+    "agents.running.owner:Owner._release_waiters": "the last handler",
+}
+"""Functions into which nothing is injected, with the reason."""
+
+
+@attrs.define
+class Program:
+    """The program, in a directory of its own."""
+
+    kind: str
+    directory: Path
+    process: subprocess.Popen[str]
+
+    def hear(self) -> Any:
+        """Return what it says next; None if it says nothing any more."""
+        assert self.process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            if not selector.select(HANG_S):
+                return None
+        line = self.process.stdout.readline()
+        return json.loads(line) if line else None
+
+    def inject(self, point: Point) -> tuple[bool, str]:
+        """Return whether a point was reached, and what is wrong then; nothing if it is empty."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(attrs.asdict(point)) + "\n")
+        self.process.stdin.flush()
+        answer = self.hear()
+        if answer is None:
+            return True, "it hangs, or has ended"
+        return answer["is_injected"], answer["fault"]
+
+
+@contextmanager
+def running(kind: str, directory: Path) -> Iterator[tuple[Program, Mapping[str, Any]]]:
+    """Run the program; yield it, and what it entered without a defect: calls by phase, by name."""
+    directory.mkdir()
+    command = [sys.executable, "-m", "tests.injection", kind, str(directory)]
+    process = subprocess.Popen(
+        command,
+        cwd=Path(__file__).parents[1],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    program = Program(kind, directory, process)
+    try:
+        found = program.hear()
+        assert found is not None, "the reference run does not end"
+        assert not found["fault"], found["fault"]
+        yield program, found["entered"]
+    finally:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+        kill_processes(lambda: processes_in(directory))
+
+
+def points(entered: Mapping[str, Mapping[str, int]]) -> Iterator[Point]:
+    """Yield two points of each function: its first call, and a later one, in its last phase."""
+    for name, calls in entered.items():
+        phases = list(calls)
+        yield Point(name, phases[0])
+        if len(phases) > 1:
+            yield Point(name, phases[-1])
+        elif calls[phases[0]] > 1:
+            yield Point(name, phases[0], 2)
+
+
+def inject_at(kind: str, directory: Path, wanted: Sequence[Point]) -> tuple[int, list[str]]:
+    """Inject at each of some points; return how many were reached, and what is wrong.
+
+    Args:
+        kind: ``instance`` or ``agent``.
+        directory: Where the programs work; it is made.
+        wanted: The points.
+    """
+    directory.mkdir()
+    return _inject(kind, directory, lambda _: wanted)
+
+
+def inject_all(kind: str, directory: Path, *, share: tuple[int, int]) -> tuple[int, list[str]]:
+    """Inject at every point that is not exempt; see :func:`inject_at`.
+
+    Args:
+        kind: ``instance`` or ``agent``.
+        directory: Where the programs work; it is made.
+        share: Which of how many shares of the points.
+    """
+    directory.mkdir()
+    number, count = share
+
+    def choose(entered: Mapping[str, Mapping[str, int]]) -> Sequence[Point]:
+        return [one for one in points(entered) if one.name not in EXEMPT][number::count]
+
+    return _inject(kind, directory, choose)
+
+
+def _inject(
+    kind: str,
+    directory: Path,
+    choose: Callable[[Mapping[str, Mapping[str, int]]], Sequence[Point]],
+) -> tuple[int, list[str]]:
+    left: list[Point] | None = None
+    reached, faults, serial = 0, [], 0
+    while left is None or left:
+        with running(kind, directory / str(serial)) as (program, entered):
+            serial += 1
+            left = list(choose(entered)) if left is None else left
+            while left:
+                point = left.pop(0)
+                is_injected, fault = program.inject(point)
+                reached += is_injected
+                if fault:
+                    faults.append(f"{point}: {fault}")
+                    break  # what it left behind must not spoil the next one
+    return reached, faults

@@ -1,0 +1,50 @@
+"""No input that an agent can send halts a world that comes with the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import clawblox.cli
+from clawblox.engine.settings import read_settings
+from clawblox.engine.simulation import EngineSimulation
+from clawblox.engine.world.engine_world import EngineWorld
+from clawblox.luau import run_deep
+from clawblox.server import HostedWorld
+from tests.engine.torture import ROOT
+from tests.extremes import flood
+
+WORLDS = {
+    "platform_race": ROOT / "examples" / "platform_race",
+    "workshop": ROOT / "examples" / "workshop",
+    "starter": Path(clawblox.cli.__file__).with_name("starter") / "engine",
+}
+OWN = {
+    "platform_race": {"Leap", "Restart"},
+    "workshop": {"Gather", "Craft", "Select", "Remove"},
+    "starter": {"Home"},
+}
+CHECKED = {"MoveTo", "Pickup", "Place", "Throw", "Stop", "Jump", "GuiClick"}
+WALK_TICKS = 500
+"""A character gives up a walk after 480 ticks."""
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_no_input_halts_an_engine_world_of_the_package(name):
+    settings = read_settings(WORLDS[name])
+    simulation = EngineSimulation(settings, EngineWorld(settings), print)
+
+    def play() -> None:
+        simulation.start()
+        world = HostedWorld(simulation)
+        accepted = flood(world, [*CHECKED, *OWN[name], "Reset"])
+        assert accepted >= CHECKED | OWN[name]
+        for session, x in zip(list(world.sessions), (1e9, -1e9), strict=True):
+            world.queue(session, "MoveTo", {"position": [x, -x, x]})
+        for _ in range(WALK_TICKS):
+            world.apply_inputs()
+            world.step()
+        assert world.failure is None
+
+    run_deep(play)

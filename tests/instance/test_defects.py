@@ -1,0 +1,87 @@
+"""A defect of the package in the task of one instance is that instance's failure, with a report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from clawblox import AsyncWorld
+from clawblox.instance.bookkeeping import Bookkeeping
+from clawblox.rundir import journal
+from tests.crowd import until
+from tests.defects import Point, inject_all, inject_at
+from tests.running import HANG_S
+from tests.support import ask, make_world, marked_processes
+
+SAMPLE = [
+    Point("instance.instance:Instance.bring_up", "start"),
+    Point("world.fleet:Fleet._note_settled", "start"),
+    Point("instance.watch:Watch.run", "crash"),
+    Point("rundir.records:write_record", "stop"),
+    Point("instance.supervisor:Supervisor._tear_down", "stop"),
+    Point("system.process:end_tree", "stop"),
+]
+
+
+def test_a_defect_in_the_task_of_an_instance_ends_no_sibling_and_no_wait_is_endless(
+    tmp_path: Path,
+) -> None:
+    assert inject_at("instance", tmp_path / "defects", SAMPLE) == (len(SAMPLE), [])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("share", range(8))
+def test_a_defect_in_any_function_of_the_task_ends_no_sibling(tmp_path: Path, share: int) -> None:
+    reached, faults = inject_all("instance", tmp_path / "defects", share=(share, 8))
+    assert faults == []
+    assert reached > 20
+
+
+@pytest.mark.anyio
+async def test_an_instance_whose_end_cannot_be_recorded_ends_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, line: bytes, **_: object) -> None:
+        if b'"exited"' in line:
+            raise ValueError("surrogates not allowed")
+        append(path, line)
+
+    append = journal.append_line
+    monkeypatch.setattr("clawblox.rundir.records.append_line", refuse)
+    with anyio.fail_after(HANG_S):
+        async with AsyncWorld(dir=make_world(tmp_path)) as world:
+            batch = await world.start_many(2, run_dir=tmp_path / "run")
+            assert (await world.stop(instance="w000")).rung == "terminated"
+            assert world.instances == ("w001",)
+            assert ask(batch["w001"].port, "GET", "/api.md").status == 200
+    assert not marked_processes()
+
+
+@pytest.mark.anyio
+async def test_a_defect_that_stays_is_an_event_and_ends_one_instance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(books: Bookkeeping, *_: object, **__: object) -> None:
+        if books._instance.name == "w000":
+            raise ValueError("it cannot be noted")
+
+    for name in ("note_exit", "put_away"):
+        original = getattr(Bookkeeping, name)
+        monkeypatch.setattr(
+            Bookkeeping,
+            name,
+            lambda books, *args, original=original, **options: (
+                fail(books) or original(books, *args, **options)
+            ),
+        )
+    with anyio.fail_after(HANG_S):
+        async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+            batch = await world.start_many(2, run_dir=tmp_path / "run", restart="fresh")
+            ask(batch["w000"].port, "POST", "/__die?status=3")
+            seen = await until(events, "gave_up", ["w000"])
+            assert "a defect of clawblox" in seen[-1].detail["reason"]
+            await world.wait("w000")
+            assert world.instances == ("w001",)
+            assert ask(batch["w001"].port, "GET", "/api.md").status == 200

@@ -1,0 +1,72 @@
+"""Programs that some tests need and a machine may lack.
+
+A test without its program is skipped, and the reason names the package to install. Where
+:data:`REQUIRED_ENV` is set, as `.ci/run` sets it, it fails instead: there, every test runs.
+
+``python -m tests.optional`` prints the packages that are missing on this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+REQUIRED_ENV = "REQUIRE_ALL_PROGRAMS"
+"""Variable that turns each skip for lack of a program into a failure, unless it is empty."""
+
+PACKAGES: Mapping[str, str] = {
+    "bwrap": "bubblewrap",
+    "chromium": "chromium",
+    "initdb": "postgresql",
+    "npm": "npm",
+    "rg": "ripgrep",
+    "socat": "socat",
+    "strace": "strace",
+    "tmux": "tmux",
+    "unzip": "unzip",
+}
+"""Debian's package of each program."""
+
+OTHER_NAMES: Mapping[str, str] = {"chromium": "chromium-browser"}
+"""What a program is called elsewhere."""
+
+
+def find_program(name: str) -> Path | None:
+    """Return the path of an optional program; None where it is not installed."""
+    if path := shutil.which(name) or shutil.which(OTHER_NAMES.get(name, name)):
+        return Path(path)
+    if name == "initdb":  # Debian keeps Postgres' server out of PATH
+        return max(Path("/usr/lib/postgresql").glob("*/bin/initdb"), default=None, key=_version)
+    return None
+
+
+def _version(path: Path) -> int:
+    number = path.parts[-3]
+    return int(number) if number.isdigit() else 0
+
+
+def require_program(name: str) -> Path:
+    """Return the path of an optional program; end the test where it is not installed.
+
+    Tests say ``@pytest.mark.needs(name)``, fixtures call this.
+    """
+    path = find_program(name)
+    if path is None:
+        unavailable(f"{name} is not installed (Debian: apt-get install {PACKAGES[name]})")
+    return path
+
+
+def unavailable(reason: str) -> NoReturn:
+    """Skip the test for lack of a program; fail it where all programs are required."""
+    if os.environ.get(REQUIRED_ENV):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+if __name__ == "__main__":
+    print(*(package for name, package in PACKAGES.items() if find_program(name) is None))

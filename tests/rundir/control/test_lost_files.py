@@ -1,0 +1,87 @@
+"""A socket file that somebody removes, moves or replaces while its orchestrator lives."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import anyio
+import pytest
+
+from clawblox.rundir import control_server
+from clawblox.rundir.control_client import control_dir, request
+from tests.rundir.control.conftest import events_of, find, serving
+from tests.support import wait_until_async
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_server, "_LOOK_INTERVAL_S", 0.02)
+
+
+@pytest.mark.parametrize("lost", ["socket", "directory", "state"])
+async def test_a_socket_file_that_was_removed_is_made_again(run_dir: Path, logs, lost: str) -> None:
+    async with serving(run_dir) as server:
+        if lost == "socket":
+            server.path.unlink()
+        else:
+            shutil.rmtree(server.path.parent if lost == "directory" else server.path.parents[1])
+        await wait_until_async(server.path.exists, what="the socket is there again")
+        assert await find(run_dir) == [server.path]
+        assert await request(server.path, "echo", {}) == {"asked": {}}
+    assert list(control_dir(run_dir).iterdir()) == []
+    assert events_of(logs, "warning") == ["control socket lost and made again"]
+
+
+async def test_a_request_that_is_under_way_is_answered_though_the_file_goes(run_dir: Path) -> None:
+    is_asked, may_answer = anyio.Event(), anyio.Event()
+    answers = []
+
+    async def wait(arguments, send_event):
+        is_asked.set()
+        await may_answer.wait()
+        return {"waited": True}
+
+    async def ask(path: Path) -> None:
+        answers.append(await request(path, "wait", {}))
+
+    async with serving(run_dir, wait=wait) as server, anyio.create_task_group() as group:
+        group.start_soon(ask, server.path)
+        await is_asked.wait()
+        for _ in range(3):  # also the listener before the last one has ended by then
+            server.path.unlink()
+            await wait_until_async(server.path.exists)
+        may_answer.set()
+    assert answers == [{"waited": True}]
+
+
+async def test_a_run_directory_that_was_moved_is_served_where_it_is_and_not_made_again(
+    run_dir: Path, logs
+) -> None:
+    async with serving(run_dir) as server:
+        moved = run_dir.rename(run_dir.with_name("moved"))
+        await anyio.sleep(0.1)  # a few looks
+        assert await find(moved) == [control_dir(moved) / "1-1.sock"]
+        assert await request(control_dir(moved) / "1-1.sock", "echo", {}) == {"asked": {}}
+        assert not run_dir.exists()
+        run_dir.mkdir()
+        await wait_until_async(server.path.exists, what="there is a directory for it again")
+        for place in (run_dir, moved):
+            assert await request(control_dir(place) / "1-1.sock", "echo", {}) == {"asked": {}}
+
+
+async def test_a_directory_in_the_place_of_the_file_stays_and_the_loss_is_told_once(
+    run_dir: Path, logs
+) -> None:
+    async with serving(run_dir, "2-1"), serving(run_dir) as server:
+        server.path.unlink()
+        server.path.mkdir()
+        await wait_until_async(lambda: events_of(logs, "warning"))
+        await anyio.sleep(0.1)  # a few looks
+        server.path.rmdir()
+        await wait_until_async(server.path.is_socket)
+        await request(server.path, "echo", {})
+    warnings = events_of(logs, "warning")
+    assert warnings == ["control socket lost", "control socket lost and made again"]

@@ -1,0 +1,125 @@
+"""Records that somebody empties, removes or replaces while their instances run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from anyio.to_thread import run_sync
+
+from clawblox import AsyncWorld
+from clawblox.instance import bookkeeping
+from clawblox.rundir.claims import claimed_names
+from clawblox.rundir.paths import records_journal
+from clawblox.rundir.status import read_instances
+from tests.rundir.support import records_on_disk
+from tests.support import make_world, wait_until_async
+
+pytestmark = pytest.mark.anyio
+
+
+def _empty(journal: Path) -> None:
+    journal.write_bytes(b"")
+
+
+def _remove_all(journal: Path) -> None:
+    shutil.rmtree(journal.parents[1])
+
+
+def _pipe(journal: Path) -> None:
+    journal.unlink()
+    os.mkfifo(journal)
+
+
+def _link(journal: Path) -> None:
+    journal.unlink()
+    journal.symlink_to("precious")
+    (journal.parent / "precious").write_text("a user's")
+
+
+def _second_name(journal: Path) -> None:
+    (journal.parent / "precious").write_text("a user's")
+    journal.unlink()
+    journal.hardlink_to(journal.parent / "precious")
+
+
+def _sparse(journal: Path) -> None:
+    os.truncate(journal, 8 << 40)
+
+
+def _other(journal: Path) -> None:
+    journal.write_text('{"name": "w000", "state": "exited"}\n')
+
+
+@pytest.mark.parametrize(
+    "lose", [_empty, Path.unlink, _remove_all, _pipe, _link, _second_name, _sparse, _other]
+)
+async def test_records_that_are_lost_are_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lose: Callable[[Path], None]
+) -> None:
+    monkeypatch.setattr(bookkeeping, "_LOOK_INTERVAL_S", 0.02)
+    run = tmp_path / "run"
+    journal = records_journal(run)
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        await world.start_many(2, run_dir=run)
+        before = records_on_disk(run)
+        lose(journal)
+        await wait_until_async(lambda: _read(run) == before, what="the records are there again")
+        assert await run_sync(claimed_names, run) == {"w000", "w001"}
+        (first, second) = await run_sync(read_instances, run)
+        assert {first.state, second.state} == {"ready"}
+        for precious in journal.parent.glob("precious"):
+            assert precious.read_text() == "a user's"
+    assert {one["state"] for one in records_on_disk(run).values()} == {"exited"}
+
+
+def _read(run: Path) -> object:
+    """Return the records; None of what is no such file."""
+    found = records_journal(run)
+    if not found.is_file() or found.is_symlink() or found.stat().st_size > 1 << 20:
+        return None
+    try:
+        return records_on_disk(run)
+    except ValueError:
+        return None
+
+
+async def test_a_directory_in_place_of_the_records_stays_and_nothing_else_suffers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bookkeeping, "_LOOK_INTERVAL_S", 0.02)
+    run = tmp_path / "run"
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        await world.start(run_dir=run)
+        before = records_on_disk(run)
+        records_journal(run).unlink()
+        records_journal(run).mkdir()
+        await world.save()
+        records_journal(run).rmdir()
+        await wait_until_async(lambda: _read(run) == before)
+
+
+async def test_a_record_that_nobody_lost_is_not_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bookkeeping, "_LOOK_INTERVAL_S", 0.02)
+    run = tmp_path / "run"
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        await world.start_many(2, run_dir=run)
+        size = records_journal(run).stat().st_size
+        with records_journal(run).open("ab") as journal:
+            journal.write(b'{"name": "other"}\n')  # the journal has changed, so it is looked at
+        looks: list[object] = []
+        look = bookkeeping._RecordKeeper._restore
+        monkeypatch.setattr(
+            bookkeeping._RecordKeeper,
+            "_restore",
+            lambda *arguments: (look(*arguments), looks.append(1)),
+        )
+        with records_journal(run).open("ab") as journal:
+            journal.write(b'{"name": "other"}\n')
+        await wait_until_async(lambda: looks)
+        assert records_journal(run).stat().st_size == size + 2 * len(b'{"name": "other"}\n')

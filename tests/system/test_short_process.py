@@ -1,0 +1,44 @@
+"""Programs that end soon: what they wrote, and how long and how much they may."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from clawblox.system.short_process import run_briefly
+
+ENV = {"PATH": os.environ["PATH"]}
+
+
+def run(script: str, **limits: float) -> tuple[int, str]:
+    given = {"timeout": 30.0, **limits}
+    outcome = run_briefly(["sh", "-c", script], env=ENV, **given)  # type: ignore[arg-type]
+    return outcome.status, outcome.output
+
+
+def test_output_and_errors_come_with_the_status() -> None:
+    assert run("echo one; echo two >&2; exit 3") == (3, "one\ntwo\n")
+    assert run("kill -9 $$") == (-9, "")
+
+
+def test_a_program_that_does_not_end_is_killed(tmp_path: Path) -> None:
+    with pytest.raises(TimeoutError, match=r"sh did not end within 0\.2 s"):
+        run(f"echo $$ > {tmp_path}/pid; exec sleep 600", timeout=0.2)
+
+
+def test_a_program_that_closes_its_output_and_does_not_end_is_killed() -> None:
+    with pytest.raises(TimeoutError):
+        run("exec >&- 2>&-; exec sleep 600", timeout=0.2)
+
+
+def test_a_program_that_writes_without_an_end_is_killed() -> None:
+    with pytest.raises(OSError, match="it wrote more than 100000 bytes"):
+        run("yes", max_bytes=100_000)
+    assert run("printf 1234", max_bytes=4) == (0, "1234")
+
+
+def test_a_program_that_is_missing_is_an_error() -> None:
+    with pytest.raises(FileNotFoundError):
+        run_briefly(["/no/such/program"], env={}, timeout=1.0)

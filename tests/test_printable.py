@@ -1,0 +1,60 @@
+"""Foreign text for people: nothing in it controls a terminal, and nothing of it is lost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clawblox import printable as module
+from clawblox.printable import printable, printable_json, printable_lines, printable_name
+
+HOSTILE = st.text(
+    st.characters() | st.sampled_from("\x1b\x07\r\n\t\x9b\u202e\u200b\U000e0041\ud800")
+)
+UNSAFE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+
+def unsafe(text: str) -> set[str]:
+    return {char for char in text if unicodedata.category(char) in UNSAFE}
+
+
+@given(HOSTILE)
+def test_what_is_shown_has_no_unsafe_character(text: str) -> None:
+    assert not unsafe(printable_name(text))
+    assert not unsafe(printable(text))
+    assert unsafe(printable_lines(text)) <= {"\n", "\t"}
+    assert not unsafe(printable_json(json.dumps(text, ensure_ascii=False)))
+
+
+@given(HOSTILE)
+def test_a_json_document_keeps_its_value(text: str) -> None:
+    assert json.loads(printable_json(json.dumps([text], ensure_ascii=False, indent=2))) == [text]
+
+
+@given(st.text(st.characters(blacklist_characters="\\")))
+def test_what_is_shown_of_a_name_can_be_read_back(text: str) -> None:
+    shown = printable_name(text)
+    assert shown.encode("latin-1", "backslashreplace").decode("unicode_escape") == text
+
+
+@pytest.mark.parametrize("text", ["Größe 日本 ✓ ── ●", "e\u0301 😀", "a\u00a0b", "plain"])
+def test_text_of_any_language_stays_as_it_is(text: str) -> None:
+    assert printable_name(text) == printable_lines(text) == text
+
+
+def test_the_ends_of_lines_of_other_systems_are_no_controls() -> None:
+    assert printable_lines("one\r\ntwo\r\n\x1b") == "one\ntwo\n\\x1b"
+    assert printable("one\r\ntwo") == "one"
+
+
+def test_it_is_a_filter_for_shells() -> None:
+    command = [sys.executable, "-IS", module.__file__]
+    text = "é\x1b]0;title\x07\n".encode() + b"\xff\r\nend"
+    done = subprocess.run(command, input=text, capture_output=True, check=True, env={})
+    assert done.stdout.decode() == "é\\x1b]0;title\\x07\n\ufffd\nend"
