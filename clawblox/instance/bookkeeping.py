@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -26,6 +26,7 @@ from clawblox.telemetry.throttle import Throttle
 __all__ = ["Bookkeeping", "Emit", "Write", "watch_records"]
 
 _LOOK_INTERVAL_S: Final = 1.0
+_WRITE_ERRORS: Final = (OSError, ManifestError)
 
 _log = OwnLog(__name__)
 
@@ -157,13 +158,8 @@ class Bookkeeping:
             update = run_update(status=end.run_status, ended_at=utc_now())
             self._write(update, durable=False)
 
-    @contextmanager
-    def _contained(self, what: str) -> Iterator[None]:
-        with _log.contain(what, instance=self._instance.name):
-            try:
-                yield
-            except (OSError, ManifestError) as error:
-                _log.warning(what, instance=self._instance.name, error=str(error))
+    def _contained(self, what: str) -> AbstractContextManager[None, bool]:
+        return _log.contain(what, expected=_WRITE_ERRORS, instance=self._instance.name)
 
 
 FindInstances: TypeAlias = Callable[[], Iterable[Instance]]

@@ -496,5 +496,7 @@ class Instance:
 
     def _write(self, record: InstanceRecord) -> None:
         """Write a record with the current id of the run; the caller holds the lock."""
-        self._written = record = attrs.evolve(record, run_id=self.run_id)
+        if record.run_id != self.run_id:
+            record = attrs.evolve(record, run_id=self.run_id)
+        self._written = record
         (write_record if self._is_claimed else replace_record)(self.launch.run_dir, record)

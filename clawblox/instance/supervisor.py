@@ -9,8 +9,8 @@ this instance alone: it is reported, each step of the end is taken, and whoever 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -220,16 +220,14 @@ class Supervisor:
             finally:
                 self._release_waiters()
 
-    @contextmanager
-    def _contained(self, what: str) -> Iterator[None]:
-        """End the block at a defect, which is reported."""
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001 - it must not end the siblings
-            self._defect = self._defect or error
-            if self.started is None:
-                self._failure = self._failure or error
-            _log.defect(what, error, instance=self.instance.name)
+    def _contained(self, what: str) -> AbstractContextManager[None, bool]:
+        """End the block at a defect, which is reported; it must not end the siblings."""
+        return _log.contain(what, on_defect=self._note_defect, instance=self.instance.name)
+
+    def _note_defect(self, error: Exception) -> None:
+        self._defect = self._defect or error
+        if self.started is None:
+            self._failure = self._failure or error
 
     async def _bring_up(self) -> bool:
         """Start the instance; return whether it is ready."""

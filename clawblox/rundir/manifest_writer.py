@@ -275,8 +275,10 @@ class ManifestWriters:
 
     def _open_file(self, run_dir: Path) -> ManifestFile:
         self._left.discard(run_dir)
+        if (known := self._files.get(run_dir)) is not None:
+            return known
         new = ManifestFile(manifest_path(run_dir), lock_wait=self._lock_wait)
-        return self._files.setdefault(run_dir, new)
+        return self._files.setdefault(run_dir, new)  # another thread may have been faster
 
     async def _look_after(self) -> None:
         while True:
@@ -335,12 +337,9 @@ def _read_dirty_bytes() -> int:
 def _repair(files: Iterable[ManifestFile], is_thorough: bool) -> None:  # noqa: FBT001, RUF100
     """Put back entries of ours that were overwritten."""
     for file in files:
-        with _log.contain("manifest_repair_failed"):
-            try:
-                if file.is_owed_anything:
-                    file.repair(is_thorough=is_thorough)
-            except ManifestError as error:
-                _log.warning("manifest_repair_failed", error=str(error))
+        with _log.contain("manifest_repair_failed", expected=(ManifestError,)):
+            if file.is_owed_anything:
+                file.repair(is_thorough=is_thorough)
 
 
 @attrs.define(eq=False)

@@ -195,7 +195,8 @@ def restore_records(run_dir: Path, records: Iterable[InstanceRecord]) -> list[st
     """
     journal = records_journal(run_dir)
     lines = {record.name: _encode(record) for record in records}
-    lost = {name: line for name, line in lines.items() if read_line(journal, name) != line + b"\n"}
+    known = read_lines(journal)
+    lost = {name: line for name, line in lines.items() if known.get(name) != line + b"\n"}
     if lost:
         make_private_dir(records_dir(run_dir))
         restore_lines(journal, b"\n".join(lost.values()))

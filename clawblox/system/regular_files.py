@@ -71,11 +71,13 @@ def read_rest(fd: int, *, max_bytes: int) -> bytes:
         OSError: It cannot be read.
     """
     rest = os.fstat(fd).st_size - os.lseek(fd, 0, os.SEEK_CUR)
-    pieces = [os.read(fd, min(max(rest, 0) + 1, max_bytes))]
-    left = max_bytes - len(pieces[0])
-    while pieces[-1] and left > 0:
-        pieces.append(os.read(fd, min(_PIECE_BYTES, left)))
-        left -= len(pieces[-1])
+    pieces: list[bytes] = []
+    asked = min(max(rest, 0) + 1, max_bytes)
+    while asked > 0:
+        pieces.append(os.read(fd, asked))
+        max_bytes -= len(pieces[-1])
+        # A regular file answers with less than it was asked for at its end only.
+        asked = min(_PIECE_BYTES, max_bytes) if len(pieces[-1]) == asked else 0
     return b"".join(pieces)
 
 

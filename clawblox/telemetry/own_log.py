@@ -8,12 +8,15 @@ Where the application has not configured it, lines go to standard error: the out
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, MutableMapping
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import PurePath
 from traceback import walk_tb
+from types import TracebackType
 from typing import Any, Final
+
+import attrs
 
 from clawblox.foreign_values import clean_text
 from clawblox.printable import printable_name
@@ -67,18 +70,52 @@ class OwnLog:
         """
         self.error(event, error=repr(error), at=_place(error), **fields)
 
-    @contextmanager
-    def contain(self, event: str, **fields: Any) -> Iterator[None]:  # noqa: ANN401
-        """End the block at an exception, which is reported as a defect and goes no further.
+    def contain(
+        self,
+        event: str,
+        *,
+        expected: tuple[type[Exception], ...] = (),
+        on_defect: Callable[[Exception], object] | None = None,
+        **fields: Any,  # noqa: ANN401
+    ) -> AbstractContextManager[None, bool]:
+        """Return a block that ends at an exception, which is reported and goes no further.
 
         Args:
             event: What failed.
+            expected: Failures that are no defects of this package: each is a warning.
+            on_defect: Called with any other exception before that is reported as a defect.
             **fields: Further fields of the line.
         """
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001 - that is its purpose
-            self.defect(event, error, **fields)
+        return _Containment(self, event, expected, on_defect, fields)
+
+
+@attrs.define
+class _Containment:
+    """See :meth:`OwnLog.contain`."""
+
+    log: OwnLog
+    event: str
+    expected: tuple[type[Exception], ...]
+    on_defect: Callable[[Exception], object] | None
+    fields: Mapping[str, Any]
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        if isinstance(error, self.expected):
+            self.log.warning(self.event, error=str(error), **self.fields)
+            return True
+        if self.on_defect is not None:
+            self.on_defect(error)
+        self.log.defect(self.event, error, **self.fields)
+        return True
 
 
 def escape_entry(

@@ -135,7 +135,10 @@ async def settle_sessions(fleet: Fleet, supervisor: Supervisor) -> Callable[[], 
 
     Cancellation: some may have been asked about, some joined.
     """
-    settling = _Settling(fleet, supervisor, fleet.rosters.get(supervisor))
+    roster = fleet.rosters.find(supervisor)
+    if roster is None:  # as at its first start
+        return lambda: None
+    settling = _Settling(fleet, supervisor, roster)
     try:
         await settling.run()
     except Exception as error:  # noqa: BLE001 - the instance itself is well

@@ -341,7 +341,7 @@ class Fleet(KnownInstances):
         past = supervisor.instance.launch.past
         if supervisor.instance.record is None and (past is None or past.by != "request"):
             self.recorder.add("starts")
-        self._starting.add(supervisor)
+        self._expect(supervisor)
         self.tasks.start_soon(supervisor.run)
 
     def _make(
@@ -387,7 +387,7 @@ class Fleet(KnownInstances):
         if supervisor.started is None:
             self._forget(supervisor)
         elif (replaced := self._add(supervisor)) is not None:
-            self.connections.close(replaced)
+            self._let_go(replaced)
 
     async def label_run(self, directory: Path, update: Update) -> None:
         """Label a run in its manifest; fails, and is cancelled, as ``AsyncWorld.record_run`` says.
@@ -407,10 +407,12 @@ class Fleet(KnownInstances):
     def _forget(self, supervisor: Supervisor) -> None:
         """Keep nothing of an instance that was stopped or never became ready but a few words."""
         self._remember(supervisor)
+        self._let_go(supervisor)
+
+    def _let_go(self, supervisor: Supervisor) -> None:
         self.connections.close(supervisor)
-        instance_dir = supervisor.instance.launch.instance_dir
-        if not self._is_used(instance_dir):
-            self.writers.leave(instance_dir)
+        if self._leave(supervisor):
+            self.writers.leave(supervisor.instance.launch.instance_dir)
 
     # -- services ---------------------------------------------------------------------------
 

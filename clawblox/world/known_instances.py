@@ -62,6 +62,7 @@ class KnownInstances:
     def __init__(self) -> None:
         self._supervisors: dict[str, Supervisor] = {}
         self._starting: set[Supervisor] = set()
+        self._users: dict[Path, set[Supervisor]] = {}
         self._names: dict[str, Instance] = {}
         self._past: dict[str, _PastInstance] = {}
         self._last: WeakValueDictionary[str, Supervisor] = WeakValueDictionary()
@@ -148,10 +149,19 @@ class KnownInstances:
             name == one.instance.launch.options.name for one in self._starting
         )
 
-    def _is_used(self, instance_dir: Path) -> bool:
-        """Return whether an instance writes the manifest of a directory."""
-        known = (*self._supervisors.values(), *self._starting)
-        return any(one.instance.launch.instance_dir == instance_dir for one in known)
+    def _expect(self, supervisor: Supervisor) -> None:
+        """Add an instance that is about to start."""
+        self._starting.add(supervisor)
+        self._users.setdefault(supervisor.instance.launch.instance_dir, set()).add(supervisor)
+
+    def _leave(self, supervisor: Supervisor) -> bool:
+        """Note that an instance writes its manifest no more; return whether no other does."""
+        instance_dir = supervisor.instance.launch.instance_dir
+        users = self._users.get(instance_dir, set())
+        users.discard(supervisor)
+        if not users:
+            self._users.pop(instance_dir, None)
+        return not users
 
     def _put_in_order(self, names: Iterable[str]) -> None:
         """Have the order in which instances were asked for, not that in which they got ready."""

@@ -179,6 +179,10 @@ class Rosters:
             roster = self._rosters[supervisor] = Roster()
         return roster
 
+    def find(self, supervisor: Supervisor) -> Roster | None:
+        """Return the roster of an instance; None if nobody joined it and it was never saved."""
+        return self._rosters.get(supervisor)
+
     def hand_over(self, old: Supervisor, new: Supervisor) -> None:
         """Let an instance that brings another one back have its roster."""
         self._rosters[new] = self.get(old)

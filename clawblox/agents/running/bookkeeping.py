@@ -6,8 +6,8 @@ hop into a thread for all that has gathered.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
 
@@ -317,14 +317,10 @@ class Bookkeeping:
         publish_bytes(self._order.id_file, f"{self.session_id}\n".encode())
         self._recorded_id = self.session_id
 
-    @contextmanager
-    def _contained(self, what: str) -> Iterator[None]:
+    def _contained(self, what: str) -> AbstractContextManager[None, bool]:
         """End the block at a failure, which is logged; the next write follows."""
-        with _log.contain("not written", what=what, agent=self._order.name):
-            try:
-                yield
-            except OSError as error:
-                _log.warning("not written", what=what, agent=self._order.name, error=str(error))
+        name = self._order.name
+        return _log.contain("not written", expected=(OSError,), what=what, agent=name)
 
     def record(self) -> AgentRecord:
         """Return what other processes may know of the agent."""

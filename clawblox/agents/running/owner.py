@@ -263,7 +263,7 @@ class Owner:
             finally:
                 self._release_waiters(reason)
 
-    def _contained(self, what: str) -> AbstractContextManager[None]:
+    def _contained(self, what: str) -> AbstractContextManager[None, bool]:
         """End the block at a defect, which is reported; the next step of the end follows."""
         return _log.contain(what, agent=self._name)
 
