@@ -60,13 +60,23 @@ async def run_blocking(
 
 @attrs.define(eq=False)
 class _Piece(Generic[_T]):
-    """Work for a thread, and what came of it; ``is_done`` is set in the event loop."""
+    """Work for a thread, and what came of it.
+
+    Attributes:
+        function: The work.
+        has_ended: Whether it was done, or has failed.
+        value: What it returned.
+        error: What it raised, or why it was never done.
+        is_leader: Whether its caller has to run it, with all other work that waits.
+        is_called: Set in the event loop when its caller has something to do: to lead, or to go on.
+    """
 
     function: Callable[[], _T]
     has_ended: bool = False
     value: _T | None = None
     error: Exception | None = None
-    is_done: anyio.Event = attrs.field(factory=anyio.Event)
+    is_leader: bool = False
+    is_called: anyio.Event = attrs.field(factory=anyio.Event)
 
     def run(self) -> None:
         """Run the function and keep what it returns or raises."""
@@ -139,7 +149,7 @@ class Batcher:
     def __init__(self) -> None:
         self._waiting: list[_Piece[Any]] = []
         self._taken: list[_Piece[Any]] = []
-        self._is_running = False
+        self._is_led = False
 
     async def run(self, function: Callable[..., _T], *args: object) -> _T:
         """Run ``function(*args)`` together with the work of other callers; return what it returns.
@@ -151,41 +161,55 @@ class Batcher:
         """
         piece: _Piece[_T] = _Piece(partial(function, *args))
         self._waiting.append(piece)
-        if not self._is_running:
-            self._is_running = True
-            try:
-                await in_own_task(self._run_waiting)  # the others may go on waiting
-            except Exception as error:  # noqa: BLE001 - nobody may wait for a piece in vain
-                self._fail_all(error)
-        await outlast(piece.is_done)
+        if not self._is_led:
+            self._lead_by(piece)
+        try:
+            await outlast(piece.is_called)
+        finally:
+            if piece.is_leader:
+                await self._lead()
         return piece.result()
 
+    def _lead_by(self, piece: _Piece[Any]) -> None:
+        """Have the caller of a piece that waits run the next round."""
+        self._is_led = piece.is_leader = True
+        piece.is_called.set()
+
+    async def _lead(self) -> None:
+        """Run all that waits, once; whoever came meanwhile leads next, so that nobody leads on."""
+        try:
+            await in_own_task(self._run_round)  # a cancelled leader must not cancel the others
+        except Exception as error:  # noqa: BLE001 - nobody may wait for a piece in vain
+            self._fail_all(error)
+        finally:
+            self._is_led = False
+            if self._waiting:
+                self._lead_by(self._waiting[0])
+
+    async def _run_round(self) -> None:
+        with anyio.CancelScope(shield=True):
+            await anyio.lowlevel.checkpoint()  # lets others of this moment join
+            self._taken, self._waiting = self._waiting, []
+            async with anyio.create_task_group() as threads:
+                for first in range(_THREADS):
+                    if share := self._taken[first::_THREADS]:
+                        threads.start_soon(_run_in_thread, share)
+            self._taken = []
+
     def _fail_all(self, error: Exception) -> None:
-        self._is_running = False
         if isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
         pieces, self._taken, self._waiting = (*self._taken, *self._waiting), [], []
         for piece in pieces:
             if not piece.has_ended:
                 piece.error = error
-            piece.is_done.set()
-
-    async def _run_waiting(self) -> None:
-        with anyio.CancelScope(shield=True):
-            while self._waiting:
-                await anyio.lowlevel.checkpoint()  # lets others of this moment join
-                self._taken, self._waiting = self._waiting, []
-                async with anyio.create_task_group() as threads:
-                    for first in range(_THREADS):
-                        if share := self._taken[first::_THREADS]:
-                            threads.start_soon(_run_in_thread, share)
-        self._is_running = False
+            piece.is_called.set()
 
 
 async def _run_in_thread(pieces: Sequence[_Piece[Any]]) -> None:
     await run_blocking(_run_all, pieces)
     for piece in pieces:
-        piece.is_done.set()
+        piece.is_called.set()
 
 
 def _run_all(pieces: Iterable[_Piece[Any]]) -> None:

@@ -193,3 +193,49 @@ async def test_a_batcher_that_fails_leaves_nobody_waiting(monkeypatch: pytest.Mo
         assert await batcher.run(lambda: "done") == "done"
     assert len(outcomes) == 3
     assert "ZeroDivisionError" in outcomes
+
+
+@pytest.mark.anyio
+async def test_no_caller_of_a_batcher_waits_for_work_that_came_later() -> None:
+    batcher, jobs = Batcher(), [Job(), Job(), Job()]
+    ended = [anyio.Event() for _ in jobs]
+
+    async def call(number: int) -> None:
+        assert await batcher.run(jobs[number].run) == "done"
+        ended[number].set()
+
+    async with anyio.create_task_group() as callers:
+        with anyio.fail_after(HANG_S / 2):
+            callers.start_soon(call, 0)
+            for number in range(len(jobs)):
+                await jobs[number].wait_begun()
+                if number:
+                    await ended[number - 1].wait()
+                if number + 1 < len(jobs):
+                    callers.start_soon(call, number + 1)
+                    await anyio.wait_all_tasks_blocked()
+                    jobs[number].may_end.set()
+            jobs[-1].may_end.set()
+
+
+def test_a_cancelled_caller_of_a_batcher_still_runs_what_the_others_wait_for() -> None:
+    batcher, jobs = Batcher(), [Job(), Job(), Job()]
+
+    async def main() -> None:
+        tasks = [asyncio.ensure_future(batcher.run(jobs[0].run))]
+        await jobs[0].wait_begun()
+        tasks += [asyncio.ensure_future(batcher.run(job.run)) for job in jobs[1:]]
+        for _ in range(5):
+            await asyncio.sleep(0)
+        for _ in range(3):
+            tasks[1].cancel()  # who is to lead the next round
+            await asyncio.sleep(0)
+        for job in jobs:
+            job.may_end.set()
+        assert await asyncio.wait_for(tasks[2], HANG_S) == "done"
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(tasks[1], HANG_S)
+        assert await batcher.run(lambda: "again") == "again"
+
+    asyncio.run(main())
+    assert [job.history for job in jobs] == [["ended"]] * len(jobs)
