@@ -98,8 +98,9 @@ def _clean_members(data: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _clean_member(value: Any) -> Any:  # noqa: ANN401 - any value of a program
-    if isinstance(value, str):  # as most are, and there are thousands a second
-        return clean_text(value, max_chars=_MAX_TEXT_CHARS)
+    if type(value) is str:  # as most are, and there are thousands a second
+        is_plain = value.isascii() and len(value) <= _MAX_TEXT_CHARS
+        return value if is_plain else clean_text(value, max_chars=_MAX_TEXT_CHARS)
     if value is None or isinstance(value, bool | Usage):
         return value
     if isinstance(value, dict) and value and all(isinstance(u, Usage) for u in value.values()):

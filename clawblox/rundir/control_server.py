@@ -23,7 +23,9 @@ import attrs
 import msgspec
 
 from clawblox.concurrency.deadlines import running_deadline
-from clawblox.concurrency.threads import current_batcher, run_blocking
+from clawblox.concurrency.lookout import Lookout
+from clawblox.concurrency.per_loop import per_loop
+from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.rundir.control_client import (
     MAX_REQUEST_BYTES,
@@ -56,6 +58,12 @@ _MAX_UNASKED = 64
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 _log = OwnLog(__name__)
+
+
+@per_loop
+def _current_lookout() -> Lookout:
+    """Return what looks for the lost sockets of all servers."""
+    return Lookout(_LOOK_INTERVAL_S)
 
 
 class SendEvent(Protocol):
@@ -155,9 +163,8 @@ class ControlServer:
         async with anyio.create_task_group() as accepting:
             accepting.start_soon(self._accept_all, self._listeners[-1], connections)
             while True:
-                # All servers look at the same moments, so that they share a thread.
-                await anyio.sleep(_LOOK_INTERVAL_S - anyio.current_time() % _LOOK_INTERVAL_S)
-                if await current_batcher().run(self._is_lost) and await self._listen_again():
+                await _current_lookout().wait(self._is_lost)
+                if await self._listen_again():
                     accepting.start_soon(self._accept_all, self._listeners[-1], connections)
 
     def _is_lost(self) -> bool:
