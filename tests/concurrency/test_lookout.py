@@ -88,6 +88,7 @@ async def test_an_error_of_a_check_ends_its_own_wait_only() -> None:
     with anyio.fail_after(HANG_S):
         async with anyio.create_task_group() as waits:
             waits.start_soon(lookout.wait, sign.check)
+            await sign.wait_looked_at()
             with pytest.raises(OSError, match="cannot look"):
                 await lookout.wait(fail)
             await sign.wait_looked_at()
