@@ -428,9 +428,8 @@ class Instance:
         Raises:
             OSError: It cannot be written; the old record is unchanged.
         """
-        record = self.make_record(state, end)
         with self._record_lock:
-            self._write(record)
+            self._write(self.make_record(state, end))
 
     def make_record(self, state: RecordState, end: End | None = None) -> InstanceRecord:
         """Return its record as :meth:`write_record` writes it."""
@@ -483,7 +482,7 @@ class Instance:
         with self._record_lock:
             self.run_id = run_id
             if self._written is not None:
-                self._write(self._written)
+                self._write(attrs.evolve(self._written, run_id=run_id))
 
     @contextmanager
     def held_record(self) -> Iterator[tuple[InstanceRecord, Claim] | None]:
@@ -495,8 +494,6 @@ class Instance:
                 yield None
 
     def _write(self, record: InstanceRecord) -> None:
-        """Write a record with the current id of the run; the caller holds the lock."""
-        if record.run_id != self.run_id:
-            record = attrs.evolve(record, run_id=self.run_id)
+        """Write a record; the caller holds the lock."""
         self._written = record
         (write_record if self._is_claimed else replace_record)(self.launch.run_dir, record)

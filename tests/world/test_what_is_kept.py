@@ -71,6 +71,7 @@ async def test_an_instance_whose_stop_was_cancelled_is_forgotten_too(tmp_path: P
             tasks.cancel_scope.cancel()
         assert await world.wait(started.name) != WorldExit()
         await wait_until_async(lambda: count_own() == before, HANG_S, "it is gone")
+        await world.stop(grace_seconds=0.2)
 
 
 async def test_a_run_is_labelled_after_its_instance_was_stopped(tmp_path: Path) -> None:

@@ -21,6 +21,14 @@ def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_server, "_LOOK_INTERVAL_S", 0.02)
 
 
+async def wait_until_made_again(logs) -> None:
+    """Wait until a socket was made again and listens, which it does after its file is there."""
+    await wait_until_async(
+        lambda: "control socket lost and made again" in events_of(logs, "warning"),
+        what="the socket is there again",
+    )
+
+
 @pytest.mark.parametrize("lost", ["socket", "directory", "state"])
 async def test_a_socket_file_that_was_removed_is_made_again(run_dir: Path, logs, lost: str) -> None:
     async with serving(run_dir) as server:
@@ -28,7 +36,8 @@ async def test_a_socket_file_that_was_removed_is_made_again(run_dir: Path, logs,
             server.path.unlink()
         else:
             shutil.rmtree(server.path.parent if lost == "directory" else server.path.parents[1])
-        await wait_until_async(server.path.exists, what="the socket is there again")
+        await wait_until_made_again(logs)
+        assert server.path.exists()
         assert await find(run_dir) == [server.path]
         assert await request(server.path, "echo", {}) == {"asked": {}}
     assert list(control_dir(run_dir).iterdir()) == []
@@ -67,7 +76,7 @@ async def test_a_run_directory_that_was_moved_is_served_where_it_is_and_not_made
         assert await request(control_dir(moved) / "1-1.sock", "echo", {}) == {"asked": {}}
         assert not run_dir.exists()
         run_dir.mkdir()
-        await wait_until_async(server.path.exists, what="there is a directory for it again")
+        await wait_until_made_again(logs)
         for place in (run_dir, moved):
             assert await request(control_dir(place) / "1-1.sock", "echo", {}) == {"asked": {}}
 
@@ -81,7 +90,7 @@ async def test_a_directory_in_the_place_of_the_file_stays_and_the_loss_is_told_o
         await wait_until_async(lambda: events_of(logs, "warning"))
         await anyio.sleep(0.1)  # a few looks
         server.path.rmdir()
-        await wait_until_async(server.path.is_socket)
+        await wait_until_made_again(logs)
         await request(server.path, "echo", {})
     warnings = events_of(logs, "warning")
     assert warnings == ["control socket lost", "control socket lost and made again"]
