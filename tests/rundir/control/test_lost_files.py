@@ -69,7 +69,7 @@ async def test_a_request_that_is_under_way_is_answered_though_the_file_goes(run_
 async def test_a_run_directory_that_was_moved_is_served_where_it_is_and_not_made_again(
     run_dir: Path, logs
 ) -> None:
-    async with serving(run_dir) as server:
+    async with serving(run_dir):
         moved = run_dir.rename(run_dir.with_name("moved"))
         await anyio.sleep(0.1)  # a few looks
         assert await find(moved) == [control_dir(moved) / "1-1.sock"]
