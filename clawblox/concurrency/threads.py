@@ -68,7 +68,7 @@ class _Piece(Generic[_T]):
         value: What it returned.
         error: What it raised, or why it was never done.
         is_leader: Whether its caller has to run it, with all other work that waits.
-        is_called: Set in the event loop when its caller has something to do: to lead, or to go on.
+        is_called: Set in the event loop when its caller, who waits, has to lead or to go on.
     """
 
     function: Callable[[], _T]
@@ -159,32 +159,26 @@ class Batcher:
 
         Cancellation: waits for the function.
         """
-        piece: _Piece[_T] = _Piece(partial(function, *args))
+        piece: _Piece[_T] = _Piece(partial(function, *args), is_leader=not self._is_led)
         self._waiting.append(piece)
-        if not self._is_led:
-            self._lead_by(piece)
+        self._is_led = True
         try:
-            await outlast(piece.is_called)
+            if not piece.is_leader:
+                await outlast(piece.is_called)
         finally:
             if piece.is_leader:
-                await self._lead()
+                try:
+                    await in_own_task(self._run_round)  # the others may go on waiting
+                except Exception as error:  # noqa: BLE001 - nobody may wait for a piece in vain
+                    self._fail_all(error)
+                finally:  # whoever came meanwhile leads next, so that nobody leads on and on
+                    self._is_led = bool(self._waiting)
+                    for following in self._waiting[:1]:
+                        following.is_leader = True
+                        following.is_called.set()
+            elif not piece.is_called.is_set() and piece in self._waiting:
+                self._waiting.remove(piece)  # only a defect ends the wait before; it cannot lead
         return piece.result()
-
-    def _lead_by(self, piece: _Piece[Any]) -> None:
-        """Have the caller of a piece that waits run the next round."""
-        self._is_led = piece.is_leader = True
-        piece.is_called.set()
-
-    async def _lead(self) -> None:
-        """Run all that waits, once; whoever came meanwhile leads next, so that nobody leads on."""
-        try:
-            await in_own_task(self._run_round)  # a cancelled leader must not cancel the others
-        except Exception as error:  # noqa: BLE001 - nobody may wait for a piece in vain
-            self._fail_all(error)
-        finally:
-            self._is_led = False
-            if self._waiting:
-                self._lead_by(self._waiting[0])
 
     async def _run_round(self) -> None:
         with anyio.CancelScope(shield=True):
