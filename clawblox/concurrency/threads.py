@@ -170,7 +170,7 @@ class Batcher:
                 try:
                     await in_own_task(self._run_round)  # the others may go on waiting
                 except Exception as error:  # noqa: BLE001 - nobody may wait for a piece in vain
-                    self._fail_all(error)
+                    raise self._fail_all(error) from None
                 finally:  # whoever came meanwhile leads next, so that nobody leads on and on
                     self._is_led = bool(self._waiting)
                     for following in self._waiting[:1]:
@@ -190,7 +190,8 @@ class Batcher:
                         threads.start_soon(_run_in_thread, share)
             self._taken = []
 
-    def _fail_all(self, error: Exception) -> None:
+    def _fail_all(self, error: Exception) -> Exception:
+        """Fail all that was not done; return why."""
         if isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
         pieces, self._taken, self._waiting = (*self._taken, *self._waiting), [], []
@@ -198,6 +199,7 @@ class Batcher:
             if not piece.has_ended:
                 piece.error = error
             piece.is_called.set()
+        return error
 
 
 async def _run_in_thread(pieces: Sequence[_Piece[Any]]) -> None:
