@@ -2,7 +2,7 @@
 
 - ``tasks``: tasks of their own, which outlive a cancelled caller.
 - ``threads``: blocking work in threads, alone or in batches, interrupted by a cancellation.
-- ``lookout``: one regular look for all who wait for what only a blocking check can tell.
+- ``lookout``: one regular look for all who wait for a condition that only a blocking check can see.
 - ``per_loop``: objects of which each event loop has one.
 - ``deadlines``: deadlines that count only the time in which this process ran.
 - ``restarts``: how often and how soon something that died is restarted.

@@ -1,4 +1,4 @@
-"""A regular look at what many wait for, where only a blocking check can tell."""
+"""One regular look for all who wait for a condition that only a blocking check can see."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Lookout:
         self._watches: list[_Watch] = []
 
     async def wait(self, check: Callable[[], bool]) -> None:
-        """Wait until a check says so.
+        """Wait until a check returns true.
 
         Args:
             check: Returns whether the wait is over; called in a worker thread.

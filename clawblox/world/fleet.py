@@ -410,6 +410,7 @@ class Fleet(KnownInstances):
         self._let_go(supervisor)
 
     def _let_go(self, supervisor: Supervisor) -> None:
+        """Release what an instance shares with others: connections, the writer of its manifest."""
         self.connections.close(supervisor)
         if self._leave(supervisor):
             self.writers.leave(supervisor.instance.launch.instance_dir)
