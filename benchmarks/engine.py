@@ -17,6 +17,7 @@ from typing import Any
 
 import attrs
 
+from benchmarks.engine_members import MEMBERS, measure_members
 from benchmarks.engine_processes import measure_crowd, measure_idle, measure_trips
 from benchmarks.engine_ticks import SCENE, measure_physics, measure_snapshot, measure_ticks
 from benchmarks.fresh import call_in_fresh_process
@@ -34,6 +35,7 @@ class Scale:
     Attributes:
         rounds: How often each thing is measured.
         ticks: Ticks of a measurement.
+        members: How often each property or event is measured a thousand times.
         snapshots: Snapshots of a measurement.
         seconds: How long an idle world is watched.
         trips: Requests of a measurement.
@@ -43,6 +45,7 @@ class Scale:
 
     rounds: int = 5
     ticks: int = 1200
+    members: int = 60
     snapshots: int = 10
     seconds: float = 10.0
     trips: int = 300
@@ -50,7 +53,7 @@ class Scale:
     crowd_s: float = 10.0
 
 
-QUICK = Scale(1, 40, 1, 0.5, 5, 2, 1.0)
+QUICK = Scale(1, 40, 1, 1, 0.5, 5, 2, 1.0)
 
 
 def measure(scale: Scale) -> list[Row]:
@@ -58,6 +61,7 @@ def measure(scale: Scale) -> list[Row]:
     return [
         *_bench_ticks(scale),
         *_bench_physics(scale),
+        *_bench_members(scale),
         *_bench_snapshots(scale),
         *_bench_idle(scale),
         *_bench_trips(scale),
@@ -100,6 +104,11 @@ def _bench_physics(scale: Scale) -> list[Row]:
     taken = [call_in_fresh_process(measure_physics, scale.ticks) for _ in range(scale.rounds)]
     engine, rapier = (median(each[key] for each in taken) for key in ("engine", "rapier"))
     return [Row("physics of that tick, against bare rapier", engine, "ms", rapier)]
+
+
+def _bench_members(scale: Scale) -> list[Row]:
+    taken = [call_in_fresh_process(measure_members, scale.members) for _ in range(scale.rounds)]
+    return [Row(name, median(each[name] for each in taken), "ns") for name in MEMBERS]
 
 
 def _bench_snapshots(scale: Scale) -> list[Row]:

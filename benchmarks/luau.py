@@ -2,7 +2,7 @@
 
 Without lupa (``pip install lupa``), the comparison with Lua is left out.
 
-    python benchmarks/luau.py [--repeat 5]
+    python -m benchmarks.luau [--repeat 5]
 
 Times are CPU time; each is the median of several runs in one process.
 """
@@ -13,16 +13,15 @@ import argparse
 import json
 import math
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
+from benchmarks.measure import Row, measure_loops, report
 from clawblox.luau import VM, Host, HostObject, HostType, Vector, VectorType, run_deep
 
+_OPERATION_ROUNDS = 12  # for each repetition of the programs
 LUAU = {
     "fib": """
         local function fib(n) if n < 2 then return n end return fib(n - 1) + fib(n - 2) end
@@ -76,6 +75,47 @@ LUAU = {
             local c, r = counter(), 0
             for i = 1, 200000 do r = c(i) end
             return r
+        end""",
+    "#t": """
+        local t = {} for i = 1, 100 do t[i] = i end
+        return function()
+            local n = 0
+            for i = 1, 200000 do n = n + #t end
+            return n
+        end""",
+    "insert": """
+        return function()
+            local t, n = {}, 0
+            for i = 1, 100000 do table.insert(t, i) end
+            for i = 1, 100000 do n = n + table.remove(t) end
+            return n
+        end""",
+    "format": """
+        return function()
+            local n = 0
+            for i = 1, 50000 do n = n + #string.format("%s: %d of %.2f", "item", i, i / 3) end
+            return n
+        end""",
+    "ipairs": """
+        local t = {1, 2, 3}
+        return function()
+            local n = 0
+            for i = 1, 50000 do for _, v in ipairs(t) do n = n + v end end
+            return n
+        end""",
+    "pairs": """
+        local t = {a = 1, b = 2, c = 3}
+        return function()
+            local n = 0
+            for i = 1, 50000 do for _, v in pairs(t) do n = n + v end end
+            return n
+        end""",
+    "vector": """
+        local v = vector.create(1, 2, 3)
+        return function()
+            local n = 0
+            for i = 1, 200000 do n = n + v.X + v.Z end
+            return n
         end""",
     "coroutine": """
         return function()
@@ -171,6 +211,58 @@ def closure() -> float:
     return r
 
 
+SEQUENCE = [float(i) for i in range(1, 101)]
+FIELDS = {"a": 1.0, "b": 2.0, "c": 3.0}
+VECTOR = Vector(1.0, 2.0, 3.0)
+
+
+def length() -> float:
+    n = 0.0
+    for _ in range(200000):
+        n = n + len(SEQUENCE)
+    return n
+
+
+def insert() -> float:
+    t: list[float] = []
+    n = 0.0
+    for i in range(1, 100001):
+        t.append(i)  # noqa: PERF402 - as in Luau
+    for _ in range(100000):
+        n = n + t.pop()
+    return n
+
+
+def form() -> float:
+    n = 0.0
+    for i in range(1, 50001):
+        n = n + len("%s: %d of %.2f" % ("item", i, i / 3))  # noqa: UP031 - as in Luau
+    return n
+
+
+def sequence() -> float:
+    n = 0.0
+    for _ in range(50000):
+        for v in SEQUENCE[:3]:
+            n = n + v
+    return n
+
+
+def fields() -> float:
+    n = 0.0
+    for _ in range(50000):
+        for v in FIELDS.values():
+            n = n + v
+    return n
+
+
+def vector() -> float:
+    n = 0.0
+    for _ in range(200000):
+        n = n + VECTOR.x + VECTOR.z
+    return n
+
+
 def coroutine() -> float:
     def inner(i: int) -> Any:
         yield i
@@ -190,6 +282,12 @@ PYTHON: dict[str, Callable[[], float]] = {
     "str": string,
     "heartbeat": heartbeat,
     "closure": closure,
+    "#t": length,
+    "insert": insert,
+    "format": form,
+    "ipairs": sequence,
+    "pairs": fields,
+    "vector": vector,
     "coroutine": coroutine,
 }
 
@@ -210,61 +308,63 @@ def lua_functions() -> dict[str, Callable[[], Any]] | None:
     except ImportError:
         return None
     lua = LuaRuntime()
-    return {name: lua.execute(source) for name, source in LUAU.items()}
+    return {name: lua.execute(source) for name, source in LUAU.items() if name != "vector"}
 
 
-def compare(repeat: int) -> None:
-    lua = lua_functions()
-    ratios: dict[str, list[float]] = {"python": [], "lua": []}
-    print(f"{'ms':10} {'Luau':>8} {'CPython':>8} {'ratio':>6} {'Lua 5.4':>8} {'ratio':>6}")
+def compare(repeat: int) -> list[Row]:
+    """Time the same programs in Luau, in CPython and, with lupa, in Lua 5.4."""
+    lua = lua_functions() or {}
+    rows, ratios, lua_ratios = [], [], []
     for name, source in LUAU.items():
         vm = VM()
         (function,) = vm.call(vm.load(source, f"={name}"))
         here, result = median_ms(lambda vm=vm, function=function: vm.call(function), repeat)
         python, expected = median_ms(PYTHON[name], repeat)
         assert result == (float(expected),), (name, result, expected)
-        line = f"{name:10} {here:8.1f} {python:8.1f} {here / python:6.1f}"
-        ratios["python"].append(here / python)
-        if lua is not None:
+        rows.append(Row(f"{name}, against CPython", here, "ms", python))
+        ratios.append(here / python)
+        if name in lua:
             theirs, _ = median_ms(lua[name], repeat)
-            line += f" {theirs:8.1f} {here / theirs:6.1f}"
-            ratios["lua"].append(here / theirs)
-        print(line)
-    for other, values in ratios.items():
-        if values:
-            seven = math.prod(values[:-1]) ** (1 / (len(values) - 1))
-            eight = math.prod(values) ** (1 / len(values))
-            print(f"geometric mean, times {other}: {seven:.2f} without coroutine, {eight:.2f} with")
+            rows.append(Row(f"{name}, against Lua 5.4", here, "ms", theirs))
+            lua_ratios.append(here / theirs)
+    rows.append(_mean("CPython", ratios))
+    return [*rows, *([_mean("Lua 5.4", lua_ratios)] if lua_ratios else [])]
 
 
-def snapshots(repeat: int) -> None:
+def _mean(other: str, ratios: list[float]) -> Row:
+    return Row(f"geometric mean against {other}", statistics.geometric_mean(ratios), "times")
+
+
+def snapshots(repeat: int) -> list[Row]:
+    return [
+        *_snapshot("1e5 numbers", "t = {} for i = 1, 100000 do t[i] = i * 1.5 end", repeat),
+        *_snapshot(
+            "1e4 tables of 10 fields",
+            "t = {} for i = 1, 10000 do t[i] = {a=1,b=2,c=3,d='x',e='y',f=i,g=i,h=i,k=1,l=2} end",
+            repeat,
+        ),
+    ]
+
+
+def _snapshot(what: str, source: str, repeat: int) -> list[Row]:
     vm = VM()
-    vm.call(vm.load("t = {} for i = 1, 100000 do t[i] = i * 1.5 end"))
+    vm.call(vm.load(source))
     took, document = median_ms(vm.snapshot, repeat)
     dumped, text = median_ms(lambda: json.dumps(document), repeat)
     loaded, _ = median_ms(lambda: VM.restore(json.loads(text)), repeat)
-    size = len(text) / 1e6
-    print(f"snapshot of 1e5 numbers: {took:.0f} ms + {dumped:.0f} ms JSON, {size:.2f} MB; "
-          f"load and restore {loaded:.0f} ms")  # fmt: skip
-    vm = VM()
-    vm.call(
-        vm.load(
-            "t = {} for i = 1, 10000 do t[i] = {a=1,b=2,c=3,d='x',e='y',f=i,g=i,h=i,k=1,l=2} end"
-        )
-    )
-    took, document = median_ms(vm.snapshot, repeat)
-    dumped, text = median_ms(lambda: json.dumps(document), repeat)
-    loaded, _ = median_ms(lambda: VM.restore(json.loads(text)), repeat)
-    print(f"snapshot of 1e4 tables of 10 fields: {took:.0f} ms + {dumped:.0f} ms JSON, "
-          f"{len(text) / 1e6:.2f} MB; load and restore {loaded:.0f} ms")  # fmt: skip
+    return [
+        Row(f"snapshot of {what}", took, "ms"),
+        Row(f"JSON of that snapshot, {len(text) / 1e6:.2f} MB", dumped, "ms"),
+        Row("loading and restoring that snapshot", loaded, "ms"),
+    ]
 
 
-def compilation(repeat: int) -> None:
+def compilation(repeat: int) -> Row:
     block = LUAU["heartbeat"].replace("return function", "local function tick", 1)
     lines = block.count("\n") + 1
     source = "\n".join(f"do {block} end" for _ in range(1000 // lines + 1))
     took, _ = median_ms(lambda: VM().load(source), repeat)
-    print(f"compiling 1,000 lines: {took * 1000 / (source.count(chr(10)) + 1):.0f} ms")
+    return Row("compiling 1,000 lines", took * 1000 / (source.count("\n") + 1), "ms")
 
 
 OPERATIONS = {
@@ -330,26 +430,26 @@ def make_engine() -> VM:
     return vm
 
 
-def operations(repeat: int, times: int = 100_000) -> None:
-    """Print what single operations cost beyond the loop around them."""
+def operations(repeat: int, turns: int = 5_000) -> list[Row]:
+    """Time single operations, without the loop around them."""
     vm = make_engine()
     local = "local v, w, own, plain, raw, s, x = v, w, own, plain, raw, 'abc'"
     table = "local C = {} C.__index = C function C:get(k) return k end"
 
-    def measure(body: str) -> float:
+    def load(body: str) -> Callable[[], object]:
         source = f"{local} {table} local t = setmetatable({{}}, C)"
         (function,) = vm.call(
-            vm.load(f"{source} return function() for i = 1, {times} do {body} end end")
+            vm.load(f"{source} return function() for i = 1, {turns} do {body} end end")
         )
-        return median_ms(lambda: vm.call(function), repeat)[0]
+        return lambda: vm.call(function)
 
-    empty = measure("")
-    for name, body in OPERATIONS.items():
-        print(f"{name:24} {(measure(body) - empty) / times * 1e6:6.0f} ns")
+    loops = {name: load(body) for name, body in {"": "", **OPERATIONS}.items()}
+    taken = measure_loops(loops, turns, _OPERATION_ROUNDS * repeat)
+    return [Row(name, taken[name], "ns") for name in OPERATIONS]
 
 
-def resumes(repeat: int, times: int = 20_000) -> None:
-    """Print what the host pays for resuming, within one block of `entered`."""
+def resumes(repeat: int, times: int = 20_000) -> list[Row]:
+    """Time the host's resumes, within one block of `entered`."""
     vm = VM()
     loop = vm.coroutine(vm.load("while true do coroutine.yield() end"))
     once = vm.load("return")
@@ -363,19 +463,30 @@ def resumes(repeat: int, times: int = 20_000) -> None:
             vm.resume(vm.coroutine(once))
 
     with vm.entered():
-        for name, function in (("resume and yield", again), ("coroutine that ends", fresh)):
-            print(f"{name:24} {median_ms(function, repeat)[0] / times * 1e6:6.0f} ns")
+        return [
+            Row(name, median_ms(function, repeat)[0] / times * 1e6, "ns")
+            for name, function in (("resume and yield", again), ("coroutine that ends", fresh))
+        ]
+
+
+def measure(repeat: int) -> list[Row]:
+    """Measure everything."""
+    return [
+        *compare(repeat),
+        *snapshots(repeat),
+        compilation(repeat),
+        *operations(repeat),
+        *resumes(repeat),
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=5)
-    repeat = parser.parse_args().repeat
-    compare(repeat)
-    snapshots(repeat)
-    compilation(repeat)
-    operations(repeat)
-    resumes(repeat)
+    parser.add_argument("--json", type=Path, default=None)
+    parser.add_argument("--quick", action="store_true", help="a smoke test, not a measurement")
+    options = parser.parse_args()
+    report("Luau", measure(1 if options.quick else options.repeat), options.json)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ _AXES: Final = {
     "ms": "time, ms",
     "s": "time, s",
     "µs": "time, µs",
+    "ns": "time, ns",
     "%": "share, %",
     "times": "times as long",
 }

@@ -41,7 +41,7 @@ BENCHMARKS: Final[Mapping[str, Sequence[str]]] = {
     "secret_scan": ["-m", "benchmarks.secret_scan"],
     "agents": ["-m", "benchmarks.agents"],
     "agents_io": ["-m", "benchmarks.agents_io"],
-    "luau": [str(_HERE / "luau.py")],
+    "luau": ["-m", "benchmarks.luau"],
     "engine": ["-m", "benchmarks.engine"],
     "floods": ["-m", "benchmarks.floods"],
     "soak": ["-m", "benchmarks.soak"],

@@ -254,7 +254,6 @@ async def soak(
     directory.mkdir()
     (directory / "world.toml").write_text(
         'name = "soak"\n[run]\ncommand = ["{python}", "world.py"]\nlisten = "inherit"\n'
-        "reseed = true\n"
     )
     source = Path(__file__).with_name("soak_world.py")
     (directory / "world.py").write_text(source.read_text())

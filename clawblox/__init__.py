@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         WorldStartError,
         WorldStopError,
     )
+    from clawblox.protocol import TickRate
     from clawblox.results import (
         Access,
         LogLine,
@@ -115,6 +116,7 @@ _HOMES = {
         "WorldEvent",
         "WorldExit",
     ),
+    "clawblox.protocol": ("TickRate",),
     "clawblox.errors": (
         "ActionRefusedError",
         "AgentError",
@@ -206,6 +208,7 @@ __all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
     "StartedAgent",
     "StartedWorld",
     "StopResult",
+    "TickRate",
     "Usage",
     "UsageError",
     "World",

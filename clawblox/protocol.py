@@ -7,13 +7,13 @@ clients that this package does not control rely on every literal here.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import attrs
 
-from clawblox.foreign_values import parse_json
+from clawblox.foreign_values import finite_number, parse_json
 
 __all__ = [
     "API_ROUTE",
@@ -22,6 +22,7 @@ __all__ = [
     "HEALTH_ROUTE",
     "INSTANCE_ENV",
     "JOIN_ROUTE",
+    "LEASE_ENV",
     "LEAVE_ROUTE",
     "MASK",
     "OPERATOR_HEADER",
@@ -30,13 +31,21 @@ __all__ = [
     "SEEDS",
     "SESSION_HEADER",
     "SNAPSHOT_ROUTE",
+    "WATCHDOG_MARK",
+    "WATCHDOG_STATUS",
     "JoinAnswer",
+    "MaskedEnvironment",
+    "TickRate",
     "WorldEnvironment",
+    "display_name",
     "is_session_id",
     "join_base_path",
     "normalise_base_path",
     "parse_halt",
     "parse_join_answer",
+    "parse_rate",
+    "rate_fields",
+    "read_join_answer",
 ]
 
 API_ROUTE: Final = "/api.md"
@@ -52,6 +61,9 @@ SNAPSHOT_ROUTE: Final = "/snapshot"
 
 SESSION_HEADER: Final = "X-Session"
 OPERATOR_HEADER: Final = "X-Operator-Token"
+DATASTORE_HEADER: Final = "X-Datastore-Copy"
+"""Of a request for a snapshot: where the world puts a copy of its rows, percent-encoded. Of the
+answer: that it did."""
 
 HOST_ENV: Final = "WORLD_HOST"
 PORT_ENV: Final = "WORLD_PORT"
@@ -60,15 +72,23 @@ RECORD_ENV: Final = "WORLD_RECORD"
 RECORD_DIR_ENV: Final = "WORLD_RECORD_DIR"
 RESUME_ENV: Final = "WORLD_RESUME_PATH"
 RESEED_ENV: Final = "WORLD_RESEED"
+DATASTORE_ENV: Final = "WORLD_DATASTORE_PATH"
 OPERATOR_TOKEN_ENV: Final = "WORLD_OPERATOR_TOKEN"  # noqa: S105 - a name, not a token
 SPECTATOR_TOKEN_ENV: Final = "WORLD_SPECTATOR_TOKEN"  # noqa: S105 - a name, not a token
 MANIFEST_ENV: Final = "CLAWBLOX_MANIFEST_PATH"
 BIN_ENV: Final = "CLAWBLOX_BIN"
+LEASE_ENV: Final = "CLAWBLOX_LEASE"
+"""Lets a world that is an orchestrator itself take over the port that it was given."""
+
 ARCHIVE_SUFFIX: Final = ".ckpt"
 """Ends the name of an archive of world and agents; that of a world's snapshot does not."""
 
 INSTANCE_ENV: Final = "CLAWBLOX_INSTANCE"
 """Marks every process of an instance; see ``docs/architecture.md``."""
+
+WORLD_URL_ENV: Final = "CLAWBLOX_WORLD_URL"
+AGENT_NAME_ENV: Final = "CLAWBLOX_AGENT_NAME"
+"""Where a program other than a language model finds its world; neither is a secret."""
 
 SEEDS: Final = range(2**64)
 """Every seed that ``WORLD_RESEED`` may carry, as a decimal number."""
@@ -91,11 +111,45 @@ SECRET_NAME: Final = re.compile(
 DEFAULT_SNAPSHOT_FORMAT: Final = "world-snapshot"
 """Format of a snapshot that does not name its own."""
 
+WATCHDOG_STATUS: Final = 57
+"""Exit status of an engine world that its watchdog ended; also the number of the signal for it."""
+WATCHDOG_MARK: Final = "[Watchdog] The world was ended: "
+"""What the line of the log begins with that gives the reason."""
 HALTED: Final = "halted"
 """The ``status`` of a world that has stopped for good and still answers."""
 
 _SESSION_ID = re.compile(r"[!-~]{1,512}")
+_RUN_SUFFIX = re.compile(r"-r(\d.*|.+-w\d+-a\d+)$")
+"""The run suffix of an agent's full name: ``-r003``, or ``-rexp-g001-w0-a0``: run, world, agent."""
 _MAX_REASON_CHARS = 1000
+_MAX_RATE_BYTES = 4096
+_LEAST_RATE_HZ, _MAX_RATE_HZ = 1e-3, 1e6
+_MAX_TICK_COST_S = 1e4
+
+
+class MaskedEnvironment(dict[str, str]):
+    """Environment variables that show no secret.
+
+    A key gives the value itself, and a copy by ``dict(env)`` or ``{**env}`` has the values. What
+    shows all of it masks those with a secret name: ``repr``, ``items`` and ``values``, and so JSON
+    and pickles.
+    """
+
+    def __repr__(self) -> str:
+        return repr(dict(self.items()))
+
+    def __iter__(self) -> Iterator[str]:  # its own, so that copies take the values by their keys
+        return super().__iter__()
+
+    def items(self) -> ItemsView[str, str]:  # type: ignore[override]  # a view of a copy
+        """Return the variables with their masked values."""
+        return {
+            name: MASK if SECRET_NAME.search(name) else value for name, value in super().items()
+        }.items()
+
+    def values(self) -> ValuesView[str]:  # type: ignore[override]
+        """Return the masked values."""
+        return dict(self.items()).values()
 
 
 @attrs.frozen
@@ -103,7 +157,7 @@ class WorldEnvironment:
     """What a world process learns from its environment.
 
     Every path is absolute: the world's working directory is its own. Variables that do not apply
-    are left unset, and worlds treat a blank value as unset.
+    are left unset, except for a blank ``WORLD_BASE_PATH``; worlds treat a blank value as unset.
 
     Attributes:
         host: Address to bind.
@@ -116,8 +170,10 @@ class WorldEnvironment:
         clawblox_bin: The ``clawblox`` executable.
         operator_token: Secret that gates ``GET /snapshot``.
         spectator_token: Secret that gates spectator feeds.
-        reseed: New seed of the world's randomness after restoring, one of :data:`SEEDS`; None
-            continues exactly.
+        datastore_path: File of the rows of an instance that has its own; None leaves their place
+            to the world.
+        reseed: Seed of the world's randomness: of a fresh world, or after restoring; one of
+            :data:`SEEDS`. None continues exactly.
     """
 
     host: str
@@ -131,6 +187,7 @@ class WorldEnvironment:
     operator_token: str = attrs.field(repr=False)
     spectator_token: str = attrs.field(repr=False)
     reseed: int | None = None
+    datastore_path: Path | None = None
 
     def public(self) -> dict[str, str]:
         """Return the variables that hold no secret."""
@@ -142,10 +199,12 @@ class WorldEnvironment:
             RECORD_DIR_ENV: str(self.record_dir or ""),
             RESUME_ENV: str(self.resume_path or ""),
             RESEED_ENV: "" if self.reseed is None else str(self.reseed),
+            DATASTORE_ENV: str(self.datastore_path or ""),
             MANIFEST_ENV: str(self.manifest_path),
             BIN_ENV: self.clawblox_bin,
         }
-        return {name: value for name, value in named.items() if value}
+        # A program may read this one without asking whether it is there.
+        return {name: value for name, value in named.items() if value or name == BASE_PATH_ENV}
 
     def secrets(self) -> dict[str, str]:
         """Return the variables that must never be written down."""
@@ -154,9 +213,9 @@ class WorldEnvironment:
             SPECTATOR_TOKEN_ENV: self.spectator_token,
         }
 
-    def masked(self) -> dict[str, str]:
-        """Return every variable, fit to be shown: secrets are masked."""
-        return {**self.public(), **dict.fromkeys(self.secrets(), MASK)}
+    def complete(self) -> dict[str, str]:
+        """Return every variable, secrets included."""
+        return {**self.public(), **self.secrets()}
 
 
 @attrs.frozen
@@ -173,6 +232,11 @@ class JoinAnswer:
     agent_id: str
     fields: Mapping[str, Any]
 
+    @classmethod
+    def of_session(cls, session: str) -> Self:
+        """Return an answer of which only the session is known."""
+        return cls(session, "", {"session": session})
+
 
 def parse_join_answer(body: bytes) -> JoinAnswer:
     """Read the body of a ``/join`` answer.
@@ -186,6 +250,15 @@ def parse_join_answer(body: bytes) -> JoinAnswer:
         raise ValueError("the answer to /join is not JSON") from error
     if not isinstance(fields, dict):
         raise ValueError("the answer to /join is not a JSON object")
+    return read_join_answer(fields)
+
+
+def read_join_answer(fields: Mapping[str, Any]) -> JoinAnswer:
+    """Read the object of a ``/join`` answer.
+
+    Raises:
+        ValueError: It has no usable ``session``.
+    """
     session = fields.get("session")
     if not isinstance(session, str) or not is_session_id(session):
         raise ValueError("the answer to /join has no usable 'session'")
@@ -206,6 +279,64 @@ def parse_halt(body: bytes) -> str | None:
         return None
     reason = fields.get("reason")
     return reason[:_MAX_REASON_CHARS] if isinstance(reason, str) and reason else "no reason given"
+
+
+@attrs.frozen(kw_only=True)
+class TickRate:
+    """How fast a world in real time runs, as it reports to its operator.
+
+    Attributes:
+        nominal_hz: Ticks per second of real time that it should reach.
+        achieved_hz: Ticks per second that it reached lately.
+        tick_cost_s: Mean processor time of a tick, in seconds; None if not known.
+    """
+
+    nominal_hz: float
+    achieved_hz: float
+    tick_cost_s: float | None = None
+
+    @property
+    def share(self) -> float:
+        """The achieved rate as a share of the nominal one."""
+        return self.achieved_hz / self.nominal_hz
+
+    @property
+    def cores(self) -> float | None:
+        """Processors that its ticks take at the nominal rate; None if not known."""
+        return None if self.tick_cost_s is None else self.tick_cost_s * self.nominal_hz
+
+
+def parse_rate(body: bytes) -> TickRate | None:
+    """Return the rate of a world, from the body of a health answer; None if it has none.
+
+    It is a JSON object with the numbers ``tick_rate_hz`` and ``achieved_rate_hz``, and perhaps
+    ``tick_cost_s``. Anything but a number within its limits counts as absent.
+    """
+    if not body.startswith(b"{") or len(body) > _MAX_RATE_BYTES:
+        return None  # many worlds answer with a document
+    try:
+        fields = parse_json(body)
+    except ValueError:
+        return None
+    if not isinstance(fields, dict):
+        return None
+    nominal = finite_number(fields.get("tick_rate_hz"), low=_LEAST_RATE_HZ, high=_MAX_RATE_HZ)
+    achieved = finite_number(fields.get("achieved_rate_hz"), high=_MAX_RATE_HZ)
+    if nominal is None or achieved is None:
+        return None
+    cost = finite_number(fields.get("tick_cost_s"), high=_MAX_TICK_COST_S)
+    return TickRate(nominal_hz=nominal, achieved_hz=achieved, tick_cost_s=cost)
+
+
+def rate_fields(rate: TickRate) -> dict[str, float]:
+    """Return what a health answer to an operator has of a rate; `parse_rate` reads it."""
+    fields = {"tick_rate_hz": rate.nominal_hz, "achieved_rate_hz": rate.achieved_hz}
+    return fields if rate.tick_cost_s is None else {**fields, "tick_cost_s": rate.tick_cost_s}
+
+
+def display_name(run_name: str) -> str:
+    """Return the name by which worlds know an agent: its full name without the run suffix."""
+    return _RUN_SUFFIX.sub("", run_name) or run_name
 
 
 def is_session_id(text: str) -> bool:

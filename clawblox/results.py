@@ -44,12 +44,18 @@ EventKind = Literal[
     "gave_up",
     "saved",
     "save_failed",
+    "rows_shared",
+    "autosave_paused",
+    "autosave_resumed",
     "stopped",
     "rejoined",
     "session_lost",
     "ramp_slowed",
     "ramp_recovered",
     "lagged",
+    "fell_behind",
+    "caught_up",
+    "overcommitted",
 ]
 """What a :class:`WorldEvent` reports."""
 
@@ -129,7 +135,8 @@ class StartedWorld:
         start_command: The template command that ``World(dir=…)`` exposes.
         delegated: Whether ``[run].command`` of the ``world.toml`` was used.
         run_command: The command as written in ``world.toml``; None without one.
-        env: Environment of the command; the tokens in it are masked.
+        env: Environment of the command. ``env[name]`` gives each value; in its ``repr`` and JSON,
+            tokens and other variables with a secret name are masked.
         run_dir: Run directory: what ``clawblox ps`` and :meth:`AsyncWorld.attach` take.
         instance_dir: Directory that holds the manifest, logs and recordings of this instance;
             the run directory itself, or its ``worlds/<name>`` for an instance of many.
@@ -142,6 +149,8 @@ class StartedWorld:
             it: ``world_snapshot``, ``agents``, ``metadata``, ``excluded``, ``verified``. None if
             no archive was given.
         labels: Labels that its start was given.
+        seed: Seed that its random state began with; None if it continues that of a snapshot, or
+            the world takes no seed. Keep it from agents: it foretells the world.
     """
 
     name: str
@@ -163,6 +172,7 @@ class StartedWorld:
     ready_s: float
     loaded: Mapping[str, Any] | None = attrs.field(default=None, hash=False)
     labels: Labels = attrs.field(factory=dict, hash=False)
+    seed: int | None = None
 
     def __repr__(self) -> str:  # of one line, and without the environment
         labels = f", labels={dict(self.labels)!r}" if self.labels else ""
@@ -181,6 +191,9 @@ class SavedSnapshot(Mapping[str, Any]):
         sha256: Digest of the file, in hexadecimal.
         created_at: UTC time of the save, ``2026-06-22T18:59:25Z``.
         instance: Name of the instance that it was taken of.
+        rows_sha256: Digest of the copy of its data stores' rows, which is beside the file, named
+            after it with ``.rows.db`` at the end. None, and no item of the mapping, without one.
+        rows_size_bytes: Size of that copy.
     """
 
     path: Path
@@ -190,21 +203,28 @@ class SavedSnapshot(Mapping[str, Any]):
     sha256: str
     created_at: str
     instance: str
+    rows_sha256: str | None = None
+    rows_size_bytes: int | None = None
 
     def __repr__(self) -> str:
         time = "" if self.time is None else f", time={self.time:g}"
         return f"SavedSnapshot({self.instance!r}{time}, {str(self.path)!r})"
 
     def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - fields differ in type
-        if key not in attrs.fields_dict(type(self)):
+        if key not in self._keys():
             raise KeyError(key)
         return getattr(self, key)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(attrs.fields_dict(type(self)))
+        return iter(self._keys())
 
     def __len__(self) -> int:
-        return len(attrs.fields_dict(type(self)))
+        return len(self._keys())
+
+    def _keys(self) -> list[str]:
+        fields = attrs.fields_dict(type(self))
+        without_rows = self.rows_sha256 is None
+        return [name for name in fields if not (without_rows and name.startswith("rows_"))]
 
 
 def _copy(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,6 +245,7 @@ class Access(Mapping[str, Any]):
         base_url: Address of the instance for the agent.
         internal_base_url: Address of the instance on this machine.
         more: All other fields of the world's answer, which are items of the mapping too.
+        rejoined: Whether it is a player that was in the world before; no item of the mapping.
     """
 
     session: str
@@ -234,9 +255,11 @@ class Access(Mapping[str, Any]):
     base_url: str
     internal_base_url: str
     more: dict[str, Any] = attrs.field(factory=dict, converter=_copy, repr=False)
+    rejoined: bool = False
 
     def _items(self) -> dict[str, Any]:
         named = {name: getattr(self, name) for name in attrs.fields_dict(type(self))}
+        del named["rejoined"]
         return {**named.pop("more"), **named}
 
     def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - fields differ in type

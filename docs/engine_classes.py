@@ -5,13 +5,20 @@ python -m docs.engine_classes
 
 from __future__ import annotations
 
+import inspect
+import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from clawblox.engine.instances.spec import ClassSpec, ClassTable, Property
 from clawblox.engine.settings import read_settings
+from clawblox.engine.values.enum_data import ENUMS
+from clawblox.engine.values.functions import Function
+from clawblox.engine.values.libraries import LIBRARIES, VALUE_TYPES
+from clawblox.engine.values.query_params import QueryParams
+from clawblox.engine.values.vector3 import METHODS, VECTOR_TYPE
 from clawblox.engine.world.assembly import Assembly
 from clawblox.engine.world.console import Console
 from clawblox.luau.core.operators import to_text
@@ -27,8 +34,34 @@ Generated from the table that the engine itself works with, by `python -m docs.e
 
 A class has everything of the class that it extends. Properties show their type and their default;
 *read* means that scripts may not assign it. `Instance.new` makes every class except those marked
-*not creatable*.
+*not creatable*. Methods are shown with their arguments, events with those of their handlers and
+when they fire. Below the classes are the [value types](#value-types) and the [enums](#enums).
 """
+_VARIADIC: Final[dict[str, tuple[str, ...]]] = {
+    "Vector3.new": ("x, y, z",),
+    "CFrame.new": (
+        "",
+        "position",
+        "position, target",
+        "x, y, z",
+        "x, y, z, qx, qy, qz, qw",
+        "x, y, z, r00, r01, r02, r10, r11, r12, r20, r21, r22",
+    ),
+    "BrickColor.new": ("number", "name", "color3", "r, g, b"),
+    "UDim2.new": ("xScale, xOffset, yScale, yOffset", "x, y"),
+    "PhysicalProperties.new": (
+        "material",
+        "density, friction, elasticity, frictionWeight, elasticityWeight",
+    ),
+    "TweenInfo.new": ("time, easingStyle, easingDirection, repeatCount, reverses, delayTime",),
+}
+"""Arguments of functions that check the types themselves."""
+_OPERATORS: Final = {
+    "__add": "+", "__sub": "-", "__mul": "*", "__div": "/", "__idiv": "//", "__mod": "%",
+    "__unm": "-a",
+}  # fmt: skip
+_SIGNATURE: Final = re.compile(r"``(?:\w+[:.])?((\w+)\([^`]*\))``")
+_VARIADIC_FLAG: Final = 0x04
 
 
 def build_world() -> Assembly:
@@ -45,7 +78,8 @@ def render_page() -> str:
     classes = world.model.classes
     specs = sorted(classes, key=lambda spec: str(spec.name))
     with world.vm.entered():  # defaults are shown as scripts would print them
-        return _HEAD + "".join(_render_class(spec, classes) for spec in specs)
+        parts = [_render_class(spec, classes) for spec in specs]
+    return _HEAD + "".join(parts) + "\n" + "\n".join((*_render_types(), *_render_enums()))
 
 
 def _render_class(spec: ClassSpec, classes: ClassTable) -> str:
@@ -57,13 +91,46 @@ def _render_class(spec: ClassSpec, classes: ClassTable) -> str:
         text = ", ".join(notes)
         lines.append(f"{text[0].upper()}{text[1:]}.\n")
     lines += _render_properties(spec, base)
-    lines += _render_names(
-        "Methods", [n for n in spec.methods if base is None or n not in base.methods]
-    )
-    lines += _render_names(
-        "Events", [n for n in spec.events if base is None or n not in base.events]
-    )
+    known_methods = {} if base is None else base.methods
+    methods = {name: each for name, each in spec.methods.items() if name not in known_methods}
+    rows = [_describe_method(name, methods[name]) for name in sorted(methods)]
+    lines += _render_table("method", rows)
+    known_events = {} if base is None else base.events
+    events = {name: each for name, each in spec.events.items() if name not in known_events}
+    rows = [(f"{name}({events[name].parameters})", events[name].when) for name in sorted(events)]
+    lines += _render_table("event", rows)
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _describe_method(name: str, method: Function) -> tuple[str, str]:
+    """Return how a method is called, and the rest of its docstring."""
+    function = inspect.unwrap(method)
+    text = " ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split())
+    signatures = {found[2]: found for found in _SIGNATURE.finditer(text)}
+    shown = signatures[name][1] if name in signatures else f"{name}({_arguments(function, 1)})"
+    if not signatures:
+        return shown, ""
+    rest = text[max(found.end() for found in signatures.values()) :].strip(" :;,.")
+    return shown, rest.replace("``", "`").replace("|", "\\|")
+
+
+def _arguments(function: Function, skipped: int) -> str:
+    """Return the names of a function's arguments, without the first ones."""
+    code = function.__code__
+    skipped += inspect.ismethod(function)
+    names = list(code.co_varnames[skipped : code.co_argcount])
+    if code.co_flags & _VARIADIC_FLAG:
+        rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
+        names += [] if rest == "_" else ["..."]
+    return ", ".join(names)
+
+
+def _render_table(title: str, rows: list[tuple[str, str]]) -> Iterator[str]:
+    if rows:
+        yield f"| {title} | |"
+        yield "|---|---|"
+        yield from (f"| `{shown}` | {text} |" for shown, text in rows)
+        yield ""
 
 
 def _render_properties(spec: ClassSpec, base: ClassSpec | None) -> Iterator[str]:
@@ -94,9 +161,57 @@ def _show_default(spec: ClassSpec, name: str) -> str:
     return f"`{to_text(value)}`" if value != "" else '`""`'
 
 
-def _render_names(title: str, names: list[str]) -> Iterator[str]:
-    if names:
-        yield f"{title}: {', '.join(f'`{name}`' for name in sorted(names))}.\n"
+def _render_types() -> Iterator[str]:
+    """Return the lines about the types of values."""
+    yield "## Value types\n"
+    yield "Only `RaycastParams`, `OverlapParams` and the stream of a `Random` can change.\n"
+    types = {each.type_name: each for each in VALUE_TYPES}
+    for name in sorted({*LIBRARIES, *types}):
+        functions, constants = LIBRARIES.get(name, ({}, {}))
+        yield f"### {name}\n"
+        made = (_calls(f"{name}.{each}", function) for each, function in functions.items())
+        yield from _render_list("Made by", [f"`{call}`" for calls in made for call in calls])
+        yield from _render_list("Constants", [f"`{name}.{each}`" for each in constants])
+        members, methods, meta = _members(name, types)
+        yield from _render_list("Members", [f"`{each}`" for each in members])
+        calls = (f"`{each}({_arguments(inspect.unwrap(methods[each]), 1)})`" for each in methods)
+        yield from _render_list("Methods", list(calls))
+        signs = [f"`{sign}`" for event, sign in _OPERATORS.items() if event in meta]
+        yield from _render_list("Operators", signs)
+
+
+def _calls(name: str, function: Function) -> list[str]:
+    listed = _VARIADIC.get(name)
+    if listed is None:
+        arguments = _arguments(inspect.unwrap(function), 0)
+        assert "..." not in arguments, f"{name}: add its arguments to _VARIADIC"
+        listed = (arguments,)
+    return [f"{name}({arguments})" for arguments in listed]
+
+
+def _members(
+    name: str, types: dict[str, type[Any]]
+) -> tuple[Iterable[str], dict[str, Any], Iterable[str]]:
+    """Return the members, methods and operators of a type of values."""
+    if name == VECTOR_TYPE.name:
+        return [*"XYZ", "Magnitude", "Unit"], METHODS, [*_OPERATORS]
+    found = types[name]
+    if issubclass(found, QueryParams):
+        return found().members, found.methods, ()
+    return found.getters, found.methods, found.meta
+
+
+def _render_list(title: str, entries: list[str]) -> Iterator[str]:
+    if entries:
+        yield f"{title}: {', '.join(entries)}.\n"
+
+
+def _render_enums() -> Iterator[str]:
+    """Return the lines about the enums."""
+    yield "## Enums\n"
+    for enum, items in sorted(ENUMS.items()):
+        shown = ", ".join(f"`{name}` {number}" for name, number in items.items())
+        yield f"`Enum.{enum}`: {shown}.\n"
 
 
 def main() -> None:

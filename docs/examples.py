@@ -63,6 +63,7 @@ _FILE: Final = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _FIXED_PORTS: Final = ("8080", "8085")
+_ADDRESS: Final = re.compile(r"127\.0\.0\.1:\d+")
 _SETUP: Final = re.compile(r"^.*pip install \S+ && ")
 _VARIES: Final = re.compile(
     r"\d{8}T\d+Z?(?:-[0-9a-f]{6}\b)?"  # the name of a snapshot
@@ -170,7 +171,19 @@ def run_examples(examples: Sequence[Example], directory: Path) -> list[str]:
     finally:
         if beside:
             beside[1].end()
-    return outputs
+    return [_with_shown_ports(output, ports) for output in outputs]
+
+
+def shown_addresses(output: str) -> list[str]:
+    """Return the addresses in an output that its commands give, and do not lease."""
+    return [match for match in _ADDRESS.findall(output) if match.endswith(_FIXED_PORTS)]
+
+
+def _with_shown_ports(output: str, ports: dict[str, str]) -> str:
+    """Return an output with the ports that the page shows, for those that were used."""
+    for shown, port in ports.items():
+        output = output.replace(f"127.0.0.1:{port}", f"127.0.0.1:{shown}")
+    return output
 
 
 class _Running:

@@ -3,31 +3,38 @@
     python examples/agent_in_a_world.py claude
 
 The word is the driver of their program (claude, codex, kimi, opencode), whose key is in the
-environment. All files go to runs/agents and runs/agents-… below the current directory.
+environment. All files go to two new directories, runs/agents and runs/agents-2, -3 and so on, below
+the current one.
 """
 
 from __future__ import annotations
 
+import itertools
 import sys
-import tempfile
 from pathlib import Path
 
 from clawblox import AUTO_CONTINUE, Agent, Budget, World
 from clawblox.experiment import SyncCheckpointer
 
-RUN_DIR = Path("runs/agents")
 TURNS = 3
+
+
+def name_run_dir() -> Path:
+    """Return a run directory that does not exist yet: a world that starts over has new agents."""
+    names = ("agents" if number == 1 else f"agents-{number}" for number in itertools.count(1))
+    return next(path for name in names if not (path := Path("runs", name)).exists())
 
 
 def main(driver: str) -> None:
     """Run the example."""
-    world = World(Path(__file__).parent / "marbles", run_dir=RUN_DIR)
+    run_dir = name_run_dir()
+    world = World(Path(__file__).parent / "marbles", run_dir=run_dir)
     world.start()
     agents = [
-        Agent(agent=driver, name=name, dir=RUN_DIR / "agents" / name, budget=Budget(turns=TURNS))
+        Agent(agent=driver, name=name, dir=run_dir / "agents" / name, budget=Budget(turns=TURNS))
         for name in ("Ada", "Ben")
     ]
-    with SyncCheckpointer(world, agents, dir=RUN_DIR / "checkpoints", every=600) as checkpointer:
+    with SyncCheckpointer(world, agents, dir=run_dir / "checkpoints", every=600) as checkpointer:
         for agent in agents:
             api = world.api_path(access=world.connect(agent=agent))
             agent.start(initial_prompt=f"You act in a world. Read {api} with curl, and begin.")
@@ -40,8 +47,7 @@ def main(driver: str) -> None:
         agent.close()  # gives its address away
     world.stop()
 
-    new_run = tempfile.mkdtemp(prefix="agents-", dir=RUN_DIR.parent)
-    loaded = world.start(resume=saved.path, run_dir=new_run).loaded
+    loaded = world.start(resume=saved.path, run_dir=name_run_dir()).loaded
     for old in agents:
         directory = loaded["agents"][old.name]
         agent = Agent(agent=driver, name=old.name, dir=directory, auto_continue=False)

@@ -42,7 +42,7 @@ async def main() -> None:
     async with AsyncWorld(Path(__file__).parent / "marbles", run_dir=RUN_DIR) as world:
         resumed = await world.resume_all()
         if not resumed:
-            await world.start_many(WORLDS, labels={"part": "first"})
+            (await world.start_many(WORLDS, reseed=1, labels={"part": "first"})).raise_if_failed()
         await world.autosave(every=2)
         with (RUN_DIR / "points.csv").open("a" if resumed else "w", buffering=1) as table:
             for part, until in (("first", FORK_AT), ("fork", END_AT)):

@@ -29,6 +29,9 @@ hypothesis.settings.register_profile("clawblox", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("clawblox")
 
 
+# It would hide what becomes of output that is still in a buffer.
+os.environ.pop("PYTHONUNBUFFERED", None)
+
 # What a shell runs in its background ignores the first two, what nohup runs the third, and so would
 # every program of the tests. A handler, unlike that, is not inherited.
 for number, handler in {

@@ -22,6 +22,7 @@ REQUIRED_ENV = "REQUIRE_ALL_PROGRAMS"
 PACKAGES: Mapping[str, str] = {
     "bwrap": "bubblewrap",
     "chromium": "chromium",
+    "curl": "curl",
     "initdb": "postgresql",
     "npm": "npm",
     "rg": "ripgrep",

@@ -22,12 +22,12 @@ KEYS = {
     "GEMINI_API_KEY": "sk-of-the-example-3",
 }
 PRINTED = """\
-Ada is working in DIR/runs/agents/agents/Ada/workspace
-Ben is working in DIR/runs/agents/agents/Ben/workspace
+Ada is working in DIR/runs/{first}/agents/Ada/workspace
+Ben is working in DIR/runs/{first}/agents/Ben/workspace
 Ada: budget of 3 turns used up; N tokens
 Ben: budget of 3 turns used up; N tokens
-Ada goes on in DIR/runs/agents-NEW/agents/Ada
-Ben goes on in DIR/runs/agents-NEW/agents/Ben
+Ada goes on in DIR/runs/{second}/agents/Ada
+Ben goes on in DIR/runs/{second}/agents/Ben
 """
 
 
@@ -35,18 +35,19 @@ Ben goes on in DIR/runs/agents-NEW/agents/Ben
 def test_two_agents_go_on_in_their_conversations(driver: str, tmp_path: Path) -> None:
     binary = install(tmp_path / "bin", driver)
     env = {**os.environ, **KEYS, "PATH": f"{binary.parent}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        [sys.executable, SCRIPT, driver],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
-    assert done.returncode == 0, done.stderr
-    printed = done.stdout.replace(str(tmp_path), "DIR")
-    printed = re.sub(r"\d+ tokens", "N tokens", printed)
-    assert re.sub(r"runs/agents-[^/]+", "runs/agents-NEW", printed) == PRINTED
+    for first, second in (("agents", "agents-2"), ("agents-3", "agents-4")):  # in one place
+        done = subprocess.run(
+            [sys.executable, SCRIPT, driver],
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
+        assert done.returncode == 0, done.stderr
+        printed = done.stdout.replace(str(tmp_path), "DIR")
+        printed = re.sub(r"\d+ tokens", "N tokens", printed)
+        assert printed == PRINTED.format(first=first, second=second)
 
 
 @pytest.mark.thorough

@@ -246,6 +246,16 @@ def test_a_failure_names_its_instance_once() -> None:
     ]
 
 
+def test_the_log_of_the_first_instance_that_has_one_is_quoted() -> None:
+    late = WorldError("late", instance="w001", log_lines=("> 2 | x.y = 1", "  3 | end"))
+    failed = {"w000": UsageError("closed"), "w001": late, "w002": late}
+    assert str(BatchError("", failed=failed)).splitlines()[4:] == [
+        "  last log lines of w001:",
+        "    | > 2 | x.y = 1",
+        "    |   3 | end",
+    ]
+
+
 def test_a_failure_without_a_word_is_named_all_the_same() -> None:
     assert "  w000: TimeoutError: " in str(BatchError("", failed={"w000": TimeoutError()}))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+import pprint
 import string
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from clawblox import protocol
 from clawblox.protocol import (
     MASK,
     SECRET_ENV,
+    MaskedEnvironment,
     WorldEnvironment,
     is_session_id,
     join_base_path,
@@ -59,13 +62,13 @@ def test_a_world_is_told_exactly_the_contract() -> None:
     }
 
 
-def test_what_does_not_apply_is_left_unset() -> None:
+def test_what_does_not_apply_is_left_unset_except_for_a_blank_base_path() -> None:
     bare = attrs.evolve(WORLD, base_path="", record=False, record_dir=None, resume_path=None)
     public = bare.public()
     assert public["WORLD_RECORD"] == "0"
-    gone = {"WORLD_BASE_PATH", "WORLD_RECORD_DIR", "WORLD_RESUME_PATH"}
+    gone = {"WORLD_RECORD_DIR", "WORLD_RESUME_PATH"}
     assert WORLD.public().keys() - public.keys() == gone
-    assert all(public.values())
+    assert [name for name, value in public.items() if not value] == ["WORLD_BASE_PATH"]
 
 
 @pytest.mark.parametrize("seed", [0, 7, 2**64 - 1])
@@ -85,10 +88,22 @@ def test_public_and_secret_variables_are_apart() -> None:
     assert set(SECRET_ENV) == WORLD.secrets().keys()
 
 
-def test_masked_variables_name_the_secrets_and_hide_them() -> None:
-    masked = WORLD.masked()
-    assert masked == {**WORLD.public(), **dict.fromkeys(SECRET_ENV, MASK)}
-    assert "canary" not in repr(masked)
+def test_a_masked_environment_gives_a_value_by_its_key_and_shows_none() -> None:
+    env = MaskedEnvironment({**WORLD.complete(), "MY_API_KEY": "canary", "COLOUR": "blue"})
+    secret = {*SECRET_ENV, "MY_API_KEY"}
+    assert {name for name in env if "canary" in env[name]} == secret
+    assert env.get("WORLD_OPERATOR_TOKEN") == "operator-canary"
+    masked = {**WORLD.public(), "COLOUR": "blue", **dict.fromkeys(secret, MASK)}
+    assert dict(env.items()) == json.loads(json.dumps(env)) == masked
+    assert json.loads(json.dumps([env], indent=2)) == [masked]
+    assert pickle.loads(pickle.dumps(env)) == masked
+    assert sorted(env.values()) == sorted(masked.values())
+    for text in (repr(env), str(env), f"{env}", pprint.pformat(env)):
+        assert "canary" not in text
+    real = {**WORLD.complete(), "MY_API_KEY": "canary", "COLOUR": "blue"}
+    for copied in (dict(env), {**env}, env | {}):
+        assert type(copied) is dict
+        assert copied == env == real
 
 
 def test_no_text_of_the_environment_shows_a_token() -> None:

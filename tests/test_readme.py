@@ -35,6 +35,8 @@ def test_the_examples_of_a_page_print_what_it_shows(page: Path, tmp_path: Path) 
         if example.output:
             again = f"run python -m docs.examples\n{example.code}\n{printed}"
             assert examples.is_alike(example.output, printed), again
+            given = examples.shown_addresses(printed)
+            assert sorted(examples.shown_addresses(example.output)) == sorted(given), again
 
 
 @pytest.mark.thorough

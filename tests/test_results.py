@@ -16,6 +16,7 @@ from clawblox import results
 from clawblox.concurrency.batch import Batch, Outcome
 from clawblox.config.options import InstanceSpec
 from clawblox.errors import BatchError, UsageError
+from clawblox.protocol import TickRate
 from clawblox.results import (
     Access,
     Finding,
@@ -74,11 +75,12 @@ VALUES: list[Any] = [
     Batch({"w000": SAVED}, {}),
     WorldExit(status=1),
     StopResult(instance="w000", rung="terminated"),
+    TickRate(nominal_hz=60.0, achieved_hz=59.5, tick_cost_s=0.001),
     LogLine(instance="w000", text="hello", offset=0),
     WorldEvent(kind="ready", instance="w000", at="2026-06-22T18:59:25Z"),
     Finding(path="a.txt", rule="github-token", fingerprint="0" * 16, preview="ghp_… (40)"),
 ]
-CLASSES = [Batch, InstanceSpec, Outcome] + [
+CLASSES = [Batch, InstanceSpec, Outcome, TickRate] + [
     value for name in results.__all__ if inspect.isclass(value := getattr(results, name))
 ]
 

@@ -224,6 +224,8 @@ class AsyncAgent:
     def grant_access(self, grant: Grant) -> str:
         """Give the agent access to a world; called by ``connect``. Blocks.
 
+        The address answers from then on until the agent is closed.
+
         Args:
             grant: What the world gives.
 
@@ -231,9 +233,11 @@ class AsyncAgent:
             The address by which the agent knows the world.
 
         Raises:
+            UsageError: The agent is not open, so nothing would answer at its address.
             AgentResumeError: It knows its world by an address that it cannot have again.
             AgentSetupError: There is no address for it, or it cannot be recorded.
         """
+        self._open_tasks()
         return self._access.grant(grant)
 
     # -- the block --------------------------------------------------------------------------
@@ -261,6 +265,7 @@ class AsyncAgent:
     async def _opened(self) -> AsyncIterator[Tasks]:
         try:
             async with Tasks(on_error=partial(_log.defect, "task of an agent failed")) as tasks:
+                tasks.start_soon(self._access.serve)
                 yield tasks
         finally:
             self._hub.close()
@@ -273,6 +278,11 @@ class AsyncAgent:
             raise UsageError("this agent is not open", hint=hint)
         return self._tasks
 
+    def _limit_turns(self, turns: int) -> None:
+        """Have the agent stopped after so many turns, over all its starts; from the next one on."""
+        budget = attrs.evolve(self._options.budget or Budget(), turns=turns)
+        self._options = attrs.evolve(self._options, budget=budget)
+
     def _kill_now(self) -> None:
         if self._owner is not None:
             self._owner.kill_now()
@@ -281,8 +291,8 @@ class AsyncAgent:
 
     async def start(
         self,
-        *,
         initial_prompt: str,
+        *,
         system_prompt: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> StartedAgent:
@@ -324,7 +334,7 @@ class AsyncAgent:
         """
         await in_own_task(partial(check_setup, self._order("check", "", env)))
 
-    async def send(self, *, prompt: str, env: Mapping[str, str] | None = None) -> StartedAgent:
+    async def send(self, prompt: str, *, env: Mapping[str, str] | None = None) -> StartedAgent:
         """Give the agent a message: its next one if it works, otherwise one to continue with.
 
         An agent whose program does not run is started in its recorded conversation, also one that
@@ -366,6 +376,8 @@ class AsyncAgent:
         check_seconds(grace_seconds, "grace_seconds", may_be_zero=True)
         await self._stop(grace_seconds)
         await self._close_control()
+        if self._owner is None:  # as the owner does at its end
+            self._access.rest()
         return self._result()
 
     async def wait(self) -> AgentResult:

@@ -21,7 +21,12 @@ _INHERITED: Final = frozenset({"PATH", "LANG", "LANGUAGE", "TZ"})
 _INHERITED_PREFIX: Final = "LC_"
 
 _WITHHELD: Final = frozenset(
-    {protocol.OPERATOR_TOKEN_ENV, protocol.SPECTATOR_TOKEN_ENV, protocol.INSTANCE_ENV}
+    {
+        protocol.OPERATOR_TOKEN_ENV,
+        protocol.SPECTATOR_TOKEN_ENV,
+        protocol.INSTANCE_ENV,
+        protocol.LEASE_ENV,
+    }
 )
 """What the caller cannot give an agent either."""
 

@@ -55,14 +55,12 @@ class LastEvent(NamedTuple):
 
     Attributes:
         seq: Number of that event; 0 for none.
-        turn: Number of its turn.
         raw_offset: Offset in the log of the last line that an event which was kept was read in.
         is_end: Whether nothing can have happened since.
         process_start: Offset in the log at which the latest process that is known begins to write.
     """
 
     seq: int = 0
-    turn: int = 0
     raw_offset: int = 0
     is_end: bool = True
     process_start: int = 0
@@ -146,13 +144,12 @@ def _plain(value: Any) -> object:  # noqa: ANN401 - any value of a report
 def _read_numbers(line: bytes) -> LastEvent | None:
     try:
         record = parse_json(line)
-        seq, turn = whole_number(record["seq"]), whole_number(record["turn"])
-        if seq is None or turn is None:
+        seq = whole_number(record["seq"])
+        if seq is None:
             return None
         offset = whole_number(record.get("raw_offset")) or 0
         return LastEvent(
             seq=seq,
-            turn=turn,
             raw_offset=offset,
             process_start=offset if record["type"] == "process.started" else 0,
             is_end=record["type"] == "process.exited" and record["status"] in _LAST_STATUSES,

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from string import Template
 from typing import Final
 
-from clawblox.config.arguments import describe_mismatch, nearest_name
+from clawblox.config.arguments import describe_mismatch
 from clawblox.errors import ConfigError
+from clawblox.spelling import nearest_name
 
 __all__ = ["AUTO_CONTINUE", "check_prompt", "check_text", "default_system_prompt", "fill_template"]
 

@@ -61,7 +61,7 @@ class AgentRecord:
         driver: The driver of its program.
         state: Its state.
         session_id: Its conversation; None before that is confirmed.
-        turn: Number of the turn, from 1; 0 before the first.
+        turn: Number of the turn under way, from 1, else of the latest that has ended.
         usage: What it has used.
         reason: Why it is idle or has ended, in a few words; empty while it works.
         pid: Process of its program; None if none runs.
@@ -140,7 +140,7 @@ class AgentStatus:
         driver: The driver of its program.
         dir: Its directory.
         session_id: Its conversation; None before that was confirmed.
-        turn: Number of the turn, from 1; 0 before the first.
+        turn: Number of the turn under way, from 1, else of the latest that has ended.
         usage: What it has used.
         reason: Why it is idle or has ended, in a few words; empty while it works.
         pid: Process of its program; None if none runs.
@@ -195,7 +195,7 @@ def make_status(directory: Path, record: AgentRecord, *, was_left: bool = False)
         driver=record.driver,
         dir=directory,
         session_id=record.session_id,
-        turn=record.turn,
+        turn=record.usage.turns if was_left else record.turn,  # a turn that was cut off
         usage=record.usage,
         reason="its orchestrator was killed" if was_left else record.reason,
         pid=None if was_left else record.pid,

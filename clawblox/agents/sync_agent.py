@@ -25,7 +25,7 @@ from clawblox.agents.options import (
 from clawblox.agents.usage import Budget
 from clawblox.agents.values import AgentState, SandboxLevel, Usage
 from clawblox.concurrency.portal import portal
-from clawblox.concurrency.synchronous import AsyncStream, Stream, streaming, synchronous
+from clawblox.concurrency.synchronous import AsyncStream, Stream, streaming, suggesting, synchronous
 
 __all__ = ["Agent"]
 
@@ -88,6 +88,7 @@ class Agent:
         ConfigError: An argument is wrong.
     """
 
+    @suggesting
     def __init__(
         self,
         *,
@@ -189,6 +190,7 @@ class Agent:
 
     def grant_access(self, grant: Grant) -> str:
         """See :meth:`AsyncAgent.grant_access`."""
+        self.open()
         return self._agent.grant_access(grant)
 
     def open(self) -> None:

@@ -146,7 +146,8 @@ class AgentEvent:
         time: UTC time, ``2026-06-22T18:59:25.123Z``.
         agent: Full name of the agent.
         session_id: Its conversation; None before that is confirmed.
-        turn: Number of the turn, from 1; 0 before the first.
+        turn: Number of the turn under way, from 1, else of the latest that has ended. A turn that
+            was cut off does not count: the next one has its number.
         type: What happened.
         data: Its members, as :class:`Report` lists them; of ``process.started`` ``pid``,
             ``command``, ``version``; of ``process.exited`` ``status``, ``exit_code``, ``error``;

@@ -20,6 +20,7 @@ from clawblox.checkpoint.progress import Report
 from clawblox.checkpoint.save import save
 from clawblox.checkpoint.twins import async_twin
 from clawblox.concurrency.threads import run_blocking
+from clawblox.config.agent_arguments import Agents
 from clawblox.config.arguments import check_read_path
 from clawblox.config.options import DEFAULT_IDLE_WAIT_S
 
@@ -36,7 +37,7 @@ __all__ = [
 def save_checkpoint(
     path: str | os.PathLike[str],
     world_snapshot: str | os.PathLike[str] | Mapping[str, Any] | None = None,
-    agents: Mapping[str, str | os.PathLike[str]] | None = None,
+    agents: Agents | None = None,
     backend: str | None = None,
     metadata: Mapping[str, Any] | None = None,
     workspace_only: bool = False,  # noqa: FBT001, FBT002, RUF100 - the documented signature
@@ -60,7 +61,7 @@ def save_checkpoint(
         path: The archive, ``*.ckpt``; its directory is made when it is missing.
         world_snapshot: The world's document: its path, or what ``save`` returned, whose digest is
             then checked. It travels as it is. None leaves it out.
-        agents: The agents' directories by name; None for no agents.
+        agents: The agents, or their directories by name; None for no agents.
         backend: The driver of all agents, ``claude`` for instance; None asks each directory.
         metadata: JSON values that go to the top level of ``metadata.json``; None for none.
         workspace_only: Leave the conversations out; the right choice for what is shared.
@@ -119,7 +120,8 @@ def load_checkpoint(
     Returns:
         ``world_snapshot``, the document's path or None; ``agents``, the agents' directories by
         name; ``metadata``; ``excluded``, what was not put there, each with ``path`` and
-        ``reason``; ``verified``, whether the archive names the digest of every member.
+        ``reason``; ``lost_sessions``, why conversations were left out, by the agent's name;
+        ``verified``, whether the archive names the digest of every member.
 
     Raises:
         CheckpointFormatError: The archive is not sound.

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from pathlib import Path
 from typing import Final
 
 from clawblox.errors import CheckpointPathError
+from clawblox.snapshot.rows import rows_beside
 
 __all__ = [
     "METADATA_NAME",
+    "ROWS_NAME",
     "SNAPSHOT_NAME",
     "check_name",
     "fold",
@@ -24,6 +27,8 @@ __all__ = [
 
 METADATA_NAME: Final = "metadata.json"
 SNAPSHOT_NAME: Final = "world.snapshot"
+ROWS_NAME: Final = rows_beside(Path(SNAPSHOT_NAME)).name
+"""The rows of the world's data stores, as they were at the tick of the snapshot."""
 
 _MAX_COMPONENT: Final = 255
 _MAX_PATH: Final = 4096
@@ -111,6 +116,6 @@ def _bad_path(name: str) -> str | None:
 
 
 def _bad_root(name: str) -> str | None:
-    if name in (METADATA_NAME, SNAPSHOT_NAME) or _IN_AGENT.fullmatch(name):
+    if name in (METADATA_NAME, SNAPSHOT_NAME, ROWS_NAME) or _IN_AGENT.fullmatch(name):
         return None
     return "is below none of the directories of a checkpoint"

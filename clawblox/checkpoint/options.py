@@ -22,6 +22,7 @@ from clawblox.checkpoint.model import MAX_FILE_BYTES, MAX_TOTAL_BYTES, Allowance
 from clawblox.checkpoint.names import check_name
 from clawblox.checkpoint.progress import Report
 from clawblox.checkpoint.secrets import KnownValues
+from clawblox.config.agent_arguments import Agents, agent_directories
 from clawblox.config.arguments import check_path, check_read_path, check_snapshot
 from clawblox.errors import CheckpointError, CheckpointPathError, ConfigError
 from clawblox.foreign_values import whole_number
@@ -60,10 +61,12 @@ class Snapshot:
     Attributes:
         path: Its absolute path.
         sha256: The digest that came with it; None when none did.
+        rows_sha256: That of the rows beside it, likewise.
     """
 
     path: Path
     sha256: str | None
+    rows_sha256: str | None = None
 
 
 def check_secrets(values: Iterable[str]) -> Secrets:
@@ -111,15 +114,14 @@ def _check_snapshot(
     path = given.absolute()
     if not _ask(path.is_file, path):
         raise ConfigError("a file that exists", key="world_snapshot", value=str(given))
-    return Snapshot(path, sha256)
+    rows = value.get("rows_sha256") if isinstance(value, Mapping) else None
+    return Snapshot(path, sha256, rows if isinstance(rows, str) else None)
 
 
-def _check_agents(value: Mapping[str, str | os.PathLike[str]] | None) -> dict[str, Path]:
-    if not isinstance(value or {}, Mapping):
-        raise ConfigError("directories by the names of agents", key="agents", value=value)
+def _check_agents(value: Agents | None) -> dict[str, Path]:
     return {
         _check_agent_name(name): _check_agent_dir(name, path)
-        for name, path in (value or {}).items()
+        for name, path in agent_directories(value).items()
     }
 
 

@@ -70,8 +70,8 @@ def oversized_refusal(
     return CheckpointLimitError(
         "\n".join([message, *lines, *more]),
         path=path,
-        hint="remove them, raise max_file_bytes= or max_total_bytes=, or list those of a workspace "
-        'as excluded with on_unarchivable="record"',
+        hint="remove them, or raise max_file_bytes= or max_total_bytes=, or list those of a "
+        'workspace as excluded with on_unarchivable="record"',
     )
 
 

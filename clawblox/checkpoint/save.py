@@ -26,7 +26,7 @@ from clawblox.checkpoint.collect import plan as tiers
 from clawblox.checkpoint.collect.plan import Plan
 from clawblox.checkpoint.document import Document
 from clawblox.checkpoint.model import Allowance, Excluded, Source
-from clawblox.checkpoint.names import METADATA_NAME, SNAPSHOT_NAME, split_name
+from clawblox.checkpoint.names import METADATA_NAME, ROWS_NAME, SNAPSHOT_NAME, split_name
 from clawblox.checkpoint.options import SaveOptions, label_secrets
 from clawblox.checkpoint.progress import Progress
 from clawblox.checkpoint.refusals import (
@@ -37,7 +37,7 @@ from clawblox.checkpoint.refusals import (
 )
 from clawblox.checkpoint.secrets import Scanner, known_values, read_allowances
 from clawblox.checkpoint.tokens import live_tokens
-from clawblox.checkpoint.world_document import WorldDocument, world_source
+from clawblox.checkpoint.world_document import WorldDocument, world_sources
 from clawblox.errors import (
     CheckpointError,
     CheckpointFormatError,
@@ -45,6 +45,7 @@ from clawblox.errors import (
     ManifestError,
 )
 from clawblox.results import Finding
+from clawblox.snapshot.rows import rows_beside
 from clawblox.system.clock import format_utc, utc_now
 
 __all__ = ["save"]
@@ -134,7 +135,7 @@ class _Save:
         )
         world = options.world_snapshot
         plan = self._without_oversized(plan)
-        snapshot = [world_source(world.path)] if world else []
+        snapshot = world_sources(world.path) if world else ()
         # The conversations first: what is said of a turn that is under way was just seen.
         sources = sorted(plan.sources, key=lambda source: not _is_session(source.name))
         return attrs.evolve(plan, sources=(*snapshot, *sources))
@@ -258,6 +259,13 @@ class _Save:
                 path=snapshot.path,
                 entry=SNAPSHOT_NAME,
             )
+        rows = writer.files.get(ROWS_NAME, {}).get("sha256")
+        if snapshot.rows_sha256 not in (None, rows):
+            raise CheckpointError(
+                "the rows are not those that were saved with the snapshot: their digest differs",
+                path=rows_beside(snapshot.path),
+                entry=ROWS_NAME,
+            )
 
     def _refuse(self, findings: Sequence[Finding]) -> None:
         if findings:
@@ -280,7 +288,7 @@ def _run_allowances(runs: Sequence[Path]) -> list[Allowance]:
 
 
 def _is_vital(name: str) -> bool:
-    return name == SNAPSHOT_NAME or (_is_session(name) and name.endswith(".jsonl"))
+    return name in (SNAPSHOT_NAME, ROWS_NAME) or (_is_session(name) and name.endswith(".jsonl"))
 
 
 def _is_session(name: str) -> bool:

@@ -9,19 +9,23 @@ from pathlib import Path
 from typing import Any, Self
 
 from clawblox.checkpoint.model import Source
-from clawblox.checkpoint.names import SNAPSHOT_NAME
+from clawblox.checkpoint.names import ROWS_NAME, SNAPSHOT_NAME
 from clawblox.errors import CheckpointError
 from clawblox.protocol import DEFAULT_SNAPSHOT_FORMAT
 from clawblox.snapshot.checker import Check, CheckerLost
 from clawblox.snapshot.header import Header, InvalidDocument
+from clawblox.snapshot.rows import rows_beside
 from clawblox.system.regular_files import open_regular
 
-__all__ = ["WorldDocument", "world_source"]
+__all__ = ["WorldDocument", "world_sources"]
 
 
-def world_source(path: Path) -> Source:
-    """Return the document as a file for the archive."""
-    return Source(name=SNAPSHOT_NAME, path=path, open=lambda: _open(path))
+def world_sources(path: Path) -> Iterator[Source]:
+    """Yield the document as a file for the archive, and the rows beside it, if there are any."""
+    yield Source(name=SNAPSHOT_NAME, path=path, open=lambda: _open(path))
+    rows = rows_beside(path)
+    if os.path.lexists(rows):
+        yield Source(name=ROWS_NAME, path=rows, open=lambda: _open(rows))
 
 
 class WorldDocument:

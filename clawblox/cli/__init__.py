@@ -9,6 +9,7 @@ click. The commands' summaries are here for the same reason.
 - ``running``: running worlds for a command, in the foreground or in the background.
 - ``tables``: tables, event lines and archives as text.
 - ``terminal``: writing to terminals and pipes without blocking.
+- ``flags``: errors of the library in the words of a command.
 - ``parameters``: what the commands' parameters have in common.
 - ``options``, ``field_options``, ``option_help``: command options made from the option classes.
 - ``starter``: the world that ``clawblox init`` writes.
@@ -49,6 +50,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "restart": "Restart instances; they go on from where they were.",
         "stop": "Stop instances; with --save, save them first.",
         "wait": "Wait until instances have ended, and exit as they did.",
+        "clean": "Remove old saves that nothing needs from ended runs.",
     },
     "Playing": {
         "play": "Play in a world: look, act and chat from a shell.",
@@ -108,7 +110,7 @@ class _CommandLine(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            from clawblox.config.arguments import nearest_name
+            from clawblox.spelling import nearest_name
 
             meant = nearest_name(args[0], self.list_commands(ctx))
             if meant is None:
@@ -154,7 +156,7 @@ def _end(ctx: click.Context, errors: Sequence[BaseException], raised: BaseExcept
         ctx.exit(_INTERRUPTED_STATUS)
     if not all(map(_is_expected, errors)):
         raise errors[0] if len(errors) == 1 else raised
-    for text in dict.fromkeys(map(_describe, errors)):
+    for text in dict.fromkeys(_describe(ctx, error) for error in errors):
         click.echo(f"Error: {text}", err=True)
     ctx.exit(max(getattr(error, "exit_code", 1) for error in errors))
 
@@ -165,8 +167,12 @@ def _is_expected(error: BaseException) -> bool:
     return isinstance(error, ClawbloxError | OSError) and not is_closed_pipe
 
 
-def _describe(error: BaseException) -> str:
-    if isinstance(error, OSError) and not isinstance(error, ClawbloxError):
+def _describe(ctx: click.Context, error: BaseException) -> str:
+    if isinstance(error, ClawbloxError):
+        from clawblox.cli.flags import find_command, in_flags
+
+        return str(in_flags(error, find_command(main, ctx, ctx.obj or ())))
+    if isinstance(error, OSError):
         subject = f"{printable_name(str(error.filename))}: " if error.filename else ""
         return f"{subject}{printable_name(error.strerror or str(error))}"
     return str(error)

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 import attrs
 import click
 
+from clawblox.cli.flags import in_flags
 from clawblox.cli.option_help import HELP, SECTIONS
 from clawblox.config.arguments import parse_label
 from clawblox.errors import ConfigError
@@ -78,7 +79,7 @@ def options_from(
         into: Parameter of the callback that gets the object.
         without: Fields that the command does not offer; they keep their defaults.
         defaults: Defaults of the command that differ from those of the class.
-        reads_environment: Whether variables of the world contract set the options too.
+        reads_environment: Whether environment variables set the options too.
     """
     types = get_type_hints(owner)
     fields = {field.name: field for field in attrs.fields(owner)}
@@ -180,7 +181,10 @@ def _make_object(ctx: click.Context, options: Mapping[str, FieldOption]) -> obje
         # The value of a variable may be a secret.
         shows_value = not (is_said or variable or error.value in (None, ""))
         message = f"{error.message}, not {value}" if shows_value else error.message
-        raise click.BadParameter(message, ctx, options[name]) from error
+        hint = in_flags(error, ctx.command).hint
+        raise click.BadParameter(
+            f"{message}\n  hint: {hint}" if hint else message, ctx, options[name]
+        ) from error
 
 
 class SectionedCommand(OptionsCommand):

@@ -78,14 +78,19 @@ HELP: Final[Mapping[str, OptionHelp]] = {
     ),
     "sandbox": OptionHelp(_AGENT, "Run the agent's program in a sandbox."),
     "strict_sandbox": OptionHelp(_AGENT, "The same, and refuse a weaker level of it."),
-    "max_turns": OptionHelp(_AGENT, "Stop after this many turns.", "N", none="none"),
-    "max_tokens": OptionHelp(_AGENT, "Stop after this many tokens.", "N", none="none"),
+    "max_turns": OptionHelp(_AGENT, "Stop after this many turns from now.", "N", none="none"),
+    "max_tokens": OptionHelp(
+        _AGENT, "Stop after this many tokens of all its starts.", "N", none="none"
+    ),
     "max_usd": OptionHelp(
-        _AGENT, "Stop at this cost, as the program reports it.", "USD", none="none"
+        _AGENT, "Stop at this cost of all its starts, as reported.", "USD", none="none"
     ),
     "max_minutes": OptionHelp(_AGENT, "Stop after this time.", "MINUTES", none="none"),
     "checkpoint_every": OptionHelp(
-        _AGENT, "Make a checkpoint of world and agent at this interval; 0 makes none.", "SECONDS"
+        _AGENT,
+        "Make a checkpoint of world and agent at this interval; 0 makes none.",
+        "SECONDS",
+        envvar="CHECKPOINT_EVERY",
     ),
     "host": OptionHelp(_ADDRESS, "Address to bind.", "ADDRESS", envvar=protocol.HOST_ENV),
     "port": OptionHelp(
@@ -116,7 +121,7 @@ HELP: Final[Mapping[str, OptionHelp]] = {
         "Random seed, for engine worlds and those with [run] reseed = true; each further instance "
         "gets the next number.",
         "SEED",
-        none="keep the random state of the snapshot",
+        none="draw one for a fresh world, keep the random state of a snapshot",
     ),
     "datastore": OptionHelp(
         _STATE,
@@ -125,7 +130,7 @@ HELP: Final[Mapping[str, OptionHelp]] = {
     ),
     "watch": OptionHelp(
         _STATE,
-        "Start an engine world anew when a script changes, and with its state when only its "
+        "Start an engine world over when a script changes, and with its state when only its "
         "document does.",
     ),
     "run_dir": OptionHelp(
@@ -165,6 +170,12 @@ HELP: Final[Mapping[str, OptionHelp]] = {
     ),
     "autosave": OptionHelp(_SAVES, "Save all instances at this interval.", "SECONDS", none="none"),
     "keep": OptionHelp(_SAVES, "Number of autosaves to keep per instance.", "N"),
+    "min_free": OptionHelp(
+        _SAVES,
+        "Save nothing at the interval while less disk space than this is free: 5GB, 500MiB.",
+        "SIZE",
+        none="no limit",
+    ),
     "save_at_end": OptionHelp(
         _SAVES, "On the first Ctrl-C, save each instance before stopping it."
     ),

@@ -6,7 +6,13 @@ from collections.abc import Mapping
 
 import attrs
 
-from clawblox.config.arguments import check_count, check_env, check_read_path, check_seconds
+from clawblox.config.arguments import (
+    check_count,
+    check_env,
+    check_read_path,
+    check_seconds,
+    check_size,
+)
 from clawblox.config.options import DEFAULT_GRACE_S, DEFAULT_KEEP
 from clawblox.errors import ConfigError
 
@@ -26,6 +32,11 @@ def _check_interval(
 
 def _check_count(_owner: object, field: attrs.Attribute[int], value: int) -> None:
     check_count(value, field.name)
+
+
+def _check_size(_owner: object, field: attrs.Attribute[str | None], value: str | None) -> None:
+    if value is not None:
+        check_size(value, field.name)
 
 
 def _check_port(_owner: object, field: attrs.Attribute[int | None], value: int | None) -> None:
@@ -92,6 +103,8 @@ class AgentRunOptions:
         max_usd: Cost after which it is stopped, in US dollars; None sets no limit.
         max_minutes: Minutes after which it is stopped; None sets no limit.
         checkpoint_every: Seconds from one checkpoint to the next; 0 makes none.
+        min_free: Free disk space below which none is made: bytes, or text with a unit; None for no
+            limit.
 
     Raises:
         ConfigError: A value is wrong; names the option and the value.
@@ -110,6 +123,7 @@ class AgentRunOptions:
     max_usd: float | None = attrs.field(default=None, validator=_check_amount)
     max_minutes: float | None = attrs.field(default=None, validator=_check_amount)
     checkpoint_every: float = attrs.field(default=900.0, validator=_check_wait)
+    min_free: str | None = attrs.field(default=None, validator=_check_size)
 
 
 @attrs.frozen(kw_only=True)
@@ -133,6 +147,8 @@ class OrchestratorOptions(StopOptions):
     Attributes:
         autosave: Seconds from one round of saves to the next; None makes none.
         keep: How many of these saves each instance keeps.
+        min_free: Free disk space below which no such save is made: bytes, or text with a unit;
+            None for no limit.
         save_at_end: Whether the first signal saves the instances before it stops them.
         metrics_port: Where metrics are served, 0 for any free port; None serves none.
 
@@ -142,5 +158,6 @@ class OrchestratorOptions(StopOptions):
 
     autosave: float | None = attrs.field(default=None, validator=_check_interval)
     keep: int = attrs.field(default=DEFAULT_KEEP, validator=_check_count)
+    min_free: str | None = attrs.field(default=None, validator=_check_size)
     save_at_end: bool = False
     metrics_port: int | None = attrs.field(default=None, validator=_check_port)

@@ -6,5 +6,6 @@
 - ``options``: every option of a start, by its name.
 - ``download``: worlds in GitHub repositories.
 - ``home``: where a user's own files are.
+- ``agent_arguments``: agents, or their directories by name.
 - ``arguments``: checks of arguments, and the complaint that names the argument.
 """

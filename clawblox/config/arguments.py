@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from clawblox.results import Labels
 
 __all__ = [
     "ARGUMENT_BY_VARIABLE",
+    "SIZE_EXPECTED",
     "check_count",
     "check_env",
     "check_host",
@@ -26,10 +27,10 @@ __all__ = [
     "check_port",
     "check_read_path",
     "check_seconds",
+    "check_size",
     "check_snapshot",
     "check_text",
     "describe_mismatch",
-    "nearest_name",
     "parse_label",
 ]
 
@@ -45,6 +46,11 @@ ARGUMENT_BY_VARIABLE: Final = {
 }
 """The argument of ``start`` that sets each variable of the contract."""
 
+SIZE_EXPECTED: Final = "bytes above 0, or a size such as '500 MB' or '1.5 GiB'"
+"""How a complaint describes a size."""
+
+_SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([kKMGT]?)(i?)B")
+_POWERS: Final = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 _HERE_HINT: Final = "'.' is the current directory"
 _SHOWN_CHARS: Final = 60
 _LABEL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
@@ -52,8 +58,6 @@ _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?")
 """A number as JSON has it, so that ``007`` stays text."""
 _MAX_LABELS: Final = 16
 _MAX_LABEL_CHARS: Final = 200
-_LIKENESS: Final = 0.75
-"""Share of letters that a misspelling has in common with what was meant."""
 
 
 def describe_mismatch(expected: str, value: object) -> str:
@@ -65,28 +69,6 @@ def describe_mismatch(expected: str, value: object) -> str:
     """
     shown = repr(value)
     return f"{expected}, not {shown if len(shown) <= _SHOWN_CHARS else f'{shown[:57]}...'}"
-
-
-def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that ``name`` is most likely a misspelling of, or None.
-
-    All its words must be alike: ``min_players`` is no misspelling of ``max_players``.
-
-    Args:
-        name: What was written.
-        known: The names that it may be.
-    """
-    from difflib import get_close_matches  # few processes need it
-
-    def is_alike(word: str, other: str) -> bool:
-        return bool(get_close_matches(word, [other], cutoff=_LIKENESS))
-
-    words = name.split("_")
-    for candidate in get_close_matches(name, sorted(known), cutoff=_LIKENESS):
-        others = candidate.split("_")
-        if len(words) != len(others) or all(map(is_alike, words, others)):
-            return candidate
-    return None
 
 
 def check_count(value: object, key: str, *, at_least: int = 1, at_most: int | None = None) -> int:
@@ -125,6 +107,27 @@ def check_seconds(value: Any, key: str, *, may_be_zero: bool = False) -> float: 
         return seconds
     expected = "seconds, 0 or more" if may_be_zero else "seconds above 0"
     raise ConfigError(describe_mismatch(expected, value), key=key, value=value)
+
+
+def check_size(value: object, key: str) -> int:
+    """Return ``value`` as a number of bytes.
+
+    Args:
+        value: A whole number of bytes, or text with a unit: ``"500 MB"``, ``"1.5GiB"``.
+        key: The argument, for the complaint.
+
+    Raises:
+        ConfigError: It is neither, or less than one byte.
+    """
+    if type(value) is int and value > 0:
+        return value
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is not None:
+        number, letter, binary = match.groups()
+        size = int(float(number) * (1024 if binary else 1000) ** _POWERS[letter])
+        if size > 0:
+            return size
+    raise ConfigError(describe_mismatch(SIZE_EXPECTED, value), key=key, value=value)
 
 
 def check_port(value: object) -> int | None:
@@ -231,7 +234,7 @@ def check_env(value: Mapping[str, str] | None) -> Mapping[str, str]:
                 "start sets this variable itself",
                 key=f"env.{key}",
                 value=value,
-                hint=f"use the argument {ARGUMENT_BY_VARIABLE[key]}=",
+                hint=f"use {ARGUMENT_BY_VARIABLE[key]}=",
             )
         if not _is_usable_variable(key, value):
             raise ConfigError(

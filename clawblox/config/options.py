@@ -24,11 +24,11 @@ from clawblox.config.arguments import (
     check_seconds,
     check_snapshot,
     check_text,
-    nearest_name,
 )
 from clawblox.errors import ConfigError
 from clawblox.protocol import SEEDS, normalise_base_path
 from clawblox.results import DataStoreBackend, Labels, RestartMode, SnapshotLike
+from clawblox.spelling import nearest_name
 
 __all__ = [
     "DEFAULT_GRACE_S",
@@ -186,8 +186,9 @@ class SharedOptions:
         max_restarts: Number of restarts allowed within ``restart_window``; after that the
             instance stays dead.
         restart_window: Length of that window in seconds.
-        reseed: Seed for the random state, set after a restore; the seed counts up by 1 from
-            instance to instance. None keeps the random state of the snapshot.
+        reseed: Seed of a fresh world, or set after a restore; the seed counts up by 1 from
+            instance to instance. None draws one for each fresh world, and keeps the random state
+            of a snapshot.
         labels: What the caller says about the instance, by name: texts, numbers or booleans.
         datastore: Where an engine world keeps the rows of its data stores; None means SQLite.
 
@@ -227,7 +228,7 @@ class StartOptions(SharedOptions):
         name: Name of the instance; None takes the first free one of ``w000``, ``w001``, …
         command_file: File for the rerunnable launch script; None means one in ``runtime``.
         log_file: File for the output of the world; None means one in ``logs``.
-        watch: Whether an engine world begins anew when its scripts change.
+        watch: Whether an engine world starts over when its scripts change.
 
     Raises:
         ConfigError: A value is wrong; names the option and the value.

@@ -14,7 +14,9 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from clawblox.config.agent_routes import AgentRoute
-from clawblox.config.arguments import describe_mismatch, nearest_name
+from clawblox.config.arguments import SIZE_EXPECTED, check_size, describe_mismatch
+from clawblox.errors import ConfigError
+from clawblox.spelling import nearest_name
 
 __all__ = ["Fault", "Keys", "Misspelling", "faults", "has_value", "misspellings"]
 
@@ -97,6 +99,8 @@ def _at(value: Any, keys: Keys) -> Any:  # noqa: ANN401 - any value of a TOML fi
     return value
 
 
+_MOST_GRAVITY: Final = 1_000_000  # of the engine's Workspace.Gravity
+
 _Check: TypeAlias = Callable[[Any], Iterator[Fault]]
 _Schema: TypeAlias = Mapping[tuple[str, ...], _Check]
 
@@ -134,6 +138,14 @@ def _is_match(pattern: str, value: object) -> bool:
     return isinstance(value, str) and re.fullmatch(pattern, value, re.ASCII) is not None
 
 
+def _is_size(value: object) -> bool:
+    try:
+        check_size(value, "")
+    except ConfigError:
+        return False
+    return True
+
+
 _text = _expect(_is_text, "a string without NUL")
 _filled = _expect(_is_filled, "a non-empty string without NUL")
 _boolean = _expect(lambda value: isinstance(value, bool), "true or false")
@@ -141,6 +153,11 @@ _table = _expect(lambda value: isinstance(value, dict), "a table")
 _count = _expect(lambda value: type(value) is int and value > 0, "a whole number above 0")
 _positive = _expect(lambda value: _is_number(value) and value > 0, "a number above 0")
 _not_negative = _expect(lambda value: _is_number(value) and value >= 0, "a number, 0 or more")
+_size = _expect(_is_size, SIZE_EXPECTED)
+_gravity = _expect(
+    lambda value: _is_number(value) and abs(value) <= _MOST_GRAVITY,
+    f"a number from {-_MOST_GRAVITY} to {_MOST_GRAVITY}",
+)
 _route = _expect(
     partial(_is_match, r"/[!-~]*"), "a route: '/' first, printable ASCII without spaces"
 )
@@ -245,6 +262,8 @@ _SCHEMA: Final[_Schema] = {
     ("run", "liveness"): _liveness,
     ("run", "listen"): _choice("bind", "inherit"),
     ("run", "reseed"): _boolean,
+    ("limits",): _table,
+    ("limits", "memory"): _size,
     ("scripts",): _table,
     ("scripts", "main"): _filled,
     ("scripts", "tree"): _filled,
@@ -258,6 +277,8 @@ _SCHEMA: Final[_Schema] = {
     ("agent_api",): _table,
     ("agent_api", "allow_reset"): _boolean,
     ("clawblox",): _table,
+    ("physics",): _table,
+    ("physics", "gravity"): _gravity,
     ("replay",): _table,
     ("replay", "command"): _command,
     ("agent",): _table,
@@ -281,7 +302,7 @@ _SCHEMA: Final[_Schema] = {
 }
 """Every known key with the check of its value; a table stands before its keys."""
 
-_FREE_TABLES: Final = ("scripts", "renderer", "clawblox", "api")
+_FREE_TABLES: Final = ("scripts", "renderer", "clawblox", "physics", "api")
 """Tables in which a world may have keys of its own."""
 
 

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar
 import attrs
 
 from clawblox import protocol
+from clawblox.config.arguments import check_size
 from clawblox.config.schema import Fault, Keys, faults, has_value, misspellings
 from clawblox.errors import ConfigError
 from clawblox.system.regular_files import read_regular
@@ -53,8 +54,11 @@ START_ENV_TEMPLATE: Final[Mapping[str, str]] = {
 }
 """The environment of a start, with names in place of the values."""
 
-ENGINE_READY_ROUTE: Final = "/renderer/manifest"
-"""A route of every engine world that answers 200 even without a document and after a halt."""
+_ENGINE_PROBE_S: Final = 10.0
+"""Longest time of a liveness probe of an engine world, in seconds: a tick may take a while."""
+
+ENGINE_MAP_ROUTE: Final = "GET /map"
+"""The route of every engine world that serves its Static parts, as ``[api] allow`` has routes."""
 
 _API_DEFAULTS: Final[Mapping[str, str]] = {
     "doc_url_path": protocol.API_ROUTE,
@@ -203,6 +207,12 @@ class WorldConfig:
         return {**_API_DEFAULTS, **self._table("api"), "doc_path": str(self.api_doc_path)}
 
     @property
+    def agent_routes(self) -> tuple[str, ...]:
+        """The routes that agents may use besides the usual ones: ``[api].allow``, and the map."""
+        listed = tuple(self._table("api").get("allow", ()))
+        return (ENGINE_MAP_ROUTE, *listed) if self.is_engine_world else listed
+
+    @property
     def sidecars(self) -> tuple[Sidecar, ...]:
         """The programs that run beside the world, in the order of the file."""
         return tuple(
@@ -212,14 +222,23 @@ class WorldConfig:
     @property
     def ready(self) -> ReadyRule:
         """When an instance counts as ready."""
-        usual = {"path": ENGINE_READY_ROUTE} if self.is_engine_world else {}
+        usual = {"path": protocol.HEALTH_ROUTE} if self.is_engine_world else {}
         return _rule(ReadyRule, {**usual, **self.run.get("ready", {})})
 
     @property
     def liveness(self) -> LivenessRule | None:
         """When an instance counts as hung; None if it is not probed."""
         table = self.run.get("liveness")
+        if self.is_engine_world:
+            usual = {"path": protocol.HEALTH_ROUTE, "timeout": _ENGINE_PROBE_S}
+            return _rule(LivenessRule, {**usual, **(table or {})})
         return None if table is None else _rule(LivenessRule, table)
+
+    @property
+    def memory_limit_bytes(self) -> int | None:
+        """Memory that the processes of an instance may use, in bytes; None for no limit."""
+        limit = self._table("limits").get("memory")
+        return None if limit is None else check_size(limit, "limits.memory")
 
     @property
     def inherits_listener(self) -> bool:

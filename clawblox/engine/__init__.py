@@ -9,6 +9,7 @@ It stands on ``luau`` and ``server`` only and is started as a program, like any 
 - ``parts``: parts and their bodies, touches, welds, movers, queries.
 - ``characters``: models that walk.
 - ``animations``: the tracks that play on them.
+- ``tweens``: properties that change over time.
 - ``gui``: what players see on the screen.
 - ``signals``: events of instances.
 - ``scripts``: the scripts of a world, and when they run.
@@ -22,11 +23,13 @@ It stands on ``luau`` and ``server`` only and is started as a program, like any 
 - ``world``: all of it put together: ticks, what is seen, snapshots.
 - ``json_text``: Luau values as JSON text.
 - ``rounding``: numbers as observations show them.
+- ``nearest``: the name that a script may have meant.
 - ``errors``: exceptions, and text at the edges.
 - ``page``: the host page and renderers for people, static files.
 - ``settings``: the ``world.toml`` of a world.
 - ``simulation``: a world as the server kit runs it.
 - ``routes``: what people look at: the page, the feed of spectators, files.
-- ``watch``: begins the program anew when a script changes.
+- ``watch``: restarts the program when a script changes.
+- ``watchdog``: the last line against scripts that use up the machine.
 - ``runner``: the program.
 """

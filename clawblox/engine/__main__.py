@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import sys
-from importlib.util import find_spec
+
+from clawblox.extras import find_missing, install_command
 
 _PROGRAM = "python -m clawblox.engine"
-_EXTRA = ("numpy", "rapier3d", "starlette", "uvicorn", "wsproto")
 
 
 def _run() -> None:
-    absent = [name for name in _EXTRA if find_spec(name) is None]
-    if absent:
-        sys.stderr.write(
-            f'{_PROGRAM}: not installed: {", ".join(absent)}; pip install "clawblox[engine]"\n'
-        )
+    if missing := find_missing("engine"):
+        how = install_command("engine")
+        sys.stderr.write(f"{_PROGRAM}: not installed: {', '.join(missing)}; {how}\n")
         raise SystemExit(1)
     from clawblox.engine.runner import main
 

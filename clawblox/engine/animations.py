@@ -203,7 +203,7 @@ class Animations:
         at += track.read("Speed") / TICK_RATE
         if 0.0 <= at < length:
             track.props["TimePosition"] = at
-        elif track.read("Looped"):
+        elif track.read("Looped") and length > 0.0:
             track.props["TimePosition"] = at % length
             track.fire("DidLoop")
         else:

@@ -121,7 +121,7 @@ class _Writer:
     def _object(self, table: LuaTable, depth: int) -> str:
         self._charge(len(table) * _STEPS_PER_VALUE)
         fields = {}
-        for key, value in table.items():
+        for key, value in list(table.items()):  # a charge may repack the table
             name = key_text(key)
             if name is not None:
                 fields[name] = self.write(value, depth)

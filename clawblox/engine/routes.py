@@ -1,4 +1,4 @@
-"""The routes of an engine world for people: what a spectator sees, the page, and files."""
+"""The routes of an engine world: its map, and for people what a spectator sees, the page, files."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def make_routes(
     settings: EngineSettings,
     world: WorldState,
     spectate: Callable[[], dict[str, Json]],
+    read_map: Callable[[], dict[str, Json]],
 ) -> list[BaseRoute]:
     """Return the routes.
 
@@ -35,6 +36,7 @@ def make_routes(
         settings: The world's settings.
         world: What the kit knows of the world.
         spectate: Returns what a spectator sees now.
+        read_map: Returns the map as it is now.
     """
     page = StaticDirectory(PAGE_DIR)
     assets = StaticDirectory(settings.directory / _FILES["/assets"])
@@ -44,15 +46,21 @@ def make_routes(
         failed = {} if world.failure is None else {"game_status": "failed"}
         return {**spectate(), **failed}
 
-    feed = Feed(world, state)
+    feed, world_map = Feed(world, state), Feed(world, read_map)
 
     async def show_manifest(request: Request) -> Response:
         return Response(manifest, media_type="application/json")
 
-    async def show_state(request: Request) -> Response:
+    def answer(state: Feed) -> Response:
         if world.failure is not None:
             raise Halted(world.failure)
-        return Response(feed.encoded(), media_type="application/json")
+        return Response(state.encoded(), media_type="application/json")
+
+    async def show_state(request: Request) -> Response:
+        return answer(feed)
+
+    async def show_map(request: Request) -> Response:
+        return answer(world_map)
 
     async def show_page(request: Request) -> Response:
         return await page.get_response("index.html", request.scope)
@@ -65,6 +73,7 @@ def make_routes(
 
     return [
         Route("/renderer/manifest", show_manifest),
+        Route("/map", show_map),
         Route("/spectate", show_state),
         WebSocketRoute("/spectate/ws", feed.serve),
         Route("/", show_page),

@@ -17,7 +17,14 @@ from clawblox.engine.errors import SettingsError
 from clawblox.engine.settings import EngineSettings
 from clawblox.engine.settings import read_settings as read_world
 from clawblox.engine.simulation import EngineSimulation
-from clawblox.engine.watch import NextStart, Watch, keep_from_children, plan_next_start
+from clawblox.engine.watch import (
+    CHANGED_ENV,
+    NextStart,
+    Watch,
+    keep_from_children,
+    plan_next_start,
+)
+from clawblox.engine.watchdog.client import Watchdog, WatchdogLimits
 from clawblox.engine.world.engine_world import EngineWorld
 from clawblox.luau import run_deep
 from clawblox.server import Settings, StopSignals, read_settings, serve_with
@@ -34,15 +41,16 @@ def main(argv: Sequence[str] | None = None) -> None:
         argv: The flags, without the program's name; None takes those of the process.
 
     Raises:
-        SystemExit: With status 2 if the world's files, a flag or a variable are wrong, else as
-            `clawblox.server.serve` does.
+        SystemExit: With status 2 if the world's files, a flag or a variable are wrong, 70 if the
+            scripts do not load, else as `clawblox.server.serve` does.
     """
     flags = argparse.Namespace()
+    changed = os.environ.pop(CHANGED_ENV, "")
     environment = dict(os.environ)
     os.environ["RAYON_NUM_THREADS"] = "1"  # rapier then steps on this thread, not on one beside it
     settings = read_settings(argv, os.environ, _make_parser(), flags)
-    with StopSignals() as signals:
-        run_deep(lambda: _serve(flags, settings, signals, environment))
+    with StopSignals() as signals, Watchdog() as watchdog:
+        run_deep(lambda: _serve(flags, settings, signals, watchdog, environment, changed))
 
 
 def _make_parser() -> argparse.ArgumentParser:
@@ -75,7 +83,7 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--watch",
         action="store_true",
-        help="begin anew when a script changes; if only the document has changed, with the state",
+        help="start over when a script changes; if only the document has changed, with the state",
     )
     return parser
 
@@ -84,20 +92,24 @@ def _serve(
     flags: argparse.Namespace,
     settings: Settings,
     signals: StopSignals,
+    watchdog: Watchdog,
     environment: Mapping[str, str],
+    changed: str,
 ) -> None:
     try:
         world = read_world(flags.directory)
-        simulation = _load(world, flags, settings.port)
+        simulation = _load(world, flags, settings.port, changed, watchdog)
+        watchdog.start(
+            WatchdogLimits(cpu_s=world.watchdog_cpu_s, memory_bytes=world.watchdog_memory_bytes)
+        )
     except (SettingsError, OSError, ValueError) as error:
-        _fail(f"cannot load the world: {error}")
+        when = f" after {changed} changed" if changed else ""
+        _fail(f"cannot load the world{when}: {error}")
     _announce(f"Starting {world.name} (max {world.max_players} players)")
     _announce(f"Script: {world.main}")
-    if settings.resume_path is None:
-        simulation.start()
-    else:
+    if settings.resume_path is not None:
         settings = attrs.evolve(settings, resume_path=world.directory / settings.resume_path)
-    watch = Watch(world, partial(_hash_now, flags), _announce) if flags.watch else None
+    watch = Watch(world, partial(_check, flags.directory), _announce) if flags.watch else None
     keep_from_children(settings.resume_path)
     following: NextStart | None = None
     try:
@@ -108,19 +120,31 @@ def _serve(
         if following is None or not following.keeps_state:
             simulation.close()
     if following is not None:
+        watchdog.close()
         following.begin()
 
 
-def _hash_now(flags: argparse.Namespace) -> str:
-    """Return the content hash of the files as they are now."""
-    return EngineWorld(read_world(flags.directory)).content_hash()
+def _check(directory: Path, changed: Sequence[str]) -> str:
+    """Return the content hash of the files as they are now, if they can be used.
+
+    Raises:
+        ValueError: They cannot: a setting is wrong, or a script does not compile.
+    """
+    world = EngineWorld(read_world(directory))
+    world.check_scripts(changed)
+    return world.content_hash()
 
 
-def _load(world: EngineSettings, flags: argparse.Namespace, port: int) -> EngineSimulation:
-    world = attrs.evolve(world, game_id=read_game_id(world.directory))
+def _load(
+    world: EngineSettings, flags: argparse.Namespace, port: int, changed: str, watchdog: Watchdog
+) -> EngineSimulation:
+    if flags.datastore is not Backend.NONE:  # without rows, nothing is written there
+        world = attrs.evolve(world, game_id=read_game_id(world.directory))
     store = open_store(flags.datastore, world.directory, port)
-    loaded = EngineWorld(world, store=store, logical_restore=flags.logical_restore)
-    return EngineSimulation(world, loaded, _announce)
+    loaded = EngineWorld(
+        world, store=store, logical_restore=flags.logical_restore, watchdog=watchdog
+    )
+    return EngineSimulation(world, loaded, _announce, changed=changed)
 
 
 def _announce(line: str) -> None:

@@ -27,6 +27,7 @@ __all__ = ["START_STEPS", "Scheduler", "Search"]
 START_STEPS: Final = 20
 """What starting or resuming a thread costs, in steps."""
 _ENTRIES_PER_STEP: Final = 8  # looking through the waiting threads
+_MOST_WARNINGS: Final = 100  # that a world remembers; scripts choose the texts of some
 
 
 class Search(Protocol):
@@ -46,7 +47,8 @@ class _Entry:
     Attributes:
         due: The tick in which it goes on.
         thread: The thread.
-        values: What it is resumed with; None for a wait, which gets the elapsed seconds.
+        values: What it is resumed with; None for a wait, which gets the elapsed seconds, at least
+            those of a tick: scripts divide by them.
         since: The tick in which it began to wait.
         search: What it looks for; None if it only waits.
     """
@@ -93,6 +95,7 @@ class Scheduler:
         self.where = "Failed to load script"
         self.searches: dict[str, Callable[[list[Any], Slots], Search]] = {}
         self.warn = warn
+        self._next_pass = 0  # the tick in which due threads are resumed next
         self._entries: dict[int, _Entry] = {}
         self._made = 0
         self._parked: dict[Coroutine, int] = {}  # 0: something else will resume it
@@ -168,7 +171,7 @@ class Scheduler:
         self._entries.pop(self._parked.pop(thread, 0), None)
         self.vm.resume(thread, *values)
         if thread.status == "suspended" and thread not in self._parked:
-            self._add(_Entry(self.tick + 1, thread, (), self.tick))
+            self._add(_Entry(self._next_pass, thread, (), self.tick))
 
     def spawn(self, target: Any, values: tuple[Any, ...]) -> Coroutine:
         """Run a function or thread at once, as ``task.spawn``: its error is a warning."""
@@ -184,18 +187,21 @@ class Scheduler:
         return target if isinstance(target, Coroutine) else self.vm.coroutine(target)
 
     def warn_once(self, text: str) -> None:
-        """Warn, unless this world has had the same warning already."""
-        if text not in self._warned:
+        """Warn, unless this world has had the same warning, or as many as it may have."""
+        if text not in self._warned and len(self._warned) < _MOST_WARNINGS:
             self._warned[text] = None
             self.warn(text)
 
     # Waiting
 
     def start_later(self, seconds: float, target: Any, values: tuple[Any, ...]) -> Coroutine:
-        """Start a function, or resume a thread, after a time; in the next tick at the earliest."""
+        """Start a function, or resume a thread, after a time; at the next pass without one."""
         thread = self._as_thread(target)
-        self._add(_Entry(self.tick + ticks_in(seconds), thread, values, self.tick))
+        self._add(_Entry(self._due_after(seconds), thread, values, self.tick))
         return thread
+
+    def _due_after(self, seconds: float) -> int:
+        return self.tick + ticks_in(seconds) if seconds > 0 else self._next_pass
 
     def wait(self, seconds: float) -> Yield:
         """Let the running thread wait; return the exception to raise.
@@ -206,8 +212,7 @@ class Scheduler:
             LuaError: The thread cannot be suspended here.
         """
         suspension = suspend()
-        due = self.tick + ticks_in(seconds)
-        self._add(_Entry(due, self._running(), None, self.tick))
+        self._add(_Entry(self._due_after(seconds), self._running(), None, self.tick))
         return suspension
 
     def wait_for(self, search: Search) -> Yield:
@@ -217,11 +222,11 @@ class Scheduler:
             LuaError: The thread cannot be suspended here.
         """
         suspension = suspend()
-        self._add(_Entry(self.tick + 1, self._running(), (), self.tick, search))
+        self._add(_Entry(self._next_pass, self._running(), (), self.tick, search))
         return suspension
 
     def park(self) -> tuple[Coroutine, Yield]:
-        """Let the running thread wait for `resume_next_tick`.
+        """Let the running thread wait for `resume_parked`.
 
         Returns:
             The thread, and the exception to raise.
@@ -234,10 +239,10 @@ class Scheduler:
         self._parked[thread] = 0
         return thread, suspension
 
-    def resume_next_tick(self, thread: Coroutine, *values: Any) -> None:
-        """Resume a parked thread at the start of the next tick; a dead one stays dead."""
+    def resume_parked(self, thread: Coroutine, *values: Any) -> None:
+        """Resume a parked thread when threads are resumed next; a dead one stays dead."""
         if thread.status != "dead":
-            self._add(_Entry(self.tick + 1, thread, values, self.tick))
+            self._add(_Entry(self._next_pass, thread, values, self.tick))
 
     def cancel(self, thread: Coroutine) -> None:
         """Drop a thread that waits; a dead one stays dead.
@@ -266,6 +271,7 @@ class Scheduler:
             WorldHalted: One fails.
         """
         tick = self.tick
+        self._next_pass = tick + 1
         self.charge(len(self._entries) // _ENTRIES_PER_STEP)
         due = [number for number, entry in self._entries.items() if entry.due <= tick]
         for number in due:
@@ -279,10 +285,10 @@ class Scheduler:
         if entry.search is not None:
             values = entry.search.find(self.tick)
             if values is None:
-                entry.due = self.tick + 1
+                entry.due = self._next_pass
                 return
         elif values is None:
-            values = ((self.tick - entry.since) / TICK_RATE,)
+            values = (max(1, self.tick - entry.since) / TICK_RATE,)
         del self._entries[number]
         if entry.thread.status == "suspended":
             self.resume(entry.thread, values)
@@ -317,7 +323,7 @@ class Scheduler:
         Raises:
             ValueError: It is damaged.
         """
-        self.tick = document["tick"]
+        self.tick = self._next_pass = document["tick"]
         self._warned = dict.fromkeys(document["warned"])
         for due, since, thread, values, search in document["waiting"]:
             found = slots.take_as(thread, Coroutine)

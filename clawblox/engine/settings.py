@@ -19,6 +19,8 @@ from clawblox.engine.errors import SettingsError
 
 __all__ = [
     "CONFIG_NAME",
+    "GRAVITY",
+    "MOST_GRAVITY",
     "RENDERER_FILES",
     "SCRIPT_SUFFIXES",
     "EngineSettings",
@@ -28,8 +30,17 @@ __all__ = [
 ]
 
 CONFIG_NAME: Final = "world.toml"
+GRAVITY: Final = 196.2
+"""The default: that of the public documentation; the public engine's source has 30."""
+MOST_GRAVITY: Final = 1e6
+"""The largest strength of gravity that scripts and settings can set, in either direction."""
 STEPS_PER_TICK: Final = 5_000_000
 """The default: 70 times what the dearest of the examples takes to load."""
+_MEMORY_MIB: Final = 512
+_WATCHDOG_CPU_S: Final = 10.0
+_WATCHDOG_MIB: Final = 2048
+_MIB_PER_HEAP_MIB: Final = 4
+"""The watchdog allows this much memory for a heap of one, unless a world sets another limit."""
 SCRIPT_SUFFIXES: Final = (".lua", ".luau")
 RENDERER_FILES: Final = "renderer"
 """Directory of the files of a renderer, within the world's directory."""
@@ -73,11 +84,15 @@ class EngineSettings:
         observation_radius: How far players see, in studs.
         speech_is_near: Whether only players within ``hearing_radius`` hear a chat message.
         hearing_radius: How far a message is heard then, in studs.
+        gravity: What ``Workspace.Gravity`` is at first, in studs/s².
         player_object_physics: Whether characters push unanchored parts.
         solver_iterations: Iterations of the physics solver in each step.
         allow_reset: Whether agents may send ``Reset``.
         steps_per_tick: The steps that scripts may take in one tick.
         memory_bytes: The size of the heap of the scripts above which allocating fails.
+        watchdog_cpu_s: CPU time of one tick or call after which the watchdog stops the world, in
+            seconds.
+        watchdog_memory_bytes: Resident memory of the process above which it does.
         game_id: Names the world's rows in a DataStore.
         tables: What ``world.toml`` says of how the world goes on, for its content hash: defaults
             are filled in, and names, files, renderers and budgets are left out.
@@ -94,11 +109,14 @@ class EngineSettings:
     observation_radius: float = 100.0
     speech_is_near: bool = False
     hearing_radius: float = 30.0
+    gravity: float = GRAVITY
     player_object_physics: bool = True
     solver_iterations: int = 4
     allow_reset: bool = False
     steps_per_tick: int = STEPS_PER_TICK
-    memory_bytes: int = 512 << 20
+    memory_bytes: int = _MEMORY_MIB << 20
+    watchdog_cpu_s: float = _WATCHDOG_CPU_S
+    watchdog_memory_bytes: int = _WATCHDOG_MIB << 20
     game_id: str = "local"
     tables: Mapping[str, Any] = attrs.field(factory=dict)
     renderer: RendererSettings = RendererSettings()
@@ -121,11 +139,17 @@ def read_settings(directory: Path) -> EngineSettings:
         "speech_is_near": speech.choice("mode", "global", "proximity") == "proximity",
         "hearing_radius": speech.positive("hearing_radius", 30),
         "allow_reset": table.below("agent_api").flag("allow_reset", default=False),
+        "gravity": float(
+            table.below("physics").get(
+                "gravity", GRAVITY, _is_gravity, "a number from -1000000 to 1000000"
+            )
+        ),
         "player_object_physics": clawblox.flag("player_object_physics", default=True),
         "solver_iterations": clawblox.below("physics").get(
             "solver_iterations", 4, _is_number_of_iterations, "a whole number from 1 to 32"
         ),
     }
+    memory_mib = clawblox.count("memory_mib", _MEMORY_MIB)
     return EngineSettings(
         directory=directory,
         name=table.get("name", "", _is_filled, "a non-empty string"),
@@ -133,7 +157,16 @@ def read_settings(directory: Path) -> EngineSettings:
         tree=_find_tree(scripts),
         skill=scripts.path("skill", "API.md"),
         steps_per_tick=clawblox.count("steps_per_tick", STEPS_PER_TICK),
-        memory_bytes=clawblox.count("memory_mib", 512) << 20,
+        memory_bytes=memory_mib << 20,
+        watchdog_cpu_s=float(
+            clawblox.get(
+                "watchdog_cpu_s", _WATCHDOG_CPU_S, _is_watchdog_time, "a finite number, 1 or more"
+            )
+        ),
+        watchdog_memory_bytes=clawblox.count(
+            "watchdog_memory_mib", max(_WATCHDOG_MIB, _MIB_PER_HEAP_MIB * memory_mib)
+        )
+        << 20,
         tables=rules,
         renderer=_read_renderer(table.below("renderer")),
         **rules,
@@ -158,8 +191,16 @@ def _is_positive(value: Any) -> bool:
     return _is_number(value) and value > 0
 
 
+def _is_watchdog_time(value: Any) -> bool:
+    return _is_number(value) and value >= 1
+
+
 def _is_not_negative(value: Any) -> bool:
     return _is_number(value) and value >= 0
+
+
+def _is_gravity(value: Any) -> bool:
+    return _is_number(value) and abs(value) <= MOST_GRAVITY
 
 
 def _is_count(value: Any) -> bool:

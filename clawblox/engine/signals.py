@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
+from clawblox.engine.nearest import suggest
 from clawblox.engine.scheduler import START_STEPS, Scheduler
 from clawblox.engine.slots import Slots
 from clawblox.luau import Coroutine, Host, HostObject, HostType, RuntimeFault
@@ -51,12 +52,17 @@ class Connection(HostObject):
         """Return the values that it keeps alive, for the limit of memory."""
         return (self.function, self.signal)
 
+    def _refusal(self, key: Any) -> str:
+        return super()._refusal(key) + suggest(key, ("Connected", *self.host_type.methods))
+
     def disconnect(self) -> None:
         """Remove the handler; it is skipped even in an event under way."""
         signal = self.signal
         if signal is not None:
             self.function = self.signal = None
             signal.connections.remove(self)
+            if not (signal.connections or signal.waiting):
+                del signal.kept[signal.name]
 
 
 class Signal(HostObject):
@@ -67,26 +73,30 @@ class Signal(HostObject):
         name: The event.
         connections: The handlers, in the order in which they were connected.
         waiting: The threads that wait for the event, in the order in which they began.
+
+    Args:
+        kept: The owner's signals by name; this one is among them while something listens.
     """
 
-    __slots__ = ("connections", "hub", "name", "owner", "waiting")
+    __slots__ = ("connections", "hub", "kept", "name", "owner", "waiting")
 
-    def __init__(self, hub: SignalHub, owner: HostObject, name: str) -> None:
+    def __init__(
+        self, hub: SignalHub, owner: HostObject, name: str, kept: dict[str, Signal]
+    ) -> None:
         super().__init__(hub.signal_type, f"{owner.ident}.{name}")
+        self.kept = kept
         self.hub = hub
         self.owner = owner
         self.name = name
         self.connections: list[Connection] = []
         self.waiting: list[Coroutine] = []
 
-    @property
-    def has_listeners(self) -> bool:
-        """Whether a handler or a thread waits for it; otherwise no restore makes it again."""
-        return bool(self.connections or self.waiting)
-
     def held(self) -> tuple[Any, ...]:
         """Return the values that it keeps alive, for the limit of memory."""
         return (self.owner, *self.connections, *self.waiting)
+
+    def _refusal(self, key: Any) -> str:
+        return super()._refusal(key) + suggest(key, self.host_type.methods)
 
     def connect(self, function: Any, *, once: bool = False) -> Connection:
         """Add a handler.
@@ -105,6 +115,14 @@ class Signal(HostObject):
         """Add a connection with its handler."""
         connection.signal, connection.function, connection.once = self, function, once
         self.connections.append(connection)
+        self.kept[self.name] = self
+
+    def settle(self) -> None:
+        """Be among the owner's signals exactly while something listens."""
+        if self.connections or self.waiting:
+            self.kept[self.name] = self
+        else:
+            self.kept.pop(self.name, None)
 
     def wait(self) -> Yield:
         """Let the running thread wait for the event; return the exception to raise.
@@ -116,6 +134,7 @@ class Signal(HostObject):
         """
         thread, suspension = self.hub.scheduler.park()
         self.waiting.append(thread)
+        self.settle()
         return suspension
 
     def fire(self, *values: Any) -> None:
@@ -133,9 +152,8 @@ class Signal(HostObject):
         if self.waiting:
             waiting, self.waiting = self.waiting, []
             for thread in waiting:
-                scheduler.resume_next_tick(thread, *values)
-        if not self.connections:
-            return
+                scheduler.resume_parked(thread, *values)
+            self.settle()
         for connection in tuple(self.connections):
             function = connection.function
             if function is None or (connection.once and connection.has_run):
@@ -159,8 +177,26 @@ class SignalHub:
         self.signal_type = host.type(HostType("RBXScriptSignal"))
         self.connection_type = host.type(HostType("RBXScriptConnection"))
         self._made = 0
+        self._signals: WeakValueDictionary[str, Signal] = WeakValueDictionary()
         self._restored: WeakValueDictionary[int, Connection] = WeakValueDictionary()
         _add_methods(host, self.signal_type, self.connection_type)
+
+    def find_signal(self, owner: HostObject, name: str, kept: dict[str, Signal]) -> Signal:
+        """Return the signal of an event with a name that a script chose.
+
+        It is the same one as long as anything keeps it. Without listeners only scripts keep it, so
+        those that ask for signals without end keep none.
+
+        Args:
+            owner: The instance.
+            name: The event.
+            kept: The owner's signals by name.
+        """
+        ident = f"{owner.ident}.{name}"
+        signal = self._signals.get(ident)
+        if signal is None:
+            signal = self._signals[ident] = Signal(self, owner, name, kept)
+        return signal
 
     def make_connection(self) -> Connection:
         """Return a new connection."""
@@ -183,10 +219,8 @@ class SignalHub:
         return connection
 
 
-def signal_document(signal: Signal, slots: Slots) -> list[Any] | None:
-    """Return what a snapshot holds of a signal; None if it has no listeners."""
-    if not signal.has_listeners:
-        return None
+def signal_document(signal: Signal, slots: Slots) -> list[Any]:
+    """Return what a snapshot holds of a signal that something listens to."""
     connections = [
         [each.number, slots.put(each.function), each.once] for each in signal.connections
     ]
@@ -208,6 +242,7 @@ def restore_signal(
     for number in waiting:
         thread = slots.take_as(number, Coroutine)
         signal.waiting.append(thread)
+        signal.settle()
         hub.scheduler.restore_parked(thread)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clawblox.engine.errors import WorldHalted
@@ -27,6 +28,8 @@ class EngineSimulation(Simulation):
         settings: The world's settings.
         world: The world, neither started nor restored.
         announce: Called with each line that tells where to look.
+        changed: The files whose change began this world in place of another; it then waits, halted,
+            for the change that mends what halts it as it loads. Empty for a first start.
     """
 
     format = FORMAT
@@ -38,13 +41,15 @@ class EngineSimulation(Simulation):
         settings: EngineSettings,
         world: EngineWorld,
         announce: Callable[[str], None],
+        *,
+        changed: str = "",
     ) -> None:
         self.max_agents = settings.max_players
         self._settings = settings
         self._world = world
         self._announce = announce
+        self._changed = changed
         self._api_doc = read_skill(settings)
-        self._failure: WorldHalted | None = None
 
     @property
     def api_doc(self) -> str | None:
@@ -60,12 +65,22 @@ class EngineSimulation(Simulation):
         """Return a digest of the rules and the scripts."""
         return self._world.content_hash()
 
-    def start(self) -> None:
-        """Run the main script. If it fails, the world halts at its first call."""
+    def begin(self) -> None:
+        """Run the main script.
+
+        Raises:
+            Halted: A script does not compile, or the main script fails.
+        """
         try:
-            self._world.start()
-        except WorldHalted as error:
-            self._failure = error
+            with self._running():
+                self._world.start()
+        except Halted:
+            if not self._changed:
+                raise
+            self._announce(
+                f"[Watch] {self._changed} changed, and the world halted as it loaded: "
+                "it waits for the next change"
+            )
 
     def restore(self, state: Json) -> None:
         """Take over a state."""
@@ -103,6 +118,11 @@ class EngineSimulation(Simulation):
         """Return the agents that hear what this one says now; None for everyone."""
         return self._world.audience(agent_id)
 
+    def chatted(self, agent_id: str, content: str) -> None:
+        """Let scripts hear what an agent has said, in the next tick."""
+        with self._running():
+            self._world.chatted(agent_id, content)
+
     def observe(self, agent_id: str) -> Mapping[str, Json]:
         """Return what an agent sees."""
         with self._running():
@@ -112,9 +132,13 @@ class EngineSimulation(Simulation):
         """Return the whole state."""
         return self._world.snapshot()
 
+    def rows_copier(self) -> Callable[[Path], None] | None:
+        """Return what copies the rows of data stores as they are now; None without a file."""
+        return self._world.rows_copier()
+
     def routes(self, world: WorldState) -> Sequence[BaseRoute]:
-        """Return the routes for people: what a spectator sees, the page and the world's files."""
-        return make_routes(self._settings, world, self._world.spectate)
+        """Return the map, and the routes for people: what a spectator sees, the page and files."""
+        return make_routes(self._settings, world, self._world.spectate, self._world.map)
 
     def serving(self, url: str) -> None:
         """Tell where to look."""
@@ -129,8 +153,6 @@ class EngineSimulation(Simulation):
     def _running(self) -> Iterator[None]:
         """Let an error of a script stop the world with the text that agents get."""
         try:
-            if self._failure is not None:
-                raise self._failure
             yield
         except WorldHalted as error:
             raise Halted(str(error)) from error

@@ -1,8 +1,9 @@
-"""``--watch``: begins the program anew when a script or a document of the world changes.
+"""``--watch``: restarts the program when a script or a document of the world changes.
 
 The process replaces itself, so its id, its log and its place in an orchestrator stay. If the new
-files have the same content hash, the world goes on exactly where it was; if not, it begins anew,
-because its state belongs to other scripts. Assets and renderers are served from disk as they are.
+files have the same content hash, the world goes on exactly where it was; if not, it starts over,
+because its state belongs to other scripts, but with the seed it had. Assets and renderers are
+served from disk as they are.
 """
 
 from __future__ import annotations
@@ -30,9 +31,18 @@ from clawblox.server import HostedWorld
 from clawblox.server.payload import encode_large_json
 from clawblox.server.snapshot_document import make_snapshot
 
-__all__ = ["NextStart", "Watch", "keep_from_children", "plan_next_start", "strip_flags"]
+__all__ = [
+    "CHANGED_ENV",
+    "NextStart",
+    "Watch",
+    "keep_from_children",
+    "plan_next_start",
+    "strip_flags",
+]
 
 INTERVAL_S: Final = 0.5
+CHANGED_ENV: Final = "CLAWBLOX_ENGINE_CHANGED"
+"""Names, to a program that begins in place of another, the files that have changed."""
 _ONCE: Final = ("--resume", "--reseed")
 """Flags that are for the first start only."""
 _ONCE_ENV: Final = (
@@ -49,7 +59,8 @@ class Watch:
 
     Args:
         settings: The world's settings.
-        hash_now: Returns the content hash of the files as they are now.
+        check: Takes the files that have changed, and returns the content hash of the files as they
+            are now; raises ValueError if they cannot be used.
         announce: Called with lines for people.
 
     Attributes:
@@ -60,11 +71,11 @@ class Watch:
     def __init__(
         self,
         settings: EngineSettings,
-        hash_now: Callable[[], str],
+        check: Callable[[Sequence[str]], str],
         announce: Callable[[str], None],
     ) -> None:
         self._settings = settings
-        self._hash_now = hash_now
+        self._check = check
         self._announce = announce
         self._seen = _stamps(settings)
         self.changed: list[str] = []
@@ -92,9 +103,12 @@ class Watch:
 
     def _take(self, changed: list[str]) -> None:
         try:
-            self.content_hash = self._hash_now()
+            self.content_hash = self._check(changed)
         except (OSError, ValueError) as error:
-            self._announce(f"[Watch] The world runs on as it is: {error}")
+            names = ", ".join(changed)
+            text = f"{names} changed, but the world runs on as it is: {error}"
+            for line in text.split("\n"):
+                self._announce(f"[Watch] {line}")
         else:
             self.changed = changed
 
@@ -163,8 +177,10 @@ def plan_next_start(
         announce(f"[Watch] {changed} changed: the world goes on where it was")
         command += ["--resume", _keep_snapshot(world)]
     else:
-        announce(f"[Watch] {changed} changed: the world begins anew, {reason}")
+        announce(f"[Watch] {changed} changed: the world starts over, {reason}")
+        command += [] if world.seed is None else ["--reseed", str(world.seed)]
     inherited = {key: value for key, value in environment.items() if key not in _ONCE_ENV}
+    inherited[CHANGED_ENV] = changed
     return NextStart(command, inherited, keeps_state=reason is None)
 
 

@@ -237,10 +237,14 @@ class BatchError(ClawbloxError):
         return error
 
     def details(self) -> list[str]:
-        """Name each instance with the first line of its error."""
+        """Name each instance with the first line of its error; quote the log of the first."""
         lines = [_describe_failure(name, error) for name, error in self.failed.items()]
         more = len(lines) - _SHOWN_FAILURES
-        return [*lines[:_SHOWN_FAILURES], *([f"and {more} more"] if more > 0 else [])]
+        return [
+            *lines[:_SHOWN_FAILURES],
+            *([f"and {more} more"] if more > 0 else []),
+            *next(filter(None, map(_quote_log, self.failed.items())), ()),
+        ]
 
 
 class ControlError(ClawbloxError):
@@ -287,6 +291,12 @@ class ControlError(ClawbloxError):
 
 class OrchestratorSuspendedError(ControlError):
     """An orchestrator cannot answer, since SIGSTOP or Ctrl-Z stopped it; fields of ControlError."""
+
+
+def _quote_log(failure: tuple[str, Exception]) -> list[str]:
+    name, error = failure
+    quoted: Sequence[str] = getattr(error, "log_lines", ())
+    return [f"last log lines of {name}:", *(f"  | {line}" for line in quoted)] if quoted else []
 
 
 def _describe_failure(name: str, error: Exception) -> str:

@@ -4,6 +4,7 @@
 - ``sync_checkpointer``: the same without ``await``.
 - ``idle``: the moment in which no agent is in the middle of a turn.
 - ``pointer``: the file that names the latest archive.
+- ``cleaning``: which files of ended runs can go.
 """
 
 from __future__ import annotations

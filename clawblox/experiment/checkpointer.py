@@ -20,11 +20,13 @@ import attrs
 from clawblox.checkpoint import async_read_metadata
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.arguments import check_count, check_path, check_seconds
+from clawblox.config.agent_arguments import Agents
+from clawblox.config.arguments import check_count, check_path, check_seconds, check_size
 from clawblox.errors import ClawbloxError, UsageError
-from clawblox.experiment.idle import Agents, check_agents, held, idle_moment
+from clawblox.experiment.idle import check_agents, held, idle_moment
 from clawblox.experiment.pointer import POINTER_NAME, write_pointer
 from clawblox.protocol import ARCHIVE_SUFFIX
+from clawblox.system.files import available_bytes
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.async_world import AsyncWorld
 
@@ -79,6 +81,8 @@ class Checkpointer:
         idle_wait: How long to wait, in seconds, for a moment in which no agent is in the middle
             of a turn.
         keep: Number of archives to keep, of those made here; None keeps all.
+        min_free: Free disk space below which the checkpoints of the interval are left out, in
+            bytes or as text such as ``"5 GB"``; None for no limit.
         metadata: JSON values for the top level of the archives' metadata; None for none.
         instance: Name of the instance; not needed while there is only one.
         pointer: The file that names the latest archive; None means ``checkpoint.json`` in ``dir``.
@@ -100,6 +104,7 @@ class Checkpointer:
         idle_quiet: float = DEFAULT_IDLE_QUIET_S,
         idle_wait: float = DEFAULT_IDLE_WAIT_S,
         keep: int | None = None,
+        min_free: int | str | None = None,
         metadata: Mapping[str, Any] | None = None,
         instance: str | None = None,
         pointer: str | os.PathLike[str] | None = None,
@@ -113,6 +118,7 @@ class Checkpointer:
         self._idle_quiet_s = check_seconds(idle_quiet, "idle_quiet", may_be_zero=True)
         self._idle_wait_s = check_seconds(idle_wait, "idle_wait", may_be_zero=True)
         self._keep = None if keep is None else check_count(keep, "keep")
+        self._min_free = None if min_free is None else check_size(min_free, "min_free")
         self._metadata = dict(metadata or {})
         self._instance = instance
         default = self._dir / POINTER_NAME
@@ -165,23 +171,30 @@ class Checkpointer:
         with contextlib.suppress(UsageError):  # the world was closed within the block
             await self.run()
 
-    async def save(self) -> SavedCheckpoint:
+    async def save(self, *, idle_wait: float | None = None) -> SavedCheckpoint:
         """Make a checkpoint now, after the wait for an idle moment.
+
+        Args:
+            idle_wait: Longest wait for that moment, in seconds; None means that of the constructor.
 
         Returns:
             What was made.
 
         Raises:
+            ConfigError: ``idle_wait`` is not a number of seconds, 0 or more.
             UsageError: There is no such instance, or several run and none was named.
             ClawbloxError: It could not be made, as ``AsyncWorld.checkpoint`` says; or it is
                 complete, and the pointer does not name it.
 
         Cancellation: the archive is complete or absent, and what the pointer names is there.
         """
+        wait_s = self._idle_wait_s
+        if idle_wait is not None:
+            wait_s = check_seconds(idle_wait, "idle_wait", may_be_zero=True)
         self._begin()
         async with self._saving:
             with held(self._agents):
-                saved = await self._save()
+                saved = await self._save(wait_s)
             await self._retain()
             return saved
 
@@ -207,6 +220,7 @@ class Checkpointer:
             await anyio.sleep(max(0.0, next_at - anyio.current_time()))
             next_at = anyio.current_time() + self._every_s
             try:
+                await run_blocking(self._require_space)
                 outcome: SavedCheckpoint | Exception = await self.save()
             except Exception as error:  # noqa: BLE001 - a run goes on without a checkpoint
                 _log.warning("no checkpoint", instance=self._instance, error=str(error))
@@ -214,8 +228,19 @@ class Checkpointer:
             if self._on_outcome is not None:
                 self._on_outcome(outcome)
 
-    async def _save(self) -> SavedCheckpoint:
-        await idle_moment(self._agents, quiet_s=self._idle_quiet_s, wait_s=self._idle_wait_s)
+    def _require_space(self) -> None:
+        if self._min_free is None:
+            return
+        place = next(path for path in (self._dir, *self._dir.parents) if path.is_dir())
+        free = available_bytes(place)
+        if free < self._min_free:
+            raise ClawbloxError(
+                f"only {free} bytes are free in {place}, and min_free is {self._min_free}",
+                hint="make room; checkpoints continue when there is enough",
+            )
+
+    async def _save(self, wait_s: float) -> SavedCheckpoint:
+        await idle_moment(self._agents, quiet_s=self._idle_quiet_s, wait_s=wait_s)
         elapsed_s = self._now()
         facts = {**self._metadata, "elapsed_seconds": elapsed_s}
         path = await self._world.checkpoint(

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import anyio
 import attrs
 
 from clawblox.checkpoint.collect.plan import is_idle
 from clawblox.concurrency.threads import run_blocking
+from clawblox.config.agent_arguments import AgentLike, Agents, require_agent
 from clawblox.config.arguments import check_path
-from clawblox.errors import ConfigError
 from clawblox.system.clock import utc_now
-from clawblox.world.access import AgentLike
 
-__all__ = ["Agents", "WatchedAgent", "check_agents", "held", "idle_moment"]
-
-Agents: TypeAlias = Iterable[AgentLike] | Mapping[str, str | os.PathLike[str]]
-"""Agents: ``Agent`` or ``AsyncAgent`` objects, or directories by name."""
+__all__ = ["WatchedAgent", "check_agents", "held", "idle_moment"]
 
 _LOG: Final = Path("logs", "agent.log")
 _LOOK_S: Final = 0.25
@@ -84,13 +79,10 @@ def check_agents(agents: Agents) -> tuple[WatchedAgent, ...]:
             WatchedAgent(name, check_path(path, f"agents.{name}").absolute())
             for name, path in agents.items()
         )
-    return tuple(map(_check_agent, agents))
+    return tuple(map(_watch, map(require_agent, agents)))
 
 
-def _check_agent(agent: object) -> WatchedAgent:
-    if not isinstance(agent, AgentLike):
-        message = "agents, or their directories by name"
-        raise ConfigError(message, key="agents", value=agent)
+def _watch(agent: AgentLike) -> WatchedAgent:
     return WatchedAgent(agent.name, check_path(agent.dir, "agents").absolute(), agent)
 
 

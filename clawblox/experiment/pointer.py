@@ -9,10 +9,12 @@ from typing import Any, Final
 
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import publish_bytes
+from clawblox.system.regular_files import read_regular
 
-__all__ = ["POINTER_NAME", "write_pointer"]
+__all__ = ["POINTER_NAME", "read_pointer", "write_pointer"]
 
 POINTER_NAME: Final = "checkpoint.json"
+_MAX_BYTES: Final = 1 << 20
 
 
 def write_pointer(pointer: Path, archive: Path, facts: Mapping[str, Any]) -> None:
@@ -35,3 +37,12 @@ def write_pointer(pointer: Path, archive: Path, facts: Mapping[str, Any]) -> Non
     publish_bytes(
         pointer, json.dumps(content, indent=2, sort_keys=True, allow_nan=False).encode() + b"\n"
     )
+
+
+def read_pointer(directory: Path) -> Path | None:
+    """Return the archive that the pointer in a directory names; None without a pointer. Blocks."""
+    try:
+        pointer = json.loads(read_regular(directory / POINTER_NAME, max_bytes=_MAX_BYTES))
+        return directory / str(pointer["checkpoint"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None

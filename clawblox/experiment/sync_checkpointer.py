@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack
 
 from clawblox.concurrency.portal import portal
-from clawblox.concurrency.synchronous import synchronous
+from clawblox.concurrency.synchronous import call_as, synchronous
+from clawblox.config.agent_arguments import Agents
 from clawblox.experiment.checkpointer import Checkpointer, Outcome, SavedCheckpoint
-from clawblox.experiment.idle import Agents
 from clawblox.world.sync_world import World
 
 __all__ = ["SyncCheckpointer"]
@@ -21,6 +21,7 @@ class _Options(TypedDict, total=False):
     idle_quiet: float
     idle_wait: float
     keep: int | None
+    min_free: int | str | None
     metadata: Mapping[str, Any] | None
     instance: str | None
     pointer: str | os.PathLike[str] | None
@@ -54,7 +55,8 @@ class SyncCheckpointer:
         **options: Unpack[_Options],
     ) -> None:
         world.open()
-        self._checkpointer = Checkpointer(world._world, agents, dir=dir, **options)
+        name = type(self).__qualname__
+        self._checkpointer = call_as(name, Checkpointer, world._world, agents, dir=dir, **options)
 
     @property
     def latest(self) -> SavedCheckpoint | None:

@@ -4,12 +4,18 @@
 - ``lifecycle``: the states of an instance, their transitions, and the restart budget.
 - ``restart_source``: what an instance is restarted from, and the request of a restart.
 - ``watch``: from its readiness to its exit.
+- ``pacer``: hurries the liveness probe of a world that may have halted.
+- ``halts``: records that a world has halted.
+- ``rates``: worlds that run slower than real time.
+- ``watchdog_end``: why the watchdog of an engine world ended it.
+- ``memory``: ends instances that use more memory than their world allows.
 - ``stop_ladder``: how all of its processes are ended.
 - ``bookkeeping``: what is written about an instance: record, manifest, index of the log.
 - ``startup``: one start, from the port to readiness.
 - ``launcher``: the thread that spawns and probes.
 - ``ramp``: the limit on concurrent starts.
 - ``launch``: the options of a start, resolved to paths, names and seeds.
+- ``seeds``: the seeds of starts.
 - ``environment``: the command and environment of its processes.
 - ``instance``: acquires and releases the resources of an instance.
 - ``ends``: how instances end.

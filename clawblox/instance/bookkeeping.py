@@ -70,6 +70,16 @@ class Bookkeeping:
         self._instance = instance
         self._write = write
 
+    def note_halt(self) -> None:
+        """Note in the record that the world has halted; its processes still live."""
+        with self._contained("halt not recorded"):
+            self._instance.write_record("ready")
+
+    def note_rate(self) -> None:
+        """Note in the record how fast the world runs."""
+        with self._contained("rate not recorded"):
+            self._instance.write_record("ready")
+
     def note_exit(self, is_unresponsive: bool) -> None:  # noqa: FBT001, RUF100
         """Note in the index of the log that the instance died.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from http import HTTPStatus
 
 import anyio
 
@@ -13,9 +14,12 @@ from clawblox.errors import WorldCallError, WorldError, WorldExitedError
 from clawblox.instance.failures import exited_error
 from clawblox.instance.instance import Instance
 from clawblox.instance.lifecycle import Lifecycle, State
+from clawblox.instance.pacer import ProbePacer
 
 __all__ = ["Calls"]
 
+_HALT_NOTICE_S = 5.0
+"""How long to wait for the result of a probe after a world answered 503, in seconds."""
 _EXIT_NOTICE_S = 0.25
 """How long to wait for the exit of a world after a call to it broke, in seconds."""
 
@@ -26,6 +30,9 @@ class Calls:
     Args:
         instance: The instance.
         lifecycle: Its state.
+
+    Attributes:
+        pacer: Hurries its liveness probes; a call that is answered 503 does.
     """
 
     def __init__(self, instance: Instance, lifecycle: Lifecycle) -> None:
@@ -33,6 +40,7 @@ class Calls:
         self._lifecycle = lifecycle
         self._scopes: set[anyio.CancelScope] = set()
         self._changed = anyio.Event()
+        self.pacer = ProbePacer()
 
     @property
     def life(self) -> int | None:
@@ -103,8 +111,14 @@ class Calls:
         return False
 
     async def _prefer_exit(self, error: WorldError, begun_at: float) -> None:
-        """Raise the exit instead of ``error`` if the call broke because the world died."""
-        if getattr(error, "status", None) is None:
+        """Raise the exit instead of ``error`` if the world died of the call, or has halted."""
+        status = getattr(error, "status", None)
+        if status == HTTPStatus.SERVICE_UNAVAILABLE:
+            with anyio.move_on_after(_HALT_NOTICE_S):
+                await self.pacer.probe_now()
+            if self._instance.halt is not None:
+                raise await self._exited_error(begun_at) from error
+        if status is None:
             with anyio.move_on_after(_EXIT_NOTICE_S) as notice:
                 await self._instance.wait_exit()
             if not notice.cancelled_caught:

@@ -19,6 +19,7 @@ from clawblox import protocol
 from clawblox.config.arguments import ARGUMENT_BY_VARIABLE
 from clawblox.instance.launch import Launch
 from clawblox.protocol import WorldEnvironment
+from clawblox.rundir.manifest import manifest_path
 
 __all__ = [
     "child_environment",
@@ -41,21 +42,34 @@ _ACTIVATION_ENV: Final = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 _OTHER_CONTRACT_ENV: Final = (
     protocol.BIN_ENV,
+    protocol.DATASTORE_ENV,
     protocol.INSTANCE_ENV,
+    protocol.LEASE_ENV,
     protocol.LISTEN_FDS_ENV,
     protocol.LISTEN_PID_ENV,
     protocol.LISTEN_FDNAMES_ENV,
 )
 
 
-def world_environment(launch: Launch, port: int, manifest_path: Path) -> WorldEnvironment:
+def world_environment(launch: Launch, name: str, port: int) -> WorldEnvironment:
     """Return the contract variables of one instance, with new tokens.
+
+    On the port of a run of which this process is the world, the world writes into the manifest of
+    that run, and into its rows.
 
     Args:
         launch: The launch; tokens in its ``env`` are used instead of new ones.
+        name: Name of the instance.
         port: Port that the world must bind.
-        manifest_path: The manifest of the instance.
     """
+    manifest, rows, outer = (
+        manifest_path(launch.instance_dir),
+        launch.own_rows(name),
+        launch.inherited,
+    )
+    if outer.get(protocol.LEASE_ENV) and outer.get(protocol.PORT_ENV) == str(port):
+        manifest = Path(outer.get(protocol.MANIFEST_ENV) or manifest)
+        rows = Path(given) if (given := outer.get(protocol.DATASTORE_ENV)) else rows
     return WorldEnvironment(
         host=launch.options.host,
         port=port,
@@ -64,7 +78,8 @@ def world_environment(launch: Launch, port: int, manifest_path: Path) -> WorldEn
         record_dir=launch.record_dir,
         resume_path=launch.resume_path,
         reseed=launch.reseed,
-        manifest_path=manifest_path,
+        datastore_path=rows,
+        manifest_path=manifest,
         clawblox_bin=_clawblox_bin(),
         operator_token=_token(launch, protocol.OPERATOR_TOKEN_ENV),
         spectator_token=_token(launch, protocol.SPECTATOR_TOKEN_ENV),
@@ -101,7 +116,9 @@ def world_command(launch: Launch) -> list[str]:
     return [sys.executable, *_ENGINE, str(launch.config.dir), *flags]
 
 
-def child_environment(launch: Launch, world: WorldEnvironment, cookie: str) -> dict[str, str]:
+def child_environment(
+    launch: Launch, world: WorldEnvironment, cookie: str, lease: str
+) -> dict[str, str]:
     """Return the complete environment of the instance's processes.
 
     Contract variables of this process are not inherited; those that do not apply are unset. If no
@@ -112,6 +129,7 @@ def child_environment(launch: Launch, world: WorldEnvironment, cookie: str) -> d
         launch: The launch.
         world: The contract variables.
         cookie: Marks the processes of the instance.
+        lease: Token of the lease of its port.
     """
     contract = {*ARGUMENT_BY_VARIABLE, *world.secrets(), *_OTHER_CONTRACT_ENV}
     inherited = {key: value for key, value in launch.inherited.items() if key not in contract}
@@ -122,6 +140,7 @@ def child_environment(launch: Launch, world: WorldEnvironment, cookie: str) -> d
         **world.public(),
         **world.secrets(),
         protocol.INSTANCE_ENV: cookie,
+        protocol.LEASE_ENV: lease,
     }
 
 

@@ -28,8 +28,10 @@ from clawblox.errors import (
     WorldStartError,
     WorldStopError,
 )
+from clawblox.extras import find_missing, install_command, name_extra
 from clawblox.instance.health import StrangerAnswers
 from clawblox.instance.instance import Instance
+from clawblox.instance.watchdog_end import read_watchdog_end
 from clawblox.system.ports import NoFreePort, PortBusy, connect_host, listeners_on
 from clawblox.system.process import CannotExecute
 from clawblox.system.process_tree import Proc
@@ -38,6 +40,7 @@ from clawblox.system.tmux import TmuxError
 __all__ = [
     "exited_before_ready",
     "exited_error",
+    "halted_before_ready",
     "identity_error",
     "ready_timeout",
     "start_failure",
@@ -50,6 +53,7 @@ _Error = TypeVar("_Error", bound=WorldError)
 _PYTHON: Final = re.compile(r"python[0-9.]*")
 _NO_CLAWBLOX: Final = re.compile(r"No module named '?clawblox\b")
 """What Python says when it cannot import clawblox, or run a module of it."""
+_NO_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 _PUBLIC_CLASS: dict[type[Exception], type[WorldStartError]] = {
     PortBusy: PortInUseError,
@@ -71,6 +75,10 @@ def start_failure(error: Exception, instance: Instance, phase: str, elapsed_s: f
     """
     if isinstance(error, WorldError):
         _located(error, instance, phase, elapsed_s)
+        if isinstance(error, WorldExitedBeforeReady) and (missing := _missing_package(error)):
+            error = _located(_missing_error(*missing, instance), instance, phase, elapsed_s)
+            error.log_lines = ()  # a traceback, of which the message has all that matters
+            return error
         if any(map(_NO_CLAWBLOX.search, error.log_lines)):
             error.hint = _interpreter_hint()
         return error
@@ -85,8 +93,31 @@ def start_failure(error: Exception, instance: Instance, phase: str, elapsed_s: f
     return error
 
 
+def _missing_package(error: WorldError) -> tuple[str, str] | None:
+    """Return the module that a world lacks, and the extra that adds it; None for another cause.
+
+    A module that this interpreter has is missing in another one, which its own message names.
+    """
+    for match in filter(None, map(_NO_MODULE.search, reversed(error.log_lines))):
+        extra = name_extra(module := match[1])
+        if extra is not None and module.partition(".")[0] in find_missing(extra):
+            return module, extra
+    return None
+
+
+def _missing_error(module: str, extra: str, instance: Instance) -> WorldExitedBeforeReady:
+    return WorldExitedBeforeReady(
+        f"world {_name(instance)} needs the package {module}, which is not installed: "
+        f"{install_command(extra)}"
+    )
+
+
 def exited_before_ready(instance: Instance) -> WorldExitedBeforeReady:
     """Return the error for a world that ended during its start."""
+    if (halt := instance.halt or read_watchdog_end(instance)) is not None:
+        return WorldExitedBeforeReady(
+            f"world {_name(instance)} was ended before it was ready: {halt}"
+        )
     if instance.launch.resume_path is not None:
         return SnapshotRefusedError(
             f"world {_name(instance)} ended while restoring "
@@ -96,6 +127,13 @@ def exited_before_ready(instance: Instance) -> WorldExitedBeforeReady:
         )
     return WorldExitedBeforeReady(
         f"world {_name(instance)} ended before it was ready: {instance.exit}"
+    )
+
+
+def halted_before_ready(instance: Instance, reason: str) -> WorldStartError:
+    """Return the error for a world that reports during its start that it has halted."""
+    return WorldStartError(
+        f"world {_name(instance)} halted before it was ready: {instance.masked(reason)}"
     )
 
 
@@ -137,7 +175,8 @@ def exited_error(
         elapsed_s: Seconds since the call began.
         is_coming_back: Whether it is being restarted.
     """
-    how = f"halted: {instance.halt}" if instance.halt else f"ended: {instance.exit or 'stopped'}"
+    halt = instance.halt or read_watchdog_end(instance)
+    how = f"halted: {halt}" if halt else f"ended: {instance.exit or 'stopped'}"
     message, phase, hint = f"world {_name(instance)} has {how}", "ready", None
     if is_coming_back:
         is_known = instance.halt or instance.exit

@@ -20,7 +20,7 @@ import re
 import select
 import socket
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
@@ -29,17 +29,20 @@ import attrs
 
 from clawblox.concurrency.deadlines import running_deadline
 from clawblox.config.world_toml import LivenessRule
-from clawblox.protocol import parse_halt
+from clawblox.instance.pacer import ProbePacer
+from clawblox.protocol import OPERATOR_HEADER, TickRate, parse_halt, parse_rate
 from clawblox.system.ports import connect_host, describe_owner, find_owners, listeners_at
 from clawblox.system.process_tree import Mark, find_tree
 from clawblox.telemetry.logs import open_to_read
 from clawblox.telemetry.own_log import OwnLog
 
 __all__ = [
+    "HaltedAtStart",
     "Probe",
     "Steps",
     "StrangerAnswers",
     "Wait",
+    "find_halt",
     "look_once",
     "require_own_listener",
     "run_steps",
@@ -92,6 +95,14 @@ class StrangerAnswers(Exception):  # noqa: N818 - says the condition; the caller
         self.owner = owner
 
 
+class HaltedAtStart(Exception):  # noqa: N818 - says the condition; the caller raises the public error
+    """The world reports that it has halted, before it was ever ready."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 @attrs.define
 class Probe:
     """Checks whether one instance is ready, and keeps the last result.
@@ -107,8 +118,10 @@ class Probe:
             5 s.
         is_inherited: Whether the world inherits a socket that already listens. A request then
             waits in its backlog without limit, and no other process can answer it.
+        operator_token: Sent with the request, so that the world shows its rate; None sends none.
         seen: The result of the last look, for an error message.
-        halt: Why the world has halted, if the last answer said so; else None.
+        halt: Why the world has halted, if the last answer had it; else None.
+        rate: How fast the world runs, if the last answer had it; else None.
     """
 
     host: str
@@ -119,8 +132,10 @@ class Probe:
     log_start: int
     interval: float | None = None
     is_inherited: bool = False
+    operator_token: str | None = attrs.field(default=None, repr=False)
     seen: str = "nothing yet"
     halt: str | None = None
+    rate: TickRate | None = None
     _log_offset: int = attrs.field(init=False, default=0)
     _log_end: bytes = attrs.field(init=False, default=b"")
     _log_matched: bool = attrs.field(init=False, default=False)
@@ -169,7 +184,9 @@ class Probe:
         found = _STATUS_LINE.match(answer)
         status = int(found[1]) if found else None
         self.seen = f"GET {path} answered {status or 'something that is not HTTP'}"
-        self.halt = parse_halt(answer.partition(b"\r\n\r\n")[2]) if status == 503 else None
+        body = answer.partition(b"\r\n\r\n")[2]
+        self.halt = parse_halt(body) if status == 503 else None
+        self.rate = parse_rate(body) if status == 200 else None
         return status == 200
 
     def _read_answer(
@@ -203,6 +220,7 @@ class Probe:
             "Accept: */*",
             "Accept-Encoding: identity",
             "Connection: close",
+            *([f"{OPERATOR_HEADER}: {self.operator_token}"] if self.operator_token else ()),
         )
         return "\r\n".join((*lines, "", "")).encode()
 
@@ -238,6 +256,7 @@ def steps_until_ready(probe: Probe, expected_s: float) -> Steps:
             half of it, and after 0.25 s at the latest, since this world may be faster.
 
     Raises:
+        HaltedAtStart: The world reports that it has halted.
         OSError: There are no file descriptors left, or the log cannot be read.
     """
     begun_at = time.monotonic()
@@ -245,6 +264,8 @@ def steps_until_ready(probe: Probe, expected_s: float) -> Steps:
         yield Wait(min(expected_s / 2, _LONGEST_WAIT_S))
     delay = _FIRST_DELAY_S
     while not (yield from probe.look()):
+        if probe.halt is not None:
+            raise HaltedAtStart(probe.halt)
         yield Wait(delay if probe.interval is None else probe.interval)
         is_slow = time.monotonic() - begun_at > _LONG_S
         delay = min(delay * 2, _SLOW_DELAY_S if is_slow else _LAST_DELAY_S)
@@ -289,7 +310,12 @@ def _is_complete(answer: bytes) -> bool:
 # -- liveness: whether a world that was ready still answers -------------------------------------
 
 
-async def wait_until_unresponsive(probe: Probe, rule: LivenessRule) -> str:
+async def wait_until_unresponsive(
+    probe: Probe,
+    rule: LivenessRule,
+    pacer: ProbePacer | None = None,
+    note_rate: Callable[[TickRate], Awaitable[None]] | None = None,
+) -> str:
     """Probe a world until it has halted or stopped answering; return what the last probe saw.
 
     Time in which this process did not run does not count as a failure.
@@ -297,17 +323,35 @@ async def wait_until_unresponsive(probe: Probe, rule: LivenessRule) -> str:
     Args:
         probe: The probe; afterwards its ``halt`` says why the world has halted, if it has.
         rule: Period and timeout in seconds, and the number of failures in a row.
+        pacer: Hurries single probes; None leaves them at their period.
+        note_rate: Called with each rate that the world reports.
 
     Cancellation: leaves no connection open.
     """
-    failures = 0
-    while failures < rule.failure_threshold and probe.halt is None:
-        await anyio.sleep(rule.period)
+    failures, pacer = 0, pacer or ProbePacer()
+    while True:
+        await pacer.pause(rule.period)
         try:
             failures = 0 if await _answers_in_time(probe, rule.timeout) else failures + 1
         except OSError as error:  # our lack of descriptors is not a failure of the world
             _log.warning("liveness not checked", error=str(error))
-    return probe.seen
+        if failures >= rule.failure_threshold or probe.halt is not None:
+            return probe.seen
+        pacer.note_probe()
+        if note_rate is not None and not failures and probe.rate is not None:
+            await note_rate(probe.rate)
+
+
+async def find_halt(probe: Probe, seconds: float) -> str | None:
+    """Ask a world once why it has halted; None if it has not, or does not answer in time.
+
+    Cancellation: leaves no connection open.
+    """
+    try:
+        await _answers_in_time(probe, seconds)
+    except OSError as error:
+        _log.warning("halt not looked for", error=str(error))
+    return probe.halt
 
 
 async def _answers_in_time(probe: Probe, timeout: float) -> bool:

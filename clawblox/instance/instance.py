@@ -35,8 +35,8 @@ from clawblox.instance.stages import Named, Running
 from clawblox.protocol import WorldEnvironment
 from clawblox.results import WorldExit
 from clawblox.rundir.claims import Claim, claim_name
-from clawblox.rundir.manifest import manifest_path
 from clawblox.rundir.records import InstanceRecord, RecordState, replace_record, write_record
+from clawblox.rundir.rows import prepare_rows
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.guard import guard
@@ -247,7 +247,7 @@ class Instance:
             NoFreePort: No port is free.
             PortBusy: Another process took the leased port that the world inherits.
             CannotExecute: One of the commands cannot be executed.
-            OSError: A file cannot be written.
+            OSError: A file cannot be written, or the rows of the snapshot are not as saved.
             ManifestError: It cannot be registered.
             TmuxError: A tmux window cannot be opened.
         """
@@ -256,7 +256,8 @@ class Instance:
         if self._lease is None:
             self._lease = take_free_port(launch.options.host, first=self._wanted_port)
             self.port, self._wanted_port = self._lease.port, 0
-        environment = world_environment(launch, self.port, manifest_path(launch.instance_dir))
+        environment = world_environment(launch, self.name, self.port)
+        prepare_rows(environment.datastore_path, launch.resume_path)
         make_private_dir(named.command_file.parent)
         make_private_dir(named.log_file.parent)
         if launch.record_dir is not None:
@@ -270,7 +271,7 @@ class Instance:
         guard.watch(running.mark)  # before they exist
         self._may_have_survivors = True
         processes = running.processes
-        env = child_environment(launch, environment, running.cookie)
+        env = child_environment(launch, environment, running.cookie, self._lease.token)
         hands_over = launch.hands_listener_over
         inherited = open_listener(launch.options.host, self.port) if hands_over else nullcontext()
         with inherited as listener:
@@ -329,9 +330,7 @@ class Instance:
         self._note_claim(claim_name(self.launch.run_dir, record.name, may_be_alive=True))
         world = adopt(record.pid)
         self.port = self._wanted_port = record.port
-        environment = world_environment(
-            self.launch, self.port, manifest_path(self.launch.instance_dir)
-        )
+        environment = world_environment(self.launch, self.name, self.port)
         # The token is not on disk, only in the environment of the world.
         known = read_variables(record.pid)
         environment = attrs.evolve(
@@ -454,6 +453,7 @@ class Instance:
             command_file=str(command_file),
             log_file=str(log_file),
             log_start=running.processes.log_start if running else 0,
+            rate=running.processes.rate if running else None,
             started_at=self.started_at,
             ended_at=None if state in ("planned", "starting", "ready") else format_utc(utc_now()),
             resume_path=str(launch.resume_path) if launch.resume_path else None,
@@ -469,6 +469,7 @@ class Instance:
             first_sha256=begun.parent_sha256,
             stopped_on_purpose=end is not None and end.is_on_purpose,
             has_finished=end is not None and end.has_finished,
+            datastore_path=str(rows) if (rows := launch.own_rows(self.name)) else None,
         )
 
     def rename_run(self, run_id: str) -> None:

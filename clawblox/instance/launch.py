@@ -6,38 +6,38 @@ processes is built by ``environment``.
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import attrs
 
 from clawblox.config.arguments import check_path
 from clawblox.config.options import InstanceSpec, ManyOptions, SharedOptions, StartOptions
-from clawblox.config.world_toml import CONFIG_NAME, WorldConfig
+from clawblox.config.world_toml import CONFIG_NAME, LivenessRule, WorldConfig
 from clawblox.errors import ConfigError
-from clawblox.protocol import SECRET_ENV, SEEDS
+from clawblox.extras import find_missing, install_command
+from clawblox.instance.seeds import choose_seed, require_seedable
+from clawblox.protocol import SECRET_ENV
 from clawblox.results import SavedSnapshot
 from clawblox.rundir.interrupted import Interrupted, read_saves
 from clawblox.rundir.manifest_updates import RestartedBy
-from clawblox.rundir.paths import files_dir, resolve_run_dir
+from clawblox.rundir.paths import DATASTORE_DIR_NAME, files_dir, resolve_run_dir
 from clawblox.rundir.records import InstanceRecord
 from clawblox.rundir.snapshot_files import find_resume
+from clawblox.snapshot.rows import rows_beside
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.process_tree import read_variables
+from clawblox.telemetry.own_log import OwnLog
 
 __all__ = [
-    "ENGINE_PACKAGES",
     "Launch",
     "Past",
     "find_variables",
-    "has_engine",
     "new_run_id",
     "plan_attach",
     "plan_launch",
@@ -46,8 +46,7 @@ __all__ = [
     "require_command",
 ]
 
-ENGINE_PACKAGES: Final = ("numpy", "rapier3d", "starlette", "uvicorn", "wsproto")
-"""What the extra ``engine`` installs."""
+_log = OwnLog(__name__)
 
 _NUMBERED_NAME = re.compile(r"w[0-9]{3,9}")
 
@@ -96,6 +95,8 @@ class Launch:
         archive: The archive that the snapshot was taken out of; None if it was in none.
         tmux_session: tmux session to run in; None runs without tmux.
         inherited: Our own environment, read once for all that are started together.
+        has_own_rows: Whether the rows of its data stores are its own, rather than those of all
+            that run its world on its port.
         first: The launch that the run began with; None if this is it.
         past: What the instance went through under earlier orchestrators; None for a new run.
         saves: The saves of its run so far, oldest first.
@@ -114,6 +115,7 @@ class Launch:
     inherited: Mapping[str, str] = attrs.field(
         factory=lambda: dict(os.environ), eq=False, repr=False
     )
+    has_own_rows: bool = False
     first: Launch | None = attrs.field(default=None, repr=False)
     past: Past | None = attrs.field(default=None, repr=False)
     saves: tuple[SavedSnapshot, ...] = attrs.field(default=(), repr=False)
@@ -135,8 +137,18 @@ class Launch:
 
     @property
     def reseed(self) -> int | None:
-        """Seed of the random state after the restore; None keeps the state of the snapshot."""
+        """Seed of a fresh world, or after a restore; None keeps the state of the snapshot."""
         return self.options.reseed if self.first is None else None
+
+    @property
+    def liveness(self) -> LivenessRule | None:
+        """When the instance counts as hung; None if it is not probed.
+
+        A world that watches its scripts waits, halted, for the one that mends it: it is probed only
+        if its ``world.toml`` asks for that.
+        """
+        asks = "liveness" in self.config.run
+        return None if self.options.watch and not asks else self.config.liveness
 
     @property
     def files_dir(self) -> Path:
@@ -150,6 +162,22 @@ class Launch:
             options.command_file or files / "runtime" / f"{name}.sh",
             options.log_file or files / "logs" / f"{name}.log",
         )
+
+    def own_rows(self, name: str) -> Path | None:
+        """Return the file of the data stores' rows of an instance of that name, if it has its own.
+
+        A world with a command may run the engine, too, unless it is external.
+        """
+        is_in_sqlite = self.options.datastore in (None, "sqlite") and not self.config.is_external
+        if not (self.has_own_rows and is_in_sqlite):
+            return None
+        return self.files_dir / DATASTORE_DIR_NAME / f"{name}.db"
+
+    @property
+    def shares_rows_of_origin(self) -> bool:
+        """Whether it begins from a snapshot and its rows are in a database that worlds share."""
+        is_new = self.resume_path is not None and self.past is None
+        return is_new and self.options.datastore == "postgres"
 
     @property
     def source(self) -> str:
@@ -208,24 +236,30 @@ def plan_launch(
             because a directory is missing; names the key and the value.
     """
     require_command(config)
-    _require_reseed(config, options.reseed, 1)
+    require_seedable(config, options.reseed, 1)
     _require_engine_world(config, options)
     resume_path, digest = find_resume(options.resume, config.dir)
     for key, path in (("command_file", options.command_file), ("log_file", options.log_file)):
         _require_parent(key, path)
+    if options.record_dir is not None and not options.record:
+        _log.warning("nothing is recorded: record_dir is given without record")
     given = options.run_dir
     if given is None:
         given = config.dir if options.record_dir is None else options.record_dir.parent
     run_dir = resolve_run_dir(given)
+    seed = choose_seed(config, options.reseed, resume_path)
     return Launch(
         config=config,
-        options=options,
+        options=attrs.evolve(options, reseed=seed),
         run_dir=run_dir,
         instance_dir=run_dir,
         record_dir=(options.record_dir or run_dir / "recordings") if options.record else None,
         resume_path=resume_path,
         parent_sha256=digest,
         tmux_session=tmux_session,
+        # A port of the caller's choice leads to the rows there, unless the snapshot has its own.
+        has_own_rows=options.port is None
+        or (resume_path is not None and rows_beside(resume_path).exists()),
     )
 
 
@@ -253,7 +287,7 @@ def plan_many(
             would have the same name; names the key and the value.
     """
     require_command(config)
-    _require_reseed(config, options.reseed, len(specs))
+    require_seedable(config, options.reseed, len(specs))
     _require_engine_world(config, options)
     resume_path, digest = find_resume(options.resume, config.dir)  # once for all of them
     own = [spec.name for spec in specs if spec.name is not None]
@@ -268,6 +302,7 @@ def plan_many(
         instance_dir=home,
         resume_path=resume_path,
         parent_sha256=parent_sha256 or digest,
+        has_own_rows=True,
     )
     return [
         _member(common, spec, spec.name or next(free), place) for place, spec in enumerate(specs)
@@ -280,11 +315,12 @@ def _member(common: Launch, spec: InstanceSpec, name: str, place: int) -> Launch
     record = options.record if spec.record is None else spec.record
     env = options.env if spec.env is None else {**options.env, **spec.env}
     labels = options.labels if spec.labels is None else {**options.labels, **spec.labels}
-    reseed = None if options.reseed is None else options.reseed + place
     directory = common.instance_dir / name
     resume_path, digest = common.resume_path, common.parent_sha256
     if spec.resume is not None:
         resume_path, digest = find_resume(spec.resume, common.config.dir)
+    given = None if options.reseed is None else options.reseed + place
+    reseed = choose_seed(common.config, given, resume_path)
     return attrs.evolve(
         common,
         options=attrs.evolve(
@@ -372,6 +408,7 @@ def _plan_begun(
         record_dir=record_dir if options.record else None,
         resume_path=Path(record.first_resume_path) if record.first_resume_path else None,
         parent_sha256=record.first_sha256,
+        has_own_rows=record.datastore_path is not None,
     )
 
 
@@ -420,19 +457,13 @@ def require_command(config: WorldConfig) -> None:
             hint='add [run] command = ["…"], or set [runtime] mode = "clawblox" for a world of '
             "Luau scripts",
         )
-    if config.is_engine_world and not has_engine():
+    if config.is_engine_world and find_missing("engine"):
         raise ConfigError(
             "the built-in engine is not installed, and the world has no [run] command",
             path=config.dir / CONFIG_NAME,
             key="run.command",
-            hint='install it: pip install "clawblox[engine]"',
+            hint=f"install it: {install_command('engine')}",
         )
-
-
-@functools.cache
-def has_engine() -> bool:
-    """Return whether the packages of the built-in engine are installed. Blocks."""
-    return all(map(find_spec, ENGINE_PACKAGES))
 
 
 def _require_engine_world(config: WorldConfig, options: SharedOptions) -> None:
@@ -442,26 +473,10 @@ def _require_engine_world(config: WorldConfig, options: SharedOptions) -> None:
         if value and not config.is_engine_world:
             raise ConfigError(
                 "only for worlds of the built-in engine, which have no [run] command",
-                path=config.dir / CONFIG_NAME,
                 key=key,
                 value=value,
                 hint="leave it out",
             )
-
-
-def _require_reseed(config: WorldConfig, first: int | None, count: int) -> None:
-    if first is None:
-        return
-    if not config.takes_reseed:
-        raise ConfigError(
-            "this world does not support reseeding",
-            path=config.dir / CONFIG_NAME,
-            key="run.reseed",
-            hint="leave out reseed=, or set reseed = true if the world reads WORLD_RESEED",
-        )
-    last = first + max(0, count - 1)
-    if last not in SEEDS:
-        raise ConfigError("must be a whole number from 0 to 2**64 - 1", key="reseed", value=last)
 
 
 def _require_parent(key: str, path: Path | None) -> None:

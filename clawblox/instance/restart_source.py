@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from functools import partial
 from pathlib import Path
 
 import anyio
@@ -13,7 +12,7 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import UsageError
 from clawblox.instance.launch import Launch
 from clawblox.results import SavedSnapshot
-from clawblox.system.files import has_digest
+from clawblox.rundir.rows import is_good_save
 from clawblox.system.process import Grace
 
 __all__ = ["NO_GOOD_SAVE", "RestartRequest", "RestartSource"]
@@ -83,8 +82,7 @@ class RestartSource:
         """
         while from_save and self._saves:
             saved = self._saves[-1]
-            is_good = partial(has_digest, saved.path, saved.sha256, max_bytes=saved.size_bytes)
-            if await run_blocking(is_good):
+            if await run_blocking(is_good_save, saved):
                 return self.first.restored(saved.path, saved.sha256)
             self.remove([saved.path])  # another save may have arrived meanwhile
         path = self.first.resume_path

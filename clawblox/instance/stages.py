@@ -16,7 +16,7 @@ from clawblox.instance.health import Probe
 from clawblox.instance.launch import Launch
 from clawblox.instance.listening import Elsewhere, find_elsewhere
 from clawblox.instance.processes import WorldProcesses
-from clawblox.protocol import WorldEnvironment
+from clawblox.protocol import MaskedEnvironment, WorldEnvironment
 from clawblox.results import StartedWorld
 from clawblox.rundir.claims import Claim
 from clawblox.snapshot.capture import SnapshotSource
@@ -105,7 +105,8 @@ class Running:
     def liveness_probe(self, rule: LivenessRule) -> Probe:
         """Return the probe for its liveness."""
         path = self.launch.options.base_path + rule.path
-        return attrs.evolve(self.probe, path=path, log_pattern=None)
+        token = self.environment.operator_token
+        return attrs.evolve(self.probe, path=path, log_pattern=None, operator_token=token)
 
     def snapshot_source(self) -> SnapshotSource:
         """Return where to fetch snapshots of it."""
@@ -115,6 +116,7 @@ class Running:
             port=self.port,
             base_path=self.launch.options.base_path,
             operator_token=self.environment.operator_token,
+            has_own_rows=self.environment.datastore_path is not None,
         )
 
     def started_world(self, ready_s: float) -> StartedWorld:
@@ -135,7 +137,7 @@ class Running:
             start_command=list(config.start_command),
             delegated=config.is_delegated,
             run_command=config.run_command and list(config.run_command),
-            env={**launch.options.env, **self.environment.masked()},
+            env=MaskedEnvironment({**launch.options.env, **self.environment.complete()}),
             run_dir=launch.run_dir,
             instance_dir=launch.instance_dir,
             command_file=self.named.command_file,
@@ -144,4 +146,5 @@ class Running:
             resume_path=launch.resume_path,
             ready_s=ready_s,
             labels=launch.options.labels,
+            seed=launch.options.reseed,
         )

@@ -14,8 +14,13 @@ import anyio
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldExitedBeforeReady, WorldIdentityError, WorldStartError
-from clawblox.instance.failures import exited_before_ready, identity_error, ready_timeout
-from clawblox.instance.health import StrangerAnswers
+from clawblox.instance.failures import (
+    exited_before_ready,
+    halted_before_ready,
+    identity_error,
+    ready_timeout,
+)
+from clawblox.instance.health import HaltedAtStart, StrangerAnswers
 from clawblox.instance.instance import Instance
 from clawblox.instance.launcher import Ending, Launcher
 from clawblox.instance.lifecycle import State
@@ -55,8 +60,8 @@ async def start_up(
         tell: Called with each event.
 
     Raises:
-        WorldStartError: The world ended, was not ready in time, or another process answers on its
-            port.
+        WorldStartError: The world ended or halted, was not ready in time, or another process
+            answers on its port.
         PortBusy: The port that was asked for is still in use.
         Exception: Whatever :meth:`Instance.bring_up` raises.
 
@@ -82,6 +87,8 @@ async def start_up(
         try:
             ending = await launcher.run(instance, on_spawned=on_spawned, on_pace=on_pace)
             failure = await _find_failure(instance, ending)
+        except HaltedAtStart as halted:
+            raise halted_before_ready(instance, halted.reason) from halted
         except StrangerAnswers as stranger:
             failure = identity_error(instance, stranger)
             failure.__cause__ = stranger

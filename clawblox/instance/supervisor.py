@@ -23,6 +23,7 @@ from clawblox.instance.bookkeeping import Bookkeeping, Emit, Write
 from clawblox.instance.calls import Calls
 from clawblox.instance.ends import End
 from clawblox.instance.failures import start_failure, start_stopped
+from clawblox.instance.halts import Halts
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
 from clawblox.instance.launcher import Launcher
@@ -31,13 +32,7 @@ from clawblox.instance.restart_source import NO_GOOD_SAVE, RestartRequest, Resta
 from clawblox.instance.startup import FAILED_START_GRACE_S, start_up
 from clawblox.instance.stop_ladder import StopLadder
 from clawblox.instance.watch import Watch
-from clawblox.results import (
-    EventKind,
-    StartedWorld,
-    StopResult,
-    WorldExit,
-    describe_end,
-)
+from clawblox.results import EventKind, StartedWorld, StopResult, WorldExit, describe_end
 from clawblox.rundir.manifest_updates import RestartedBy
 from clawblox.system.process import Grace
 from clawblox.telemetry.own_log import OwnLog
@@ -88,6 +83,7 @@ class Supervisor:
         self._launcher = launcher
         self._emit = emit
         self._books = Bookkeeping(instance, write)
+        self._halts = Halts(instance, self._books, self._tell)
         self._on_settled = on_settled
         self._on_back = on_back
         self.source = RestartSource(instance.launch.begun, instance.launch.saves)
@@ -194,6 +190,12 @@ class Supervisor:
         if self._grace is not None:
             self._grace.shorten(0.0)
 
+    def end_at_limit(self, reason: str) -> None:
+        """Kill the instance, which exceeds a limit; ``reason`` is recorded like that of a halt."""
+        self._halts.announce(reason)
+        self.calls.fail()
+        self.instance.kill()
+
     # -- the task -----------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -287,7 +289,8 @@ class Supervisor:
     async def _watch(self) -> None:
         """Watch the instance until the world's process has ended."""
         self._is_unresponsive = False
-        watch = Watch(self.instance, self._tell, self._end_halted)
+        tools = (self.calls.pacer, self._books, self._tell, self._halts.note, self._end_halted)
+        watch = Watch(self.instance, *tools)
         await watch.run()
         self._is_unresponsive = watch.is_unresponsive
         was_ended = self._is_unresponsive or self.instance.halt is not None
@@ -412,6 +415,10 @@ class Supervisor:
     async def _tear_down(self) -> None:
         """End what is left, record the end, release everything."""
         is_left_running = False
+        if self.lifecycle.state is State.READY and self._grace is not None:
+            with self._contained("halt not looked for"):
+                await self._halts.look(self._grace)
+        self.has_died |= self.started is not None and self.instance.halt is not None
         with self._contained("end of an instance not begun"):
             is_left_running = self._is_left_running()
             self.calls.fail()

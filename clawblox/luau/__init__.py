@@ -23,6 +23,7 @@ from clawblox.luau.core.values import (
     Vector,
 )
 from clawblox.luau.core.vectors import make_vector
+from clawblox.luau.runtime.chunk import Places
 from clawblox.luau.runtime.failed_call import fail_call
 from clawblox.luau.runtime.host import Host, HostObject, HostType, suspend
 from clawblox.luau.runtime.host_value import HostValue
@@ -45,6 +46,7 @@ __all__ = [
     "LuaTable",
     "LuauSyntaxError",
     "NativeFunction",
+    "Places",
     "RuntimeFault",
     "SnapshotError",
     "Userdata",

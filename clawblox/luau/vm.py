@@ -17,16 +17,16 @@ from clawblox.luau.core.limits import Charge, free_of_charge
 from clawblox.luau.core.machine import Coroutine
 from clawblox.luau.core.numbers import format_number
 from clawblox.luau.core.random import DEFAULT_SEED, PcgRandom
+from clawblox.luau.core.serials import read_serial, set_serial
 from clawblox.luau.core.values import (
     Function,
     LuaTable,
+    Vector,
     as_result,
     as_tuple,
     freeze,
     own_user_class,
-    read_serial,
     set_metatable,
-    set_serial,
     table_key,
     type_name,
 )
@@ -46,6 +46,7 @@ Result = TypeVar("Result")
 
 NAMES: dict[str, Any] = {
     "T": LuaTable,
+    "V": Vector,
     "Y": suspension.Yield,
     "CALL": iteration.CALL,
     "ONCE": iteration.ONCE,
@@ -136,6 +137,7 @@ class VM(LimitedMachine):
             **NAMES,
             "more": self.more_steps,
             "hold": self.hold,
+            "charge": self.charge,
             "deeper": self.deeper,
             "shallower": self.shallower,
         }

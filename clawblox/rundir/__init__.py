@@ -8,6 +8,7 @@
 - ``manifest_file``: the manifest on disk.
 - ``manifest_writer``: the one task that writes a manifest.
 - ``save``: how a snapshot becomes a file and an entry of the manifest.
+- ``rows``: the rows of data stores that belong to an instance.
 - ``locks``: waiting for a lock that another process holds.
 - ``journal``: a file of JSON lines, the last of which holds for its name.
 - ``records``: which instances run in a run directory.
@@ -17,6 +18,7 @@
 - ``waiting``: waiting until instances have ended.
 - ``lineage``: what the instances of a run directory began from.
 - ``lives``: the lives of an instance, and which of its saves belong to each.
+- ``moved``: run directories that were moved.
 - ``interrupted``: which instances can go on, and from what.
 - ``run_index``: which run directories a user has.
 - ``find_runs``: finding them, running or ended.

@@ -38,6 +38,7 @@ __all__ = [
     "describe_holder",
     "find_name_owner",
     "free_names",
+    "refuse_held_run",
 ]
 
 
@@ -149,17 +150,37 @@ def claim_run(run_dir: Path) -> RunClaim:
     return RunClaim(path, held)
 
 
+def refuse_held_run(run_dir: Path) -> None:
+    """Refuse a run directory in which another process runs many instances. Blocks.
+
+    It is not claimed: several processes may start single instances in a directory.
+
+    Raises:
+        RunLockedError: Another orchestrator has claimed it.
+    """
+    path = run_lock(run_dir)
+    with _run_claims_lock:
+        if path in _run_claims:
+            return
+    owner = lock_owner(path)
+    if owner is not None and read_process(owner.pid) is not None:
+        raise _held_run_error(run_dir, path, owner)
+
+
 def _lock_run(run_dir: Path, path: Path) -> int:
     fd = lock_file(path)
     if fd is None:
-        owner = lock_owner(path)
-        raise RunLockedError(
-            f"the run directory {run_dir} is held by {_describe_owner(owner)}",
-            path=path,
-            pid=owner.pid if owner else None,
-            hint="stop it, or choose another run directory; clawblox ps, logs and stop work",
-        )
+        raise _held_run_error(run_dir, path, lock_owner(path))
     return fd
+
+
+def _held_run_error(run_dir: Path, path: Path, owner: LockOwner | None) -> RunLockedError:
+    return RunLockedError(
+        f"the run directory {run_dir} is held by {_describe_owner(owner)}",
+        path=path,
+        pid=owner.pid if owner else None,
+        hint="stop it, or choose another run directory; clawblox ps, logs and stop work",
+    )
 
 
 def _describe_owner(owner: LockOwner | None) -> str:
@@ -261,5 +282,5 @@ def _locked(name: str, lock_path: Path, pid: int | None) -> RunLockedError:
         f"instance {name!r} of this run directory is held by {describe_holder(pid)}",
         path=lock_path,
         pid=pid,
-        hint="stop it, or choose another name= or run_dir=",
+        hint="stop it, or choose another run_dir=, or another name=",
     )

@@ -14,15 +14,17 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from clawblox.config.options import DEFAULT_MAX_SNAPSHOT_BYTES
 from clawblox.errors import ClawbloxError, ManifestError, RunLockedError, UsageError
 from clawblox.foreign_values import MAX_NUMBER, finite_number, whole_number
 from clawblox.results import SavedSnapshot, describe_end
 from clawblox.rundir.claims import claim_run, describe_holder
 from clawblox.rundir.manifest import Manifest, ManifestEntry, read_manifest
+from clawblox.rundir.moved import relocated
 from clawblox.rundir.paths import name_lock
 from clawblox.rundir.records import InstanceRecord, read_records, replace_record
+from clawblox.rundir.rows import is_good_save
 from clawblox.rundir.status import choose_named, has_owner, is_over, is_owned
+from clawblox.snapshot.rows import rows_beside
 from clawblox.system.files import has_digest
 from clawblox.system.process_tree import boot_id
 
@@ -111,7 +113,8 @@ def find_interrupted(
         world_dir: Leave instances of other worlds alone; None takes those of all worlds.
 
     Raises:
-        UsageError: One of ``names`` is not there, has finished or runs; or the directory was moved.
+        UsageError: One of ``names`` is not there, has finished or runs; or the directory was moved
+            without that of an instance.
         RunLockedError: Another orchestrator runs instances here; names it.
     """
     return read_interruption(*select_interrupted(run_dir, names, world_dir=world_dir))
@@ -175,7 +178,7 @@ def can_resume(run_dir: Path, names: Sequence[str] = ()) -> bool:
     """
     try:
         chosen, _ = select_interrupted(run_dir)
-    except (ClawbloxError, OSError):  # it was moved, or another orchestrator has it by now
+    except (ClawbloxError, OSError):  # a part is elsewhere, or another orchestrator has it by now
         return False
     return any(not names or record.name in names for record in chosen)
 
@@ -201,18 +204,11 @@ def set_aside(run_dir: Path, names: Iterable[str]) -> None:
 
 
 def _select(run_dir: Path, names: Sequence[str], world_dir: Path | None) -> list[InstanceRecord]:
-    records = read_records(run_dir)
+    records = [relocated(run_dir, record) for record in read_records(run_dir)]
     if world_dir is not None:
         its = _is_at(world_dir)
         records = [record for record in records if its(record.world_dir)]
-    chosen = choose_named(run_dir, records, names)
-    for record in records:
-        if not Path(record.instance_dir).is_relative_to(run_dir):
-            raise UsageError(
-                f"{run_dir} was moved: instance {record.name!r} ran in {record.instance_dir}",
-                hint="move it back, or fork from the snapshots in it",
-            )
-    return chosen
+    return choose_named(run_dir, records, names)
 
 
 def _is_at(world_dir: Path) -> Callable[[str], bool]:
@@ -323,6 +319,8 @@ def _list_saves(manifest: Manifest, record: InstanceRecord) -> Iterator[SavedSna
                 sha256=str(entry["sha256"]),
                 created_at=str(entry.get("created_at")),
                 instance=record.name,
+                rows_sha256=_text(entry.get("rows_sha256")),
+                rows_size_bytes=whole_number(entry.get("rows_size_bytes")),
             )
 
 
@@ -330,11 +328,11 @@ def _find_good_save(saves: tuple[SavedSnapshot, ...]) -> _Found:
     reason = None if saves else "it has no save"
     for count in range(len(saves), 0, -1):
         save = saves[count - 1]
-        if has_digest(
-            save.path, save.sha256, max_bytes=save.size_bytes or DEFAULT_MAX_SNAPSHOT_BYTES
-        ):
+        if is_good_save(save):
             return saves[:count], reason
-        is_there = save.path.exists()
+        is_there = save.path.exists() and (
+            save.rows_sha256 is None or rows_beside(save.path).exists()
+        )
         wrong = "is not the file that was saved" if is_there else "is missing"
         reason = reason or f"{save.path.name} {wrong}"
     return (), reason
@@ -354,6 +352,10 @@ def _next_number(record: InstanceRecord, manifest: Manifest) -> int:
 def _list_entries(entries: Iterable[Any], run_id: str) -> Iterator[ManifestEntry]:
     # A world may have put anything there.
     return (one for one in entries if isinstance(one, Mapping) and one.get("run_id") == run_id)
+
+
+def _text(value: Any) -> str | None:  # noqa: ANN401 - another program may have written it
+    return value if isinstance(value, str) else None
 
 
 def _number(value: Any) -> float | None:  # noqa: ANN401 - another program may have written it

@@ -65,6 +65,7 @@ _RUN_FIELDS: Final = (
     "parent_sha256",
     "resume_archive",
     "labels",
+    "seed",
 )
 _PATH_FIELDS: Final = {
     "instances": "dir",

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from clawblox.config.arguments import check_labels
 from clawblox.errors import ConfigError
+from clawblox.protocol import SEEDS
 from clawblox.results import Labels, SavedSnapshot
 from clawblox.rundir.manifest import ManifestEntry, Update
 from clawblox.system.clock import format_utc
@@ -51,6 +52,7 @@ def run_update(
     parent_sha256: str | None = None,
     resume_archive: Path | None = None,
     labels: Labels | None = None,
+    seed: int | None = None,
 ) -> Update:
     """Describe the run; a field that is None keeps its value.
 
@@ -69,6 +71,7 @@ def run_update(
         parent_sha256: Digest of that checkpoint, in hexadecimal.
         resume_archive: The archive that the checkpoint was taken out of.
         labels: Labels of the run, in place of those that stand there.
+        seed: Seed that its random state began with.
 
     Raises:
         ConfigError: A value is not of its kind; names the argument.
@@ -87,6 +90,7 @@ def run_update(
         ),
         "resume_archive": _absolute("resume_archive", resume_archive),
         "labels": None if labels is None else check_labels(labels),
+        "seed": _checked("seed", seed, _is_seed, "must be a whole number from 0 to 2**64 - 1"),
     }
     return Update(run=_known(given))
 
@@ -274,6 +278,10 @@ def _is_filled(value: object) -> bool:
 
 def _is_index(value: object) -> bool:
     return type(value) is int and value >= 0
+
+
+def _is_seed(value: object) -> bool:
+    return type(value) is int and value in SEEDS
 
 
 def _is_status(value: object) -> bool:

@@ -147,16 +147,13 @@ async def _save_record(
 
 
 def _find_source(record: InstanceRecord) -> SnapshotSource:
-    # The token is on no disk; the world's own environment is where it is.
+    # The token is on no disk, only in the world's own environment.
     token = read_variables(record.pid).get(protocol.OPERATOR_TOKEN_ENV)
     if not record.is_alive or token is None:
         raise UsageError(f"instance {record.name!r} does not run")
+    rows = record.datastore_path is not None
     return SnapshotSource(
-        instance=record.name,
-        host=record.host,
-        port=record.port,
-        base_path=record.base_path,
-        operator_token=token,
+        record.name, record.host, record.port, record.base_path, token, has_own_rows=rows
     )
 
 
@@ -452,6 +449,8 @@ def _label_end(record: InstanceRecord, writers: ManifestWriters, *, was_interrup
     # The orchestrator of a single instance labels its end, unless it was killed before.
     if record.index is not None or (was_interrupted and is_left_open(directory)):
         status: RunStatus = "interrupted" if was_interrupted else "complete"
+        if record.halt is not None:
+            status = "failed"
         writers.apply(directory, run_update(status=status, ended_at=utc_now()))
 
 

@@ -13,6 +13,7 @@ from clawblox.errors import ConfigError
 from clawblox.system.files import make_private_dir
 
 __all__ = [
+    "DATASTORE_DIR_NAME",
     "STATE_DIR_NAME",
     "files_dir",
     "make_run_dir",
@@ -27,6 +28,9 @@ __all__ = [
 
 STATE_DIR_NAME: Final = ".clawblox"
 """The directory of clawblox's own files in a run directory, or in a world directory."""
+
+DATASTORE_DIR_NAME: Final = "datastore"
+"""Where an instance has the rows of its data stores, among its files."""
 
 
 @functools.lru_cache(maxsize=256)

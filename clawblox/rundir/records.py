@@ -17,6 +17,7 @@ import attrs
 import msgspec
 
 from clawblox.foreign_values import encode_line
+from clawblox.protocol import TickRate
 from clawblox.results import WorldExit
 from clawblox.rundir.journal import append_line, check_journal, read_line, read_lines, restore_lines
 from clawblox.rundir.paths import name_lock, records_dir, records_journal
@@ -83,6 +84,8 @@ class InstanceRecord:
         first_sha256: Digest of that snapshot; None if not known.
         stopped_on_purpose: Whether somebody had it stopped, so that a resume leaves it alone.
         has_finished: Whether its world ended by itself, with status 0.
+        rate: How fast it runs, roughly, as its world reported; None if it did not.
+        datastore_path: File of the rows of its data stores; None if it has none of its own.
     """
 
     name: str
@@ -117,12 +120,20 @@ class InstanceRecord:
     first_sha256: str | None = None
     stopped_on_purpose: bool = False
     has_finished: bool = False
+    rate: TickRate | None = None
+    datastore_path: str | None = None
 
     @property
     def labels(self) -> Mapping[str, Any]:
         """The labels of its start."""
         labels = self.options.get("labels")
         return labels if isinstance(labels, Mapping) else {}
+
+    @property
+    def seed(self) -> int | None:
+        """The seed that its random state began with; None if that was a snapshot's, or unknown."""
+        seed = self.options.get("reseed")
+        return seed if type(seed) is int else None
 
     @property
     def is_alive(self) -> bool:
@@ -146,7 +157,7 @@ class InstanceRecord:
             self,
             state=state,
             ended_at=format_utc(utc_now()),
-            stopped_on_purpose=not was_interrupted,
+            stopped_on_purpose=not was_interrupted and self.halt is None,
         )
 
 

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 import attrs
 
 from clawblox.errors import UsageError
-from clawblox.protocol import INSTANCE_ENV
+from clawblox.protocol import INSTANCE_ENV, TickRate
 from clawblox.results import Labels, WorldExit, format_label, has_labels
 from clawblox.rundir.last_saves import InstanceSave, last_saves
 from clawblox.rundir.paths import name_lock, run_lock
@@ -110,6 +110,8 @@ class InstanceStatus:
         halt: Why it halted, in the world's words; None if it did not.
         run_id: Id of its run, which the save is of; empty for a run of an older version.
         labels: Labels of its start.
+        seed: Seed that the random state of its run began with; None if it was a snapshot's.
+        rate: How fast it runs, roughly, as its world reports; None if it does not, or has ended.
     """
 
     name: str
@@ -141,6 +143,8 @@ class InstanceStatus:
     halt: str | None = None
     run_id: str = ""
     labels: Mapping[str, Any] = attrs.field(factory=dict, hash=False)
+    seed: int | None = None
+    rate: TickRate | None = None
 
     @property
     def has_died(self) -> bool:
@@ -419,6 +423,8 @@ def _describe_status(
         halt=record.halt,
         run_id=record.run_id,
         labels=record.labels,
+        seed=record.seed,
+        rate=record.rate if is_alive else None,
     )
 
 
@@ -438,6 +444,8 @@ def judge_state(record: InstanceRecord, *, is_alive: bool | None = None) -> Inst
         return "starting"
     if record.restarts and record.state == "starting":
         return "restarting"
+    if record.halt is not None:
+        return "stopping"
     return record.state if is_alive else "stopping" if record.pid else "starting"
 
 

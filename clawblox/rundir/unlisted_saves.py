@@ -23,13 +23,16 @@ from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.manifest_updates import checkpoint_update
 from clawblox.rundir.paths import files_dir
 from clawblox.rundir.records import InstanceRecord, read_records
+from clawblox.rundir.rows import unlink_saves
 from clawblox.rundir.status import has_owner
 from clawblox.snapshot.checker import Check, CheckerLost
 from clawblox.snapshot.header import Header, InvalidDocument
+from clawblox.snapshot.rows import MAX_ROWS_BYTES, ROWS_SUFFIX, rows_beside
+from clawblox.system.files import digest_file
 from clawblox.system.regular_files import open_regular
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["settle_unlisted_saves"]
+__all__ = ["is_save_name", "settle_unlisted_saves"]
 
 _LOCK_WAIT_S: Final = 1.0
 _LEFT_BY_THE_DEAD: Final = ("starting", "ready", "interrupted")
@@ -44,6 +47,12 @@ _log = OwnLog(__name__)
 class _Unlisted(NamedTuple):
     created_at: str
     path: Path
+
+
+def is_save_name(name: str, instance: str) -> bool:
+    """Return whether a file is named as the saves of an instance are."""
+    match = _FILE_NAME.fullmatch(name)
+    return match is not None and match["instance"] == instance
 
 
 def settle_unlisted_saves(run_dir: Path) -> None:
@@ -62,7 +71,9 @@ def settle_unlisted_saves(run_dir: Path) -> None:
 
 def _settle(record: InstanceRecord) -> None:
     home = Path(record.instance_dir)
-    found = [*_find_files(record, files_dir(Path(record.world_dir), home) / "checkpoints")]
+    place = files_dir(Path(record.world_dir), home) / "checkpoints"
+    _remove_lone_rows(record, place)
+    found = [*_find_files(record, place)]
     if not found:
         return
     manifest = read_manifest(home)
@@ -76,7 +87,7 @@ def _settle(record: InstanceRecord) -> None:
         if os.path.normpath(path) in listed:
             continue
         if _is_older(created_at, path, last, manifest):
-            path.unlink()
+            unlink_saves([path])
             continue
         saved = _read_save(record.name, path, created_at)
         is_autosave = last.get("autosave") is True
@@ -96,6 +107,14 @@ def _is_older(created_at: str, path: Path, last: Mapping[str, Any], manifest: Ma
     except OSError:
         return False
     return path.stat().st_mtime_ns < last_status.st_mtime_ns
+
+
+def _remove_lone_rows(record: InstanceRecord, place: Path) -> None:
+    """Remove the rows of snapshots that were never published; rows are published first."""
+    for rows in place.glob(f"{record.name}-*{ROWS_SUFFIX}"):
+        snapshot = rows.with_name(rows.name.removesuffix(ROWS_SUFFIX))
+        if is_save_name(snapshot.name, record.name) and not snapshot.exists():
+            rows.unlink(missing_ok=True)
 
 
 def _find_files(record: InstanceRecord, place: Path) -> Iterator[_Unlisted]:
@@ -132,6 +151,8 @@ def _read_save(instance: str, path: Path, created_at: str) -> SavedSnapshot:
             if path.suffix == ".json":
                 header = check.read_header(file.fileno())
         size_bytes = os.fstat(file.fileno()).st_size
+    rows = rows_beside(path)
+    has_rows = rows.exists()
     return SavedSnapshot(
         path=path,
         format=header.format or DEFAULT_SNAPSHOT_FORMAT,
@@ -140,4 +161,6 @@ def _read_save(instance: str, path: Path, created_at: str) -> SavedSnapshot:
         sha256=sha256,
         created_at=created_at,
         instance=instance,
+        rows_sha256=digest_file(rows, max_bytes=MAX_ROWS_BYTES) if has_rows else None,
+        rows_size_bytes=rows.stat().st_size if has_rows else None,
     )

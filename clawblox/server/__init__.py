@@ -10,6 +10,7 @@ orchestrator, so a world's image needs only this package, starlette and uvicorn 
 - ``inherited_socket``: a listening socket that the world was started with.
 - ``hosted_world``: a simulation with its sessions, waiting inputs and chat.
 - ``clocks``: when ticks happen.
+- ``rates``: how fast a world in real time runs.
 - ``sessions``, ``chat``: who is in the world, and what was said.
 - ``snapshot_document``: the snapshot of a hosted world, written and restored.
 - ``recording``: events as lines of a file, registered in the manifest.
@@ -20,6 +21,10 @@ orchestrator, so a world's image needs only this package, starlette and uvicorn 
 - ``listener``, ``connections``, ``websockets``: uvicorn, and the limits of its connections.
 - ``signals``: SIGTERM and SIGINT for a server that is not on the main thread.
 """
+
+from clawblox.extras import require_extra
+
+require_extra("server", __name__)
 
 from clawblox.server.app import create_app
 from clawblox.server.feed import Feed

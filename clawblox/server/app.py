@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import hmac
 import logging
+import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote_to_bytes
 
 import anyio
 from anyio import to_thread
@@ -27,6 +30,7 @@ from clawblox.protocol import (
     API_ROUTE,
     CHAT_MESSAGES_ROUTE,
     CHAT_ROUTE,
+    DATASTORE_HEADER,
     HALTED,
     HEALTH_ROUTE,
     INPUT_ROUTE,
@@ -36,6 +40,7 @@ from clawblox.protocol import (
     OPERATOR_HEADER,
     SESSION_HEADER,
     SNAPSHOT_ROUTE,
+    rate_fields,
 )
 from clawblox.server.chat import MAX_CONTENT
 from clawblox.server.clocks import WorldClock, make_clock
@@ -143,7 +148,9 @@ class _Api:
     async def health(self, request: Request) -> Response:
         reason = self._world.failure
         if reason is None:
-            return _json({"status": "ok"})
+            # Real time is the operator's: what agents get never depends on it.
+            rate = self._clock.rate() if self._is_operator(request) else None
+            return _json({"status": "ok", **({} if rate is None else rate_fields(rate))})
         return _json({"status": HALTED, "reason": reason}, status=503)
 
     async def join(self, request: Request) -> Response:
@@ -198,13 +205,21 @@ class _Api:
             raise HTTPException(401, "Invalid operator token")
         request.scope[PATIENT] = True  # an orchestrator may write it to a slow disk
         try:
-            body = await to_thread.run_sync(encode_large_json, make_snapshot(self._world))
+            document = make_snapshot(self._world)
+            wanted = request.headers.get(DATASTORE_HEADER)
+            copy_rows = None if wanted is None else self._world.simulation.rows_copier()
+            if copy_rows is not None and wanted is not None:
+                await to_thread.run_sync(copy_rows, Path(os.fsdecode(unquote_to_bytes(wanted))))
+            body = await to_thread.run_sync(encode_large_json, document)
         except Halted:
             raise
         except Exception as error:
             _log.exception("the snapshot failed: the world runs on")
             raise HTTPException(500, f"No snapshot: {type(error).__name__}: {error}") from error
-        return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
+        headers = {"Cache-Control": "no-store"}
+        if copy_rows is not None:
+            headers[DATASTORE_HEADER] = "made"
+        return Response(body, media_type="application/json", headers=headers)
 
     def _find_session(self, request: Request) -> Session:
         session_id = request.headers.get(SESSION_HEADER)

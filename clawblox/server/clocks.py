@@ -7,11 +7,14 @@ clients that ask for much share what the ticks leave.
 from __future__ import annotations
 
 import math
+import time
 from typing import Final, Protocol
 
 import anyio
 
+from clawblox.protocol import TickRate
 from clawblox.server.hosted_world import HostedWorld
+from clawblox.server.rates import RateMeter
 from clawblox.server.sessions import Session
 from clawblox.server.simulation import Clock, Halted, InputError
 
@@ -40,6 +43,9 @@ class WorldClock(Protocol):
 
     def catch_up(self) -> None:
         """Run the ticks that are due; called before each request is answered."""
+
+    def rate(self) -> TickRate | None:
+        """Return how fast the world runs; None if it follows no real time, or not yet a second."""
 
     async def run(self) -> None:
         """Tick until the world halts.
@@ -76,6 +82,9 @@ class LockstepClock:
     def catch_up(self) -> None:
         """Do nothing: no tick is ever due."""
 
+    def rate(self) -> None:
+        """Return None: time passes as agents act."""
+
     async def run(self) -> None:
         """Wait until cancelled: inputs make time pass."""
         await anyio.sleep_forever()
@@ -88,6 +97,7 @@ class RealtimeClock:
         self._world = world
         self._waiting: list[anyio.Event] = []
         self._due = math.inf
+        self._meter = RateMeter(world.simulation.tick_rate)
 
     async def submit(self, session: Session, action: str, data: object) -> None:
         """Queue an input and return after the tick that applied it.
@@ -111,6 +121,7 @@ class RealtimeClock:
         Cancellation: ends between two ticks.
         """
         self._due = anyio.current_time()
+        self._meter.begin(self._due)
         try:
             while True:
                 self.catch_up()
@@ -125,11 +136,17 @@ class RealtimeClock:
         now = anyio.current_time()
         deadline = now + CATCH_UP_S
         while self._due <= now < deadline:
+            begun_at = time.thread_time()
             if not self._tick():
                 self._due = math.inf
                 return
             now = anyio.current_time()
+            self._meter.note_tick(now, time.thread_time() - begun_at)
             self._due = max(self._due + 1 / self._world.simulation.tick_rate, now - MAX_LAG_S)
+
+    def rate(self) -> TickRate | None:
+        """Return how fast the world runs; None in its first second."""
+        return self._meter.read(anyio.current_time())
 
     def _tick(self) -> bool:
         try:

@@ -65,6 +65,7 @@ class HostedWorld:
         chat: The chat history.
         pending: Inputs that wait for the next tick.
         failure: The error that halted the world; None while it runs.
+        seed: The seed that was set last, before a snapshot or after it; None if none ever was.
     """
 
     def __init__(
@@ -84,8 +85,19 @@ class HostedWorld:
         self.chat = Chat()
         self.pending: list[PendingInput] = []
         self.failure: str | None = None
+        self.seed: int | None = None
         self._observations: dict[str, bytes] = {}
         self._observed_version = self.version
+
+    def begin(self) -> None:
+        """Make a fresh world; errors of the simulation pass through."""
+        self.simulation.begin()
+        self.time = self.simulation.time
+
+    def reseed(self, seed: int) -> None:
+        """Restart the random generator from ``seed``; errors of the simulation pass through."""
+        self.simulation.reseed(seed)
+        self.seed = seed
 
     def join(self, name: str) -> Session:
         """Add an agent and return its session.
@@ -191,7 +203,7 @@ class HostedWorld:
         """Post a chat message.
 
         Raises:
-            Halted: The simulation was asked who hears it, and failed.
+            Halted: The simulation was asked who hears it, or told of it, and failed.
         """
         self.version += 1
         audience = None
@@ -201,6 +213,9 @@ class HostedWorld:
                 audience = None if heard_by is None else tuple(heard_by)
         message = self.chat.post(session, content, self.time, media_url, audience)
         self._event("chat", **message.document())
+        if self.failure is None:
+            with self.running():
+                self.simulation.chatted(session.agent_id, content)
         return message
 
     def check(self) -> None:

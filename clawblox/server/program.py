@@ -1,4 +1,6 @@
-"""The entry of a world's program: settings, restore, reseed, bind, serve, close, in this order.
+"""The entry of a world's program: settings, state, bind, serve, close, in this order.
+
+The state is restored and then reseeded; or reseeded and then made, for a fresh world.
 
 A world binds its port last, so a world that refuses its snapshot is never reachable. On an
 inherited socket clients can connect earlier. They wait in the backlog until the world serves; if it
@@ -27,7 +29,7 @@ from clawblox.server.inherited_socket import take_inherited_listener
 from clawblox.server.recording import Recording, open_recording, register_recording
 from clawblox.server.settings import Settings, read_settings
 from clawblox.server.signals import StopSignals
-from clawblox.server.simulation import Simulation
+from clawblox.server.simulation import Halted, Simulation
 from clawblox.server.snapshot_document import SnapshotRefusal, restore_snapshot
 
 __all__ = ["HALTED_STATUS", "REFUSED_STATUS", "serve", "serve_with"]
@@ -45,14 +47,14 @@ def serve(simulation: Simulation, argv: Sequence[str] | None = None) -> None:
     """Serve a world until SIGTERM or SIGINT; the last line of a world's program.
 
     Args:
-        simulation: The world at time 0.
+        simulation: The world, neither begun nor restored.
         argv: Flags, without the program's name; None takes those of the process.
 
     Raises:
         SystemExit: With status 1 if the port or the recording cannot be opened or the inherited
             socket is unusable, 2 if a flag or a variable is wrong or the world cannot be
-            reseeded, 65 if the snapshot is refused, and 70 if the world halted with
-            ``--exit-on-halt``. A line on stderr gives the reason.
+            reseeded, 65 if the snapshot is refused, and 70 if the world halted before it was
+            served, or later with ``--exit-on-halt``. A line on stderr gives the reason.
     """
     serve_with(read_settings(argv, os.environ), simulation)
 
@@ -67,7 +69,7 @@ def serve_with(
 
     Args:
         settings: The settings of this launch.
-        simulation: The world at time 0.
+        simulation: The world, neither begun nor restored.
         signals: Receives SIGTERM and SIGINT, where this is not the main thread.
         until: The world is stopped when this returns; None serves it until a signal.
 
@@ -84,7 +86,9 @@ def serve_with(
     if settings.resume_path is not None:
         _restore(world, settings)
     if settings.reseed is not None:
-        _reseed(simulation, settings.reseed)
+        _reseed(world, settings.reseed)
+    if settings.resume_path is None:
+        _begin(world)
     listener = inherited or _bind(settings)
     settings = _with_bound_address(settings, listener)
     settings = attrs.evolve(settings, log_name=_log_name(settings.manifest_path))
@@ -114,11 +118,19 @@ def _restore(world: HostedWorld, settings: Settings) -> None:
         _fail(REFUSED_STATUS, f"refusing the snapshot {settings.resume_path}: {error}")
 
 
-def _reseed(simulation: Simulation, seed: int) -> None:
+def _reseed(world: HostedWorld, seed: int) -> None:
     try:
-        simulation.reseed(seed)
+        world.reseed(seed)
     except NotImplementedError:
         _fail(2, f"this world has no reseed(): start it without {RESEED_ENV} and --reseed")
+
+
+def _begin(world: HostedWorld) -> None:
+    """Begin a fresh world; if that halts it, it is not served."""
+    try:
+        world.begin()
+    except Halted as halted:
+        _fail(HALTED_STATUS, f"cannot begin the world: {halted}")
 
 
 def _bind(settings: Settings) -> socket.socket:

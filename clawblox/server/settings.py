@@ -57,7 +57,8 @@ class Settings:
         clock: What makes time pass; None takes the simulation's own clock.
         record_dir: Directory to record into; None does not record.
         resume_path: Snapshot to restore before serving; None starts a fresh world.
-        reseed: Seed to set after restoring; None leaves the random generator unchanged.
+        reseed: Seed of a fresh world, or set after restoring; None leaves the random generator
+            unchanged.
         manifest_path: Manifest in which recordings are registered; None registers none.
         operator_token: Secret that a request for a snapshot must carry; None refuses all.
         session_nonce: Secret of this launch, mixed into session ids; None makes a new one.
@@ -151,7 +152,7 @@ def _add_launch_flags(parser: argparse.ArgumentParser, given: Mapping[str, str])
         "--record-dir", RECORD_DIR_ENV, "recordings", Path, "directory to record into [%(default)s]"
     )
     add("--resume", RESUME_ENV, None, Path, "snapshot to restore before serving [a fresh world]")
-    add("--reseed", RESEED_ENV, None, _parse_seed, "random seed to set after restoring [none]")
+    add("--reseed", RESEED_ENV, None, _parse_seed, "random seed, set after restoring [none]")
     parser.add_argument(
         "--record",
         action=argparse.BooleanOptionalAction,

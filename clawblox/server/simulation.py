@@ -7,8 +7,9 @@ Sessions, clocks, HTTP and files belong to the kit.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -110,6 +111,15 @@ class Simulation(ABC):
         A snapshot is restored only into a world with the same hash.
         """
 
+    def begin(self) -> None:
+        """Make what a fresh world has at time 0. Optional.
+
+        Called once, before every other method except :meth:`reseed`, and never for a world that
+        restores a snapshot. Whatever depends on chance belongs here: in ``__init__`` it would be
+        the same with every seed.
+        """
+        return
+
     def join(self, agent_id: str, name: str) -> None:
         """Add an agent, between two ticks. Not called for agents that a snapshot restores.
 
@@ -165,6 +175,15 @@ class Simulation(ABC):
         """
         return None
 
+    def chatted(self, agent_id: str, content: str) -> None:
+        """Note a chat message, between two ticks, once it is posted.
+
+        Args:
+            agent_id: Its author.
+            content: Its text.
+        """
+        return
+
     def routes(self, world: WorldState) -> Sequence[BaseRoute]:
         """Return further routes, which are looked up after those that the kit documents.
 
@@ -193,6 +212,18 @@ class Simulation(ABC):
         Python floats survive JSON exactly.
         """
 
+    def rows_copier(self) -> Callable[[Path], None] | None:
+        """Return what copies the rows that the world keeps in a database of its own, as they are.
+
+        Called right after :meth:`snapshot`, between the same two ticks, where an orchestrator
+        asks for a copy. Rows that are written later must not be in it.
+
+        Returns:
+            A function that another thread calls, once, with the path of the file to make; the
+            world runs on meanwhile. None if there are no rows.
+        """
+        return None
+
     @abstractmethod
     def restore(self, state: Json) -> None:
         """Take over a state. Called at most once, before every other method.
@@ -208,10 +239,10 @@ class Simulation(ABC):
     def reseed(self, seed: int) -> None:
         """Restart the random generator from ``seed``; leave the rest of the state unchanged.
 
-        Called at most once, after :meth:`restore` if there is a snapshot, and only when
-        ``WORLD_RESEED`` or ``--reseed`` is given. Worlds that are resumed from one snapshot
-        with different seeds then diverge. Optional; declare it in ``world.toml`` with
-        ``[run] reseed = true``.
+        Called at most once, after :meth:`restore` if there is a snapshot, else before
+        :meth:`begin`, and only when ``WORLD_RESEED`` or ``--reseed`` is given. Worlds that are
+        resumed from one snapshot with different seeds then diverge. Optional; declare it in
+        ``world.toml`` with ``[run] reseed = true``: every fresh instance then gets a seed.
 
         Args:
             seed: From 0 to 2**64 - 1.

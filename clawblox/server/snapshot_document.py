@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
+from clawblox.protocol import SEEDS
 from clawblox.server.chat import Chat, ChatMessage
 from clawblox.server.hosted_world import HostedWorld, PendingInput
 from clawblox.server.payload import refuse_constant
@@ -49,6 +50,7 @@ def make_snapshot(world: HostedWorld) -> dict[str, Any]:
         "time": world.time,
         "tick": world.tick,
         "scene_hash": world.simulation.content_hash(),
+        "seed": world.seed,
         "state": world.simulation.snapshot(),
         "sessions": [attrs.asdict(session) for session in world.sessions],
         "ended_sessions": world.sessions.ended,
@@ -103,6 +105,7 @@ def _check_identity(world: HostedWorld, document: dict[str, Any]) -> None:
 def _restore_kit(world: HostedWorld, document: dict[str, Any]) -> None:
     ids, chat = _field(document, "ids", dict), _field(document, "chat", dict)
     world.tick = _field(document, "tick", int)
+    world.seed = _seed(document)
     world.ids.restore(_read_hex(_field(ids, "key", str)), _field(ids, "issued", int))
     world.sessions = Sessions(_entries(document, "sessions", Session), _ended(document))
     world.chat = Chat(_entries(chat, "messages", ChatMessage), _field(chat, "posted", int))
@@ -153,6 +156,16 @@ def _ended(document: dict[str, Any]) -> list[str]:
     if not all(isinstance(session_id, str) for session_id in ended):
         raise SnapshotRefusal("its 'ended_sessions' are malformed: not all are strings")
     return ended
+
+
+def _seed(document: dict[str, Any]) -> int | None:
+    """Return the last seed of the saved world; older snapshots have none."""
+    if document.get("seed") is None:
+        return None
+    seed = _field(document, "seed", int)
+    if seed not in SEEDS:
+        raise SnapshotRefusal(f"its 'seed' is not from 0 to 2**64-1: {str(seed)[:40]}")
+    return seed
 
 
 def _read_hex(text: str) -> bytes:

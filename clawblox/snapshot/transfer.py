@@ -16,6 +16,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import attrs
 
@@ -24,6 +25,7 @@ from clawblox.errors import SnapshotError
 from clawblox.results import SavedSnapshot
 from clawblox.snapshot.checker import Check, CheckerLost
 from clawblox.snapshot.header import Header, InvalidDocument
+from clawblox.snapshot.rows import RowsCopy
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import PartialFile, make_private_dir, sweep_partials, write_all
 from clawblox.system.ports import connect_host
@@ -49,6 +51,7 @@ class SnapshotSource:
         port: Its port.
         base_path: Prefix of its routes.
         operator_token: Secret that opens the route.
+        has_own_rows: Whether a copy of the rows of its data stores belongs to a save.
     """
 
     instance: str
@@ -56,6 +59,7 @@ class SnapshotSource:
     port: int
     base_path: str
     operator_token: str = attrs.field(repr=False)
+    has_own_rows: bool = False
 
 
 class _Wire(socket.socket):
@@ -109,6 +113,7 @@ class Transfer:
         self._check = Check()
         self._is_aborted = False
         self._published: Path | None = None
+        self._rows: RowsCopy | None = None
 
     def abort(self) -> None:
         """End a running transfer soon, from another thread."""
@@ -116,13 +121,15 @@ class Transfer:
         self._check.interrupt()
 
     def discard(self) -> None:
-        """Remove the file again, if it was published.
+        """Remove the file again, if it was published, and its rows.
 
         Raises:
             OSError: It cannot be removed.
         """
         if self._published is not None:
             self._published.unlink(missing_ok=True)
+        if self._rows is not None:
+            self._rows.discard()
 
     def run(self) -> SavedSnapshot:
         """Transfer, verify and publish the snapshot. Blocks.
@@ -137,6 +144,8 @@ class Transfer:
         try:
             make_private_dir(self._directory)
             sweep_partials(self._directory)
+            if self._source.has_own_rows:
+                self._rows = RowsCopy.wanted(self._directory, self._source.instance)
             with contextlib.closing(self._connect()) as connection:
                 return self._transfer(connection)
         except (http.client.HTTPException, CheckerLost, OSError) as error:
@@ -169,14 +178,17 @@ class Transfer:
         with contextlib.closing(self._request(connection)) as response:
             self._check_head(response)
             partial = PartialFile(self._directory, self._source.instance)
-            try:
+            with contextlib.ExitStack() as leaving:
+                leaving.callback(partial.close)
+                if self._rows is not None:
+                    leaving.callback(self._rows.close)
                 digest = self._receive(response, partial.fd)
                 header = self._verify(response, partial.fd)
+                if self._rows is not None and response.getheader(protocol.DATASTORE_HEADER):
+                    self._rows.take()
                 self.phase = "publish"
                 self._go_on(0.0)
                 return self._publish(partial, digest, header)
-            finally:
-                partial.close()
 
     def _request(self, connection: http.client.HTTPConnection) -> http.client.HTTPResponse:
         self.phase = "headers"
@@ -186,6 +198,8 @@ class Transfer:
             "Accept-Encoding": "identity",
             "Connection": "close",
         }
+        if self._rows is not None:
+            headers[protocol.DATASTORE_HEADER] = quote(os.fsencode(self._rows.partial))
         connection.request("GET", route, headers=headers)
         return connection.getresponse()
 
@@ -257,6 +271,9 @@ class Transfer:
         suffix = "snapshot" if header is None else "json"
         name = f"{self._source.instance}-{stamp}-{secrets.token_hex(3)}.{suffix}"
         path = self._directory / name
+        rows = self._rows
+        if rows is not None:
+            rows.publish(path)
         try:
             self._published = path
             partial.publish(path, overwrite=False)
@@ -272,6 +289,8 @@ class Transfer:
             sha256=digest,
             created_at=created_at,
             instance=self._source.instance,
+            rows_sha256=None if rows is None else rows.sha256,
+            rows_size_bytes=None if rows is None else rows.size_bytes,
         )
 
     def _error(self, message: str, *, status: int | None = None) -> SnapshotError:

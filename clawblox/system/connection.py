@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import anyio
+import attrs
 
 from clawblox.errors import WorldCallError
 from clawblox.system.request import (
@@ -29,7 +30,7 @@ from clawblox.system.request import (
 )
 from clawblox.system.sockets import connect, send_all
 
-__all__ = ["Connection", "Connections", "NotSentError"]
+__all__ = ["Connection", "Connections", "Delivery", "NotSentError"]
 
 MAX_HEAD_BYTES: Final = 64 << 10
 """Most bytes of status lines and headers in one answer."""
@@ -42,6 +43,17 @@ _NO_BODY = frozenset({204, 304})
 _INTERIM = frozenset({100, 102, 103})
 """The statuses after which the answer follows (RFC 9110, 2518, 8297)."""
 _KEPT = frozenset({b"content-length", b"transfer-encoding", b"content-encoding", b"content-type"})
+
+
+@attrs.define
+class Delivery:
+    """How far a request has come, also for a caller whose call was cancelled.
+
+    Attributes:
+        has_begun: Whether the other end may have received some of it.
+    """
+
+    has_begun: bool = False
 
 
 class NotSentError(WorldCallError):
@@ -94,6 +106,7 @@ class Connections:
         *,
         timeout: float,
         max_body_bytes: int = MAX_ANSWER_BYTES,
+        delivery: Delivery | None = None,
     ) -> Answer:
         """Send a request and return its answer, whatever its status.
 
@@ -102,30 +115,38 @@ class Connections:
             body: Body of the request; None for a request without one.
             timeout: Seconds for the whole call.
             max_body_bytes: Most bytes of the answer's body.
+            delivery: Notes when the first byte is sent.
 
         Raises:
             NotSentError: There is no connection.
             WorldCallError: There was no answer in time, or none that can be used.
 
-        Cancellation: the connection is closed; the request may have been received.
+        Cancellation: the connection is closed; ``delivery`` has whether the request may have been
+        received.
         """
         data = request.encode(body)
+        delivery = delivery or Delivery()
         with anyio.move_on_after(timeout):
             connection = self._take_idle()
             if connection is not None:
                 try:
-                    return await self._exchange(connection, request, data, max_body_bytes)
+                    return await self._exchange(connection, request, data, max_body_bytes, delivery)
                 except _ClosedUnansweredError:
                     if request.method not in REPEATABLE:
                         raise
             connection = Connection(self._address.host, self._address.port)
-            return await self._exchange(connection, request, data, max_body_bytes)
+            return await self._exchange(connection, request, data, max_body_bytes, delivery)
         raise WorldCallError(f"{request} got no answer within {timeout:g} s")
 
     async def _exchange(
-        self, connection: Connection, request: Request, data: bytes, max_body_bytes: int
+        self,
+        connection: Connection,
+        request: Request,
+        data: bytes,
+        max_body_bytes: int,
+        delivery: Delivery,
     ) -> Answer:
-        answer = await connection.exchange(request, data, max_body_bytes)
+        answer = await connection.exchange(request, data, max_body_bytes, delivery)
         if connection.is_open:
             self._keep(connection)
         return answer
@@ -180,23 +201,28 @@ class Connection:
         """Return whether nothing has arrived since the last answer, not even its end."""
         return not self._poll.poll(0)
 
-    async def exchange(self, request: Request, data: bytes, max_body_bytes: int) -> Answer:
+    async def exchange(
+        self, request: Request, data: bytes, max_body_bytes: int, delivery: Delivery
+    ) -> Answer:
         """Send a request and read its answer to the end.
 
         Args:
             request: The request.
             data: Its bytes.
             max_body_bytes: Most bytes of the answer's body.
+            delivery: Notes when the first byte is sent.
 
         Raises:
             NotSentError: The connection could not be opened.
             WorldCallError: There was no usable answer; the connection is closed.
 
-        Cancellation: the connection is closed; the request may have been received.
+        Cancellation: the connection is closed; ``delivery`` has whether the request may have been
+        received.
         """
         connection = self._socket or await self._open(request)
         reader = self._reader
         reader.begin(request, max_body_bytes)
+        delivery.has_begun = True
         try:
             await send_all(connection, data)
             while not reader.is_complete:

@@ -21,7 +21,7 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -34,7 +34,9 @@ __all__ = [
     "NO_REPLACE",
     "LockOwner",
     "PartialFile",
+    "available_bytes",
     "digest_file",
+    "find_partials",
     "fsync_directory",
     "has_digest",
     "lock_file",
@@ -342,8 +344,8 @@ def _is_dir(path: str) -> bool:
         return False
 
 
-def sweep_partials(directory: Path) -> None:
-    """Remove the partial files and trees in ``directory`` whose owner has ended.
+def find_partials(directory: Path) -> Iterator[Path]:
+    """Yield the partial files and trees in ``directory`` whose owner has ended.
 
     Raises:
         OSError: The directory cannot be read.
@@ -351,12 +353,32 @@ def sweep_partials(directory: Path) -> None:
     for entry in os.scandir(directory):
         found = _PARTIAL.fullmatch(entry.name)
         if found and not is_same_process(int(found["pid"]), int(found["start"])):
-            # What cannot be removed, another user's for example, does no harm.
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path, ignore_errors=True)
-                continue
-            with contextlib.suppress(OSError):
-                os.unlink(entry.path)
+            yield Path(entry.path)
+
+
+def sweep_partials(directory: Path) -> None:
+    """Remove the partial files and trees in ``directory`` whose owner has ended.
+
+    Raises:
+        OSError: The directory cannot be read.
+    """
+    for path in find_partials(directory):
+        # What cannot be removed, another user's for example, does no harm.
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+            continue
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def available_bytes(directory: Path | str) -> int:
+    """Return how many bytes an unprivileged process can still write below a directory.
+
+    Raises:
+        OSError: The directory cannot be looked at.
+    """
+    disk = os.statvfs(directory)
+    return disk.f_bavail * disk.f_frsize
 
 
 def fsync_directory(directory: Path | str) -> None:

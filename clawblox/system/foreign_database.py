@@ -32,7 +32,14 @@ from clawblox.system.regular_files import open_regular
 from clawblox.system.short_process import run_briefly
 from clawblox.system.sqlite_program import MAX_ANSWER_BYTES
 
-__all__ = ["MAX_DATABASE_BYTES", "DatabaseCopy", "Statement", "copy_database", "remove_database"]
+__all__ = [
+    "MAX_DATABASE_BYTES",
+    "DatabaseCopy",
+    "Statement",
+    "copy_content",
+    "copy_database",
+    "remove_database",
+]
 
 MAX_DATABASE_BYTES: Final = 4 << 30
 """Maximum apparent size of a database, and of its write-ahead log, in bytes."""
@@ -131,7 +138,7 @@ class DatabaseCopy:
         partial = PartialFile(place, name)
         try:
             with self._copy.open("rb") as content:
-                _copy_content(content.fileno(), partial.fd)
+                copy_content(content.fileno(), partial.fd)
             with contextlib.suppress(PermissionError):  # only root can give files away
                 os.fchown(partial.fd, before.st_uid, before.st_gid)
             partial.publish(f"{place}/{name}", overwrite=True, mode=before.st_mode & 0o777)
@@ -205,7 +212,7 @@ def _remove(parent: int, names: Sequence[str]) -> None:
 def _copy_whole(parent: int, name: str, place: Path, source: Path) -> None:
     """Copy the main file and the log of a database as they were at one moment.
 
-    The main file is written when the log is merged into it, and the log is begun anew only after
+    The main file is written when the log is merged into it, and the log is started over only after
     that. So both belong together if the main file has not changed meanwhile. The log is only
     appended to, and SQLite finds its valid beginning.
     """
@@ -239,15 +246,23 @@ def _copy_file(parent: int, name: str, destination: Path) -> None:
     try:
         target = os.open(destination, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
         try:
-            _copy_content(source, target)
+            copy_content(source, target)
         finally:
             os.close(target)
     finally:
         os.close(source)
 
 
-def _copy_content(source: int, target: int) -> None:
-    """Copy what a file holds now; its holes stay holes."""
+def copy_content(source: int, target: int) -> None:
+    """Copy what a file holds now, up to the limit of a database; its holes stay holes. Blocks.
+
+    Args:
+        source: Descriptor of the file.
+        target: Descriptor of an empty file.
+
+    Raises:
+        OSError: It cannot be read or written.
+    """
     size, position = min(os.fstat(source).st_size, MAX_DATABASE_BYTES), 0
     os.ftruncate(target, size)
     while position < size:

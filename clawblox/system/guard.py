@@ -91,7 +91,12 @@ class Guard:
 
     def _start(self) -> None:
         read_end, write_end = os.pipe()
+        marks = b"".join(_message("watch", mark) for mark in self._marks.values())
         try:
+            # As much as the pipe takes comes first, for this process may end at any moment.
+            os.set_blocking(write_end, False)
+            size = os.write(write_end, marks)
+            os.set_blocking(write_end, True)
             self._pid = _spawn(os.getpid(), read_end)
         except OSError:
             os.close(write_end)
@@ -99,8 +104,7 @@ class Guard:
         finally:
             os.close(read_end)
         self._lifeline = write_end
-        for mark in self._marks.values():
-            self._send("watch", mark)
+        self._write(marks[size:])
         keeper = threading.Thread(
             target=self._replace, args=(self._pid,), name=KEEPER_THREAD, daemon=True
         )
@@ -125,10 +129,12 @@ class Guard:
                 return
 
     def _send(self, verb: str, mark: Mark) -> None:
-        line = json.dumps([verb, mark.cookie.decode(), mark.leaders]).encode() + b"\n"
+        self._write(_message(verb, mark))
+
+    def _write(self, data: bytes) -> None:
         # A guard that died this instant is replaced by the next `watch`.
         with contextlib.suppress(BrokenPipeError):
-            os.write(self._lifeline, line)
+            os.write(self._lifeline, data)
 
     def _close(self) -> None:
         if self._lifeline >= 0:
@@ -146,6 +152,10 @@ guard = Guard()
 """The client that all instances of this process share."""
 
 os.register_at_fork(after_in_child=guard.after_fork)
+
+
+def _message(verb: str, mark: Mark) -> bytes:
+    return json.dumps([verb, mark.cookie.decode(), mark.leaders]).encode() + b"\n"
 
 
 def _spawn(orchestrator: int, lifeline: int) -> int:

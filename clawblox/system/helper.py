@@ -17,7 +17,13 @@ __all__ = ["detach_from_parent", "spawn_helper"]
 
 
 def spawn_helper(
-    name: str, function: str, *arguments: str, channel: int, paths: Iterable[str]
+    name: str,
+    function: str,
+    *arguments: str,
+    channel: int,
+    paths: Iterable[str],
+    output: int | None = None,
+    errors: int | None = None,
 ) -> int:
     """Spawn a helper and return its pid, a child that the caller reaps. Blocks.
 
@@ -27,6 +33,8 @@ def spawn_helper(
         *arguments: Arguments of that call.
         channel: Descriptor that becomes its standard input.
         paths: Where it finds its imports beside those of the standard library.
+        output: Descriptor that becomes its standard output; None for none.
+        errors: Descriptor that becomes its standard error; None for none.
 
     Raises:
         OSError: It cannot be spawned.
@@ -42,11 +50,17 @@ def spawn_helper(
         {"PATH": os.defpath},
         file_actions=[
             (os.POSIX_SPAWN_DUP2, channel, 0),
-            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+            _redirect(1, output),
+            _redirect(2, errors),
         ],
         setsid=True,
     )
+
+
+def _redirect(standard: int, descriptor: int | None) -> tuple[int | str, ...]:
+    if descriptor is None:
+        return (os.POSIX_SPAWN_OPEN, standard, os.devnull, os.O_WRONLY, 0)
+    return (os.POSIX_SPAWN_DUP2, descriptor, standard)
 
 
 def detach_from_parent() -> None:

@@ -3,13 +3,20 @@
 A lease is a lock on the port's slot of one file, so that the kernel gives it back when its owner
 is gone. The slot names the owner, for messages. The locks are open file description locks, see
 fcntl(2): they belong to this process's descriptor, and not to every opener of the file.
+
+A world may itself be an orchestrator, which runs its own world on the port that it was given. It
+takes the port over with the token of that lease, whose digest is in the slot: it locks the port's
+slot of the next layer, and so only one can. The lease that was passed on stays as it is.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
+import hmac
 import os
+import secrets
 import stat
 import struct
 import threading
@@ -25,6 +32,11 @@ LEASE_ROOT = Path("/tmp")  # noqa: S108 - the directory in it is checked to be o
 seen, but the port that it binds is.
 """
 
+MAX_LAYERS = 8
+"""Number of orchestrators that can run one inside another on one port."""
+
+_PORTS = 1 << 16
+_TOKEN_BYTES = 32
 _SLOT_BYTES = 256
 _FLOCK = struct.Struct("hhqqi0q")
 """``struct flock``: type, whence, start, length, pid."""
@@ -36,10 +48,14 @@ class LeaseFile:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._fd = -1
-        self._held: set[int] = set()
+        self._held: dict[int, int] = {}  # the layer of each port
 
-    def take(self, port: int) -> bool:
-        """Lease a port; return False when it is leased already, here or elsewhere.
+    def take(self, port: int, given: str = "") -> str | None:
+        """Lease a port; return the token of the lease, or None when it is leased already.
+
+        Args:
+            port: The port.
+            given: Token of a lease of another process that may be taken over; empty for none.
 
         Raises:
             OSError: The file cannot be opened, or is not this user's.
@@ -47,21 +63,33 @@ class LeaseFile:
         with self._lock:
             self._open()
             try:
-                if port in self._held or not self._set(port, fcntl.F_WRLCK):
-                    return False
-                self._held.add(port)
-                self._write(port, " ".join(map(str, own_lock())))
-                return True
+                layer = None if port in self._held else self._lock_layer(port, given)
+                if layer is None:
+                    return None
+                self._held[port] = layer
+                token = f"{layer}.{secrets.token_urlsafe(_TOKEN_BYTES)}"
+                self._write(port, layer, " ".join((*map(str, own_lock()), _digest(token))))
+                return token
             finally:
                 self._close_unused()
+
+    def _lock_layer(self, port: int, given: str) -> int | None:
+        """Lock a slot of a port; return its layer, or None if this process may have none."""
+        if self._set(port, 0, fcntl.F_WRLCK):
+            return 0
+        layer = next((n for n in range(MAX_LAYERS - 1) if given.startswith(f"{n}.")), None)
+        if layer is None or not self._is_locked(port, layer):
+            return None
+        digest = self._read(port, layer).rpartition(" ")[2]
+        is_given = hmac.compare_digest(digest.encode(), _digest(given).encode())
+        return layer + 1 if is_given and self._set(port, layer + 1, fcntl.F_WRLCK) else None
 
     def release(self, port: int) -> None:
         """Give a port back; does nothing to one that is not leased here."""
         with self._lock:
-            if port in self._held:
-                self._held.remove(port)
-                self._write(port, "")
-                self._set(port, fcntl.F_UNLCK)
+            if (layer := self._held.pop(port, None)) is not None:
+                self._write(port, layer, "")
+                self._set(port, layer, fcntl.F_UNLCK)
                 self._close_unused()
 
     def owner(self, port: int) -> LockOwner | None:
@@ -73,10 +101,10 @@ class LeaseFile:
         with self._lock:
             self._open()
             try:
-                text = os.pread(self._fd, _SLOT_BYTES, port * _SLOT_BYTES)
+                text = self._read(port, 0)
             finally:
                 self._close_unused()
-        return LockOwner.parse(text.rstrip(b"\0").decode(errors="replace"))
+        return LockOwner.parse(" ".join(text.split()[:3]))
 
     def after_fork(self) -> None:
         """Drop the parent's leases in a forked child, which would hold them for ever."""
@@ -97,24 +125,44 @@ class LeaseFile:
             return
         _require_private(home)
         old, self._fd = self._fd, open_own(path, os.O_RDWR | os.O_CREAT)
-        for port in self._held:
-            self._set(port, fcntl.F_WRLCK)
+        for port, layer in self._held.items():
+            self._set(port, layer, fcntl.F_WRLCK)
         if old >= 0:
             os.close(old)
 
-    def _set(self, port: int, kind: int) -> bool:
-        slot = _FLOCK.pack(kind, os.SEEK_SET, port * _SLOT_BYTES, _SLOT_BYTES, 0)
+    def _set(self, port: int, layer: int, kind: int) -> bool:
         try:
-            fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, slot)
+            fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, _pack_lock(port, layer, kind))
         except OSError as error:
             if error.errno not in (errno.EAGAIN, errno.EACCES):
                 raise
             return False
         return True
 
-    def _write(self, port: int, text: str) -> None:
+    def _is_locked(self, port: int, layer: int) -> bool:
+        """Return whether another process has the lock of a slot."""
+        found = fcntl.fcntl(self._fd, fcntl.F_OFD_GETLK, _pack_lock(port, layer, fcntl.F_WRLCK))
+        return bool(_FLOCK.unpack(found)[0] != fcntl.F_UNLCK)
+
+    def _read(self, port: int, layer: int) -> str:
+        text = os.pread(self._fd, _SLOT_BYTES, _offset(port, layer))
+        return text.rstrip(b"\0").decode(errors="replace")
+
+    def _write(self, port: int, layer: int, text: str) -> None:
         data = text.encode()[:_SLOT_BYTES].ljust(_SLOT_BYTES, b"\0")
-        os.pwrite(self._fd, data, port * _SLOT_BYTES)
+        os.pwrite(self._fd, data, _offset(port, layer))
+
+
+def _offset(port: int, layer: int) -> int:
+    return (layer * _PORTS + port) * _SLOT_BYTES
+
+
+def _pack_lock(port: int, layer: int, kind: int) -> bytes:
+    return _FLOCK.pack(kind, os.SEEK_SET, _offset(port, layer), _SLOT_BYTES, 0)
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
 
 
 leases = LeaseFile()

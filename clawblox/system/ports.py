@@ -19,6 +19,7 @@ from pathlib import Path
 import anyio
 
 from clawblox.concurrency.threads import run_blocking
+from clawblox.protocol import LEASE_ENV
 from clawblox.system.port_leases import leases
 from clawblox.system.process_tree import all_processes, command_line
 from clawblox.system.sock_diag import ANY_PORT, Listener, list_listeners
@@ -74,10 +75,16 @@ class NoFreePort(Exception):  # noqa: N818 - says the condition
 
 
 class Lease:
-    """A port that no other orchestrator takes until it is released."""
+    """A port that no other orchestrator takes until it is released.
 
-    def __init__(self, port: int) -> None:
+    Attributes:
+        port: The port.
+        token: Lets the world on the port take it over, if that is an orchestrator itself.
+    """
+
+    def __init__(self, port: int, token: str) -> None:
         self.port = port
+        self.token = token
         self._is_held = True
 
     def release(self) -> None:
@@ -88,7 +95,7 @@ class Lease:
 
 
 def take_port(host: str, port: int) -> Lease:
-    """Lease ``port`` if it is free.
+    """Lease ``port`` if it is free, or take it over from the orchestrator that gave it to us.
 
     Args:
         host: The address that it will be bound on.
@@ -98,10 +105,11 @@ def take_port(host: str, port: int) -> Lease:
         PortBusy: It is leased or bound.
         OSError: ``host`` is not an address of this machine, or the port needs privileges.
     """
-    if not leases.take(port):
+    token = leases.take(port, os.environ.get(LEASE_ENV, ""))
+    if token is None:
         owner = leases.owner(port)
         raise PortBusy(port, "" if owner is None else _describe(owner.pid))
-    lease = Lease(port)
+    lease = Lease(port, token)
     try:
         _bind(host, port).close()
     except BaseException:

@@ -48,6 +48,7 @@ Counter: TypeAlias = Literal[
     "saves",
     "save_failures",
     "saved_bytes",
+    "falls_behind",
 ]
 """The name of a counter of :class:`Metrics`."""
 
@@ -139,12 +140,13 @@ class Metrics:
         start_failures: Starts that failed.
         exits: Ready instances that ended unasked.
         unresponsive: Instances given up because they stopped answering.
-        halts: Instances that reported that they had halted, and were ended.
+        halts: Instances that were ended because they had halted or exceeded a limit.
         restarts: Restarts begun after any of these.
         stops: Stops begun.
         saves: Snapshots begun.
         save_failures: Snapshots that failed.
         saved_bytes: Total size of all complete snapshots.
+        falls_behind: Times that a world fell below nine tenths of its rate.
         ready_s: Seconds from the call of a start until the instance was ready.
         save_s: Seconds that a complete snapshot took.
         loop_lag_s: Seconds by which the event loop was late, observed twice a second.
@@ -160,6 +162,7 @@ class Metrics:
     saves: int = 0
     save_failures: int = 0
     saved_bytes: int = 0
+    falls_behind: int = 0
     ready_s: Histogram = attrs.field(factory=Histogram.empty)
     save_s: Histogram = attrs.field(factory=Histogram.empty)
     loop_lag_s: Histogram = attrs.field(factory=Histogram.empty)
@@ -202,6 +205,7 @@ _EVENT_COUNTERS: Final[Mapping[EventKind, tuple[Counter, ...]]] = {
     "restarting": ("restarts", "starts"),
     "stopped": ("stops",),
     "save_failed": ("save_failures",),
+    "fell_behind": ("falls_behind",),
 }
 
 

@@ -27,6 +27,8 @@ import attrs
 from clawblox.concurrency.tasks import in_own_task
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ConfigError, UsageError
+from clawblox.extras import install_command
+from clawblox.protocol import TickRate
 from clawblox.results import Labels, format_label
 from clawblox.telemetry.metrics import AgentMetrics, Histogram, Metrics
 from clawblox.telemetry.own_log import OwnLog
@@ -43,7 +45,7 @@ try:
     from prometheus_client.utils import floatToGoString
 except ImportError as error:
     raise UsageError(
-        "the metrics endpoint needs prometheus-client", hint="pip install 'clawblox[metrics]'"
+        "the metrics endpoint needs prometheus-client", hint=install_command("metrics")
     ) from error
 
 if TYPE_CHECKING:
@@ -66,12 +68,13 @@ _HELP = {
     "start_failures": "Starts that failed.",
     "exits": "Ready instances that ended unasked.",
     "unresponsive": "Instances given up because they stopped answering.",
-    "halts": "Instances that reported that they had halted, and were ended.",
+    "halts": "Instances that were ended because they had halted or exceeded a limit.",
     "restarts": "Restarts begun.",
     "stops": "Stops begun.",
     "saves": "Snapshots begun.",
     "save_failures": "Snapshots that failed.",
     "saved_bytes": "Total size of all complete snapshots.",
+    "falls_behind": "Times that a world fell below nine tenths of its rate.",
     "ready_s": "Time from the call of a start until the instance was ready.",
     "save_s": "Time that a complete snapshot took.",
     "loop_lag_s": "Time by which the event loop was late.",
@@ -94,6 +97,7 @@ class MetricsEndpoint:
         read_labels: Returns the labels of the instances by name. They are the labels
             ``label_<name>`` of ``clawblox_instance_info``, to be joined with other series.
         read_agents: Returns what the agents have used.
+        read_rates: Returns how fast the worlds run, by the name of the instance.
         port: The port; 0 takes any free one.
     """
 
@@ -103,11 +107,13 @@ class MetricsEndpoint:
         read_states: Callable[[], Mapping[str, int]],
         read_labels: Callable[[], Mapping[str, Labels]] = dict,
         read_agents: Callable[[], Sequence[AgentMetrics]] = tuple,
+        read_rates: Callable[[], Mapping[str, TickRate]] = dict,
         *,
         port: int = 0,
     ) -> None:
         registry = CollectorRegistry()
-        registry.register(_Collector(read_metrics, read_states, read_labels, read_agents))
+        reads = (read_metrics, read_states, read_labels, read_agents, read_rates)
+        registry.register(_Collector(*reads))
         ProcessCollector(registry=registry)
         self._app = _guarded(make_wsgi_app(registry))
         self._port = port
@@ -170,6 +176,7 @@ class _Collector(Collector):
     _read_states: Callable[[], Mapping[str, int]]
     _read_labels: Callable[[], Mapping[str, Labels]]
     _read_agents: Callable[[], Sequence[AgentMetrics]]
+    _read_rates: Callable[[], Mapping[str, TickRate]]
 
     def collect(self) -> Iterator[Metric]:
         metrics = self._read_metrics()
@@ -183,6 +190,20 @@ class _Collector(Collector):
         yield instances
         yield _make_info(self._read_labels())
         yield from _make_agent_families(self._read_agents())
+        yield from _make_rate_families(self._read_rates())
+
+
+def _make_rate_families(rates: Mapping[str, TickRate]) -> Iterator[Metric]:
+    nominal = GaugeMetricFamily(
+        "clawblox_instance_tick_rate_hz", "Rate that a world should reach.", labels=["name"]
+    )
+    achieved = GaugeMetricFamily(
+        "clawblox_instance_achieved_rate_hz", "Rate that a world reached lately.", labels=["name"]
+    )
+    for instance, rate in rates.items():
+        nominal.add_metric([instance], rate.nominal_hz)
+        achieved.add_metric([instance], rate.achieved_hz)
+    yield from (nominal, achieved)
 
 
 def _make_counter(name: str, value: int) -> Metric:

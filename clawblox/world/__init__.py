@@ -20,6 +20,8 @@
 - ``connections``: the connections to the instances.
 - ``access``: how agents join and leave.
 - ``rosters``: who joined an instance with which session.
+- ``players``: the sessions of players in the save of a restored instance.
+- ``kept_sessions``: the sessions that ``clawblox act`` keeps between its calls.
 - ``admission``: lets agents in, and keeps those there whose sessions a restore has lost.
 - ``grants``: what agents whose programs clawblox runs are given.
 - ``places``: an instance as the client of an agent reaches it.

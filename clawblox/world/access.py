@@ -1,24 +1,28 @@
 """Joins agents to a world, rejoins recorded sessions, and takes agents out again.
 
 The session id of an agent with a directory is kept in ``<dir>/world_session.txt``, so that the
-agent can rejoin after a resume.
+agent can rejoin after a resume. ``<dir>/world_join.json`` has the whole answer that the world gave,
+since a world that is only asked whether it knows a session does not repeat it.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeGuard, runtime_checkable
+from typing import Any, Final, Protocol, TypeGuard
 from urllib.parse import urlencode
 
+import anyio
 import attrs
 
 from clawblox import protocol
 from clawblox.agents.access.grant import Grant
+from clawblox.config.agent_arguments import AgentLike
 from clawblox.config.arguments import check_path
 from clawblox.errors import ConfigError, WorldCallError, WorldSessionError
+from clawblox.protocol import JoinAnswer
 from clawblox.results import Access
 from clawblox.system.connection import Connections
 from clawblox.system.files import make_private_dir, publish_bytes
@@ -26,37 +30,30 @@ from clawblox.system.regular_files import read_regular
 from clawblox.system.request import Answer
 
 __all__ = [
-    "AgentLike",
     "AgentProgram",
     "Member",
+    "ask_session",
     "is_program",
+    "is_refusal",
     "join",
+    "join_answer",
     "leave",
     "make_member",
     "read_session",
     "record_session",
 ]
 
-SESSION_FILE = "world_session.txt"
+SESSION_FILE: Final = "world_session.txt"
+ANSWER_FILE: Final = "world_join.json"
 
-_OWN_ITEMS = frozenset(attrs.fields_dict(Access)) - {"more"}
+_OWN_ITEMS = frozenset(attrs.fields_dict(Access)) - {"more", "rejoined"}
 
-_MAX_SESSION_BYTES = 64 << 10
-_RUN_SUFFIX = re.compile(r"-r(\d.*|.+-w\d+-a\d+)$")
-"""The run suffix of an agent's full name: ``-r003``, or ``-rexp-g001-w0-a0``: run, world, agent."""
-
-
-@runtime_checkable
-class AgentLike(Protocol):
-    """What ``connect`` needs of an agent: a name and a directory."""
-
-    @property
-    def name(self) -> str:
-        """Its full name, run suffix included."""
-
-    @property
-    def dir(self) -> str | os.PathLike[str]:
-        """Its directory."""
+_MAX_RECORD_BYTES: Final = 64 << 10
+_UNDO_TIMEOUT_S: Final = 2.0
+"""Longest wait for a world that is asked to take out a player that it should not have made."""
+_NO_SUCH_ROUTE: Final = 501
+_TRY_LATER: Final = (408, 425, 429)
+"""Statuses that do not report whether the world knows a session."""
 
 
 class AgentProgram(AgentLike, Protocol):
@@ -74,6 +71,7 @@ class AgentProgram(AgentLike, Protocol):
         """Give it access to a world, and return its address of that world. Blocks.
 
         Raises:
+            UsageError: It is not open, so nothing would answer at its address.
             AgentResumeError: It knows its world by an address that it cannot have again.
             AgentSetupError: There is no address for it, or it cannot be recorded.
         """
@@ -122,9 +120,8 @@ def make_member(agent: str | AgentLike) -> Member:
         raise ConfigError(
             "must be a name, or an object with .name and .dir", key="agent", value=agent
         )
-    name = _RUN_SUFFIX.sub("", run_name) or run_name
     return Member(
-        name,
+        protocol.display_name(run_name),
         run_name,
         check_path(directory, "agent.dir").absolute() if has_dir else None,
         driver=agent.driver if is_program(agent) else None,
@@ -133,31 +130,123 @@ def make_member(agent: str | AgentLike) -> Member:
 
 
 async def join(
-    connections: Connections, member: Member, *, session: str | None, url: str, timeout: float
+    connections: Connections,
+    member: Member,
+    *,
+    known: JoinAnswer | None,
+    candidates: Sequence[JoinAnswer] = (),
+    observe: str,
+    url: str,
+    timeout: float,
+    others: Container[str] = (),
 ) -> Access:
-    """Join a world, or rejoin it with a known session. Nothing is recorded.
+    """Join a world, or prove that it knows a session. Nothing is recorded.
+
+    A known session is proven by an observation, which changes nothing. Only when the world refuses
+    that, or has no such route, is it asked to let the agent join with the session.
 
     Args:
-        connections: Those to the instance.
+        connections: The connections to the instance.
         member: The agent.
-        session: The session that it already has; None joins anew.
+        known: The world's answer to an earlier join, whose session the agent must have.
+        candidates: Answers to earlier joins of which the world may know one; where it knows none,
+            the agent joins with a new session. Not used with ``known``.
+        observe: Route of observations.
         url: Address of the instance.
         timeout: Seconds for the call.
+        others: Sessions of other agents, which must not be taken out of the world.
 
     Raises:
-        WorldSessionError: The world answered with another session than the known one, or does
-            not know it.
+        WorldSessionError: The world does not know the session of ``known``: it refused, or made
+            another one, which was taken out again.
         WorldCallError: The world did not answer, or its answer has no session.
 
-    Cancellation: the agent may have joined the world.
+    Cancellation: the agent may have joined the world; another session than the known one is
+    undone.
     """
-    headers = {protocol.SESSION_HEADER: session} if session else {}
+    ends_at = anyio.current_time() + timeout
+    earlier = candidates if known is None else (known,)
+    for answer in earlier:
+        left = ends_at - anyio.current_time()
+        if await _is_proven(connections, answer.session, observe=observe, timeout=max(left, 0.0)):
+            return _make_access(member, answer, url, rejoined=True)
+    if earlier:
+        timeout = max(ends_at - anyio.current_time(), 0.0)
+    asked = next(iter(earlier), None)
+    reply = await _post_join(connections, member, asked, timeout)
+    if known is None and asked is not None and 400 <= reply.status < 500:
+        asked = None
+        timeout = max(ends_at - anyio.current_time(), 0.0)
+        reply = await _post_join(connections, member, None, timeout)
+    joined = _read_join(reply, known)
+    if known is not None and joined.session != known.session:
+        is_undone = joined.session not in others and await _undo(connections, joined.session)
+        raise WorldSessionError(
+            f"expected session {known.session}, got {joined.session}",
+            hint=None if is_undone else "the world may have a second player of this name now",
+        )
+    is_same = asked is not None and joined.session == asked.session
+    return _make_access(member, joined, url, rejoined=is_same)
+
+
+async def _is_proven(
+    connections: Connections, session: str, *, observe: str, timeout: float
+) -> bool:
+    """Return whether an observation proves that a world knows a session.
+
+    Raises:
+        WorldCallError: The world did not answer, or cannot at present.
+    """
+    seen = await ask_session(connections, session, observe=observe, timeout=timeout)
+    if 200 <= seen.status < 300:
+        return True
+    if not is_refusal(seen) and seen.status not in (*range(300, 400), _NO_SUCH_ROUTE):
+        raise _unsuccessful(seen, f"GET {observe}")
+    return False
+
+
+async def _post_join(
+    connections: Connections, member: Member, known: JoinAnswer | None, timeout: float
+) -> Answer:
+    headers = {protocol.SESSION_HEADER: known.session} if known else {}
     query = urlencode({"name": member.name})
     request = connections.prepare("POST", protocol.JOIN_ROUTE, query=query, headers=headers)
-    answer = await connections.send(request, timeout=timeout)
-    joined = _read_join(answer, session)
-    if session is not None and joined.session != session:
-        raise WorldSessionError(f"expected session {session}, got {joined.session}")
+    return await connections.send(request, timeout=timeout)
+
+
+async def ask_session(
+    connections: Connections, session: str, *, observe: str, timeout: float
+) -> Answer:
+    """Return the world's answer to an observation with a session, whatever its status.
+
+    Raises:
+        WorldCallError: The world did not answer.
+
+    Cancellation: has no effect on the world.
+    """
+    headers = {protocol.SESSION_HEADER: session}
+    request = connections.prepare("GET", observe, headers=headers)
+    return await connections.send(request, timeout=timeout)
+
+
+def is_refusal(answer: Answer) -> bool:
+    """Return whether a world has refused a session, and not only put the question off."""
+    return 400 <= answer.status < 500 and answer.status not in _TRY_LATER
+
+
+async def _undo(connections: Connections, session: str) -> bool:
+    """Take a player out of the world that should not be there; return whether that succeeded."""
+    headers = {protocol.SESSION_HEADER: session}
+    request = connections.prepare("POST", protocol.LEAVE_ROUTE, headers=headers)
+    with anyio.CancelScope(shield=True):
+        try:
+            answer = await connections.send(request, timeout=_UNDO_TIMEOUT_S)
+        except WorldCallError:
+            return False
+    return 200 <= answer.status < 300
+
+
+def _make_access(member: Member, joined: JoinAnswer, url: str, *, rejoined: bool) -> Access:
     return Access(
         session=joined.session,
         agent_id=joined.fields.get("agent_id"),
@@ -166,7 +255,14 @@ async def join(
         base_url=url,
         internal_base_url=url,
         more={key: value for key, value in joined.fields.items() if key not in _OWN_ITEMS},
+        rejoined=rejoined,
     )
+
+
+def join_answer(access: Access) -> JoinAnswer:
+    """Return the world's answer to the join that gave an access."""
+    fields = {**access.more, "session": access.session, "agent_id": access.agent_id}
+    return protocol.read_join_answer(fields)
 
 
 async def leave(connections: Connections, access: Mapping[str, Any], *, timeout: float) -> None:
@@ -191,20 +287,22 @@ async def leave(connections: Connections, access: Mapping[str, Any], *, timeout:
         raise ConfigError("must be what connect returned", key="access", value=dict(access))
     request = connections.prepare("POST", protocol.LEAVE_ROUTE, headers=headers)
     answer = await connections.send(request, timeout=timeout)
-    _require_success(answer, protocol.LEAVE_ROUTE)
+    _require_success(answer, f"POST {protocol.LEAVE_ROUTE}")
 
 
-def read_session(member: Member) -> str | None:
-    """Return the session that the directory of an agent records; None without one. Blocks.
+def read_session(member: Member) -> JoinAnswer | None:
+    """Return the join that the directory of an agent records; None without one. Blocks.
+
+    Where only the session is recorded, the answer has nothing else.
 
     Raises:
-        ConfigError: It cannot be read, or is not valid.
+        ConfigError: The session cannot be read, or is not valid.
     """
     path = member.session_file
     if path is None:
         return None
     try:
-        text = read_regular(path, max_bytes=_MAX_SESSION_BYTES).decode().strip()
+        text = read_regular(path, max_bytes=_MAX_RECORD_BYTES).decode().strip()
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
@@ -216,10 +314,16 @@ def read_session(member: Member) -> str | None:
             value=text[:80],
             hint="remove the file to join with a new session",
         )
-    return text
+    try:
+        answer = protocol.parse_join_answer(
+            read_regular(path.with_name(ANSWER_FILE), max_bytes=_MAX_RECORD_BYTES)
+        )
+    except (OSError, ValueError):
+        answer = JoinAnswer.of_session(text)
+    return answer if answer.session == text else JoinAnswer.of_session(text)
 
 
-def record_session(member: Member, session: str) -> None:
+def record_session(member: Member, access: Access) -> None:
     """Record the session of an agent in its directory, if it has one. Blocks.
 
     Raises:
@@ -228,22 +332,25 @@ def record_session(member: Member, session: str) -> None:
     path = member.session_file
     if path is None:
         return
+    answer = json.dumps(dict(join_answer(access).fields), separators=(",", ":")).encode()
     try:
         make_private_dir(path.parent)
-        publish_bytes(path, f"{session}\n".encode())
+        if len(answer) < _MAX_RECORD_BYTES:
+            publish_bytes(path.with_name(ANSWER_FILE), answer + b"\n")
+        publish_bytes(path, f"{access.session}\n".encode())
     except OSError as error:
         raise ConfigError(f"the session cannot be recorded: {error}", path=path) from error
 
 
-def _read_join(answer: Answer, known: str | None) -> protocol.JoinAnswer:
+def _read_join(answer: Answer, known: JoinAnswer | None) -> JoinAnswer:
     if known is not None and 400 <= answer.status < 500:
         raise WorldSessionError(
-            f"expected session {known}, but the world does not know it",
+            f"expected session {known.session}, but the world does not know it",
             status=answer.status,
             body_start=answer.body_start,
             hint="a world must save its sessions in its snapshots and restore them",
         )
-    _require_success(answer, protocol.JOIN_ROUTE)
+    _require_success(answer, f"POST {protocol.JOIN_ROUTE}")
     try:
         return protocol.parse_join_answer(answer.body)
     except ValueError as error:
@@ -252,10 +359,14 @@ def _read_join(answer: Answer, known: str | None) -> protocol.JoinAnswer:
         ) from error
 
 
-def _require_success(answer: Answer, route: str) -> None:
+def _require_success(answer: Answer, request: str) -> None:
     if not 200 <= answer.status < 300:
-        raise WorldCallError(
-            f"POST {route} answered {answer.status}",
-            status=answer.status,
-            body_start=answer.body_start,
-        )
+        raise _unsuccessful(answer, request)
+
+
+def _unsuccessful(answer: Answer, request: str) -> WorldCallError:
+    return WorldCallError(
+        f"{request} answered {answer.status}",
+        status=answer.status,
+        body_start=answer.body_start,
+    )

@@ -6,24 +6,31 @@ nothing of that. A caller that has the session itself is told: by an event, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
 import anyio
 import attrs
 
-from clawblox import protocol
 from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import ClawbloxError, ManifestError, WorldCallError
+from clawblox.errors import ClawbloxError, ManifestError, WorldCallError, WorldSessionError
 from clawblox.errors.general import VALUE_CHARS, shorten
 from clawblox.instance.supervisor import Supervisor
+from clawblox.protocol import JoinAnswer
 from clawblox.results import Access, EventKind
 from clawblox.rundir.manifest import ManifestEntry
 from clawblox.rundir.manifest_updates import agent_update
 from clawblox.system.connection import Connections
 from clawblox.telemetry.own_log import OwnLog
-from clawblox.world.access import Member, join, read_session, record_session
+from clawblox.world.access import (
+    Member,
+    ask_session,
+    is_refusal,
+    join,
+    read_session,
+    record_session,
+)
 from clawblox.world.fleet import Fleet
 from clawblox.world.rosters import Roster, Seat, make_seat
 
@@ -34,8 +41,10 @@ __all__ = ["admit", "settle_sessions"]
 _SETTLE_TIMEOUT_S: Final = 10.0
 """Longest time that a restored instance is asked about sessions before it counts as ready."""
 _ANSWER_TIMEOUT_S: Final = 5.0
-_TRY_LATER: Final = (408, 425, 429)
-"""Statuses that tell nothing of a session."""
+_FRESH_HINT: Final = (
+    "this world started over, and nothing that was saved since the agent joined was restored: "
+    "start it with resume=, or give the agent another directory"
+)
 
 
 async def admit(
@@ -43,7 +52,8 @@ async def admit(
     supervisor: Supervisor,
     member: Member,
     *,
-    session: str | None = None,
+    known: JoinAnswer | None = None,
+    candidates: Sequence[JoinAnswer] = (),
     timeout: float,
 ) -> Access:
     """Let an agent join an instance, and list it in the manifest of the instance.
@@ -52,8 +62,9 @@ async def admit(
         fleet: The fleet of the instance.
         supervisor: The instance.
         member: The agent.
-        session: The session that it already has; None means the one that its directory records,
-            if any. One that is recorded and known to be lost is replaced.
+        known: The world's answer when the agent joined before; None means the one that its
+            directory records, if any. A recorded session that is known to be lost is replaced.
+        candidates: As :func:`clawblox.world.access.join` takes them.
         timeout: Seconds for the call.
 
     Raises:
@@ -66,28 +77,43 @@ async def admit(
     Cancellation: the agent may have joined the world; its session may not be recorded.
     """
     roster = fleet.rosters.get(supervisor)
-    known = session or await run_blocking(read_session, member)
+    recorded = known is None
+    known = known or await run_blocking(read_session, member)
     if known is not None:
-        if session is None and roster.has_lost(known, member.name):
+        if recorded and roster.has_lost(known.session, member.name):
             known = None
         else:
-            roster.require_free(known, member.name)
-    url = supervisor.instance.url
+            roster.require_free(known.session, member.name)
+    instance = supervisor.instance
 
     async def call() -> Access:
         async with supervisor.calls.call():
-            connections = fleet.connections.get(supervisor)
-            return await join(connections, member, session=known, url=url, timeout=timeout)
+            return await join(
+                fleet.connections.get(supervisor),
+                member,
+                known=known,
+                candidates=candidates,
+                observe=instance.launch.config.api["observe"],
+                url=instance.url,
+                timeout=timeout,
+                others=roster.sessions,
+            )
         raise AssertionError("unreachable: the block returns or raises")
 
-    access = await fleet.tasks.own(call)
+    try:
+        access = await fleet.tasks.own(call)
+    except WorldSessionError as error:
+        is_about_saves = error.hint is None or error.status is not None
+        if instance.launch.resume_path is None and is_about_saves:
+            error.hint = _FRESH_HINT
+        raise
     roster.require_free(access.session, member.name)
-    seat = make_seat(member, access, _joined_at(supervisor, roster, is_known=known is not None))
+    seat = make_seat(member, access, _joined_at(supervisor, roster, is_known=access.rejoined))
     over = roster.add(seat)
     if member.driver is not None and member.dir is not None:
         fleet.rosters.move(member.dir, supervisor)
     if known is None:
-        await run_blocking(record_session, member, access.session)
+        await run_blocking(record_session, member, access)
     await _list_agent(fleet, supervisor, seat, over)
     return access
 
@@ -160,6 +186,11 @@ class _Settling:
         """The connections to the instance."""
         return self.fleet.connections.get(self.supervisor)
 
+    @property
+    def observe(self) -> str:
+        """The route of observations."""
+        return str(self.supervisor.instance.launch.config.api["observe"])
+
     async def run(self) -> None:
         """Ask about the sessions that may be lost, and make up for those that are."""
         uncertain = self.roster.find_uncertain(self.supervisor.instance.launch.resume_path)
@@ -185,14 +216,13 @@ class _Settling:
 
     async def ask(self, seat: Seat) -> None:
         """Note a session as lost if the world does not know it."""
-        route = self.supervisor.instance.launch.config.api["observe"]
-        headers = {protocol.SESSION_HEADER: seat.session}
-        request = self.connections.prepare("GET", route, headers=headers)
         try:
-            answer = await self.connections.send(request, timeout=_ANSWER_TIMEOUT_S)
+            answer = await ask_session(
+                self.connections, seat.session, observe=self.observe, timeout=_ANSWER_TIMEOUT_S
+            )
         except WorldCallError:
             return
-        if 400 <= answer.status < 500 and answer.status not in _TRY_LATER:
+        if is_refusal(answer):
             text = " ".join(answer.body[: 4 * VALUE_CHARS].decode(errors="replace").split())
             self.roster.lose(seat, shorten(text, VALUE_CHARS))
 
@@ -209,12 +239,16 @@ class _Settling:
         self._emit("rejoined", joined)
 
     async def _rejoin(self, seat: Seat, headers: dict[str, str]) -> Seat:
-        url = self.supervisor.instance.url
         access = await join(
-            self.connections, seat.member, session=None, url=url, timeout=_ANSWER_TIMEOUT_S
+            self.connections,
+            seat.member,
+            known=None,
+            observe=self.observe,
+            url=self.supervisor.instance.url,
+            timeout=_ANSWER_TIMEOUT_S,
         )
         self.roster.require_free(access.session, seat.member.name)
-        await run_blocking(record_session, seat.member, access.session)
+        await run_blocking(record_session, seat.member, access)
         joined = attrs.evolve(make_seat(seat.member, access, anyio.current_time()), headers=headers)
         headers.update(access.headers)
         over = self.roster.add(joined)

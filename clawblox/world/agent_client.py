@@ -18,6 +18,7 @@ import attrs
 import msgspec
 
 from clawblox import protocol
+from clawblox.config.agent_arguments import AgentLike
 from clawblox.config.arguments import check_count, check_seconds
 from clawblox.errors import (
     ActionRefusedError,
@@ -28,12 +29,17 @@ from clawblox.errors import (
     WorldExitedError,
 )
 from clawblox.errors.general import VALUE_CHARS, shorten
+from clawblox.protocol import JoinAnswer
 from clawblox.results import Access
 from clawblox.system.request import Answer, Request
-from clawblox.world.access import AgentLike, Member, make_member
+from clawblox.telemetry.own_log import OwnLog
+from clawblox.world.access import Member, join_answer, make_member
 from clawblox.world.places import Place, Waits, unusable
+from clawblox.world.players import SavedPlayers
 
 __all__ = ["AsyncAgentClient", "join_place"]
+
+_log = OwnLog(__name__)
 
 _LEAVE_TIMEOUT_S = 2.0
 """Longest wait for the world when a block is left with an exception, in seconds."""
@@ -61,7 +67,8 @@ async def join_place(
     place: Place,
     agent: str | AgentLike,
     *,
-    session: str | None = None,
+    known: JoinAnswer | None = None,
+    new: bool = False,
     timeout: float,
     wait_restart: float | None = None,
 ) -> AsyncAgentClient:
@@ -70,15 +77,27 @@ async def join_place(
     Args:
         place: The instance.
         agent: The agent.
-        session: The session that it already has there; None means the one that its directory
-            records, if any.
+        known: The world's answer when the agent joined before; None means the one that its
+            directory records, if any.
+        new: Join with a new session also where a player of a plain name was in the save that the
+            instance was restored from.
         timeout: Seconds for the answer to each call.
         wait_restart: Seconds that a call waits for a restart; None does not wait.
     """
     member = make_member(agent)
     restart = check_seconds(wait_restart or 0.0, "wait_restart", may_be_zero=True)
     waits = Waits(check_seconds(timeout, "timeout"), restart)
-    access = await place.admit(member, session=session, timeout=timeout)
+    players = SavedPlayers()
+    if member.dir is None and known is None and not new:
+        players = await place.recall(member)
+    access = await place.admit(member, known=known, candidates=players.answers, timeout=timeout)
+    if players.is_known and not access.rejoined:
+        _log.warning(
+            "joined as a new player, although the save had one of this name",
+            agent=member.name,
+            instance=place.name,
+            hint="the session of the other one is not known here; new=True joins without a warning",
+        )
     return AsyncAgentClient(place, member, access, waits, is_proven=True)
 
 
@@ -131,6 +150,11 @@ class AsyncAgentClient:
     def instance(self) -> str:
         """Name of the instance."""
         return self._place.name
+
+    @property
+    def rejoined(self) -> bool:
+        """Whether it joined as a player that was in the world before, with the same session."""
+        return self._access.rejoined
 
     @property
     def access(self) -> Access:
@@ -313,7 +337,7 @@ class AsyncAgentClient:
         async with self._proving:
             if not self._is_proven:
                 self._access = await self._place.admit(
-                    self._member, session=self._access.session, timeout=self._waits.timeout
+                    self._member, known=join_answer(self._access), timeout=self._waits.timeout
                 )
                 self._is_proven = True
 

@@ -21,12 +21,14 @@ from clawblox.checkpoint.model import MAX_FILE_BYTES, MAX_TOTAL_BYTES
 from clawblox.concurrency.batch import Batch, BatchOperation
 from clawblox.concurrency.tasks import Residence
 from clawblox.concurrency.threads import run_blocking
+from clawblox.config.agent_arguments import AgentLike, Agents
 from clawblox.config.arguments import (
     check_count,
     check_env,
     check_path,
     check_read_path,
     check_seconds,
+    check_size,
 )
 from clawblox.config.download import fetch_world, is_world_url
 from clawblox.config.options import (
@@ -48,6 +50,8 @@ from clawblox.config.options import (
 from clawblox.config.world_toml import WorldConfig, read_world_config
 from clawblox.errors import ConfigError, UsageError
 from clawblox.instance.launch import Launch, plan_launch, plan_many
+from clawblox.instance.rates import current_rate
+from clawblox.protocol import TickRate
 from clawblox.results import (
     DataStoreBackend,
     Labels,
@@ -69,7 +73,7 @@ from clawblox.telemetry.events import EventStream
 from clawblox.telemetry.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
 from clawblox.telemetry.logs import LogReader
 from clawblox.telemetry.metrics import Metrics
-from clawblox.world.access import AgentLike, is_program, leave, make_member
+from clawblox.world.access import is_program, leave, make_member
 from clawblox.world.admission import admit, settle_sessions
 from clawblox.world.agent_client import AsyncAgentClient, join_place
 from clawblox.world.archives import (
@@ -197,6 +201,13 @@ class AsyncWorld(WorldMetadata):
         known = self._fleet.supervisors if self._fleet else ()
         return {one.instance.name: one.instance.launch.options.labels for one in known}
 
+    @property
+    def tick_rates(self) -> dict[str, TickRate]:
+        """How fast the worlds of the ready instances run, by name, where they report it."""
+        known = self._fleet.supervisors if self._fleet else ()
+        rates = {one.instance.name: current_rate(one.instance) for one in known}
+        return {name: rate for name, rate in rates.items() if rate is not None}
+
     # -- the block --------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
@@ -297,14 +308,14 @@ class AsyncWorld(WorldMetadata):
             max_restarts: Number of restarts allowed within ``restart_window``; after that the
                 instance stays dead.
             restart_window: Length of that window in seconds.
-            reseed: Seed for the world's random state, set after ``resume`` is restored, 0 or more.
-                A world with a command must have ``[run] reseed = true``. None keeps the random
-                state of the snapshot.
+            reseed: Seed of the random state of a fresh world, or set after ``resume`` is restored,
+                0 or more. A world with a command must have ``[run] reseed = true``. None draws one
+                for a fresh world, and keeps the random state of the snapshot.
             labels: What you say about the instance, at most 16 texts, numbers or booleans by name:
                 ``{"model": "…", "seed": 3}``. They stand in the manifest, in records, events,
                 tables and metrics, and select instances: ``clawblox ps --filter seed=3``.
             datastore: Where an engine world keeps the rows of its data stores; None means SQLite.
-            watch: Begin an engine world anew when its scripts change.
+            watch: Start an engine world over when its scripts change.
 
         Returns:
             The facts of the instance; its ``loaded`` says what of an archive was loaded.
@@ -418,7 +429,7 @@ class AsyncWorld(WorldMetadata):
                 instance stays dead.
             restart_window: Length of that window in seconds.
             reseed: Seed for the random state of the first instance, as in :meth:`start`; it counts
-                up by 1 from instance to instance.
+                up by 1 from instance to instance. None draws one for each.
             labels: Labels of the instances, as in :meth:`start`; those of a spec are added.
             datastore: Where engine worlds keep the rows of their data stores; None means SQLite.
             on_failure: ``keep`` leaves the other instances alone when one fails; ``stop_all``
@@ -652,7 +663,7 @@ class AsyncWorld(WorldMetadata):
         return batch
 
     async def stop(
-        self, *, grace_seconds: float = DEFAULT_GRACE_S, instance: str | None = None
+        self, instance: str | None = None, *, grace_seconds: float = DEFAULT_GRACE_S
     ) -> StopResult:
         """Stop an instance: SIGTERM, wait for the grace, SIGKILL for the rest.
 
@@ -660,8 +671,8 @@ class AsyncWorld(WorldMetadata):
         nothing.
 
         Args:
-            grace_seconds: Seconds between TERM and KILL.
             instance: Name of the instance; not needed while there is only one.
+            grace_seconds: Seconds between TERM and KILL.
 
         Returns:
             How it ended (``terminated``, ``killed``, …), and which processes had to be killed.
@@ -816,7 +827,8 @@ class AsyncWorld(WorldMetadata):
         that file exists, the agent rejoins the session that it names.
 
         An agent whose program clawblox runs gets an address of its own, where only the world's
-        API for agents is served, always with the agent's session.
+        API for agents is served, always with the agent's session. It answers until the agent is
+        closed.
 
         Args:
             agent: An agent, or a plain name.
@@ -832,7 +844,8 @@ class AsyncWorld(WorldMetadata):
                 does not know it.
             WorldCallError: The world did not answer, or its answer has no session.
             WorldExitedError: The instance has ended.
-            UsageError: There is no such instance, or several run and ``instance`` is None.
+            UsageError: There is no such instance, several run and ``instance`` is None, or the
+                agent is an ``AsyncAgent`` that is not open.
             ConfigError: ``agent`` is neither an agent nor a name, its directory cannot be used,
                 ``timeout`` is not a number above 0, or ``[api]`` would give agents a route of the
                 orchestrator.
@@ -858,16 +871,21 @@ class AsyncWorld(WorldMetadata):
         agent: str | AgentLike,
         *,
         instance: str | None = None,
+        new: bool = False,
         timeout: float = 30.0,
         wait_restart: float | None = None,
     ) -> AsyncAgentClient:
         """Let an agent join an instance, and return a client to act as that agent.
 
-        The agent joins as with :meth:`connect`, whose result is the client's ``access``.
+        The agent joins as with :meth:`connect`, whose result is the client's ``access``. In a fork
+        or a resumed instance, a plain name rejoins as the player of that name in the save if its
+        session is known here: this process joined it, ``clawblox act`` did, or the directory of an
+        agent has it. The client's ``rejoined`` reports that.
 
         Args:
             agent: An agent, or a plain name.
             instance: Name of the instance; not needed while there is only one.
+            new: Join a plain name as a new player also where the save has one of that name.
             timeout: Seconds for this call, and for each call of the client.
             wait_restart: Seconds that a call of the client waits for an instance that is being
                 restarted. None or 0 does not wait: the call raises WorldExitedError at once. An
@@ -891,7 +909,7 @@ class AsyncWorld(WorldMetadata):
         """
         fleet = self._open_fleet()
         place = FleetPlace(fleet, fleet.find(instance))
-        return await join_place(place, agent, timeout=timeout, wait_restart=wait_restart)
+        return await join_place(place, agent, new=new, timeout=timeout, wait_restart=wait_restart)
 
     async def leave(
         self, access: Mapping[str, Any], *, instance: str | None = None, timeout: float = 30.0
@@ -964,7 +982,7 @@ class AsyncWorld(WorldMetadata):
     async def checkpoint(
         self,
         path: str | os.PathLike[str],
-        agents: Mapping[str, str | os.PathLike[str]] | None = None,
+        agents: Agents | None = None,
         *,
         instance: str | None = None,
         backend: str | None = None,
@@ -989,7 +1007,7 @@ class AsyncWorld(WorldMetadata):
 
         Args:
             path: The archive, ``*.ckpt``; its directory is made when it is missing.
-            agents: The agents' directories by name; None for no agents.
+            agents: The agents, or their directories by name; None for no agents.
             instance: Name of the instance; not needed while there is only one.
             backend: The driver of all agents, ``claude`` for instance; None asks each directory.
             metadata: JSON values that go to the top level of ``metadata.json``; None for none.
@@ -1112,9 +1130,10 @@ class AsyncWorld(WorldMetadata):
 
     async def autosave(
         self,
-        *,
         every: float | None,
+        *,
         keep: int = DEFAULT_KEEP,
+        min_free: int | str | None = None,
         dir: str | Path | None = None,  # noqa: A002 - the documented name
     ) -> None:
         """Save all instances at a fixed interval, from now until the block is left.
@@ -1126,10 +1145,13 @@ class AsyncWorld(WorldMetadata):
             every: Seconds from the start of one round of saves to that of the next; None turns
                 autosave off.
             keep: Number of autosaves to keep per instance, 1 or more.
+            min_free: Free disk space below which autosaves pause, in bytes or as text such as
+                ``"5 GB"``; an ``autosave_paused`` event reports the pause, and
+                ``autosave_resumed`` its end. None for no limit.
             dir: Directory for the files; None means ``checkpoints`` of each instance.
 
         Raises:
-            ConfigError: ``every``, ``keep`` or ``dir`` is wrong.
+            ConfigError: ``every``, ``keep``, ``min_free`` or ``dir`` is wrong.
 
         Cancellation: has no effect on the saves.
         """
@@ -1137,9 +1159,9 @@ class AsyncWorld(WorldMetadata):
         later = None
         if every is not None:
             options = SaveOptions(dir)
-            later = Autosave(
-                fleet, check_seconds(every, "every"), check_count(keep, "keep"), options
-            )
+            least = None if min_free is None else check_size(min_free, "min_free")
+            period, kept = check_seconds(every, "every"), check_count(keep, "keep")
+            later = Autosave(fleet, period, kept, least, options)
         if self._autosave is not None:
             self._autosave.cancel()
         self._autosave = later
@@ -1218,7 +1240,7 @@ class AsyncWorld(WorldMetadata):
     # -- watching ---------------------------------------------------------------------------
 
     def logs(
-        self, *, instance: str | None = None, follow: bool = False, tail: int | None = None
+        self, instance: str | None = None, *, follow: bool = False, tail: int | None = None
     ) -> LogReader:
         """Return the lines of an instance's log since its start, those before a restart included.
 

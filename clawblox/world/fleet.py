@@ -25,10 +25,12 @@ from clawblox.instance.failures import start_stopped
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch, Past, new_run_id, plan_attach
 from clawblox.instance.launcher import Launcher
+from clawblox.instance.memory import watch_memory
 from clawblox.instance.ramp import current_ramp
 from clawblox.instance.startup import FAILED_START_GRACE_S
 from clawblox.instance.supervisor import Supervisor
 from clawblox.results import EventKind, Labels, StartedWorld, StopResult
+from clawblox.rundir.claims import refuse_held_run
 from clawblox.rundir.manifest import Update
 from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.records import InstanceRecord, read_running
@@ -114,6 +116,7 @@ class Fleet(KnownInstances):
             self._services.start_soon(watch_logs, self._find_logs, self._max_log_bytes)
             self._services.start_soon(watch_loop, self._note_lag)
             self._services.start_soon(watch_records, self._find_instances)
+            self._services.start_soon(watch_memory, lambda: (*self.supervisors, *self.starting))
             yield self
 
     @asynccontextmanager
@@ -137,11 +140,13 @@ class Fleet(KnownInstances):
             plan: Returns its launch. Blocks.
         """
         launch = await run_blocking(plan)
-        await self.leftovers.clear(launch.run_dir)
-        await self.writers.note_forks(forked_snapshots([launch]))
-        control = await self._controls.open(launch.run_dir)
-        supervisor = self._make(launch, control, update=lone_update(launch))
-        self._begin(supervisor)
+        with self._planning.preparing(launch):
+            await run_blocking(refuse_held_run, launch.run_dir)
+            await self.leftovers.clear(launch.run_dir)
+            await self.writers.note_forks(forked_snapshots([launch]))
+            control = await self._controls.open(launch.run_dir)
+            supervisor = self._make(launch, control, update=lone_update(launch))
+            self._begin(supervisor)
         try:
             return await supervisor.wait_started()
         except BaseException:
@@ -202,6 +207,10 @@ class Fleet(KnownInstances):
             async with planned(run_dir, [one.instance for one in begun.values()]):
                 await self.writers.of(run_dir).apply(list_members(launches))
                 await self.writers.note_forks(forked_snapshots(launches.values()))
+            for name, launch in launches.items():
+                if launch.shares_rows_of_origin:
+                    path, labels = launch.resume_path, launch.options.labels
+                    self.emit("rows_shared", name, labels, path=path)
             for supervisor in begun.values():
                 self._begin(supervisor)
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -43,7 +44,7 @@ class Giver:
             ConfigError: Its ``world.toml`` would give agents a route of the orchestrator.
         """
         config = place.supervisor.instance.launch.config
-        policy = Policy.from_api(config.api)
+        policy = Policy.from_api({**config.api, "allow": config.agent_routes})
         sandbox = dict(config.config.get("sandbox", {}))
         if "deps_root" in sandbox:
             sandbox["deps_root"] = str(config.dir / sandbox["deps_root"])
@@ -64,6 +65,7 @@ class Giver:
             headers=live_headers(roster, access),
             policy=self.policy,
             upstream=self._upstream,
+            suspect=self._suspect,
             sandbox=self.sandbox,
         )
         base_url = await run_blocking(agent.grant_access, grant)
@@ -75,3 +77,8 @@ class Giver:
         except UsageError:  # there is no instance of that name any more
             return None
         return None if supervisor.calls.life is None else supervisor.instance.url
+
+    def _suspect(self) -> None:
+        """Look now whether the world has halted."""
+        with suppress(UsageError):  # there is no instance of that name any more
+            self.place.supervisor.calls.pacer.hurry()

@@ -91,7 +91,7 @@ class KnownInstances:
         """The snapshots that instances were restored from, will be, or may have to be."""
         known = (*self._supervisors.values(), *self._starting)
         held = (launch for one in known for launch in (one.instance.launch, one.source.first))
-        return {launch.resume_path for launch in (*held, *self._planning.launches.values())}
+        return self._planning.snapshots.union(launch.resume_path for launch in held)
 
     def find(self, name: str | None) -> Supervisor:
         """Return the named instance; None means the only one.
@@ -124,11 +124,14 @@ class KnownInstances:
         return await self.find(name).wait_ended()
 
     def _no_instance(self, name: str | None) -> UsageError:
-        names = ", ".join(self._supervisors) or "none"
+        names = ", ".join(self._supervisors)
         past = ", ".join(one for one in self._past if one not in self._supervisors)
         asked = "no instance was named" if name is None else f"no instance {name!r}"
         ended = f", and there were: {past}" if past else ""
-        return UsageError(f"{asked}; there are: {names}{ended}", hint="start one, or say instance=")
+        if not self._supervisors:
+            asked = "" if name is None else f"{asked}; "
+            return UsageError(f"{asked}nothing runs{ended}", hint="start the world first")
+        return UsageError(f"{asked}; there are: {names}{ended}", hint="name one with instance=")
 
     def last_run_dir(self, name: object) -> Path | None:
         """Return the run directory of the last instance called ``name``; None without one."""

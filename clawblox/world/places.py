@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self
 
 import anyio
 import attrs
 
+from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldCallError, WorldExitedError
 from clawblox.instance.supervisor import Supervisor
+from clawblox.protocol import JoinAnswer
 from clawblox.results import Access
-from clawblox.system.connection import Connections, NotSentError
+from clawblox.system.connection import Connections, Delivery
 from clawblox.system.request import Answer, Request
 from clawblox.world.access import Member
 from clawblox.world.admission import admit
 from clawblox.world.fleet import Fleet
+from clawblox.world.players import Restored, SavedPlayers, recall
 
 __all__ = ["FleetPlace", "Place", "Waits", "send_once", "unusable"]
 
@@ -63,7 +66,20 @@ class Place(Protocol):
             UsageError: There is no such instance.
         """
 
-    async def admit(self, member: Member, *, session: str | None, timeout: float) -> Access:
+    async def recall(self, member: Member) -> SavedPlayers:
+        """Return the facts about the players of a name in the save that it was restored from.
+
+        Cancellation: has no effect.
+        """
+
+    async def admit(
+        self,
+        member: Member,
+        *,
+        known: JoinAnswer | None,
+        candidates: Sequence[JoinAnswer] = (),
+        timeout: float,
+    ) -> Access:
         """Let an agent join; see :func:`clawblox.world.admission.admit`."""
 
     def note_left(self, access: Access) -> None:
@@ -129,9 +145,35 @@ class FleetPlace:
         """Return another instance of the world."""
         return FleetPlace(self.fleet, self.fleet.find(instance))
 
-    async def admit(self, member: Member, *, session: str | None, timeout: float) -> Access:
+    async def recall(self, member: Member) -> SavedPlayers:
+        """Return the facts about the players of a name, without those that agents here have."""
+        instance, roster = self.supervisor.instance, self.fleet.rosters.get(self.supervisor)
+        launch = instance.launch
+        if launch.resume_path is None:
+            return SavedPlayers()
+        restored = Restored(
+            launch.resume_path, launch.parent_sha256, launch.run_dir, launch.instance_dir
+        )
+        players = await run_blocking(recall, restored, member.name)
+        return players.without(roster.sessions, roster.agent_ids)
+
+    async def admit(
+        self,
+        member: Member,
+        *,
+        known: JoinAnswer | None,
+        candidates: Sequence[JoinAnswer] = (),
+        timeout: float,
+    ) -> Access:
         """Let an agent join; see :func:`clawblox.world.admission.admit`."""
-        return await admit(self.fleet, self.supervisor, member, session=session, timeout=timeout)
+        return await admit(
+            self.fleet,
+            self.supervisor,
+            member,
+            known=known,
+            candidates=candidates,
+            timeout=timeout,
+        )
 
     def note_left(self, access: Access) -> None:
         """Note that an agent has left."""
@@ -146,30 +188,34 @@ class FleetPlace:
         while True:
             calls = self.supervisor.calls
             life = calls.life
+            delivery = Delivery()
             try:
                 async with calls.call():
                     roster = self.fleet.rosters.get(self.supervisor)
                     roster.require_kept(access.session, access.name)
-                    return await send_once(self.connections, request, body, waits.timeout)
-            except WorldExitedError as error:
-                was_sent = life is not None and not isinstance(error.__cause__, NotSentError)
-                if not restart or (was_sent and request.method != "GET"):
+                    return await send_once(self.connections, request, body, waits.timeout, delivery)
+            except WorldExitedError:
+                if not restart or (delivery.has_begun and request.method != "GET"):
                     raise
                 if not await calls.wait_serving(after=life, until=give_up_at):
                     raise
 
 
 async def send_once(
-    connections: Connections, request: Request, body: bytes | None, timeout: float
+    connections: Connections,
+    request: Request,
+    body: bytes | None,
+    timeout: float,
+    delivery: Delivery | None = None,
 ) -> Answer:
     """Return the answer to a request, one that means success or a refusal.
 
     Raises:
         WorldCallError: There was no usable answer in time.
 
-    Cancellation: the request may have been received.
+    Cancellation: ``delivery`` has whether the request may have been received.
     """
-    answer = await connections.send(request, body, timeout=timeout)
+    answer = await connections.send(request, body, timeout=timeout, delivery=delivery)
     if not (200 <= answer.status < 300 or 400 <= answer.status < 500):
         raise unusable(request, answer, f"has the status {answer.status}")
     return answer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
@@ -28,6 +28,7 @@ class Planning:
 
     def __init__(self) -> None:
         self.launches: dict[str, Launch] = {}
+        self._unnamed: list[Launch] = []
         self._claims: dict[Path, RunClaim] = {}
         self._lock = anyio.Lock()
 
@@ -47,6 +48,20 @@ class Planning:
         """Give all run directories back."""
         for claim in self._claims.values():
             await run_blocking(claim.release)
+
+    @property
+    def snapshots(self) -> set[Path | None]:
+        """The snapshots that planned launches will restore."""
+        return {launch.resume_path for launch in (*self.launches.values(), *self._unnamed)}
+
+    @contextmanager
+    def preparing(self, launch: Launch) -> Iterator[None]:
+        """Keep the snapshot of a launch, which has no name yet, until the block is left."""
+        self._unnamed.append(launch)
+        try:
+            yield
+        finally:
+            self._unnamed.remove(launch)
 
     @asynccontextmanager
     async def reserved(

@@ -123,7 +123,8 @@ class WorldMetadata(ABC):
         """Return the address of a document or route, for use in a prompt.
 
         Args:
-            path: Route below the world's address.
+            path: Route below the world's address; its slash at the beginning may be left out.
             access: What :meth:`connect` returned.
         """
-        return f"{access['base_url']}{path}"
+        slash = "" if path.startswith("/") else "/"
+        return f"{access['base_url']}{slash}{path}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
@@ -12,6 +12,7 @@ import anyio
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.world_toml import read_world_config
 from clawblox.errors import UsageError, WorldCallError, WorldExitedError
+from clawblox.protocol import JoinAnswer
 from clawblox.results import Access
 from clawblox.rundir.manifest_updates import agent_update
 from clawblox.rundir.manifest_writer import ManifestWriters
@@ -21,6 +22,7 @@ from clawblox.system.connection import Connections
 from clawblox.system.request import Answer, Request
 from clawblox.world.access import Member, join, read_session, record_session
 from clawblox.world.places import Waits, send_once
+from clawblox.world.players import Restored, SavedPlayers, recall_kept
 
 __all__ = ["RecordedPlace"]
 
@@ -58,6 +60,11 @@ class RecordedPlace:
         traceback: TracebackType | None,
     ) -> None:
         self._connections.close()
+
+    @property
+    def run_dir(self) -> Path:
+        """Its run directory."""
+        return self._run_dir
 
     @property
     def name(self) -> str:
@@ -99,7 +106,29 @@ class RecordedPlace:
         """
         raise UsageError(f"instance {instance!r} is not known here, only {self.name!r} is")
 
-    async def admit(self, member: Member, *, session: str | None, timeout: float) -> Access:
+    async def recall(self, member: Member) -> SavedPlayers:
+        """Return the facts about the players of a name in the save that it was restored from.
+
+        Only sessions of ``act`` in another run are offered: a running program may have the others.
+
+        Cancellation: has no effect.
+        """
+        record = self._record
+        if record.resume_path is None:
+            return SavedPlayers()
+        restored = Restored(
+            Path(record.resume_path), None, self._run_dir, Path(record.instance_dir), record.run_id
+        )
+        return await run_blocking(recall_kept, restored, member.name)
+
+    async def admit(
+        self,
+        member: Member,
+        *,
+        known: JoinAnswer | None,
+        candidates: Sequence[JoinAnswer] = (),
+        timeout: float,
+    ) -> Access:
         """Let an agent join, and list it in the manifest of the instance.
 
         Raises:
@@ -110,15 +139,21 @@ class RecordedPlace:
 
         Cancellation: the agent may have joined the world.
         """
-        known = session or await run_blocking(read_session, member)
+        known = known or await run_blocking(read_session, member)
         try:
             access = await join(
-                self._connections, member, session=known, url=self.url, timeout=timeout
+                self._connections,
+                member,
+                known=known,
+                candidates=candidates,
+                observe=self._routes["observe"],
+                url=self.url,
+                timeout=timeout,
             )
         except WorldCallError as error:
             raise await self._explained(error) from error.__cause__
         if known is None:
-            await run_blocking(record_session, member, access.session)
+            await run_blocking(record_session, member, access)
         if isinstance(access.agent_id, str):
             update = agent_update(
                 id=access.agent_id,

@@ -60,7 +60,7 @@ async def _save_first(fleet: Fleet, supervisor: Supervisor) -> None:
     except WorldExitedError:
         pass  # it has just died, so there is nothing to save any more
     except (SnapshotError, ManifestError) as error:
-        error.hint = "without a save first, it goes on from its last good save, or begins anew"
+        error.hint = "without a save first, it goes on from its last good save, or starts over"
         raise
 
 

@@ -27,6 +27,7 @@ from clawblox.rundir.interrupted import (
     select_interrupted,
 )
 from clawblox.rundir.leftovers import remove_leftovers
+from clawblox.rundir.moved import adopt_moved
 from clawblox.rundir.records import InstanceRecord, read_records
 from clawblox.rundir.status import make_mark
 from clawblox.rundir.unlisted_saves import settle_unlisted_saves
@@ -122,7 +123,7 @@ class _Resume:
             raise ConfigError(
                 f"no value for {wanted}, which {first[0]}{more} had; values are never on disk",
                 key="env",
-                hint="set the variables in the environment, or say env= (--env)",
+                hint="set the variables in the environment, or give env=",
             )
 
     def plan(self, _names: Iterator[str]) -> list[Launch]:
@@ -165,6 +166,7 @@ async def find_resumable(
     records, left = await run_blocking(select)
     survivors = await _end_processes(records)
     # Only now does nothing write there any more.
+    await run_blocking(adopt_moved, run_dir)
     await run_blocking(remove_leftovers, run_dir)
     await run_blocking(settle_unlisted_saves, run_dir)
     found = await run_blocking(read_interruption, records, left)

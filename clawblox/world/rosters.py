@@ -15,9 +15,10 @@ import attrs
 
 from clawblox.errors import ActionRefusedError, WorldSessionError
 from clawblox.instance.supervisor import Supervisor
+from clawblox.protocol import JoinAnswer
 from clawblox.results import Access
 from clawblox.rundir.manifest import ManifestEntry
-from clawblox.world.access import Member
+from clawblox.world.access import Member, join_answer
 
 __all__ = ["Roster", "Rosters", "Seat", "live_headers", "make_seat"]
 
@@ -32,6 +33,7 @@ class Seat:
         member: The agent.
         session: The session.
         agent_id: The world's id of the agent; None if it gave none.
+        answer: The world's answer when the agent joined.
         joined_at: Time of the loop's clock at which the world had given the session; minus
             infinity if it is older than this orchestrator.
         headers: Headers of the requests of the agent's proxy, which change with the session; None
@@ -43,6 +45,7 @@ class Seat:
     member: Member
     session: str
     agent_id: str | None
+    answer: JoinAnswer = attrs.field(repr=False)
     joined_at: float
     headers: dict[str, str] | None = attrs.field(default=None, repr=False)
     loss: str | None = None
@@ -62,6 +65,25 @@ class Roster:
         self._lost: dict[str, Seat] = {}
         self._over: dict[str, list[Seat]] = {}
         self._saved_at: dict[Path, float] = {}
+
+    @property
+    def sessions(self) -> Collection[str]:
+        """The sessions that agents have."""
+        return self._seats.keys()
+
+    @property
+    def agent_ids(self) -> Collection[str | None]:
+        """The world's ids of the agents with sessions."""
+        return [seat.agent_id for seat in self._seats.values()]
+
+    def players_before(self, moment: float) -> list[tuple[str, JoinAnswer]]:
+        """Return names and answers of the plain names that had joined by a moment, in order."""
+        seats = sorted(self._seats.values(), key=lambda seat: seat.joined_at)
+        return [
+            (seat.member.name, seat.answer)
+            for seat in seats
+            if seat.member.dir is None and seat.joined_at <= moment
+        ]
 
     def require_free(self, session: str, name: str) -> None:
         """Check that no agent of another name has a session.
@@ -200,6 +222,7 @@ def make_seat(member: Member, access: Access, joined_at: float) -> Seat:
         member,
         access.session,
         access.agent_id if isinstance(access.agent_id, str) else None,
+        join_answer(access),
         joined_at,
         dict(access.headers) if member.driver is not None else None,
     )

@@ -6,7 +6,8 @@ them for a restart, and removes old ones, but never the last good one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -23,10 +24,14 @@ from clawblox.instance.supervisor import Supervisor
 from clawblox.results import SavedSnapshot
 from clawblox.rundir.last_saves import autosaves
 from clawblox.rundir.manifest_updates import removal_update
+from clawblox.rundir.rows import unlink_saves
 from clawblox.rundir.save import save_snapshot
+from clawblox.rundir.unlisted_saves import is_save_name
 from clawblox.system.clock import format_utc, utc_now
+from clawblox.system.files import available_bytes
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.fleet import Fleet
+from clawblox.world.players import remember_players
 from clawblox.world.progress import shown_progress
 
 __all__ = ["Autosave", "Retention", "remove_saves", "save", "save_all", "save_now"]
@@ -102,7 +107,9 @@ async def save_now(
     else:
         await retention.remove_retired(supervisor)
     kept = [one.path for one in supervisor.source.saves]
-    fleet.rosters.get(supervisor).note_save(saved.path, begun_at, kept)
+    roster = fleet.rosters.get(supervisor)
+    roster.note_save(saved.path, begun_at, kept)
+    remember_players(saved, roster.players_before(begun_at))
     elapsed_s = anyio.current_time() - begun_at
     fleet.recorder.observe("save_s", elapsed_s)
     fleet.recorder.add("saved_bytes", saved.size_bytes)
@@ -162,7 +169,7 @@ class Retention:
             return
         try:
             with anyio.CancelScope(shield=True):
-                await run_blocking(_unlink, retired)
+                await run_blocking(unlink_saves, retired)
         except OSError as error:
             name = supervisor.instance.name
             _log.warning("saves not removed", instance=name, error=str(error))
@@ -175,7 +182,9 @@ class Retention:
 def _find_autosaves(supervisor: Supervisor) -> list[Path]:
     """Return the autosaves of the run of an instance, oldest first. Blocks."""
     instance = supervisor.instance
-    return autosaves(instance.launch.instance_dir, instance.name, instance.run_id)
+    listed = autosaves(instance.launch.instance_dir, instance.name, instance.run_id)
+    # The world writes into its manifest too, and may list any file there.
+    return [path for path in listed if is_save_name(path.name, instance.name)]
 
 
 class Autosave:
@@ -185,14 +194,19 @@ class Autosave:
         fleet: The fleet.
         every: Seconds from the start of one round to that of the next.
         keep: Number of autosaves to keep per instance; see :class:`Retention`.
+        min_free: Free disk space, in bytes, below which no autosave is made; None for no limit.
         options: How to save.
     """
 
-    def __init__(self, fleet: Fleet, every: float, keep: int, options: SaveOptions) -> None:
+    def __init__(
+        self, fleet: Fleet, every: float, keep: int, min_free: int | None, options: SaveOptions
+    ) -> None:
         self._fleet = fleet
         self._every = every
         self._retention = Retention(fleet, keep)
+        self._min_free = min_free
         self._options = options
+        self._is_paused = False
         self._scope = anyio.CancelScope()
         self._asked: set[Supervisor] = set()
         self._answering: set[Supervisor] = set()
@@ -227,6 +241,8 @@ class Autosave:
         try:
             while supervisor in self._asked and not self._scope.cancel_called:
                 self._asked.discard(supervisor)
+                if not await self._with_room([supervisor]):
+                    return
                 with suppress(ClawbloxError):  # it is an event
                     await save_now(
                         self._fleet, supervisor, self._options, retention=self._retention
@@ -238,7 +254,39 @@ class Autosave:
     async def _save_once(self) -> None:
         supervisors = self._fleet.supervisors
         ready = [known for known in supervisors if known.lifecycle.state is State.READY]
-        await save_all(self._fleet, ready, self._options, retention=self._retention)
+        roomy = await self._with_room(ready)
+        await save_all(self._fleet, roomy, self._options, retention=self._retention)
+
+    async def _with_room(self, supervisors: Sequence[Supervisor]) -> Sequence[Supervisor]:
+        """Return the instances whose disks have room; a pause and its end are events."""
+        if self._min_free is None or not supervisors:
+            return supervisors
+        places = [self._options.dir or one.instance.launch.instance_dir for one in supervisors]
+        free = await run_blocking(_measure_free, set(places))
+        low = [place for place in places if free[place] < self._min_free]
+        if bool(low) != self._is_paused:
+            self._is_paused = bool(low)
+            path = (low or places)[0]
+            self._fleet.emit(
+                "autosave_paused" if low else "autosave_resumed",
+                "",
+                {},
+                path=path,
+                free_bytes=free[path],
+                min_free_bytes=self._min_free,
+            )
+        return [one for one, place in zip(supervisors, places, strict=True) if place not in low]
+
+
+def _measure_free(directories: Iterable[Path]) -> Mapping[Path, float]:
+    """Return the free bytes of disks; infinite where unknown, for the save reports why. Blocks."""
+    found: dict[Path, float] = {}
+    for directory in directories:
+        try:
+            found[directory] = available_bytes(directory)
+        except OSError:
+            found[directory] = math.inf
+    return found
 
 
 async def remove_saves(
@@ -254,20 +302,9 @@ async def remove_saves(
         # The manifest first: an entry may lack its file, but not a file its entry.
         with anyio.CancelScope(shield=True):
             await writer.apply(removal_update(paths, at=format_utc(utc_now())))
-            await run_blocking(_unlink, paths)
+            await run_blocking(unlink_saves, paths)
     except (ClawbloxError, OSError) as error:
         name = supervisor.instance.name
         _log.warning("saves not removed", instance=name, error=str(error))
     else:
         supervisor.source.remove(paths)
-
-
-def _unlink(paths: Iterable[Path]) -> None:
-    failure: OSError | None = None
-    for path in paths:
-        try:
-            path.unlink(missing_ok=True)
-        except OSError as error:
-            failure = failure or error
-    if failure is not None:
-        raise failure

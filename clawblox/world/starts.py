@@ -154,10 +154,11 @@ def list_members(launches: Mapping[str, Launch]) -> Update:
 def lone_update(launch: Launch) -> Update:
     """Return what the manifest says of the start of a lone instance, whose caller labels the run.
 
-    Even if that is nothing, it creates the manifest.
+    Even if that is nothing, it creates the manifest. The seed of an earlier start does not stay.
     """
     lineage = {} if launch.archive is None else launch.lineage
-    return run_update(labels=launch.options.labels, **lineage)
+    update = run_update(labels=launch.options.labels, **lineage)
+    return attrs.evolve(update, run={**update.run, "seed": launch.reseed})
 
 
 def member_update(launch: Launch, run_id: str, begun_at: datetime) -> Update:
@@ -180,6 +181,7 @@ def _begun_update(launch: Launch, run_id: str, begun_at: datetime | str) -> Upda
         status="running",
         started_at=begun_at,
         labels=launch.options.labels,
+        seed=launch.reseed,
         **launch.lineage,
     )
 

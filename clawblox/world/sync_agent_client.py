@@ -44,6 +44,11 @@ class AgentClient:
         return self._client.instance
 
     @property
+    def rejoined(self) -> bool:
+        """See :attr:`AsyncAgentClient.rejoined`."""
+        return self._client.rejoined
+
+    @property
     def access(self) -> Access:
         """See :attr:`AsyncAgentClient.access`."""
         return self._client.access

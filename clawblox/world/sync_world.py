@@ -18,9 +18,11 @@ from clawblox.concurrency.synchronous import (
     Stream,
     disguised,
     streaming,
+    suggesting,
     synchronous,
 )
 from clawblox.config.world_toml import WorldConfig
+from clawblox.protocol import TickRate
 from clawblox.results import Labels, StartedWorld
 from clawblox.telemetry.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
 from clawblox.telemetry.metrics import Metrics
@@ -85,6 +87,7 @@ class World(WorldMetadata):
         FetchError: The folder cannot be downloaded.
     """
 
+    @suggesting
     def __init__(
         self,
         dir: str | Path,  # noqa: A002 - the documented name
@@ -124,6 +127,11 @@ class World(WorldMetadata):
     def labels(self) -> dict[str, Labels]:
         """See :attr:`AsyncWorld.labels`."""
         return self._world.labels
+
+    @property
+    def tick_rates(self) -> dict[str, TickRate]:
+        """See :attr:`AsyncWorld.tick_rates`."""
+        return self._world.tick_rates
 
     @property
     def metrics(self) -> Metrics:

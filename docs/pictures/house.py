@@ -25,7 +25,15 @@ PICTURE: Final = _HERE / "house.svg"
 _ROW: Final = re.compile(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
 
 ANNEXES: Final = ("engine", "server", "luau")
-_GROUND: Final = ("errors", "results", "protocol", "foreign_values", "printable")
+_GROUND: Final = (
+    "errors",
+    "results",
+    "protocol",
+    "foreign_values",
+    "printable",
+    "extras",
+    "spelling",
+)
 _COLOURS: Final[dict[str, Colour]] = {"cli": "third", "world": "first", "checkpoint": "first"}
 _HOUSE: Final = (20.0, 520.0)
 _ANNEX: Final = (560.0, 160.0)

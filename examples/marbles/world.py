@@ -73,6 +73,9 @@ class Marbles(Simulation):
         self._players: dict[str, Player] = {}
         self._last_touch: dict[str, str] = {}
         self._table = Table(SCENE.width, SCENE.height, SCENE.bounce, self._remember_touch)
+
+    def begin(self) -> None:
+        """Put the marbles on the table, where the seed wants them."""
         for number in range(SCENE.marbles):
             self._place(Disc(f"marble-{number + 1}", SCENE.marble_radius, SCENE.marble_mass))
 
@@ -156,7 +159,7 @@ class Marbles(Simulation):
         self._random.setstate((version, tuple(words), gauss))
 
     def reseed(self, seed: int) -> None:
-        """Choose later places of pushers and pocketed marbles by another seed."""
+        """Choose the places of marbles and pushers from now on by another seed."""
         self._random = Random(seed)  # noqa: S311 - dice, not secrets
 
     def _disc(self, disc_id: str) -> Disc:

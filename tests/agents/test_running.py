@@ -64,9 +64,9 @@ async def test_messages_follow_each_other_in_one_conversation(
     tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
     async with opened(tmp_path, *flags) as agent:
-        await agent.start(initial_prompt="work one")
+        await agent.start("work one")
         first = agent.session_id
-        await agent.send(prompt="work two")
+        await agent.send("work two")
         await agent.send(prompt="work three")
         await agent.wait()
         assert transcript(agent) == ["work one", "work two", "work three"]

@@ -11,13 +11,16 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+import structlog
 
 from clawblox.agents.programs.claude import project_slug
 from clawblox.checkpoint import load_checkpoint
 from clawblox.checkpoint.collect import plan as tiers
 from clawblox.checkpoint.collect.policy import git_config
+from clawblox.checkpoint.collect.sessions import find_format
 from clawblox.checkpoint.load import staging
 from clawblox.checkpoint.model import Limits
+from clawblox.cli.tables.archives import describe_loaded, describe_next_steps
 from clawblox.errors import (
     CheckpointError,
     CheckpointFormatError,
@@ -624,6 +627,99 @@ def test_a_session_of_no_known_format_is_left_out_and_listed(load_bytes, run_dir
     loaded = load_bytes(checkpoint(claude_files(), **keys), run_dir)
     assert [item["path"] for item in loaded["excluded"]] == ["agents/a/session/transcript.jsonl"]
     assert files_of(loaded["agents"]["a"]) == {}
+
+
+# The layout that the public description prints: files as they are in the state directory
+
+
+PRINTED = {"agents": ["a"], "session_format": "claude-code-v1"}
+SLUG = "-home-somebody-runs-r001-agents-a-workspace"
+
+
+def printed_files(*names, session_id=SESSION_ID):
+    known = {
+        f"agents/a/session/projects/{SLUG}/{session_id}.jsonl": b'{"type": "user"}\n',
+        WORKSPACE + "SOUL.md": b"curious",
+        "world.snapshot": b"{}",
+    }
+    return {**known, **{f"agents/a/session/{name}": b"more" for name in names}}
+
+
+@pytest.mark.parametrize(
+    "agents", [["a"], {"a": {}}, {"a": {**CLAUDE, "state_dir": None}}, {"a": CLAUDE}]
+)
+@pytest.mark.parametrize("is_bare", [True, False])
+def test_a_conversation_in_the_printed_layout_is_restored(load_bytes, run_dir, agents, is_bare):
+    files = printed_files(
+        f"projects/{SLUG}/{SESSION_ID}/subagents/agent-1a.jsonl", f"projects/{SLUG}/memory/m.md"
+    )
+    keys = {**PRINTED, "agents": agents}
+    members = [Member(name, content) for name, content in files.items()]
+    data = bare_checkpoint(*members, **keys) if is_bare else checkpoint(files, **keys)
+    loaded = load_bytes(data, run_dir)
+    assert (loaded["excluded"], loaded["lost_sessions"]) == ([], {})
+    agent = loaded["agents"]["a"]
+    project = f"session/projects/{project_slug(str(agent / 'workspace'))}"
+    assert set(files_of(agent)) == {
+        "workspace/SOUL.md",
+        "claude_session_id.txt",
+        f"{project}/{SESSION_ID}.jsonl",
+        f"{project}/{SESSION_ID}/subagents/agent-1a.jsonl",
+        f"{project}/memory/m.md",
+    }
+    assert find_format("claude").collect(agent).id == SESSION_ID
+    assert f"--resume {SESSION_ID}" in describe_next_steps(loaded, run_dir, None)
+
+
+def test_an_id_file_of_the_printed_layout_must_have_the_id(load_bytes, refuse, run_dir):
+    record = "agents/a/session/record/claude_session_id.txt"
+    wrong = {**printed_files(), record: b"another"}
+    refuse(run_dir, CheckpointFormatError, data=checkpoint(wrong, **PRINTED), reason="session id")
+    right = {**printed_files(), record: SESSION_ID.encode()}
+    loaded = load_bytes(checkpoint(right, **PRINTED), run_dir)
+    assert loaded["excluded"] == []
+
+
+OTHER_ID = SESSION_ID[:-1] + "0"
+
+
+@pytest.mark.parametrize(
+    ("files", "agents", "reason"),
+    [
+        (printed_files(f"projects/{SLUG}/{OTHER_ID}.jsonl"), ["a"], "2 transcripts"),
+        (printed_files(f"projects/-other/{SESSION_ID}.jsonl"), ["a"], "2 transcripts"),
+        (printed_files(session_id="newest"), ["a"], "no transcript with a valid id"),
+        (printed_files(session_id=f"{SESSION_ID}x"), ["a"], "no transcript with a valid id"),
+        (printed_files(), {"a": {**CLAUDE, "session_id": OTHER_ID}}, "another conversation"),
+        (printed_files(), {"a": {"session_format": "unknown-v9"}}, "no session of a known format"),
+        (printed_files(), {"a": {"session_format": "codex-v1"}}, "no id of the conversation"),
+    ],
+)
+def test_a_conversation_that_is_left_out_is_reported_with_its_reason(
+    load_bytes, run_dir, files, agents, reason
+):
+    data = checkpoint(files, agents=agents, session_format="claude-code-v1")
+    with structlog.testing.capture_logs() as logs:
+        loaded = load_bytes(data, run_dir)
+    (entry,) = logs
+    assert entry["agent"] == "a"
+    assert reason in entry["reason"]
+    assert loaded["lost_sessions"] == {"a": entry["reason"]}
+    first, *_ = describe_loaded(loaded).splitlines()
+    assert first.startswith("The conversation of a was left out: ")
+    assert reason in first
+    assert set(files_of(loaded["agents"]["a"])) == {"workspace/SOUL.md"}
+
+
+def test_the_printed_layout_brings_nothing_that_no_session_has(load_bytes, run_dir):
+    more = (
+        *("settings.json", ".credentials.json", "transcript.md", "memory/m.md"),
+        *(f"projects/{SLUG}/settings.json", f"projects/{SLUG}/{SESSION_ID}/x.sh"),
+        *("projects/-other/memory/m.md", f"tasks/{OTHER_ID}/1.json", "shell/x"),
+    )
+    loaded = load_bytes(checkpoint(printed_files(*more), **PRINTED), run_dir)
+    assert {item["path"] for item in loaded["excluded"]} == {f"agents/a/session/{n}" for n in more}
+    assert len(files_of(loaded["agents"]["a"])) == 3
 
 
 @pytest.mark.parametrize("state_dir", ["..", "workspace", "/tmp", "home", "home/.claude/.."])

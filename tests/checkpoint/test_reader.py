@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tracemalloc
 import zipfile
 
@@ -91,8 +92,13 @@ def test_an_open_file_is_read_and_stays_open(write):
         assert file.tell() == 5
 
 
+VALID_ZIP64 = pytest.mark.skipif(
+    sys.version_info < (3, 11, 4), reason="zipfile then writes invalid archives (CPython gh-103861)"
+)
+
+
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-@pytest.mark.parametrize("force_zip64", [False, True])
+@pytest.mark.parametrize("force_zip64", [False, pytest.param(True, marks=VALID_ZIP64)])
 def test_what_plain_zipfile_writes_opens(tmp_path, method, force_zip64):
     path, source = tmp_path / "a.ckpt", tmp_path / "script.sh"
     source.write_bytes(b"#!/bin/sh\n" * 50)

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from clawblox.cli.playing.sessions import KeptSession
 from clawblox.errors import ConfigError
+from clawblox.protocol import read_join_answer
 from clawblox.rundir.records import read_record
+from clawblox.world.kept_sessions import KeptSession
 from tests.cli.conftest import Start, assert_nothing_runs, find_port, look
 from tests.support import ask, make_world, wait_until
 
@@ -94,6 +95,28 @@ def test_what_cannot_be_sent_is_refused_before_the_agent_joins(run: str, call: S
     assert requests(run, "/join") == []
 
 
+def test_the_only_instance_needs_no_name(run: str, call: Start) -> None:
+    assert json.loads(call("act", run, "--as", "red").out)["counter"] == 0
+    assert json.loads(call("act", run, "add", "--as", "red").out)["counter"] == 1
+    assert json.loads(call("act", run, "add", "2", "--as", "red").out)["counter"] == 3
+    assert call("act", run, "--leave", "--as", "blue").err == "'blue' is not in w000\n"
+    too_many = call("act", run, "add", "2", "3")
+    assert too_many.wait() == 2
+    assert too_many.err.endswith(
+        "Error: TYPE and DATA are all that follows the instance; there is no instance 'add'\n"
+    )
+    assert call("act", run, "w000", "add", "2", "3").wait() == 2
+
+
+def test_one_of_several_instances_is_named(up: Start, call: Start, run_dir: Path) -> None:
+    running = up()
+    refused = call("act", str(run_dir), "add", "2")
+    assert refused.wait() == 2
+    assert "are ready: w000, w001, w002" in refused.err
+    assert json.loads(call("act", str(run_dir), "w001", "add", "2").out)["counter"] == 2
+    assert running.interrupt() == 130
+
+
 def test_an_agent_speaks_before_it_acts(run: str, call: Start) -> None:
     call("act", run, "w000", "add", "--say", "hello", "--as", "red")
     paths = [one["path"] for one in ask(find_port(run), "GET", "/__requests").json()]
@@ -142,9 +165,10 @@ def test_a_world_that_has_ended_is_an_error_with_its_last_lines(
 def test_only_an_intact_session_of_this_run_is_used(run: str) -> None:
     record = read_record(Path(run), "w000")
     assert record is not None
-    kept = KeptSession(Path(run), record, "red")
-    kept.write(UNKNOWN)
-    assert kept.read() == UNKNOWN
+    kept = KeptSession(Path(run), record.name, record.run_id, "red")
+    answer = read_join_answer({"session": UNKNOWN, "agent_id": "agent-1", "spawn": [1, 2]})
+    kept.write(answer)
+    assert kept.read() == answer
     (path,) = kept_files(run)
     other = json.dumps({"run_id": "another", "session": UNKNOWN})
     spoilt = json.dumps({"run_id": record.run_id, "session": "a b"})

@@ -8,10 +8,8 @@ import os
 import re
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
-import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,11 +18,12 @@ import pytest
 
 from clawblox.agents.programs import PROGRAMS
 from clawblox.cli.commands.doctor import ALL_CHECKS
-from clawblox.cli.doctor import agents, directories, kernel, limits, orphans
+from clawblox.cli.doctor import agents, directories, kernel, limits, orphans, packages
 from clawblox.cli.doctor.check import Check, CheckResult, missing, ok, run_checks, warning
 from clawblox.cli.doctor.network import look_at_range, look_for_free_ports
 from clawblox.cli.doctor.packages import look_for_packages
 from clawblox.cli.doctor.report import as_table, has_what_is_required
+from clawblox.extras import EXTRAS, install_command
 from clawblox.instance import ramp
 from clawblox.system import port_leases, sock_diag
 from clawblox.system.process_tree import read_variables
@@ -362,19 +361,15 @@ def test_an_extra_that_is_not_installed_is_missing() -> None:
     assert look_for_packages(["pytest"]).found == f"pytest {pytest.__version__}"
 
 
-def test_every_extra_is_checked_with_the_packages_that_it_adds() -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
-        "optional-dependencies"
-    ]
-    del extras["bench"], extras["test"]
+def test_every_extra_is_checked_and_a_missing_one_has_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     checks = {check.name: check for check in ALL_CHECKS if check.group == "Extras"}
-    assert checks.keys() == extras.keys()
-    for name, check in checks.items():
-        names = {re.split(r"[\[<>=]", text)[0] for text in extras[name]} - {"clawblox"}
-        if name == "engine":
-            names |= {re.split(r"[<>=]", text)[0] for text in extras["server"]} | {"numpy"}
-        if not (name == "zstd" and sys.version_info >= (3, 14)):
-            assert set(check.look.args[0]) == names  # type: ignore[attr-defined]
+    assert checks.keys() == EXTRAS.keys()
+    assert checks["server"].run().remedy is None
+    monkeypatch.setattr(packages, "EXTRAS", {"server": {"no_such": "no-such-package"}})
+    absent = missing("no no-such-package", remedy=f"Install it: {install_command('server')}")
+    assert checks["server"].run() == absent
 
 
 def test_a_refused_pidfd_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -284,6 +284,7 @@ def test_no_command_lets_hostile_text_through(start: Start, tmp_path: Path) -> N
     trial.run("stop", run)
     trial.end(up)
     trial.run("wait", run)
+    trial.run("clean", run, "--all")
     agent = str(make_hostile_agent(Path(run) / "agents" / "Eko"))
     assert r"\x1b]0;title" in trial.run("agent", "status", agent)
     for words in (("send", agent, "x"), ("stop", agent), ("trajectory", agent, "-")):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from pathlib import Path
 
 import pytest
 
 import clawblox.cli
+from clawblox.cli.commands import init
 from clawblox.luau import VM
 from tests.cli.conftest import Command, Start, only_run
 from tests.support import ask, free_port
@@ -42,7 +44,7 @@ def test_the_starter_world_plays_and_resumes_exactly(
         command.wait_for("World 'panda' is ready at")
         return command, port
 
-    command, port = run()
+    command, port = run("--reseed", "7")
     session = ask(port, "POST", "/join?name=Rocky").json()["session"]
     play(port, session)
     saved = ask(port, "GET", "/snapshot", headers={"X-Operator-Token": "s3cret"}).body
@@ -113,6 +115,46 @@ def test_an_empty_directory_is_filled_and_a_full_one_is_left_alone(
     assert again.wait() == 1
     assert again.err == "Error: Path 'world' already exists and is not an empty directory\n"
     assert (tmp_path / "world" / "world.py").read_text() == "mine"
+
+
+def test_a_name_with_dots_is_resolved_before_anything_is_written(
+    call: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "world.py").write_text("mine")
+    refused = call("init", "new/..", cwd=tmp_path)
+    assert refused.wait() == 1
+    assert refused.err == "Error: Path 'new/..' already exists and is not an empty directory\n"
+    (tmp_path / "empty").mkdir()
+    written = call("init", "new/../../empty", cwd=tmp_path / "empty")
+    assert written.out.endswith("\nRun it: clawblox run .\n")
+    assert tomllib.loads((tmp_path / "empty" / "world.toml").read_text())["name"] == "empty"
+    assert (tmp_path / "world.py").read_text() == "mine"
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_file_that_appears_meanwhile_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = tmp_path / "world" / "world.py"
+
+    def appear(extra: str, name: str) -> dict[str, bytes]:
+        mine.parent.mkdir()
+        mine.write_text("mine")
+        return {"world.py": b"ours"}
+
+    monkeypatch.setattr(init, "_starter_files", appear)
+    with pytest.raises(FileExistsError):
+        init.command.main([str(mine.parent)], standalone_mode=False)
+    assert mine.read_text() == "mine"
+
+
+def test_a_name_that_is_no_text_is_refused_before_anything_is_written(
+    call: Start, tmp_path: Path
+) -> None:
+    refused = call("init", os.fsdecode(b"a\xff"), cwd=tmp_path)
+    assert refused.wait() == 1
+    assert refused.err == "Error: NAME: must be text in UTF-8, not 'a\\udcff'\n"
+    assert not (tmp_path / os.fsdecode(b"a\xff")).exists()
 
 
 def test_the_suggested_command_works_for_every_directory_name(call: Start, tmp_path: Path) -> None:

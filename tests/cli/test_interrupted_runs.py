@@ -177,16 +177,25 @@ def test_a_person_at_a_terminal_is_asked(world: Path, run_dir: Path) -> None:
     assert [one["restarts"] for one in look(run_dir).values()] == [1, 1, 1, 0]
 
 
-def test_a_single_world_says_how_to_go_on_from_its_save(
+def test_a_single_world_is_not_begun_anew_over_an_interrupted_one(
     start: Start, call: Start, world: Path, run_dir: Path
 ) -> None:
     words = ("run", str(world), "--port", "0", "--run-dir", str(run_dir))
     command = start(*words)
     command.wait_for("is ready at")
     assert command.interrupt() == 130
-    again = start(*words)
+    begun = look(run_dir)["w000"]["run_id"]
+    for place in (("--run-dir", str(run_dir)), ("--record-dir", str(run_dir / "recordings"))):
+        refused = call("run", str(world), "--port", "0", *place)
+        assert refused.wait() == 2
+        assert refused.err.startswith(
+            f"Error: '{run_dir}' has 1 interrupted instance: w000\n"
+            f"  hint: clawblox resume {run_dir} resumes them; --fresh starts in their place\n"
+        )
+    assert look(run_dir)["w000"]["run_id"] == begun
+    again = start(*words, "--fresh")
     again.wait_for("is ready at")
-    assert "was interrupted" not in again.err  # there is no save to go on from
+    assert look(run_dir)["w000"]["run_id"] != begun
     call("save", str(run_dir))
     again.process.kill()
     again.wait()
@@ -197,12 +206,28 @@ def test_a_single_world_says_how_to_go_on_from_its_save(
     assert f"  w000  from {path.name}, sim time 0, " in resumed.out
     resumed.send(signal.SIGTERM)
     assert resumed.wait() == 143
-    anew = start(*words)
+    anew = start(*words, "--resume", str(path))
     anew.wait_for("is ready at")
-    assert f"To go on from its last save: --resume {path}" in anew.err
     assert call("stop", str(run_dir)).wait() == 0
-    anew.wait()
+    assert anew.wait() == 0
     assert call("resume", str(run_dir)).wait() == 1
+
+
+def test_a_run_within_another_one_begins_anew_as_that_one_does(
+    start: Start, world: Path, run_dir: Path
+) -> None:
+    words = ("run", str(world), "--port", "0")
+    env = {"CLAWBLOX_MANIFEST_PATH": str(run_dir / ".clawblox" / "manifest.json")}
+    command = start(*words, env=env)
+    command.wait_for("is ready at")
+    command.wait_for("Spectator frontend")
+    saved = start("save", str(run_dir))
+    assert saved.wait() == 0
+    assert command.interrupt() == 130
+    again = start(*words, env=env)
+    again.wait_for("is ready at")
+    assert "This run starts over.\nTo continue from its last save: --resume " in again.err
+    assert again.interrupt() == 130
 
 
 def test_without_interrupted_instances_nothing_is_asked(tmp_path: Path) -> None:

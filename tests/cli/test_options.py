@@ -40,6 +40,7 @@ NOT_OFFERED = {
 
 WITHOUT_FIELD = {
     ("run", "tmux"): "for the command line alone",
+    ("run", "is_fresh"): "whether it starts",
     ("up", "count"): "a parameter of start_many",
     ("up", "run_dir"): "a parameter of start_many",
     ("up", "choice"): "whether it starts any",

@@ -243,8 +243,10 @@ def test_stop_ends_a_world_that_another_command_runs(serve: Serve, call: Start) 
     assert command.out.startswith("w000: stopped in ")
     assert command.out.endswith(", exit status 0\n")
     assert not marked_processes()
-    assert served.command.wait() == 1
-    assert "was stopped by another process: exit status 0" in served.command.err
+    assert served.command.wait() == 0
+    assert "World 'counter' was stopped by another process: exit status 0\n" in served.command.err
+    assert "1 instance: 1 stopped.\n" in served.command.err
+    assert "Error" not in served.command.err
 
 
 def test_a_stopped_world_is_reported_as_stopped_although_its_child_takes_longer(
@@ -252,8 +254,10 @@ def test_a_stopped_world_is_reported_as_stopped_although_its_child_takes_longer(
 ) -> None:
     served = serve("--stubborn-child")
     assert call("stop", served.run_dir, "--grace", "0.5").wait() == 0
-    assert served.command.wait() == 1
-    assert "was stopped by another process: exit status 0" in served.command.err
+    assert served.command.wait() == 0
+    assert "World 'counter' was stopped by another process: exit status 0\n" in served.command.err
+    assert "1 instance: 1 stopped.\n" in served.command.err
+    assert "Error" not in served.command.err
 
 
 def test_stop_leaves_no_process_of_the_instance(serve: Serve, call: Start) -> None:

@@ -55,7 +55,7 @@ def test_an_unusable_run_directory_is_named_in_a_few_lines(
     command = call(*words, str(make_world(tmp_path)), "--run-dir", place, cwd=tmp_path)
     assert command.wait() == 2
     error = command.err[command.err.index("Error: ") :]
-    assert error.startswith("Error: run_dir: the run directory cannot be used: ")
+    assert error.startswith("Error: --run-dir: the run directory cannot be used: ")
     assert place in error
     assert len(error.splitlines()) < 8
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from clawblox.extras import install_command
 from tests.cli.conftest import Command, Start, assert_nothing_runs, find_port, look
 from tests.cli.terminal import CTRL_C, Terminal, terminal
 from tests.support import ask, make_world, wait_until
@@ -151,17 +152,51 @@ def test_a_world_is_started_for_the_session_and_stopped_after_it(
     world = make_world(tmp_path)
     command = call("play", str(world), typed="add\n", cwd=tmp_path)
     assert (command.wait(), command.out.splitlines()) == (0, ["time: 0 -> 0.5", "counter: 0 -> 1"])
-    first, second, last = command.err.splitlines()
+    first, second, last, ends, resume = command.err.splitlines()
     shown = re.fullmatch(r"Run directory: (runs/counter-\d{8}T\d{6}Z)", first)
     assert shown
     assert re.fullmatch(r"World 'counter' is ready at http://127.0.0.1:\d+ \(.*s\)", second)
     assert last == "The world is stopped."
+    assert (ends, resume) == (
+        "1 instance: 1 stopped.",
+        f"resume:  clawblox resume {shown[1]}",
+    )
     assert_nothing_runs()
     status = look(tmp_path / shown[1])["w000"]
     assert (status["state"], status["exit"]["status"]) == ("exited", 0)
     assert os.listdir(world) == ["world.toml"]
     again = call("play", str(world), "--run-dir", "mine", typed="quit", cwd=tmp_path)
     assert again.err.startswith("Run directory: mine\n")
+
+
+def test_a_session_saves_and_its_world_goes_on_from_there(
+    call: Start, start: Start, tmp_path: Path
+) -> None:
+    world = make_world(tmp_path)
+    lines = "add 4\nsave\nadd 5\n"
+    command = call("play", str(world), "--run-dir", "mine", typed=lines, cwd=tmp_path)
+    assert command.wait() == 0
+    saved = command.out.splitlines()[2]
+    path = tmp_path / saved.removeprefix("w000: saved ").partition(" (")[0]
+    assert json.loads(path.read_text())["counter"] == 4
+    last_saves, resume = command.err.splitlines()[-2:]
+    assert last_saves.startswith("Last saves: 1 of 1, ")
+    assert resume == "resume:  clawblox resume mine"
+    resumed = start("resume", "mine", cwd=tmp_path)
+    resumed.wait_for("1 instance ready after")
+    assert f"from {path.name}" in resumed.out
+    seen = json.loads(call("act", "mine", cwd=tmp_path).out)
+    assert seen["counter"] == 4
+    assert resumed.interrupt() == 130
+
+
+def test_a_session_in_a_run_saves_it(run: str, call: Start) -> None:
+    command = call("play", run, typed="add 3\nsave\n")
+    assert command.wait() == 0
+    assert command.out.splitlines()[-1].startswith("w000: saved ")
+    failed = call("play", run, typed="save now\n")
+    assert failed.wait() == 1
+    assert "save takes nothing, not 'now'" in failed.err
 
 
 def test_a_world_that_does_not_start_is_an_error(call: Start, tmp_path: Path) -> None:
@@ -271,7 +306,7 @@ def test_a_signal_stops_the_world_of_the_session(pipe: Start, tmp_path: Path) ->
     command.wait_for("is ready at")
     command.send(signal.SIGTERM)
     assert command.wait() == 143
-    assert command.err.endswith("The world is stopped.\n")
+    assert "\nThe world is stopped.\n" in command.err
     assert_nothing_runs()
 
 
@@ -355,7 +390,7 @@ def test_without_the_extra_the_terminal_edits_the_line(
         "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}",
     }
     with terminal("play", run, "--as", "lena", env=env) as one:
-        one.wait_for("pip install 'clawblox[play]'")
+        one.wait_for(install_command("play"))
         wait_for_prompt(one)
         one.type("half")
         one.wait_for("lena@w000> half")

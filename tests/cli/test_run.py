@@ -127,6 +127,29 @@ def test_an_option_wins_over_the_environment_and_that_over_the_default(
     assert parse(*FLAGS[name], env=env)[name] == parse(*FLAGS[name])[name] != meaning
 
 
+@pytest.mark.parametrize(
+    ("words", "env", "every"),
+    [
+        ((), {}, 900),
+        ((), {"CHECKPOINT_EVERY": " "}, 900),
+        ((), {"CHECKPOINT_EVERY": "0"}, 0),
+        ((), {"CHECKPOINT_EVERY": "2.5"}, 2.5),
+        (("--checkpoint-every", "7"), {"CHECKPOINT_EVERY": "0"}, 7),
+    ],
+)
+def test_the_interval_of_checkpoints_may_come_from_the_environment(
+    words: tuple[str, ...],
+    env: dict[str, str],
+    every: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("CHECKPOINT_EVERY", raising=False)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    params = run_command.make_context("run", list(words)).params
+    assert params["agent_options"].checkpoint_every == every
+
+
 @pytest.mark.parametrize("variable", [variable for variable, *_ in OF_THE_ENVIRONMENT])
 @pytest.mark.parametrize("blank", ["", "  "])
 def test_a_blank_variable_counts_as_unset(variable: str, blank: str) -> None:
@@ -193,7 +216,7 @@ def test_a_missing_snapshot_never_becomes_a_fresh_run(
     env = {} if way == "flag" else {"WORLD_RESUME_PATH": "s1.json"}
     command = call("run", str(world), "--port", "0", *words, env=env, cwd=tmp_path)
     assert command.wait() == 2
-    assert command.err.startswith("Error: resume: the snapshot does not exist: neither ")
+    assert command.err.startswith("Error: --resume: the snapshot does not exist: neither ")
     assert str(world / "s1.json") in command.err
     assert not (tmp_path / "runs").exists()
 

@@ -66,7 +66,7 @@ def test_an_agent_works_in_its_world_until_its_budget_is_used_up(
     assert address in (agent / "world_access.json").read_text()
     assert first.endswith("\n\nLook for the number.")
     assert (agent / "runtime" / "system_prompt.md").read_text() == "You are curious."
-    assert [path.name for path in (run_dir / "checkpoints").glob("*.ckpt")] == ["t000000.ckpt"]
+    assert (run_dir / "checkpoints" / "t000000.ckpt").exists()
     assert KEY not in command.out + command.err
     assert_nothing_runs()
 
@@ -81,7 +81,11 @@ def test_the_first_signal_ends_both_and_says_how_to_go_on(
     old = made_run(command)
     assert f"--resume runs/{old.name}/checkpoints/t0" in command.err
     assert_nothing_runs()
-    (archive,) = (old / "checkpoints").glob("*.ckpt")
+    archive = (
+        old
+        / "checkpoints"
+        / json.loads((old / "checkpoints" / "checkpoint.json").read_text())["checkpoint"]
+    )
     new = tmp_path / "again"
     words = ("--resume", str(archive), "--run-dir", str(new), "--max-turns", "20")
     resumed = start("run", str(world), *WORDS, *words, env=env)
@@ -93,6 +97,25 @@ def test_the_first_signal_ends_both_and_says_how_to_go_on(
     said = told(transcript(after))
     assert said[0].startswith("You act in a world")
     assert not [text for text in said[1:] if text.startswith("You act in a world")]
+
+
+def test_turns_that_a_person_allows_count_from_this_start(
+    call: Start, env: dict[str, str], world: Path
+) -> None:
+    first = call("run", str(world), *WORDS, "--max-turns", "2", env=env)
+    assert first.wait() == 0, first.err
+    assert "budget of 2 turns used up (2 turns, " in first.err
+    old = made_run(first)
+    archive = max((old / "checkpoints").glob("*.ckpt"), key=lambda path: path.stat().st_mtime)
+    words = ("--resume", str(archive), "--run-dir", "again", "--max-turns", "3")
+    resumed = call("run", str(world), *WORDS, *words, env=env)
+    assert resumed.wait() == 0, resumed.err
+    assert "budget of 5 turns used up (5 turns, " in resumed.err  # of all its starts
+    agent = Path("again", "agents", "Eko")
+    status = json.loads((agent / "runtime" / "status.json").read_text())
+    assert (status["turn"], status["usage"]["turns"]) == (5, 5)
+    events = [json.loads(line) for line in (agent / "events.jsonl").read_text().splitlines()]
+    assert [one["turn"] for one in events if one["type"] == "turn.finished"] == [3, 4, 5]
 
 
 def test_what_is_missing_is_said_before_the_world_starts(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from clawblox.cli.running import run_dirs
-from clawblox.cli.running.run_dirs import opened_run_dir, outer_run_dir
+from clawblox.cli.running.run_dirs import inner_runs_dir, opened_run_dir, outer_run_dir
 from tests.cli.conftest import Start, assert_nothing_runs, look, only_run
 from tests.support import make_world, world_command
 
@@ -151,6 +151,14 @@ def test_the_recording_directory_of_the_environment_names_the_run(
 def test_the_run_around_a_process_is_told_by_its_manifest(variable: str, found: str | None) -> None:
     assert outer_run_dir({"CLAWBLOX_MANIFEST_PATH": variable}) == (found and Path(found))
     assert outer_run_dir({}) is None
+
+
+def test_a_run_on_the_port_of_the_run_around_it_is_apart_from_that() -> None:
+    outer = {"CLAWBLOX_MANIFEST_PATH": "/r/.clawblox/manifest.json", "WORLD_PORT": "8080"}
+    inner = {**outer, "CLAWBLOX_LEASE": "0.token"}
+    assert inner_runs_dir(inner, 8080) == Path("/r/.clawblox/inner")
+    for environment, port in ((inner, 8081), (inner, None), (outer, 8080), ({}, 8080)):
+        assert inner_runs_dir(environment, port) is None
 
 
 @pytest.mark.parametrize(

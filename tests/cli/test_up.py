@@ -16,6 +16,7 @@ import click
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from clawblox import RunLockedError, World
 from clawblox.cli.commands.up import command as up_command
 from tests.cli.conftest import (
     TIMEOUT_S,
@@ -448,13 +449,31 @@ def test_a_stopped_terminal_does_not_delay_ctrl_c(tmp_path: Path, run_dir: Path)
         assert one.read() == frozen
 
 
+def test_another_program_starts_nothing_in_a_directory_that_an_orchestrator_holds(
+    up: Start, call: Start, tmp_path: Path, run_dir: Path
+) -> None:
+    running = up()
+    world = tmp_path / "counter"
+    refused = call("run", str(world), "--port", "0", "--run-dir", str(run_dir))
+    assert refused.wait() == 1
+    assert refused.err.startswith(
+        f"Error: the run directory {run_dir} is held by pid {running.process.pid} "
+    )
+    with World(dir=world) as other, pytest.raises(RunLockedError, match="is held by pid"):
+        other.start(run_dir=run_dir, name="mine")
+    assert sorted(look(run_dir)) == ["w000", "w001", "w002"]
+    assert running.interrupt() == 130
+    with World(dir=world) as other:
+        assert other.start(run_dir=run_dir, name="mine").name == "mine"
+
+
 def test_an_error_before_the_start_is_all_that_is_shown(tmp_path: Path) -> None:
     world = make_world(tmp_path)
     (world / ".clawblox").write_text("a file where a directory should be")
     with terminal("up", str(world), "--run-dir", str(world)) as one:
         assert one.wait() == 2
         error, *details = filter(None, one.screen)
-        assert error == "Error: run_dir: the run directory cannot be used: Not a directory"
+        assert error == "Error: --run-dir: the run directory cannot be used: Not a directory"
         assert details[0] == f"  file: {world}/.clawblox"
         assert all(line.startswith("  ") for line in details)
 

@@ -58,6 +58,9 @@ command = ["python", "spectate.py"]
 name = "bridge-2"
 command = ["./bridge"]
 
+[limits]
+memory = "1.5 GiB"
+
 [scripts]
 main = "main.luau"
 tree = "scripts"
@@ -132,6 +135,7 @@ def test_every_known_key_is_read_and_every_unknown_one_kept(tmp_path):
     assert world.liveness == LivenessRule("/alive", 2.5, 2, 1)
     assert world.inherits_listener
     assert world.takes_reseed
+    assert world.memory_limit_bytes == 3 << 29
     assert world.sidecars == (
         Sidecar("spectator", ("python", "spectate.py")),
         Sidecar("bridge-2", ("./bridge",)),
@@ -149,8 +153,9 @@ def test_a_world_that_says_only_its_name_has_the_defaults(tmp_path):
     assert world.start_command == ["clawblox", "run", str(tmp_path)]
     assert world.sidecars == ()
     assert world.is_engine_world
-    assert world.ready == ReadyRule(path="/renderer/manifest", log=None, interval=None)
-    assert world.liveness is None
+    assert world.ready == ReadyRule(path="/health", log=None, interval=None)
+    assert world.liveness == LivenessRule("/health", timeout=10.0)
+    assert world.memory_limit_bytes is None
     assert world.inherits_listener
     assert world.takes_reseed
 
@@ -172,9 +177,16 @@ def test_an_external_world_without_a_command_is_no_engine_world(tmp_path):
 
 
 @pytest.mark.parametrize("table", ["[run.liveness]", "[run]\nliveness = {}"])
-def test_liveness_is_asked_for_by_its_table_alone(tmp_path, table):
-    rule = read(tmp_path, f'name = "w"\n{table}\n').liveness
+def test_a_world_with_a_command_asks_for_liveness_by_its_table_alone(tmp_path, table):
+    external = 'name = "w"\nruntime.mode = "external"\n'
+    assert read(tmp_path, external).liveness is None
+    rule = read(tmp_path, f"{external}{table}\n").liveness
     assert rule == LivenessRule("/api.md", period=10.0, timeout=1.0, failure_threshold=3)
+
+
+def test_the_table_of_an_engine_world_changes_what_it_names(tmp_path):
+    rule = read(tmp_path, 'name = "w"\n[run.liveness]\nperiod = 2').liveness
+    assert rule == LivenessRule("/health", period=2, timeout=10.0)
 
 
 @pytest.mark.parametrize(("listen", "inherits"), [("bind", False), ("inherit", True)])
@@ -373,6 +385,7 @@ WRONG = {
     "run.liveness.period": ["0", "-1", "inf", "nan", '"10"', "true"],
     "run.liveness.timeout": ["0", "-1", "inf", "nan", '"1"', "true"],
     "run.liveness.failure_threshold": ["0", "-1", "1.5", "true", '"3"'],
+    "limits.memory": ["0", "-5", "1.5", "true", '"2"', '"2G"', '"much"'],
     "run.listen": ['"socket"', '""', '"INHERIT"', "true", "3"],
     "run.reseed": ['"yes"', "1", "[]"],
     "run.ready.interval": ["0", "-1", "inf", "nan", '"1"', "true"],
@@ -386,6 +399,7 @@ WRONG = {
     "speech": ['"global"'],
     "speech.mode": ['"loud"', "1"],
     "speech.hearing_radius": ["0", "nan", '"30"'],
+    "physics.gravity": ["1000001", "-inf", '"30"', "true"],
     "agent_api": ["true"],
     "agent_api.allow_reset": ['"yes"', "1"],
     "clawblox": ["1"],
@@ -481,7 +495,7 @@ def test_unknown_keys_beside_known_ones_are_kept(tmp_path):
     assert world.ready == ReadyRule(path="/up")
     assert world.run["ready"]["later"] == 1
     hung = read(tmp_path, 'name = "w"\n[run.liveness]\nperiod = 1\ninitial_delay = 5')
-    assert hung.liveness == LivenessRule(period=1)
+    assert hung.liveness == LivenessRule("/health", period=1, timeout=10.0)
     assert hung.run["liveness"]["initial_delay"] == 5
     assert world.config["clawblox"] == {"a": {"b": 1}}
 

@@ -1,9 +1,50 @@
-"""The reference of classes says what the engine has."""
+"""The reference of classes shows what the engine has."""
 
 from __future__ import annotations
 
-from docs.engine_classes import PAGE, render_page
+import re
+
+import pytest
+
+from clawblox.engine.values.enum_data import ENUMS
+from clawblox.engine.values.libraries import LIBRARIES, VALUE_TYPES
+from docs.engine_classes import PAGE, build_world, render_page
+
+TEXT = PAGE.read_text()
 
 
 def test_the_reference_of_classes_is_what_the_engine_has() -> None:
-    assert PAGE.read_text() == render_page(), "run: python -m docs.engine_classes"
+    assert render_page() == TEXT, "run: python -m docs.engine_classes"
+
+
+def test_the_reference_has_the_arguments_of_each_method_and_event() -> None:
+    for spec in build_world().model.classes:
+        for name in (*spec.methods, *spec.events):
+            assert re.search(rf"^\| `{name}\(.*\)` \|", TEXT, re.MULTILINE), (spec.name, name)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "| `Touched(other: BasePart)` |  |",
+        "| `FindFirstChild(name, recursive)` | the recursive search is depth first |",
+        "| `GetPropertyChangedSignal(name)` |  |",
+        "| `Create(instance, info, goals)` | a new tween that does not run yet |",
+        "| `HasPendingInputs(player)` |  |",
+    ],
+)
+def test_the_reference_has_signatures(row: str) -> None:
+    assert row in TEXT
+
+
+def test_the_reference_tells_when_character_added_fires() -> None:
+    (row,) = (line for line in TEXT.splitlines() if line.startswith("| `CharacterAdded"))
+    assert "not for the first one" in row
+
+
+def test_the_reference_has_the_value_types_and_the_items_of_enums() -> None:
+    for name in (*LIBRARIES, *(each.type_name for each in VALUE_TYPES)):
+        assert f"### {name}\n" in TEXT
+    for enum, items in ENUMS.items():
+        (line,) = (each for each in TEXT.splitlines() if each.startswith(f"`Enum.{enum}`:"))
+        assert all(f"`{name}` {number}" in line for name, number in items.items())

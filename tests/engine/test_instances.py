@@ -238,7 +238,7 @@ def test_n8_property_signals_fire_when_a_script_sets_another_value(tmp_path):
         "Changed\tName",
         "Color",
         "Changed\tColor",
-        "false\tNonsense is not a valid property name.",
+        "false\tNonsense is not a valid property name of Part",
     ]
 
 
@@ -301,8 +301,8 @@ def test_wrong_assignments_name_the_property_and_the_type(tmp_path):
         "false\tmain.lua:6: property 'Size' must be finite, not nan, 1.0, 1.0",
         "false\tmain.lua:7: invalid value for property 'Parent' (Instance expected, got number)",
         (
-            "false\tmain.lua:8: invalid value for property 'Material' "
-            "(Enum.Material or the name of an item expected, got string)"
+            "false\tmain.lua:8: invalid value for property 'Material': "
+            "'Cheese' is not a valid member of Enum.Material"
         ),
         (
             "false\tmain.lua:9: invalid value for property 'Material' "

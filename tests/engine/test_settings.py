@@ -45,6 +45,7 @@ def test_s4_the_defaults(write, tmp_path):
     assert (settings.observation_radius, settings.hearing_radius) == (100.0, 30.0)
     assert (settings.speech_is_near, settings.allow_reset) == (False, False)
     assert (settings.player_object_physics, settings.solver_iterations) == (True, 4)
+    assert settings.gravity == 196.2
     assert settings.renderer == RendererSettings("World Renderer", "module", 1, None, ())
     assert read_skill(settings) is None
 
@@ -75,6 +76,8 @@ def test_every_key_is_read(write, tmp_path):
         hearing_radius = 7
         [agent_api]
         allow_reset = true
+        [physics]
+        gravity = 30
         [clawblox]
         player_object_physics = false
         steps_per_tick = 1000
@@ -90,6 +93,7 @@ def test_every_key_is_read(write, tmp_path):
         "speech_is_near": True,
         "hearing_radius": 7.0,
         "allow_reset": True,
+        "gravity": 30.0,
         "player_object_physics": False,
         "solver_iterations": 32,
     }
@@ -124,6 +128,8 @@ def test_every_key_is_read(write, tmp_path):
         ('name = "w"\nobservation.radius = inf', "observation.radius must be a finite number"),
         ('name = "w"\nspeech.mode = "loud"', "speech.mode must be one of global, proximity"),
         ('name = "w"\nspeech.hearing_radius = 0', "speech.hearing_radius must be a finite"),
+        ('name = "w"\nphysics.gravity = "30"', "physics.gravity must be a number from -1000000"),
+        ('name = "w"\nphysics.gravity = 1e7', "physics.gravity must be a number from -1000000"),
         ('name = "w"\nagent_api.allow_reset = 1', "agent_api.allow_reset must be true or false"),
         (
             'name = "w"\nclawblox.physics.solver_iterations = 33',

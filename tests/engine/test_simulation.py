@@ -11,7 +11,7 @@ from clawblox.engine.errors import WorldHalted
 from clawblox.engine.page import PAGE_DIR
 from clawblox.engine.settings import read_settings
 from clawblox.engine.simulation import EngineSimulation
-from clawblox.server import Clock, HostedWorld, InputError, Settings, create_app
+from clawblox.server import Clock, Halted, HostedWorld, InputError, Settings, create_app
 from clawblox.server.snapshot_document import make_snapshot, restore_snapshot
 
 pytestmark = pytest.mark.anyio
@@ -25,6 +25,7 @@ class StandIn:
         self.agents: list[str] = []
         self.fails: str | None = None
         self.kicked: list[str] = []
+        self.heard: list[tuple[int, str]] = []
 
     @property
     def time(self) -> float:
@@ -67,11 +68,18 @@ class StandIn:
     def audience(self, agent_id: str) -> list[str]:
         return self.agents[:1]
 
+    def chatted(self, agent_id: str, content: str) -> None:
+        self._check()
+        self.heard.append((self.agents.index(agent_id), content))
+
     def observe(self, agent_id: str):
         return {"tick": self.ticks, "game_status": "active", "player": {"id": agent_id}}
 
     def spectate(self):
         return {"tick": self.ticks, "game_status": "playing"}
+
+    def map(self):
+        return {"entities": [{"id": self.ticks}]}
 
     def snapshot(self):
         return {"ticks": self.ticks, "agents": [*self.agents]}
@@ -153,16 +161,21 @@ async def test_n3_an_uncaught_error_halts_the_world(client, directory):
         await client.get("/observe", headers=session),
         await client.post("/join?name=late"),
         await client.get("/spectate"),
+        await client.get("/map"),
     ):
         assert (answer.status_code, answer.text) == (503, text)
 
 
-async def test_n3_a_main_script_that_fails_halts_the_world(client, simulation, stand_in, hosted):
+def test_n3_a_main_script_that_fails_is_an_error_of_the_start(simulation, stand_in):
     stand_in.fails = "Failed to load script"
-    simulation.start()
-    answer = await client.post("/join?name=a")
-    assert answer.text.startswith("Game halted: Failed to load script: main.lua:3: boom.")
-    assert hosted.failure == "Failed to load script: main.lua:3: boom"
+    with pytest.raises(Halted, match=r"^Failed to load script: main\.lua:3: boom$"):
+        simulation.begin()
+
+
+async def test_n17_the_map_is_served_without_a_session_and_as_it_is_now(client):
+    assert (await client.get("/map")).json() == {"entities": [{"id": 0}]}
+    await act(client, await join(client), "Move")
+    assert (await client.get("/map")).json() == {"entities": [{"id": 1}]}
 
 
 async def test_spectators_see_the_state_once(client):
@@ -175,6 +188,13 @@ async def test_speech_reaches_the_audience_of_the_world(client):
     for session, heard in ((first, 1), (second, 1), ({}, 0)):
         answer = await client.get("/chat/messages", headers=session)
         assert len(answer.json()["messages"]) == heard
+
+
+async def test_speech_reaches_the_scripts_of_the_world(client, stand_in):
+    first, second = await join(client), await join(client)
+    for session, text in ((first, " hi "), (second, "ho")):
+        await client.post("/chat", headers=session, json={"content": text})
+    assert stand_in.heard == [(0, "hi"), (1, "ho")]
 
 
 def test_n15_the_document_for_agents(directory, stand_in):

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from clawblox import World
-from clawblox.engine.watch import strip_flags
-from clawblox.errors import ConfigError
+from clawblox import Agent, World
+from clawblox.engine.watch import CHANGED_ENV, strip_flags
+from clawblox.errors import ConfigError, WorldStartError
+from clawblox.extras import install_command
 from clawblox.instance import launch
 from tests.support import ask, free_port, wait_until
 from tests.websockets import WebSocketClient
@@ -67,6 +68,45 @@ def test_an_engine_world_starts_saves_resumes_and_forks_without_a_command(world_
     refuses_a_snapshot_of_other_scripts(world_dir, saved.path)
 
 
+def test_an_agent_reaches_the_map_at_its_address_and_gravity_is_that_of_the_world(
+    world_dir, tmp_path
+):
+    (world_dir / "world.toml").write_text('name = "counting"\n[physics]\ngravity = 30\n')
+    main = (
+        'local wall = Instance.new("Part") wall:AddTag("Static") '
+        'wall:SetAttribute("Gravity", workspace.Gravity) wall.Parent = workspace\n'
+    )
+    (world_dir / "main.lua").write_text(main)
+    with World(dir=world_dir) as world:
+        world.start(run_dir=tmp_path / "run", datastore="none")
+        agent = Agent(agent="claude", name="Rocky", dir=tmp_path / "Rocky")
+        access = world.connect(agent=agent)
+        port = int(access["base_url"].rpartition(":")[2])
+        (wall,) = ask(port, "GET", "/map").json()["entities"]
+        assert wall["attributes"] == {"Gravity": 30}
+        assert ask(port, "GET", "/spectate").status == 403
+        assert ask(port, "GET", "/health").status == 403
+        agent.close()
+
+
+@pytest.mark.thorough
+def test_a_world_that_is_too_slow_is_seen_by_its_operator_only(world_dir, tmp_path):
+    (world_dir / "world.toml").write_text(
+        'name = "counting"\n[run.liveness]\nperiod = 0.2\ntimeout = 20\n'
+    )
+    busy = "game:GetService('RunService').Heartbeat:Connect(function() for _ = 1, 4e5 do end end)"
+    (world_dir / "main.lua").write_text(busy)
+    with World(dir=world_dir) as world:
+        started = world.start(run_dir=tmp_path / "run", datastore="none")
+        wait_until(lambda: "w000" in world.tick_rates, 60, "the rate is measured")
+        rate = world.tick_rates["w000"]
+        assert rate.nominal_hz == 60.0
+        assert rate.achieved_hz > 0
+        assert rate.tick_cost_s > 0
+        assert rate.share < 0.9
+        assert ask(started.port, "GET", "/health").json() == {"status": "ok"}
+
+
 def refuses_a_snapshot_of_other_scripts(world_dir: Path, saved: Path) -> None:
     """Check that one line names the program and says what has changed, and no port is opened."""
     (world_dir / "main.lua").write_text(MAIN + "print(1)\n")
@@ -98,16 +138,6 @@ def test_n3_a_halted_engine_world_keeps_answering(world_dir, tmp_path):
         assert "[Halted] Instance stopped due to Lua error." in log
 
 
-@pytest.mark.thorough
-def test_a_main_script_that_fails_does_not_prevent_the_start(world_dir, tmp_path):
-    (world_dir / "main.lua").write_text("local x = nil\nx.y = 1\n")
-    with World(dir=world_dir) as world:
-        started = world.start(run_dir=tmp_path / "run")
-        answer = ask(started.port, "POST", "/join?name=a")
-        assert answer.status == 503
-        assert answer.body.startswith(b"Game halted: Failed to load script: main.lua:2: ")
-
-
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)]
 )
@@ -135,15 +165,24 @@ def test_the_program_stops_on_a_signal_and_spectators_see_the_world(world_dir, n
     assert "Traceback" not in log_file.read_text()
 
 
+def test_a_world_without_rows_runs_from_a_directory_that_cannot_be_written(world_dir, tmp_path):
+    (world_dir / ".clawblox").write_text("a file where a directory would be made")
+    before = sorted(world_dir.rglob("*"))
+    with World(dir=world_dir) as world:
+        started = world.start(run_dir=tmp_path / "run", datastore="none")
+        assert ask(started.port, "POST", "/join?name=Rocky").status == 200
+        world.start(run_dir=tmp_path / "second", resume=world.save(), datastore="none")
+        world.stop_all()
+    assert sorted(world_dir.rglob("*")) == before
+    with World(dir=world_dir) as world, pytest.raises(WorldStartError, match=r"\.clawblox"):
+        world.start(run_dir=tmp_path / "third")
+
+
 def test_without_the_extra_the_start_names_it(world_dir, monkeypatch, tmp_path):
-    monkeypatch.setattr(launch, "ENGINE_PACKAGES", ("no_such_package",))
-    launch.has_engine.cache_clear()
-    try:
-        with World(dir=world_dir) as world, pytest.raises(ConfigError) as caught:
-            world.start(run_dir=tmp_path / "run")
-    finally:
-        launch.has_engine.cache_clear()
-    assert 'pip install "clawblox[engine]"' in str(caught.value)
+    monkeypatch.setattr(launch, "find_missing", lambda _extra: ("rapier3d",))
+    with World(dir=world_dir) as world, pytest.raises(ConfigError) as caught:
+        world.start(run_dir=tmp_path / "run")
+    assert install_command("engine") in str(caught.value)
 
 
 def test_by_hand_too_the_missing_extra_is_named_in_one_line(world_dir):
@@ -160,8 +199,7 @@ def test_by_hand_too_the_missing_extra_is_named_in_one_line(world_dir):
     )
     assert refused.returncode == 1
     assert refused.stderr == (
-        "python -m clawblox.engine: not installed: numpy, starlette; "
-        'pip install "clawblox[engine]"\n'
+        f"python -m clawblox.engine: not installed: numpy, starlette; {install_command('engine')}\n"
     )
 
 
@@ -177,32 +215,80 @@ def test_an_unknown_backend_of_data_stores_is_refused(world_dir):
         world.start(datastore="mysql")  # type: ignore[arg-type]
 
 
-def test_watching_keeps_the_state_unless_the_scripts_change(world_dir, tmp_path):
-    def wait_for_lines(count: int) -> None:
-        wait_until(
-            lambda: started.log_file.read_text().count("Spectator frontend") == count,
-            what=f"start {count} of the world",
-        )
+def wait_for_start(log_file: Path, number: int) -> None:
+    """Wait until a watched world serves for this time."""
+    wait_until(
+        lambda: log_file.read_text().count("Spectator frontend") == number,
+        what=f"start {number} of the world",
+    )
 
+
+def test_watching_keeps_the_state_unless_the_scripts_change(world_dir, tmp_path):
     with World(dir=world_dir) as world:
         started = world.start(run_dir=tmp_path / "run", watch=True)
         access = world.connect(agent="Rocky")
         (world_dir / "API.md").write_text("# How to count")
-        wait_for_lines(2)
+        wait_for_start(started.log_file, 2)
         answer = ask(started.port, "GET", "/observe", headers=access["headers"])
         assert answer.json()["player"]["id"] == access["agent_id"]
         assert ask(started.port, "GET", "/api.md").body == b"# How to count"
         world.save()  # the token is the same
         (world_dir / "world.toml").write_text('name = ""')
-        wait_until(lambda: "[Watch] The world runs on" in started.log_file.read_text())
+        refusal = "[Watch] world.toml changed, but the world runs on as it is: "
+        wait_until(lambda: refusal in started.log_file.read_text())
         (world_dir / "world.toml").write_text('name = "counting"')
         (world_dir / "main.lua").write_text(MAIN.replace("joined", "came"))
-        wait_for_lines(3)
+        wait_for_start(started.log_file, 3)
         answer = ask(started.port, "GET", "/observe", headers=access["headers"])
         assert (answer.status, answer.body) == (401, b"Invalid session")
         log = started.log_file.read_text()
     assert "[Watch] API.md changed: the world goes on where it was\n" in log
-    assert "main.lua changed: the world begins anew, because its state belongs to" in log
+    assert "main.lua changed: the world starts over, because its state belongs to" in log
+
+
+def test_a_watched_script_that_does_not_compile_is_refused_and_one_that_fails_is_waited_for(
+    world_dir, tmp_path
+):
+    def wait_for(text: str) -> None:
+        wait_until(lambda: text in started.log_file.read_text(), what=text)
+
+    (world_dir / "scripts" / "Workspace").mkdir(parents=True)
+    with World(dir=world_dir) as world:
+        started = world.start(run_dir=tmp_path / "run", watch=True, datastore="none")
+        access = world.connect(agent="Rocky")
+        (world_dir / "scripts" / "Workspace" / "m.module.lua").write_text("return 1\nlocal = 2")
+        place = "scripts/Workspace/m.module.lua"
+        wait_for(f"[Watch] {place} changed, but the world runs on as it is: {place}:2: ")
+        wait_for("[Watch] >     2 | local = 2\n")
+        assert ask(started.port, "GET", "/observe", headers=access["headers"]).status == 200
+        (world_dir / "scripts" / "Workspace" / "m.module.lua").unlink()
+        (world_dir / "main.lua").write_text("local x = nil\nx.y = 1\n")
+        both = f"[Watch] main.lua, {place} changed"
+        wait_for(f"{both}: the world starts over, because its state belongs to")
+        wait_for("[Lua Error] Failed to load script: main.lua:2: ")
+        wait_for(f"{both}, and the world halted as it loaded: it waits for the next change")
+        wait_for_start(started.log_file, 2)
+        assert ask(started.port, "GET", "/health").status == 503
+        (world_dir / "main.lua").write_text(MAIN)
+        wait_for("[Watch] main.lua changed: the world starts over, because it had halted")
+        wait_for_start(started.log_file, 3)
+        assert ask(started.port, "POST", "/join?name=Rocky").status == 200
+
+
+def test_a_start_after_a_change_that_is_refused_names_the_file(world_dir):
+    (world_dir / "world.toml").write_text('name = ""')
+    refused = subprocess.run(
+        [sys.executable, "-m", "clawblox.engine", str(world_dir)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, CHANGED_ENV: "world.toml"},
+    )
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(
+        "python -m clawblox.engine: cannot load the world after world.toml changed: "
+    )
 
 
 @pytest.mark.parametrize(

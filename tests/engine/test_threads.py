@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.engine.playing import play, printed, say
+from tests.engine.torture import Plan
 
 
 def test_n2_wait_resumes_at_the_first_tick_at_or_after_its_time(tmp_path):
@@ -19,7 +20,7 @@ def test_n2_wait_resumes_at_the_first_tick_at_or_after_its_time(tmp_path):
         10,
     )
     assert [line.split("\t")[1:] for line in lines] == [
-        ["1", "1"],
+        ["0", "1"],
         ["1", "1"],
         ["2", "2"],
         ["2", "2"],
@@ -27,15 +28,84 @@ def test_n2_wait_resumes_at_the_first_tick_at_or_after_its_time(tmp_path):
     ]
 
 
+FRAMES = """
+local RunService = game:GetService("RunService")
+RunService.Stepped:Connect(function() print("stepped") end)
+RunService.Heartbeat:Connect(function() print("heartbeat") end)
+"""
+
+
+def test_n17_what_main_defers_runs_in_the_first_tick_before_stepped_and_heartbeat(tmp_path):
+    lines = say(
+        tmp_path,
+        FRAMES
+        + """
+        task.delay(0, print, "delayed")
+        task.defer(function() print("deferred") task.defer(print, "deferred again") end)
+        task.spawn(function() print("waited", task.wait() == 1 / 60) end)
+        task.spawn(function() coroutine.yield() print("yielded") end)
+        task.spawn(function() workspace.ChildAdded:Wait() print("signalled") end)
+        task.spawn(function() workspace:WaitForChild("Lamp") print("found") end)
+        local lamp = Instance.new("Part")
+        lamp.Name = "Lamp"
+        lamp.Parent = workspace
+        """,
+        2,
+    )
+    first = ["delayed", "deferred", "waited\ttrue", "yielded", "found", "signalled"]
+    frame = ["stepped", "heartbeat"]
+    assert lines == [*first, *frame, "deferred again", *frame]
+
+
+def test_n17_what_a_player_who_joins_defers_runs_in_the_next_tick_before_heartbeat(tmp_path):
+    lines = say(
+        tmp_path,
+        FRAMES
+        + """
+        game:GetService("Players").PlayerAdded:Connect(function(player)
+            print(player.Name)
+            task.defer(print, "deferred")
+        end)
+        """,
+        2,
+        Plan().join(1, "Ada"),
+    )
+    frame = ["stepped", "heartbeat"]
+    assert lines == [*frame, "Ada", "deferred", *frame]
+
+
+def test_n17_what_a_script_of_the_tree_defers_runs_in_the_tick_in_which_it_starts(tmp_path):
+    (tmp_path / "scripts" / "ServerScriptService").mkdir(parents=True)
+    script = tmp_path / "scripts" / "ServerScriptService" / "Late.server.lua"
+    script.write_text('task.defer(print, "deferred") print("started")')
+    assert say(tmp_path, FRAMES, 1) == ["started", "deferred", "stepped", "heartbeat"]
+
+
+def test_n2_what_is_deferred_in_a_tick_runs_in_the_next_one(tmp_path):
+    lines = say(
+        tmp_path,
+        FRAMES
+        + """
+        RunService.Stepped:Once(function() task.defer(print, "deferred") end)
+        RunService.Heartbeat:Once(function() task.defer(print, "deferred later") end)
+        """,
+        2,
+    )
+    frame = ["stepped", "heartbeat"]
+    assert lines == [*frame, "deferred", "deferred later", *frame]
+
+
 def test_n2_due_threads_resume_in_the_order_in_which_they_were_scheduled(tmp_path):
     lines = say(
         tmp_path,
         """
-        task.delay(2 / 60, print, "delayed")
-        task.spawn(function() task.wait(2 / 60) print("waited") end)
-        task.spawn(function() task.wait() task.wait() print("waited twice") end)
-        task.spawn(function() coroutine.yield() coroutine.yield() print("yielded") end)
-        task.defer(function() print("deferred") task.defer(print, "deferred again") end)
+        game:GetService("RunService").Stepped:Once(function()
+            task.delay(2 / 60, print, "delayed")
+            task.spawn(function() task.wait(2 / 60) print("waited") end)
+            task.spawn(function() task.wait() task.wait() print("waited twice") end)
+            task.spawn(function() coroutine.yield() coroutine.yield() print("yielded") end)
+            task.defer(function() print("deferred") task.defer(print, "deferred again") end)
+        end)
         """,
         3,
     )
@@ -111,7 +181,7 @@ def test_n2_wait_and_tick_warn_once_for_each_world(tmp_path):
     assert run.lines == [
         "err [Lua WARN] wait() is legacy; prefer task.wait()",
         "err [Lua WARN] tick() is legacy; prefer task.wait() and RunService events",
-        f"out [Lua] {2 / 60}",
+        f"out [Lua] {1 / 60}",
     ]
 
 

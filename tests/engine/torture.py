@@ -60,6 +60,11 @@ class Plan:
         self.steps.append([tick, "leave", name])
         return self
 
+    def say(self, tick: int, name: str, content: str) -> Plan:
+        """Let an agent say something."""
+        self.steps.append([tick, "say", name, content])
+        return self
+
     def act(self, tick: int, name: str, action: str, data: Any = None) -> Plan:
         """Let an agent send an input."""
         self.steps.append([tick, "act", name, action, data])
@@ -123,6 +128,8 @@ class Run:
         elif name in self.names and verb == "leave":
             self.names.remove(name)
             self.world.leave(ident)
+        elif name in self.names and verb == "say":
+            self.world.chatted(ident, *more)
         elif name in self.names:
             self.world.act(ident, *more)
 

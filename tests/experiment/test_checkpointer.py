@@ -320,6 +320,22 @@ async def test_one_that_fails_is_told_and_the_next_one_comes(scene: Scene) -> No
     scene.pointed()
 
 
+async def test_none_is_made_while_the_disk_is_low(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = 10**9
+    monkeypatch.setattr("clawblox.experiment.checkpointer.available_bytes", lambda _: free)
+    outcomes = Outcomes()
+    async with scene.checkpointer(every=SOON_S, min_free=free + 1, on_outcome=outcomes) as made:
+        await wait_until_async(lambda: outcomes.errors)
+        assert "1000000000 bytes are free" in str(outcomes.errors[0])
+        assert scene.archives() == []
+        assert (await made.save()).path.exists()  # a person asked for it
+        assert outcomes.saved == []
+        free += 1
+        await wait_until_async(lambda: outcomes.saved)
+
+
 async def test_the_end_of_the_world_ends_it(scene: Scene) -> None:
     checkpointer = scene.checkpointer(every=SOON_S)
     ask(scene.started.port, "POST", "/__die?status=9")

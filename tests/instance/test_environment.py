@@ -7,6 +7,7 @@ import re
 import subprocess
 from pathlib import Path
 
+import attrs
 import pytest
 
 from clawblox.config.world_toml import WorldConfig, read_world_config
@@ -31,6 +32,7 @@ OUTER = {
     "WORLD_RECORD_DIR": "/outer",
     "WORLD_RESUME_PATH": "/outer.json",
     "WORLD_RESEED": "9",
+    "WORLD_DATASTORE_PATH": "/outer.db",
     "WORLD_OPERATOR_TOKEN": "outer",
     "WORLD_SPECTATOR_TOKEN": "outer",
     "CLAWBLOX_MANIFEST_PATH": "/outer",
@@ -43,13 +45,33 @@ OUTER = {
 """What a process finds in its environment that is a world itself."""
 
 WITHOUT_A_VALUE = {
-    *("WORLD_BASE_PATH", "WORLD_RECORD_DIR", "WORLD_RESUME_PATH", "WORLD_RESEED"),
+    *("WORLD_RECORD_DIR", "WORLD_RESUME_PATH"),
     *("LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"),
 }
 
 
 def environment_of(launch: Launch) -> dict[str, str]:
-    return child_environment(launch, world_environment(launch, 20001, MANIFEST), "c00c1e")
+    return child_environment(launch, world_environment(launch, "w000", 20001), "c00c1e", "0.t")
+
+
+def test_a_world_that_is_a_run_itself_writes_where_the_outer_run_says(config: WorldConfig) -> None:
+    rows = "/outer/datastore/w000.db"
+    outer = {"CLAWBLOX_LEASE": "0.t", "WORLD_PORT": "20001", "WORLD_DATASTORE_PATH": rows}
+    outer["CLAWBLOX_MANIFEST_PATH"] = "/outer/manifest.json"
+    launch = attrs.evolve(planned(config, run_dir="/run", port=20001), inherited=outer)
+    world = world_environment(launch, "w000", 20001)
+    assert (world.datastore_path, world.manifest_path) == (Path(rows), Path("/outer/manifest.json"))
+    elsewhere = world_environment(launch, "w000", 20002)
+    assert (elsewhere.datastore_path, elsewhere.manifest_path) == (None, MANIFEST)
+
+
+def test_an_instance_has_rows_of_its_own_unless_its_port_was_chosen(config: WorldConfig) -> None:
+    (one,) = planned_many(config, 1)
+    own = one.instance_dir / "datastore" / "w000.db"
+    assert environment_of(one)["WORLD_DATASTORE_PATH"] == str(own)
+    without = attrs.evolve(one, options=attrs.evolve(one.options, datastore="none"))
+    for other in (without, planned(config, port=20001)):
+        assert "WORLD_DATASTORE_PATH" not in environment_of(other)
 
 
 def test_nothing_of_an_outer_world_leaks_in(
@@ -63,6 +85,7 @@ def test_nothing_of_an_outer_world_leaks_in(
     assert env.keys() & OUTER.keys() == OUTER.keys() - WITHOUT_A_VALUE
     assert (env["WORLD_HOST"], env["WORLD_PORT"]) == ("127.0.0.1", "20001")
     assert (env["WORLD_RECORD"], env["CLAWBLOX_INSTANCE"]) == ("0", "c00c1e")
+    assert env["WORLD_RESEED"] != OUTER["WORLD_RESEED"]
     assert env["CLAWBLOX_MANIFEST_PATH"] == str(MANIFEST)
     assert "outer" not in {env["WORLD_OPERATOR_TOKEN"], env["WORLD_SPECTATOR_TOKEN"]}
     assert "/outer" not in env["CLAWBLOX_BIN"]
@@ -86,8 +109,8 @@ def test_the_seed_of_a_fork_is_handed_over_and_shown_in_its_script(
 ) -> None:
     (tmp_path / "counter" / "parent.json").touch()
     launch = planned_many(config, 2, resume="parent.json", reseed=2**64 - 2)[1]
-    world = world_environment(launch, 20001, MANIFEST)
-    assert child_environment(launch, world, "c")["WORLD_RESEED"] == str(2**64 - 1)
+    world = world_environment(launch, "w000", 20001)
+    assert child_environment(launch, world, "c", "0.t")["WORLD_RESEED"] == str(2**64 - 1)
     script = render_command_file(launch, world)
     assert f"WORLD_RESEED={2**64 - 1}; export WORLD_RESEED" in script
     assert str(config.dir / "parent.json") in script
@@ -97,7 +120,7 @@ def test_every_instance_has_its_own_tokens(config: WorldConfig) -> None:
     tokens = [
         token
         for launch in planned_many(config, 3)
-        for token in world_environment(launch, 20001, MANIFEST).secrets().values()
+        for token in world_environment(launch, "w000", 20001).secrets().values()
     ]
     assert len(set(tokens)) == 6
     assert all(re.fullmatch(r"[\w-]{43}", token) for token in tokens)
@@ -105,7 +128,7 @@ def test_every_instance_has_its_own_tokens(config: WorldConfig) -> None:
 
 def test_a_script_hands_down_no_socket_and_no_secret(config: WorldConfig) -> None:
     launch = planned(config, env={"API_KEY": "hush", "DB_PASSWD": "quiet", "PLAIN": "it's so"})
-    world = world_environment(launch, 20001, MANIFEST)
+    world = world_environment(launch, "w000", 20001)
     script = render_command_file(launch, world)
     assert "LISTEN_" not in script
     for secret in ("hush", "quiet", *world.secrets().values()):

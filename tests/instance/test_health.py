@@ -392,6 +392,7 @@ class Looks:
 
     interval: float | None = None
     is_inherited = False
+    halt: str | None = None
 
     def __init__(self, **changes: object) -> None:
         self.at: list[float] = []

@@ -54,7 +54,7 @@ def test_a_lone_instance_has_its_files_in_the_run_directory(config: WorldConfig)
     launch = planned(config, run_dir="/run", record=True)
     assert launch.run_dir == launch.instance_dir == launch.files_dir == Path("/run")
     assert launch.record_dir == Path("/run/recordings")
-    assert (launch.index, launch.options.name, launch.reseed) == (None, None, None)
+    assert (launch.index, launch.options.name) == (None, None)
 
 
 def test_in_the_world_directory_files_go_to_a_hidden_folder(config: WorldConfig) -> None:
@@ -178,11 +178,30 @@ def test_each_spec_overrides_the_shared_options(config: WorldConfig, tmp_path: P
 
 def test_seeds_count_up_from_the_first(config: WorldConfig) -> None:
     assert [one.reseed for one in planned_many(config, 3, reseed=40)] == [40, 41, 42]
-    assert [one.reseed for one in planned_many(config, 2)] == [None, None]
     assert [one.reseed for one in planned_many(config, 2, taken=9, reseed=0)] == [0, 1]
     with pytest.raises(ConfigError) as caught:
         planned_many(config, 3, reseed=2**64 - 2)
     assert caught.value.value == 2**64
+
+
+def test_a_fresh_instance_without_a_seed_draws_its_own(config: WorldConfig, tmp_path: Path) -> None:
+    specs = [InstanceSpec(), InstanceSpec(), InstanceSpec(resume="parent.json")]
+    (config.dir / "parent.json").write_text("{}")
+    first, second, resumed = planned_many(config, specs)
+    assert first.reseed != second.reseed
+    assert all(seed in range(2**53) for seed in (first.reseed, second.reseed))
+    assert resumed.reseed is None
+    assert planned(config).reseed is not None
+    assert planned(config, resume="parent.json").reseed is None
+    (tmp_path / "fixed").mkdir()
+    without = read_world_config(make_world(tmp_path / "fixed"))
+    assert planned(without).reseed is None
+
+
+def test_a_resumed_run_without_a_save_has_the_seed_of_its_record(config: WorldConfig) -> None:
+    (launch,) = planned_many(config, 1)
+    assert launch.recorded_options["reseed"] == launch.reseed
+    assert launch.restored(Path("/saved.json"), "ab").reseed is None
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ async def test_the_world_gets_the_contract_and_only_absolute_paths(
         *("WORLD_HOST", "WORLD_PORT", "WORLD_BASE_PATH", "WORLD_RECORD", "WORLD_RECORD_DIR"),
         *("WORLD_RESUME_PATH", "WORLD_OPERATOR_TOKEN", "WORLD_SPECTATOR_TOKEN"),
         *("CLAWBLOX_BIN", "CLAWBLOX_MANIFEST_PATH", "CLAWBLOX_INSTANCE", "CLAWBLOX_HOME"),
+        *("CLAWBLOX_LEASE", "WORLD_DATASTORE_PATH"),
     }
     assert env["WORLD_HOST"] == "127.0.0.1"
     assert env["WORLD_PORT"] == str(started.port)
@@ -55,14 +56,22 @@ async def test_the_world_gets_the_contract_and_only_absolute_paths(
 async def test_variables_that_do_not_apply_are_unset_even_if_inherited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    absent = ("WORLD_BASE_PATH", "WORLD_RECORD_DIR", "WORLD_RESUME_PATH")
-    foreign = (*absent, "WORLD_PORT", "WORLD_OPERATOR_TOKEN", "CLAWBLOX_INSTANCE", "WORLD_RECORD")
+    absent = ("WORLD_RECORD_DIR", "WORLD_RESUME_PATH")
+    foreign = (
+        *absent,
+        "WORLD_BASE_PATH",
+        "WORLD_PORT",
+        "WORLD_OPERATOR_TOKEN",
+        "CLAWBLOX_INSTANCE",
+        "WORLD_RECORD",
+    )
     for name in foreign:
         monkeypatch.setenv(name, "/of/an/outer/world")
     monkeypatch.setenv("COLOUR", "inherited")
     async with dumped(tmp_path) as (started, dump):
         env = dump["env"]
     assert not set(absent) & env.keys()
+    assert env["WORLD_BASE_PATH"] == ""
     assert env["WORLD_PORT"] == str(started.port)
     assert env["WORLD_RECORD"] == "0"
     assert "/of/an/outer/world" not in env.values()

@@ -45,6 +45,7 @@ class Gallery(Tally):
         self.reads = 0
         self.fails_to_show = False
         self.is_whispering = False
+        self.heard: list[tuple[str, str]] = []
 
     def act(self, agent_id, action, data):
         if action == "Kick":
@@ -67,6 +68,11 @@ class Gallery(Tally):
         return (
             [other for other, total in self.sums.items() if total] if self.is_whispering else None
         )
+
+    def chatted(self, agent_id: str, content: str) -> None:
+        if content == "Halt":
+            raise Halted("Chatted: main.lua:3: boom")
+        self.heard.append((agent_id, content))
 
     def routes(self, world: WorldState) -> Sequence[BaseRoute]:
         async def show(request: Request) -> Response:

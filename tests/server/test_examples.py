@@ -44,7 +44,9 @@ def load_module(name: str, path: Path) -> ModuleType:
 
 def make_simulation(name: str) -> Simulation:
     module = example_module(name)
-    return module.Marbles() if name == "marbles" else module.Carts()
+    simulation = module.Marbles() if name == "marbles" else module.Carts()
+    simulation.begin()
+    return simulation
 
 
 # ----------------------------------------------------------------- one world, two processes
@@ -331,7 +333,9 @@ def test_no_input_halts_an_example(name):
 
 def test_no_input_halts_the_world_that_init_writes():
     path = Path(clawblox.cli.__file__).with_name("starter") / "world.py"
-    assert flood(HostedWorld(load_module("starter", path).Meadow()), ["Walk", "Wait"]) == {"Wait"}
+    meadow = load_module("starter", path).Meadow()
+    meadow.begin()
+    assert flood(HostedWorld(meadow), ["Walk", "Wait"]) == {"Wait"}
 
 
 def test_huge_numbers_steer_like_any_direction():

@@ -116,6 +116,18 @@ async def test_n3_a_simulation_halts_in_its_own_words(client, hosted, caplog):
     assert "Traceback" not in caplog.text
 
 
+async def test_a_simulation_hears_what_is_said_and_may_halt_at_it(client, hosted):
+    session = await join(client)
+    await client.post("/chat", headers=session, json={"content": " hello "})
+    ((author, content),) = hosted.simulation.heard
+    assert (author, content) == (hosted.sessions.find(session["X-Session"]).agent_id, "hello")
+    answer = await client.post("/chat", headers=session, json={"content": "Halt"})
+    assert answer.status_code == 503
+    assert hosted.failure == "Chatted: main.lua:3: boom"
+    messages = (await client.get("/chat/messages", headers=session)).json()["messages"]
+    assert [each["content"] for each in messages] == ["hello", "Halt"]
+
+
 def test_n3_the_halt_names_the_log(launch):
     world = launch(GALLERY)
     session = world.ask("POST", "/join?name=a").json()["session"]

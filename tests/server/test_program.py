@@ -275,6 +275,7 @@ def test_importing_the_kit_loads_nothing_of_the_orchestrator():
     ours = {name for name in loaded if name.startswith("clawblox")}
     assert {name for name in ours if not name.startswith("clawblox.server")} == {
         "clawblox",
+        "clawblox.extras",
         "clawblox.foreign_values",
         "clawblox.protocol",
         "clawblox.telemetry",

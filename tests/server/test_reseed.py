@@ -45,6 +45,7 @@ def test_a_seed_decides_how_a_resumed_world_continues(launch, tmp_path, director
     reseeded = resume("7")
     state, old = reseeded.snapshot().json(), json.loads(saved.read_bytes())
     assert state.pop("state") | {"random": None} == old.pop("state") | {"random": None}
+    assert (state.pop("seed"), old.pop("seed")) == (7, None)
     assert state == old  # everything but chance is as it was, sessions included
 
     exact = play(original, session)
@@ -55,15 +56,32 @@ def test_a_seed_decides_how_a_resumed_world_continues(launch, tmp_path, director
     assert play(resume(""), session) == exact
 
 
-def test_a_fresh_world_can_be_reseeded_too(launch):
-    program = EXAMPLES / "marbles" / "world.py"
-    plain, reseeded = (
-        launch(program, *flags).snapshot().json() for flags in ([], ["--reseed", "7"])
+@pytest.mark.parametrize(
+    ("directory", "placed"),
+    [(EXAMPLES / "marbles", "discs"), (STARTER, "flowers")],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_a_seed_decides_how_a_fresh_world_begins(launch, directory, placed):
+    plain, first, again, other = (
+        launch(directory / "world.py", *flags).snapshot().json()
+        for flags in ([], ["--reseed", "7"], ["--reseed", "7"], ["--reseed", "8"])
     )
-    dice = [document["state"].pop("random") for document in (plain, reseeded)]
-    assert dice[0] != dice[1]
-    assert reseeded["state"] == plain["state"]
-    assert reseeded["time"] == 0
+    assert first["state"] == again["state"]
+    places = [str(document["state"][placed]) for document in (plain, first, other)]
+    assert len({*places}) == 3
+    assert [document["seed"] for document in (plain, first, other)] == [None, 7, 8]
+    assert first["time"] == 0
+
+
+def test_a_restored_world_keeps_the_recorded_seed_until_it_gets_another(launch, tmp_path):
+    program = STARTER / "world.py"
+    saved = tmp_path / "snapshot.json"
+    saved.write_bytes(launch(program, "--reseed", "7").snapshot().body)
+    kept = launch(program, "--resume", str(saved)).snapshot().json()
+    assert kept["seed"] == 7
+    reseeded = launch(program, "--resume", str(saved), "--reseed", "8").snapshot().json()
+    assert reseeded["seed"] == 8
+    assert reseeded["state"]["flowers"] == kept["state"]["flowers"]
 
 
 def test_a_recording_holds_the_seed(launch, tmp_path):

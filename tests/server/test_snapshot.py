@@ -110,6 +110,7 @@ def test_the_document_names_its_format_and_version(lived):
         "time",
         "tick",
         "scene_hash",
+        "seed",
         "state",
         "sessions",
         "ended_sessions",

@@ -42,7 +42,7 @@ class Restless(HostedWorld):
 def engine_example() -> EngineSimulation:
     settings = read_settings(EXAMPLES / "workshop")
     simulation = EngineSimulation(settings, EngineWorld(settings), lambda line: None)
-    simulation.start()
+    simulation.begin()
     return simulation
 
 

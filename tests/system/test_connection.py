@@ -8,15 +8,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Any
 
 import anyio
 import pytest
 
 from clawblox.errors import ConfigError, WorldCallError
-from clawblox.system.connection import Connection, Connections, NotSentError
+from clawblox.system.connection import Connection, Connections, Delivery, NotSentError
 from clawblox.system.request import Answer
-from tests.support import free_port
+from tests.support import free_port, wait_until_async
 from tests.system.scripted import (
     HANG_S,
     Peer,
@@ -374,6 +375,22 @@ async def test_an_address_where_no_process_listens_gets_no_request() -> None:
             await get(connections)
 
 
+async def test_a_call_that_is_cancelled_knows_whether_its_request_was_sent() -> None:
+    delivery = Delivery()
+    with scripted(Script([()])) as server:
+        async with connected(server.url) as connections:
+            with anyio.CancelScope() as connecting:
+                connecting.cancel()
+                await get(connections, "POST", delivery=delivery)
+        assert (connecting.cancelled_caught, delivery.has_begun) == (True, False)
+    with scripted(Script([()])) as server:
+        async with connected(server.url) as connections, anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(get, connections, "POST", delivery=delivery))
+            await wait_until_async(lambda: bool(server.requests))
+            tasks.cancel_scope.cancel()
+    assert delivery.has_begun
+
+
 # -- connections that serve again, or do not ------------------------------------------------
 
 
@@ -466,7 +483,7 @@ async def test_connections_that_the_server_closed_do_not_pile_up() -> None:
         async with connected(server.url) as connections:
             first = Connection("127.0.0.1", connections._address.port)
             request = connections.prepare("GET", "/observe")
-            await first.exchange(request, request.bare, 100)
+            await first.exchange(request, request.bare, 100, Delivery())
             assert spent.is_over.wait(HANG_S)
             connections._idle.append(first)
             async with anyio.create_task_group() as tasks:

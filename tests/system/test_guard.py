@@ -451,6 +451,25 @@ def test_worlds_end_with_an_orchestrator_whose_guard_was_killed_before(tmp_path:
         wait_for_nothing(tmp_path)
 
 
+def test_a_guard_finds_the_marks_in_its_lifeline_when_it_begins(
+    client: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+
+    def refuse(orchestrator: int, lifeline: int) -> int:
+        os.set_blocking(lifeline, False)
+        found.append(os.read(lifeline, 1 << 20))
+        raise OSError("no process")
+
+    monkeypatch.setattr(guard, "_spawn", refuse)
+    for name in ("one", "two"):
+        with pytest.raises(OSError, match="no process"):
+            client.watch(make_mark(name))
+    assert b'=one"' in found[0]
+    assert b'=one"' in found[1]
+    assert b'=two"' in found[1]
+
+
 def test_a_guard_that_dies_again_and_again_is_replaced_each_time(client: Guard) -> None:
     client.watch(make_mark("one"))
     seen = {client._pid}

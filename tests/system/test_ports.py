@@ -10,7 +10,7 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import anyio
@@ -59,6 +59,16 @@ print(*(lease.port for lease in leases), flush=True)
 sys.stdin.read()
 """
 
+TAKE_OVER = """
+import sys
+from clawblox.system import ports
+try:
+    print(ports.take_port(sys.argv[1], int(sys.argv[2])).token, flush=True)
+except ports.PortBusy:
+    print("busy", flush=True)
+sys.stdin.read()
+"""
+
 LISTEN = """
 import socket, sys
 with socket.create_server((sys.argv[1], int(sys.argv[2]))):
@@ -68,11 +78,18 @@ with socket.create_server((sys.argv[1], int(sys.argv[2]))):
 
 
 @contextlib.contextmanager
-def program(text: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+def program(
+    text: str, *arguments: object, env: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
     """Run a program that ends with its input, or is killed."""
     command = [sys.executable, "-c", text, *map(str, arguments)]
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, process_group=0
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, **(env or {})},
+        text=True,
+        process_group=0,
     )
     with process:
         yield process
@@ -164,6 +181,58 @@ def test_a_lease_ends_with_its_owner_even_where_the_owner_leaves_a_child() -> No
         holder.wait()
         take_port(HOST, port).release()
     assert not is_leased(port)
+
+
+@contextlib.contextmanager
+def taking_over(port: int, token: str) -> Iterator[str]:
+    """Have another process take a port with a token; yield the token that it got, or ``busy``."""
+    with program(TAKE_OVER, HOST, port, env={"CLAWBLOX_LEASE": token}) as process:
+        yield first_line(process)
+
+
+def test_a_lease_is_taken_over_with_its_token_by_one_process_at_a_time() -> None:
+    lease = take_port(HOST, free_port())
+    with taking_over(lease.port, lease.token) as inner:
+        assert inner.startswith("1.")
+        with taking_over(lease.port, lease.token) as second:
+            assert second == "busy"
+        with taking_over(lease.port, inner) as innermost:
+            assert innermost.startswith("2.")
+    with taking_over(lease.port, lease.token) as again:  # the world was restarted
+        assert again.startswith("1.")
+        assert again != inner
+        with taking_over(lease.port, inner) as late:
+            assert late == "busy"
+    lease.release()
+    assert not is_leased(lease.port)
+
+
+def test_no_other_token_takes_a_lease_over() -> None:
+    lease, other = (take_port(HOST, free_port()) for _ in range(2))
+    last = "A" if lease.token[-1] != "A" else "B"
+    guesses = ["", "0.", "0", "x", other.token, f"1{lease.token[1:]}", f"7{lease.token[1:]}"]
+    guesses += [lease.token[:-1], lease.token[:-1] + last, f"-1{lease.token[1:]}", lease.token * 9]
+    for guess in guesses:
+        with taking_over(lease.port, guess) as token:
+            assert token == "busy", guess
+    with pytest.raises(PortBusy):
+        take_port(HOST, lease.port)
+    lease.release()
+    with taking_over(lease.port, lease.token) as free:
+        assert free.startswith("0.")  # it is nobody's any more
+        assert free != lease.token
+        with taking_over(lease.port, lease.token) as late:
+            assert late == "busy"
+    other.release()
+
+
+def test_the_token_of_a_lease_is_not_on_disk() -> None:
+    lease = take_port(HOST, free_port())
+    with LEASES.open("rb") as file:
+        slot = os.pread(file.fileno(), 256, lease.port * 256)
+    assert str(os.getpid()).encode() in slot
+    assert lease.token.encode() not in slot
+    lease.release()
 
 
 def test_the_place_of_the_leases_is_private_and_the_same_for_every_orchestrator(

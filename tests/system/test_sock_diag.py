@@ -73,6 +73,8 @@ def test_a_socket_that_listens_on_the_peers_port_is_not_the_peer(
         # A reset ends the connection without a trace, so that its port can be listened on.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, bytes([1, 0, 0, 0, 0, 0, 0, 0]))
         client.close()
+        with pytest.raises(ConnectionResetError):
+            accepted.recv(1)
         frozen = Frozen(peer, accepted.getsockname())
         with socket.create_server(peer):
             assert ask(frozen) is None  # type: ignore[arg-type]

@@ -26,6 +26,8 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from clawblox.errors import ClawbloxError, ConfigError, UsageError
+from clawblox.extras import install_command
+from clawblox.protocol import TickRate
 from clawblox.telemetry import prometheus
 from clawblox.telemetry.metrics import (
     DURATION_BOUNDS_S,
@@ -224,6 +226,16 @@ async def test_labels_of_instances_are_served_for_joins_with_other_series() -> N
         {"name": "w001", "label_model": "c", "label_seed": ""},
         {"name": "w002", "label_model": "", "label_seed": ""},
     ]
+
+
+@pytest.mark.anyio
+async def test_the_rates_of_worlds_are_served() -> None:
+    slow = TickRate(nominal_hz=60.0, achieved_hz=41.5, tick_cost_s=0.02)
+    async with MetricsEndpoint(Metrics, dict, read_rates=lambda: {"w000": slow}) as endpoint:
+        samples = samples_of((await get(endpoint)).body)
+    name = frozenset({("name", "w000")})
+    assert samples["clawblox_instance_tick_rate_hz", name] == 60.0
+    assert samples["clawblox_instance_achieved_rate_hz", name] == 41.5
 
 
 @pytest.mark.anyio
@@ -493,5 +505,5 @@ def test_without_the_extra_the_error_says_how_to_get_it() -> None:
     )
     words = [sys.executable, "-c", code]
     result = subprocess.run(words, capture_output=True, text=True, check=True, timeout=30)
-    assert result.stdout == "UsageError pip install 'clawblox[metrics]'\n"
+    assert result.stdout == f"UsageError {install_command('metrics')}\n"
     assert issubclass(UsageError, ClawbloxError)

@@ -16,6 +16,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
+import clawblox
 from clawblox import (
     AsyncWorld,
     CheckpointError,
@@ -45,6 +46,8 @@ from tests.world.test_cancellation import (
     leftovers,
     run_and_cancel,
 )
+
+PACKAGE = Path(clawblox.__file__).parent
 
 pytestmark = pytest.mark.anyio
 
@@ -353,6 +356,21 @@ async def test_a_checkpoint_takes_the_options_of_save_checkpoint() -> None:
         assert ours[name].annotation == theirs[name].annotation, name
 
 
+async def test_a_checkpoint_takes_agents_in_place_of_their_directories(
+    tmp_path: Path, world_dir: Path, agent: Path
+) -> None:
+    async with AsyncWorld(dir=world_dir) as world:
+        await world.start(run_dir=tmp_path / "first")
+        made = await world.checkpoint(tmp_path / "one.ckpt", [Bot("Rocky", agent)])
+        assert list((await async_read_metadata(made))["agents"]) == ["Rocky"]
+        for wrong in (Bot("Rocky", agent), [agent], "Rocky", 7):
+            with pytest.raises(ConfigError, match="must be agents, or their directories by name"):
+                await world.checkpoint(tmp_path / "two.ckpt", wrong)  # type: ignore[arg-type]
+        twice = [Bot("Rocky", agent), Bot("Rocky", tmp_path)]
+        with pytest.raises(ConfigError, match="must be agents of different names, not 'Rocky'"):
+            await world.checkpoint(tmp_path / "two.ckpt", twice)
+
+
 Spoil = Callable[[Path], dict[str, Any]]
 
 
@@ -540,6 +558,6 @@ def test_the_locals_in_a_traceback_of_a_checkpoint_show_no_known_secret(
             tmp_path / "gen1.ckpt", {"Rocky": agent}, known_secrets=["".join(secret)]
         )
     shown = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
-    frames = [frame for frame in shown.stack if "/clawblox/" in frame.filename]
+    frames = [frame for frame in shown.stack if Path(frame.filename).is_relative_to(PACKAGE)]
     assert len(frames) > 2
     assert secret not in json.dumps([frame.locals for frame in frames])

@@ -107,44 +107,111 @@ async def test_an_agent_rejoins_the_session_recorded_in_its_directory(
         assert file.read_text().strip() == first["session"]
         inode = file.stat().st_ino
         assert await world.connect(bot) == first
-        assert requests(started, "/join")[1]["headers"]["x-session"] == first["session"]
+        (seen,) = requests(started, "/observe")
+        assert (seen["method"], seen["headers"]["x-session"]) == ("GET", first["session"])
+        assert len(requests(started, "/join")) == 1
         assert file.stat().st_ino == inode
         saved = await world.save()
         await world.stop()
         await world.start(run_dir=tmp_path / "run", resume=saved["path"])
-        assert (await world.connect(bot))["session"] == first["session"]
+        again = await world.connect(bot)
+        assert {**again, "base_url": "", "internal_base_url": ""} == {
+            **first,
+            "base_url": "",
+            "internal_base_url": "",
+        }
     assert [entry["dir"] for entry in manifest_of(tmp_path / "run")["agents"]] == ["agents/rocky"]
+
+
+async def test_a_rejoin_gives_the_whole_answer_of_the_join_again(tmp_path: Path) -> None:
+    bot = Bot("Rocky", tmp_path / "bot")
+    async with running(tmp_path, "--join", "extra-fields") as (world, _):
+        first = await world.connect(bot)
+        assert first["spawn"] == {"x": 1.5}
+        assert await world.connect(bot) == first
+        file = bot.dir / "world_join.json"
+        assert file.stat().st_mode & 0o777 == 0o600
+        for content in ("", "[]", '{"session": "another", "spawn": 7}', "9" * 70_000):
+            file.write_text(content)
+            access = await world.connect(bot)
+            assert (access["session"], access["agent_id"]) == (first["session"], None)
+            assert "spawn" not in access
+
+
+async def test_a_world_without_observations_is_asked_to_let_the_session_join(
+    tmp_path: Path,
+) -> None:
+    bot = Bot("Rocky", tmp_path / "bot")
+    world_dir = make_world(tmp_path, toml_extra='[api]\nobserve = "/nowhere"')
+    async with AsyncWorld(dir=world_dir) as world:
+        started = await world.start(run_dir=tmp_path / "run")
+        first = await world.connect(bot)
+        assert await world.connect(bot) == first
+        assert len(requests(started, "/nowhere")) == 1
+        _, again = requests(started, "/join")
+        assert again["headers"]["x-session"] == first["session"]
+
+
+async def test_a_world_that_cannot_answer_now_is_not_asked_to_let_anyone_join(
+    tmp_path: Path,
+) -> None:
+    bot = Bot("Rocky", tmp_path / "bot")
+    async with running(tmp_path) as (world, started):
+        await world.connect(bot)
+        switch(started, acting="status-500")
+        with pytest.raises(WorldCallError, match="GET /observe answered 500") as caught:
+            await world.connect(bot)
+        assert not isinstance(caught.value, WorldSessionError)
+        assert len(requests(started, "/join")) == 1
 
 
 async def test_a_session_other_than_the_recorded_one_is_refused(tmp_path: Path) -> None:
     bot = Bot("Rocky", tmp_path / "bot")
     async with running(tmp_path) as (world, started):
-        session = (await world.connect(bot))["session"]
+        access = await world.connect(bot)
+        session = access["session"]
+        ask(started.port, "POST", "/leave", headers=access["headers"])
         switch(started, join="another-session")
         with pytest.raises(
             WorldSessionError, match=f"expected session {session}, got another"
         ) as caught:
             await world.connect(bot)
         assert caught.value.url == started.url
+        assert "may have a second player" in str(caught.value)  # it was no session to leave with
     assert (bot.dir / "world_session.txt").read_text().strip() == session
 
 
-async def test_a_session_that_a_fresh_world_does_not_know_is_refused(tmp_path: Path) -> None:
+async def test_a_player_that_a_failed_rejoin_has_made_is_taken_out_again(tmp_path: Path) -> None:
     bot = Bot("Rocky", tmp_path / "bot")
     async with running(tmp_path) as (world, _):
         session = (await world.connect(bot))["session"]
         await world.stop()
-        await world.start(run_dir=tmp_path / "run")
-        with pytest.raises(WorldSessionError, match=f"expected session {session}, got "):
+        started = await world.start(run_dir=tmp_path / "run")
+        with pytest.raises(WorldSessionError, match=f"expected session {session}, got ") as caught:
             await world.connect(bot)
+        assert "second player" not in str(caught.value)
+        assert len(requests(started, "/leave")) == 1
+        assert json.loads((await world.save()).path.read_bytes())["sessions"] == []
     assert (bot.dir / "world_session.txt").read_text().strip() == session
+
+
+async def test_a_failed_rejoin_takes_no_other_agent_out(tmp_path: Path) -> None:
+    bot = Bot("Rocky", tmp_path / "bot")
+    async with running(tmp_path) as (world, started):
+        other = await world.connect("Bullwinkle")
+        bot.dir.mkdir()
+        (bot.dir / "world_session.txt").write_text("the-old-one\n")
+        switch(started, join="first-session")
+        with pytest.raises(WorldSessionError, match=f"got {other['session']}"):
+            await world.connect(bot)
+        assert requests(started, "/leave") == []
 
 
 STRICT = """
 import os
 from http.server import BaseHTTPRequestHandler, HTTPServer
 class Strict(BaseHTTPRequestHandler):
-    def do_GET(self): self.answer(200)
+    def do_GET(self): self.answer(200 if self.path == "/api.md" else 403)
     def do_POST(self): self.answer(401)
     def answer(self, status):
         self.send_response(status)
@@ -167,6 +234,7 @@ async def test_a_session_that_the_world_refuses_is_reported_as_lost(tmp_path: Pa
         with pytest.raises(WorldSessionError, match="expected session the-old-one") as caught:
             await world.connect(bot)
         assert (caught.value.status, caught.value.body_start) == (401, "what")
+        assert "started over" in str(caught.value.hint)
         with pytest.raises(WorldCallError, match="POST /join answered 401") as refused:
             await world.connect("Bullwinkle")
         assert not isinstance(refused.value, WorldSessionError)
@@ -294,3 +362,17 @@ async def test_with_several_instances_the_call_names_one(tmp_path: Path) -> None
         access = await world.connect("Rocky", instance="second")
         assert access["base_url"] == second.url
         assert requests(first, "/join") == []
+
+
+async def test_a_session_of_another_run_is_explained_by_the_save_that_was_not_restored(
+    tmp_path: Path,
+) -> None:
+    bot = Bot("Rocky", tmp_path / "bot")
+    async with running(tmp_path) as (world, _):
+        await world.connect(bot)
+        await world.stop()
+        await world.start(run_dir=tmp_path / "again")
+        with pytest.raises(WorldSessionError) as caught:
+            await world.connect(bot)
+    assert "started over" in str(caught.value.hint)
+    assert "must save its sessions" not in str(caught.value)

@@ -66,7 +66,7 @@ async def test_the_error_of_a_closed_world_says_how_to_open_it(tmp_path: Path, n
 @pytest.mark.parametrize("name", ["connect", "leave", "save", "logs"])
 async def test_a_world_without_an_instance_says_so(tmp_path: Path, name: str) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
-        with pytest.raises(UsageError, match="there are: none"):
+        with pytest.raises(UsageError, match=r"^nothing runs\n  hint: start the world first$"):
             await make(CALLS[name], world)
 
 

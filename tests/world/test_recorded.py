@@ -12,6 +12,7 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ActionRefusedError, UsageError
 from clawblox.rundir.presence import Presence
 from clawblox.rundir.records import InstanceRecord, read_record
+from clawblox.world.access import join_answer
 from clawblox.world.agent_client import join_place
 from clawblox.world.recorded import RecordedPlace
 from tests.running import manifest_of, running
@@ -33,7 +34,8 @@ async def test_an_agent_joins_acts_and_leaves(tmp_path: Path) -> None:
             async with await join_place(place, "red-r003", timeout=10) as agent:
                 assert (agent.name, agent.instance) == ("red", "w000")
                 assert (await agent.act("add", 2))["counter"] == 2
-                again = await join_place(place, "red", session=agent.access.session, timeout=10)
+                known = join_answer(agent.access)
+                again = await join_place(place, "red", known=known, timeout=10)
                 assert (await again.observe())["agent_id"] == "agent-1"
                 with pytest.raises(UsageError, match="'w001' is not known here, only 'w000' is"):
                     agent.on("w001")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from clawblox.rundir.manifest import Update
 from clawblox.rundir.manifest_writer import ManifestWriter
 from clawblox.telemetry.events import EventStream
 from clawblox.world import save as saving
+from clawblox.world.leftovers import Leftovers
 from tests.crowd import on_disk, registered, until
 from tests.running import manifest_of
 from tests.support import make_world, wait_until_async
@@ -63,6 +65,33 @@ async def test_autosave_keeps_what_another_instance_was_restored_from(tmp_path: 
         await rounds(events, 6, "w000", "fork")
     assert saved in on_disk(run)
     assert registered(run) == on_disk(run)
+
+
+async def test_autosave_keeps_what_a_start_that_is_prepared_will_restore(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_planned, may_go_on = anyio.Event(), anyio.Event()
+    clear = Leftovers.clear
+
+    async def clear_late(self: Leftovers, run_dir: Path) -> None:
+        is_planned.set()
+        await may_go_on.wait()
+        await clear(self, run_dir)
+
+    async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+        await world.start(run_dir=tmp_path / "run", name="w000")
+        await world.autosave(every=1000.0, keep=1)
+        saved = (await until(events, "saved", ["w000"]))[-1].detail["path"]
+        monkeypatch.setattr(Leftovers, "clear", clear_late)
+        async with anyio.create_task_group() as tasks:
+            start = partial(world.start, run_dir=tmp_path / "other", name="fork", resume=saved)
+            tasks.start_soon(start)
+            await is_planned.wait()
+            await world.autosave(every=EVERY_S, keep=1)
+            await rounds(events, 3, "w000")
+            assert saved in on_disk(tmp_path / "run")
+            may_go_on.set()
+        assert world.instances == ("w000", "fork")
 
 
 async def test_autosave_keeps_what_waiting_starts_will_restore(
@@ -129,7 +158,7 @@ async def test_autosave_goes_on_when_a_file_cannot_be_removed(
     def fail(paths: list[Path]) -> None:
         raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(paths[0]))
 
-    monkeypatch.setattr(saving, "_unlink", fail)
+    monkeypatch.setattr(saving, "unlink_saves", fail)
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         await world.start(run_dir=tmp_path / "run")
         await world.autosave(every=EVERY_S, keep=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from pathlib import Path
@@ -9,11 +10,12 @@ from typing import Any
 
 import attrs
 import pytest
+from structlog.testing import capture_logs
 
 from clawblox import AsyncWorld, ConfigError, StartedWorld
 from tests.running import manifest_of
 from tests.starting import add, api_doc, dumped
-from tests.support import command_line, free_port, is_listening, make_world, world_command
+from tests.support import ask, command_line, free_port, is_listening, make_world, world_command
 
 pytestmark = pytest.mark.anyio
 
@@ -262,17 +264,51 @@ async def test_the_started_world_has_all_facts_of_the_instance(tmp_path: Path) -
     assert {field.name for field in attrs.fields(StartedWorld)} >= SEED_FIELDS
     assert started.command == started.start_command == started.run_command == world_command()
     assert started.delegated
-    assert started.env == {
+    assert dict(started.env.items()) == {
         "COLOUR": "blue",
         "WORLD_HOST": "127.0.0.1",
         "WORLD_PORT": str(started.port),
+        "WORLD_BASE_PATH": "",
         "WORLD_RECORD": "0",
         "WORLD_OPERATOR_TOKEN": "***",
         "WORLD_SPECTATOR_TOKEN": "***",
+        "WORLD_DATASTORE_PATH": f"{tmp_path}/run/datastore/w000.db",
         "CLAWBLOX_MANIFEST_PATH": f"{tmp_path}/run/.clawblox/manifest.json",
         "CLAWBLOX_BIN": started.env["CLAWBLOX_BIN"],
     }
+    assert len(started.env["WORLD_OPERATOR_TOKEN"]) > 40
+    assert started.env["WORLD_OPERATOR_TOKEN"] not in json.dumps(attrs.asdict(started), default=str)
     assert started.ready_s > 0
+
+
+async def test_the_script_that_holds_a_started_world_can_ask_for_its_snapshot(
+    tmp_path: Path,
+) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        started = await world.start(run_dir=tmp_path / "run")
+        headers = {"X-Operator-Token": started.env["WORLD_OPERATOR_TOKEN"]}
+        assert ask(started.port, "GET", "/snapshot", headers=headers).status == 200
+
+
+@pytest.mark.parametrize(("record", "warns"), [(False, True), (True, False)])
+async def test_a_directory_for_recordings_without_record_warns(
+    record: bool, warns: bool, tmp_path: Path
+) -> None:
+    with capture_logs() as captured:
+        async with AsyncWorld(dir=make_world(tmp_path)) as world:
+            await world.start(record=record, record_dir=tmp_path / "run" / "recordings")
+    said = [entry["event"] for entry in captured if entry["log_level"] == "warning"]
+    assert (said == ["nothing is recorded: record_dir is given without record"]) == warns
+
+
+async def test_the_address_of_a_document_gets_its_slash(tmp_path: Path) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        started = await world.start(run_dir=tmp_path / "run", base_path="w")
+        access = await world.connect("Red")
+        expected = f"{started.url}/api.md"
+        assert world.api_path(access=access) == expected
+        assert world.api_path(path="api.md", access=access) == expected
+        assert world.api_path(path="/api.md", access=access) == expected
 
 
 async def test_the_started_world_is_immutable(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -15,6 +16,7 @@ import attrs
 import pytest
 
 from clawblox import (
+    Agent,
     AgentClient,
     AsyncAgentClient,
     AsyncWorld,
@@ -23,6 +25,8 @@ from clawblox import (
     WorldExitedBeforeReady,
     read_manifest,
 )
+from clawblox.concurrency.synchronous import call_as
+from clawblox.experiment import SyncCheckpointer
 from tests.support import is_alive, make_world, marked_processes, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -121,6 +125,53 @@ def test_a_script_starts_saves_forks_and_drains_many(tmp_path: Path) -> None:
             world.save_all(instances=["left"])
     with pytest.raises(UsageError, match="not open"):
         world.metrics  # noqa: B018 - it is a property
+
+
+def test_the_one_obvious_argument_needs_no_name(tmp_path: Path) -> None:
+    with World(dir=make_world(tmp_path)) as world:
+        world.start_many(2, run_dir=tmp_path / "run")
+        world.autosave(1000.0)
+        assert world.stop("w000", grace_seconds=1).rung == "terminated"
+        assert [*world.logs("w001", tail=0)] == []
+        assert world.instances == ("w001",)
+
+
+def test_a_wrong_argument_is_named_with_the_sync_class_and_the_nearest_one(
+    tmp_path: Path,
+) -> None:
+    def complaint(call: Callable[[], object]) -> str:
+        with pytest.raises(TypeError) as caught:
+            call()
+        return str(caught.value).replace("got an unexpected keyword argument", "got")
+
+    agent = Agent(agent="claude", name="a", dir=tmp_path / "a")
+    with World(dir=make_world(tmp_path)) as world, agent:
+        world.start(run_dir=tmp_path / "run")
+        red = world.join("Red")
+        wrong: dict[str, Callable[[], object]] = {
+            "World.start() got 'portt'. Did you mean 'port'?": lambda: world.start(portt=1),
+            "World.logs() got 'tial'. Did you mean 'tail'?": lambda: world.logs(tial=1),
+            "World.save() got 'everything'": lambda: world.save(everything=1),
+            "World.start() takes 1 positional argument but 2 were given": lambda: world.start(1),
+            "AgentClient.act() got 'dta'. Did you mean 'data'?": lambda: red.act("Add", dta=1),
+            "Agent.send() got 'promt'. Did you mean 'prompt'?": lambda: agent.send(promt="m"),
+            "World.__init__() got 'rundir'. Did you mean 'run_dir'?": lambda: World("w", rundir=1),
+            "Agent.__init__() got 'modle'. Did you mean 'model'?": lambda: Agent(modle="m"),
+            "SyncCheckpointer.__init__() got 'evry'. Did you mean 'every'?": lambda: (
+                SyncCheckpointer(world, {}, dir="c", evry=3)
+            ),
+        }
+        assert {expected: complaint(call) for expected, call in wrong.items()} == {
+            expected: expected for expected in wrong
+        }
+
+
+def test_a_type_error_of_the_function_itself_stays_as_it_is() -> None:
+    def fail(count: int) -> None:
+        raise TypeError(f"{count} is too much")
+
+    with pytest.raises(TypeError, match=r"^3 is too much$"):
+        call_as("World.fail", fail, 3)
 
 
 def test_stop_is_safe_when_start_failed_and_when_there_was_none(tmp_path: Path) -> None:

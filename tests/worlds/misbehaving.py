@@ -2,8 +2,9 @@
 
 Without a flag it conforms: a counter that agents add to, sessions, chat, an exact snapshot.
 Each flag below switches on one fault; `POST /__set?snapshot=empty` does the same while it
-runs. Two further control routes, `POST /__die?signal=SIGKILL` (or `?status=3`) and
-`POST /__close-listener`, act at once, and `GET /__requests` lists what was received so far.
+runs. Three further control routes, `POST /__die?signal=SIGKILL` (or `?status=3`),
+`POST /__grow?mb=100` (a child that uses memory) and `POST /__close-listener`, act at once, and
+`GET /__requests` lists what was received so far.
 
 It stands on the standard library alone, and on the light part of it, so that
 `python -I -S misbehaving.py` serves within 50 ms. It shares no line with the package under
@@ -130,6 +131,7 @@ def add_process_faults(group: argparse._ArgumentGroup) -> None:
     )
     add("--bare-daemon", action="store_true", help="the same, with an empty environment; no port")
     add("--stubborn-child", action="store_true", help="leave a child that ignores SIGTERM")
+    add("--greedy-child", type=int, metavar="N", help="a child that uses N MB of memory")
     add("--graceful-child", type=float, metavar="S", help="a child that tidies up for S seconds")
 
 
@@ -513,6 +515,7 @@ JOIN_FAULTS: dict[str, Callable[[Peer, dict[str, str]], None]] = {
     "not-json": lambda peer, _: peer.answer(b"welcome!"),
     "status-500": lambda peer, _: peer.answer(b"out of bodies", 500),
     "hang": lambda peer, _: peer.linger(),
+    "first-session": lambda peer, agent: peer.answer_json(agent),
 }
 """What can go wrong with `POST /join`, by the value of `--join`."""
 
@@ -573,6 +576,7 @@ class Server:
         self.controls: dict[str, Callable[[Peer, Request], None]] = {
             "/__set": self.change_options,
             "/__die": self.die,
+            "/__grow": self.grow,
             "/__close-listener": self.close_listener,
             "/__requests": self.list_requests,
         }
@@ -625,7 +629,10 @@ class Server:
 
     def join(self, peer: Peer, request: Request) -> None:
         old = request.headers.get("x-session", "")
-        agent = self.counter.join(request.query.get("name", "agent"), old)
+        if self.options.join == "first-session":
+            agent = next(iter(self.counter.sessions.values()))
+        else:
+            agent = self.counter.join(request.query.get("name", "agent"), old)
         if self.options.join:
             return JOIN_FAULTS[self.options.join](peer, agent)
         return peer.answer_json(agent)
@@ -691,6 +698,10 @@ class Server:
             os.kill(os.getpid(), signal.Signals[name])
         else:
             os._exit(int(request.query["status"]))
+
+    def grow(self, peer: Peer, request: Request) -> None:
+        begin(fork, partial(use_memory, int(request.query["mb"])), "greedy-child")
+        peer.answer_json({})
 
     def close_listener(self, peer: Peer, request: Request) -> None:
         self.listener.shutdown(socket.SHUT_RDWR)  # `close` alone does not wake `accept`
@@ -766,6 +777,13 @@ def tidy_up_gracefully(seconds: float, pid_file: str) -> None:
         signal.pause()
 
 
+def use_memory(megabytes: int, pid_file: str) -> None:
+    used = b"x" * (megabytes * 1_000_000)
+    write_file(pid_file, str(os.getpid()))
+    while used:
+        time.sleep(LIFETIME_S)
+
+
 def fork_relatives(options: argparse.Namespace) -> None:
     """Make the processes that outlive this one; before any thread exists."""
     if options.daemon:
@@ -774,6 +792,8 @@ def fork_relatives(options: argparse.Namespace) -> None:
         begin(daemonise, become_bare_daemon, "bare-daemon")
     if options.stubborn_child:
         begin(fork, live_on, "stubborn-child")
+    if options.greedy_child is not None:
+        begin(fork, partial(use_memory, options.greedy_child), "greedy-child")
     if options.graceful_child is not None:
         begin(fork, partial(tidy_up_gracefully, options.graceful_child), "graceful-child")
 

@@ -104,7 +104,7 @@ class AgentAccess:
     def grant(self, grant: Grant) -> str:
         """Give the agent access to a world, in place of the one that it had. Blocks.
 
-        The address accepts connections at once; they are answered while :meth:`serve` runs.
+        The address accepts connections immediately and answers while :meth:`serve` runs.
 
         Args:
             grant: What the world gives.
@@ -144,7 +144,7 @@ class AgentAccess:
         self._note_change()
 
     def rest(self) -> None:
-        """Keep the address, but give it to the next agent of this process that needs it.
+        """Keep the address, but hand it to the next agent of this process that needs it.
 
         That is an agent which continues the conversation of this one, from a checkpoint, say.
         """
@@ -153,7 +153,7 @@ class AgentAccess:
     def close(self) -> None:
         """Give the address back, and close the sockets of processes; a second call does nothing.
 
-        Not to be called while :meth:`serve` runs.
+        While :meth:`serve` runs, it closes them.
         """
         with self._address_lock:
             self._give_back()
@@ -178,12 +178,13 @@ class AgentAccess:
 
     def _give_back(self) -> None:
         with self._lock:
-            for listener in self._listeners:
+            for listener in self._listeners - self._served:
                 listener.close()
             self._listeners.clear()
             own, self._own = self._own, None
         if own is not None:
             own[0].release()
+        self._note_change()
 
     def _new_address(self, world: str) -> str:
         if self._is_sandboxed:
@@ -192,7 +193,7 @@ class AgentAccess:
             lease = take_free_port(_HOST)
         except (NoFreePort, OSError) as error:
             raise self._setup_error(f"there is no address for it: {error}") from error
-        self._listen(lease)
+        self._keep(*self._listen(lease))
         return f"http://{_HOST}:{lease.port}"
 
     def _open_at(self, base_url: str) -> None:
@@ -202,22 +203,35 @@ class AgentAccess:
             return
         port = int(port_url[1])
         holder = _holders.get(port)
-        if holder is not None:
-            holder._hand_on()
         try:
-            self._listen(take_port(_HOST, port))
+            own = None if holder is None else holder._hand_on()
+            self._keep(*(own or self._listen(take_port(_HOST, port))))
         except (PortBusy, OSError) as error:
             raise self._busy_error(base_url, port, error) from error
 
-    def _hand_on(self) -> None:
-        """Give the address back if the agent rests."""
+    def _hand_on(self) -> tuple[Lease, socket.socket] | None:
+        """Hand on the port with its listening socket if the agent rests; else return None.
+
+        The socket is a duplicate: this object may be serving its own, which it closes when it has
+        stopped that. From here on it accepts no connection of it.
+        """
         # One that is busy with its address does not rest, and to wait for it could be for ever.
-        if self._address_lock.acquire(blocking=False):
-            try:
-                if self._is_resting:
-                    self._give_back()
-            finally:
-                self._address_lock.release()
+        if not self._address_lock.acquire(blocking=False):
+            return None
+        try:
+            with self._lock:
+                if not self._is_resting or self._own is None:
+                    return None
+                lease, listener = self._own
+                duplicate = listener.dup()
+                self._own = None
+                self._listeners.discard(listener)
+                if listener not in self._served:
+                    listener.close()
+            self._note_change()
+            return lease, duplicate
+        finally:
+            self._address_lock.release()
 
     def _busy_error(self, base_url: str, port: int, error: Exception) -> AgentResumeError:
         holder = _holders.get(port)
@@ -237,12 +251,14 @@ class AgentAccess:
             hint=f"{advice}; agents with sandbox=True have addresses that no other run can take",
         )
 
-    def _listen(self, lease: Lease) -> None:
+    def _listen(self, lease: Lease) -> tuple[Lease, socket.socket]:
         try:
-            listener = open_listener(_HOST, lease.port)
+            return lease, open_listener(_HOST, lease.port)
         except BaseException:
             lease.release()
             raise
+
+    def _keep(self, lease: Lease, listener: socket.socket) -> None:
         listener.setblocking(False)
         close_in_forked_child(listener)
         with self._lock:
@@ -302,8 +318,10 @@ class AgentAccess:
     async def serve(self) -> None:
         """Serve the agent until cancelled, also on sockets that come meanwhile.
 
-        Cancellation: requests under way are dropped. The address stays open; what connects waits
-        for the next time.
+        It runs as long as the agent is open, whether its program runs or not: scripts read the
+        documentation of the world through the address before they start the program.
+
+        Cancellation: requests under way are dropped. The address stays open until :meth:`close`.
         """
         proxy = Proxy(
             self._agent,
@@ -347,12 +365,23 @@ class AgentAccess:
     ) -> None:
         try:
             with scope:
-                await proxy.serve(listener)
+                await proxy.serve(listener, self._accept)
         finally:
             with self._lock:
                 self._served.discard(listener)
                 if listener not in self._listeners:
                     listener.close()
+
+    def _accept(self, listener: socket.socket) -> socket.socket:
+        """Accept a connection, unless the socket was closed or handed on.
+
+        Raises:
+            OSError: There is none to accept.
+        """
+        with self._lock:
+            if listener not in self._listeners:
+                raise BlockingIOError("this socket is no longer served")
+            return listener.accept()[0]
 
     def _hosts(self) -> frozenset[str]:
         """Return what the Host header of a request may be."""

@@ -29,6 +29,8 @@ class Grant:
         policy: What the agent may ask.
         upstream: Returns the address of the instance, base path included; None while it does not
             serve. It is called for each request, from any thread, and must not block.
+        suspect: Called when the world answers 503, as it does once it has halted. It is called
+            from any thread, and must not block.
         sandbox: The table ``[sandbox]`` of the ``world.toml``, its paths made absolute.
     """
 
@@ -36,6 +38,7 @@ class Grant:
     headers: Mapping[str, str] = attrs.field(repr=False)
     policy: Policy
     upstream: Callable[[], str | None] = attrs.field(repr=False)
+    suspect: Callable[[], None] = attrs.field(default=lambda: None, repr=False)
     sandbox: Mapping[str, Any] = attrs.field(factory=dict)
 
 

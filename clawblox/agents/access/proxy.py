@@ -115,28 +115,36 @@ class Proxy:
         self._upstream = _Upstream()
         self._refused, self._failures, self._strangers = Throttle(), Throttle(), Throttle()
 
-    async def serve(self, listener: socket.socket) -> None:
+    async def serve(
+        self, listener: socket.socket, accept: Callable[[socket.socket], socket.socket]
+    ) -> None:
         """Serve a listening socket until cancelled; any number of them at a time.
 
         Args:
             listener: The socket; it must not block.
+            accept: Accepts a connection of it, as ``socket.accept`` does.
 
         Cancellation: requests under way are dropped; the socket stays open.
         """
         async with anyio.create_task_group() as connections:
             while True:
-                await self._accept(listener, connections)
+                await self._accept(listener, accept, connections)
 
     def close(self) -> None:
         """Close the connections to the world."""
         self._upstream.close()
 
-    async def _accept(self, listener: socket.socket, tasks: anyio.abc.TaskGroup) -> None:
+    async def _accept(
+        self,
+        listener: socket.socket,
+        accept: Callable[[socket.socket], socket.socket],
+        tasks: anyio.abc.TaskGroup,
+    ) -> None:
         await anyio.wait_readable(listener)
         await self._places.acquire()
         connection = None
         try:
-            connection, _ = listener.accept()
+            connection = accept(listener)
         except (BlockingIOError, ConnectionAbortedError):
             pass
         except OSError as error:
@@ -237,6 +245,8 @@ class Proxy:
             raise Refusal(502, "The world gave no usable answer.") from None
         if answer is None:
             raise Refusal(504, f"The world did not answer within {limits.world_s:g} s.")
+        if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
+            grant.suspect()
         return _pass_on(answer)
 
     def _note_refusal(self, refusal: Refusal) -> None:

@@ -29,8 +29,8 @@ from clawblox.agents.drivers.command import CommandDriver
 from clawblox.agents.drivers.driver import Driver
 from clawblox.agents.drivers.kimi import KimiDriver
 from clawblox.agents.drivers.opencode import OpencodeDriver
-from clawblox.config.arguments import nearest_name
 from clawblox.errors import ConfigError
+from clawblox.spelling import nearest_name
 
 __all__ = ["DRIVERS", "find_driver"]
 

@@ -113,8 +113,11 @@ class AcpDriver:
             return binary or words[0]
         known = ", ".join(KNOWN_PROGRAMS)
         if binary is None:
-            message = f"the program is missing: {known}, or any other with command="
-            raise ConfigError(message, key="binary")
+            raise ConfigError(
+                f"the program is missing: {known}",
+                key="binary",
+                hint="give any other with command=",
+            )
         if PurePath(binary).name not in KNOWN_PROGRAMS:
             hint = 'give its whole command line, for example command=["my-agent", "--acp"]'
             raise ConfigError(f"known are {known}", key="binary", value=binary, hint=hint)

@@ -33,8 +33,9 @@ from clawblox.agents.drivers.driver import (
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import Program
 from clawblox.agents.values import Report
-from clawblox.config.arguments import describe_mismatch, nearest_name
+from clawblox.config.arguments import describe_mismatch
 from clawblox.errors import AgentResumeError, ConfigError
+from clawblox.spelling import nearest_name
 
 __all__ = ["CommandDriver", "CommandTable", "check_words"]
 
@@ -173,6 +174,7 @@ class CommandDriver:
             home_dir="",
             state_variable=None,
             id_pattern=_SESSION_ID,
+            reads_prompts=False,
         )
 
     def name_binary(self, binary: str | None, command: object) -> str:

@@ -47,6 +47,8 @@ class Program:
         package: The package of npm that it is installed with; ``""`` if that is not known.
         own_sandbox_modes: Permission modes in which it runs its commands in a sandbox of its own,
             which takes namespaces.
+        reads_prompts: Whether a language model reads its prompts. A program without one gets the
+            address of its world and its name in variables.
     """
 
     driver: str
@@ -59,6 +61,7 @@ class Program:
     api_hosts: tuple[str, ...] = ()
     package: str = ""
     own_sandbox_modes: frozenset[str] = frozenset()
+    reads_prompts: bool = True
 
     @property
     def id_file(self) -> str:

@@ -48,7 +48,6 @@ class Bookkeeping:
         is_confirmed: Whether a process has confirmed that conversation since this start.
         version: Version of its program, as far as known.
         pid: Process of its program; None without one.
-        turn: Number of its latest turn.
         reason: Why it ended, or pauses.
         changed: Set, and replaced, when its state has changed.
     """
@@ -78,7 +77,7 @@ class Bookkeeping:
         self.is_confirmed = False
         self.version: str | None = None
         self.pid: int | None = None
-        self.turn = 0
+        self._is_within_turn = False
         self.reason = ""
         self.changed = anyio.Event()
 
@@ -94,7 +93,7 @@ class Bookkeeping:
         self._ledger.log_offset = written if known is None else min(known, written)
         last = self._file.read_last()
         self._process_start = last.process_start
-        self._seq, self.turn = last.seq, last.turn
+        self._seq = last.seq
         if not last.is_end:
             # The orchestrator was killed. Each event that was not kept took a byte of the log, but
             # for a few; no number is given twice.
@@ -167,6 +166,14 @@ class Bookkeeping:
         """What the agent has used."""
         return self._ledger.usage
 
+    @property
+    def turn(self) -> int:
+        """Number of the turn under way, else of the latest that has ended; 0 before the first.
+
+        A turn that was cut off has no number of its own: the one that follows it has the same.
+        """
+        return self.usage.turns + self._is_within_turn
+
     def move(self, to: AgentState, reason: str = "") -> None:
         """Change the agent's state; the same state again changes nothing.
 
@@ -177,6 +184,8 @@ class Bookkeeping:
         if to == self._lifecycle.state:
             return
         self._lifecycle.move(to)
+        if not self._lifecycle.is_active:
+            self._is_within_turn = False
         self.reason = reason
         self.tell_change()
 
@@ -255,13 +264,13 @@ class Bookkeeping:
         Args:
             prompt: What it was told; None if it has begun by itself.
         """
-        self.turn += 1
+        self._is_within_turn = True
         self.emit("turn.started", {} if prompt is None else {"prompt": prompt})
 
     def end_turn(self, data: Mapping[str, Any], raw_offset: int | None) -> None:
         """Note that the turn has ended."""
         self._ledger.end_turn()
-        self._is_ledger_saved = False
+        self._is_within_turn = self._is_ledger_saved = False
         self.emit("turn.finished", data, raw_offset=raw_offset)
 
     def count(

@@ -139,15 +139,16 @@ class Enclosure(Protocol):
 class Access(Protocol):
     """What an agent reaches worlds through."""
 
+    @property
+    def base_url(self) -> str | None:
+        """The address by which the agent knows its world; None before it has one."""
+
     def open(self) -> None:
         """Have its address open, at each start of the agent. Blocks.
 
         Raises:
             AgentResumeError: The address is taken.
         """
-
-    async def serve(self) -> None:
-        """Serve the agent until cancelled; runs as long as the agent is started."""
 
     def hand_over(self, listeners: Mapping[str, socket.socket]) -> None:
         """Serve on the sockets of a new process too, and close those of the last one.
@@ -240,11 +241,10 @@ class NoEnclosure:
 class NoAccess:
     """An agent that no world was connected to."""
 
+    base_url: str | None = None
+
     def open(self) -> None:
         """See :meth:`Access.open`."""
-
-    async def serve(self) -> None:
-        """See :meth:`Access.serve`."""
 
     def hand_over(self, listeners: Mapping[str, socket.socket]) -> None:
         """See :meth:`Access.hand_over`."""

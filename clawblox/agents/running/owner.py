@@ -271,7 +271,7 @@ class Owner:
         prepared = await self._prepare()
         hooks = self._order.hooks
         await run_blocking(hooks.access.open)
-        for service in (hooks.access.serve, *hooks.services):
+        for service in hooks.services:
             services.start_soon(self._serve, service)
         await run_blocking(hooks.window.open)
         message = self._first

@@ -23,7 +23,13 @@ from clawblox.agents.running.session import read_system_prompt
 from clawblox.agents.running.version import ask_version
 from clawblox.concurrency.threads import run_blocking, run_interruptible
 from clawblox.errors import AgentSetupError, ConfigError
-from clawblox.protocol import INSTANCE_ENV, SECRET_NAME
+from clawblox.protocol import (
+    AGENT_NAME_ENV,
+    INSTANCE_ENV,
+    SECRET_NAME,
+    WORLD_URL_ENV,
+    display_name,
+)
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.guard import guard
 from clawblox.system.process import CannotExecute
@@ -201,14 +207,24 @@ def build_environment(
         cookie: Marks its processes.
         own: Variables from the driver.
     """
+    program = order.driver.program
+    world = {} if program.reads_prompts else _world_variables(order)
     return agent_environment(
-        order.driver.program,
+        program,
         inherited=order.inherited,
         home=setup.home,
-        own=own,
+        own={**world, **own},
         given=order.env,
         cookie=cookie,
     )
+
+
+def _world_variables(order: Order) -> dict[str, str]:
+    """Return how a program finds its world and itself there."""
+    variables = {AGENT_NAME_ENV: display_name(order.name)}
+    if (url := order.hooks.access.base_url) is not None:
+        variables[WORLD_URL_ENV] = url
+    return variables
 
 
 async def read_version(

@@ -17,12 +17,15 @@ from clawblox.checkpoint.archive.reader import Archive, located
 from clawblox.checkpoint.collect.policy import FoldedPath, git_config
 from clawblox.checkpoint.load.placing import Place, Placing, agent_names
 from clawblox.checkpoint.load.staging import Staging, Target
-from clawblox.checkpoint.names import METADATA_NAME, SNAPSHOT_NAME
+from clawblox.checkpoint.names import METADATA_NAME, ROWS_NAME, SNAPSHOT_NAME
 from clawblox.checkpoint.options import LoadOptions
 from clawblox.checkpoint.progress import Progress, Report
 from clawblox.errors import CheckpointLimitError
+from clawblox.telemetry.own_log import OwnLog
 
 __all__ = ["Loaded", "load", "unload"]
+
+_log = OwnLog(__name__)
 
 _USABLE: Final = 0.9
 """The part of the free disk that a checkpoint may take."""
@@ -95,6 +98,7 @@ class _Load:
         self._agents = agent_names(archive.metadata, archive.entries)
         self._members = [entry for entry in archive.entries if entry.name != METADATA_NAME]
         self._has_snapshot = any(entry.name == SNAPSHOT_NAME for entry in self._members)
+        self._has_rows = any(entry.name == ROWS_NAME for entry in self._members)
 
     def run(self, progress: Report | None) -> Loaded:
         archive, target = self._archive, self._target
@@ -102,11 +106,15 @@ class _Load:
         names: list[tuple[str, ...]] = [(_AGENTS, agent) for agent in self._agents]
         if self._has_snapshot:
             names.append((SNAPSHOT_NAME,))
+        if self._has_rows:
+            names.append((ROWS_NAME,))
         had_agents = (target.path / _AGENTS).exists()
         with Staging(target) as staging:
             staging.refuse_existing(names)
             self._build(staging, placing, Progress(progress, _total(archive)))
             staging.publish(names)
+        for agent, reason in placing.lost_sessions.items():
+            _log.warning("conversation left out", agent=agent, reason=reason)
         return Loaded(self._result(placing), target, tuple(names), had_agents)
 
     def _build(self, staging: Staging, placing: Placing, counter: Progress) -> None:
@@ -121,6 +129,9 @@ class _Load:
             # What is left out is checked all the same, and a rewriting may not read to the end.
             for _ in content:
                 pass
+        for place, session_id in placing.id_files():
+            with staging.new_file(place.parts, mode=_FILE_MODE) as write:
+                write(f"{session_id}\n".encode())
         for place in placing.directories():
             staging.new_directory(place.parts)
         for place, target in placing.links():
@@ -159,6 +170,7 @@ class _Load:
             "agents": {agent: root / _AGENTS / agent for agent in self._agents},
             "metadata": self._archive.metadata,
             "excluded": [attrs.asdict(excluded) for excluded in placing.excluded],
+            "lost_sessions": dict(placing.lost_sessions),
             "verified": self._archive.is_verified,
         }
 

@@ -7,7 +7,7 @@ and of a conversation only what its format names. Pure: ``load`` does it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,9 @@ from clawblox.checkpoint.collect.policy import (
     link_stays_inside,
     workspace_exclusion,
 )
-from clawblox.checkpoint.collect.sessions import FORMATS
+from clawblox.checkpoint.collect.sessions import FORMATS, SessionFormat, UnrecordedSession
 from clawblox.checkpoint.model import Excluded, Transform
-from clawblox.checkpoint.names import SNAPSHOT_NAME, check_name, split_name
+from clawblox.checkpoint.names import ROWS_NAME, SNAPSHOT_NAME, check_name, split_name
 
 __all__ = ["Place", "Placing", "agent_names"]
 
@@ -31,6 +31,30 @@ _NO_WORKSPACE = "is in no workspace"
 _OUTSIDE = "would lead out of the workspace"
 _NO_SESSION = "the archive records no session of a known format"
 _NO_PART = "not a part of a session that is restored"
+
+
+_RECORD = "record/"
+"""Begins the names of the files of a session tier that are no part of the conversation itself."""
+
+
+@attrs.frozen(kw_only=True)
+class _Session:
+    """The conversation of an agent, as the archive describes it.
+
+    Attributes:
+        format: Its format.
+        id: Its id; None if the metadata does not record it.
+        state_dir: Where its program will look for it.
+        unrecorded: The conversation that the names of its files tell of, or why they tell of none;
+            None where they are those of a tier of ours.
+        has_id_file: Whether the archive has the file that records the id.
+    """
+
+    format: SessionFormat
+    id: str | None
+    state_dir: str
+    unrecorded: UnrecordedSession | str | None = None
+    has_id_file: bool = False
 
 
 @attrs.frozen
@@ -69,8 +93,10 @@ class Placing:
         self._keep = keep
         self.excluded: list[Excluded] = []
         self._metadata = metadata
+        names = tuple(entry.name for entry in entries)
         links = (link["path"] for link in metadata.get("symlinks", ()))
-        self._repositories = _repositories_in((*(entry.name for entry in entries), *links))
+        self._repositories = _repositories_in((*names, *links))
+        self._sessions = _find_sessions(metadata, names)
         self._run_dir = run_dir
 
     def place(self, entry: Entry) -> Place | None:
@@ -109,21 +135,50 @@ class Placing:
         split = split_name(name)
         if split is not None and split[1] == "session":
             return self._find_session(split[0], split[2])
-        reason = None if name == SNAPSHOT_NAME else self._workspace_exclusion(name)
+        is_world = name in (SNAPSHOT_NAME, ROWS_NAME)
+        reason = None if is_world else self._workspace_exclusion(name)
         return Place(_parts(name)) if reason is None else reason
 
+    def id_files(self) -> Iterator[tuple[Place, str]]:
+        """Yield the files that record the ids of conversations which the archive only has.
+
+        Where the archive has such a file too, it is a member like any other.
+        """
+        for agent, session in self._sessions.items():
+            path = session.format.program.id_file
+            if isinstance(session.unrecorded, UnrecordedSession) and not session.has_id_file:
+                yield Place(("agents", agent, path)), session.unrecorded.id
+
+    @property
+    def lost_sessions(self) -> Mapping[str, str]:
+        """Why conversations of agents were left out although the archive has files of them."""
+        return {
+            split[0]: one.reason
+            for one in reversed(self.excluded)
+            if (split := split_name(one.path)) and split[1] == "session" and one.reason != _NO_PART
+        }
+
     def _find_session(self, agent: str, path: str) -> Place | str:
-        state = _read_state(self._metadata, agent)
-        session_format = FORMATS.get(state.get("session_format") or "")
-        session_id = state.get("session_id")
-        if session_format is None or session_id is None:
+        session = self._sessions.get(agent)
+        if session is None:
             return _NO_SESSION
+        if session.id is not None:
+            placed = self._place_part(agent, session, path, session.id)
+            if placed != _NO_PART or session.unrecorded is None:
+                return placed
+        if not isinstance(session.unrecorded, UnrecordedSession):
+            return session.unrecorded or _NO_PART
+        name = session.unrecorded.names.get(path)
+        if name is None and path.startswith(_RECORD):
+            name = path
+        if name is None:
+            return _NO_PART
+        return self._place_part(agent, session, name, session.unrecorded.id)
+
+    def _place_part(self, agent: str, session: _Session, name: str, session_id: str) -> Place | str:
         workspace = self._run_dir / "agents" / agent / "workspace"
-        placement = session_format.place(
-            path,
-            session_id=session_id,
-            workspace=workspace,
-            state_dir=state.get("state_dir") or STATE_DIR,
+        placement = session.format.place(
+            name, session_id=session_id, workspace=workspace, state_dir=session.state_dir
         )
         if placement is None:
             return _NO_PART
@@ -166,6 +221,41 @@ def _read_state(metadata: Mapping[str, Any], agent: str) -> Mapping[str, Any]:
     state = agents.get(agent, {}) if isinstance(agents, dict) else {}
     shared = metadata.get("session_format")
     return {**state, "session_format": state.get("session_format") or shared}
+
+
+def _find_sessions(metadata: Mapping[str, Any], names: Iterable[str]) -> Mapping[str, _Session]:
+    """Return the conversations of agents whose session tier has files of a known format."""
+    paths: defaultdict[str, list[str]] = defaultdict(list)
+    for split in filter(None, map(split_name, names)):
+        if split[1] == "session":
+            paths[split[0]].append(split[2])
+    found = {}
+    for agent, listed in paths.items():
+        state = _read_state(metadata, agent)
+        session_format = FORMATS.get(state.get("session_format") or "")
+        if session_format is None:
+            continue
+        session_id = state.get("session_id")
+        found[agent] = _Session(
+            format=session_format,
+            id=session_id,
+            state_dir=state.get("state_dir") or STATE_DIR,
+            unrecorded=_find_unrecorded(session_format, session_id, listed),
+            has_id_file=f"{_RECORD}{session_format.program.id_file}" in listed,
+        )
+    return found
+
+
+def _find_unrecorded(
+    session_format: SessionFormat, session_id: str | None, paths: Sequence[str]
+) -> UnrecordedSession | str | None:
+    is_ours = any(session_format.allowed.fullmatch(path) for path in paths)
+    if session_id is not None and is_ours:
+        return None
+    found = session_format.find_unrecorded(paths)
+    if session_id is None or isinstance(found, str) or found.id == session_id:
+        return found
+    return "the archive has a transcript of another conversation than it records"
 
 
 def _repositories_in(names: Iterable[str]) -> Mapping[str, frozenset[tuple[str, ...]]]:

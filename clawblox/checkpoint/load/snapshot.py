@@ -1,19 +1,20 @@
-"""The world's document of an archive alone, as a file that worlds can be restored from."""
+"""The world's document of an archive, as a file that worlds can be restored from, and its rows."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 from clawblox.checkpoint.archive.layout import Entry
 from clawblox.checkpoint.archive.reader import Archive, located
-from clawblox.checkpoint.names import SNAPSHOT_NAME
+from clawblox.checkpoint.names import ROWS_NAME, SNAPSHOT_NAME
 from clawblox.checkpoint.progress import Progress, Report
 from clawblox.errors import CheckpointError
+from clawblox.snapshot.rows import rows_beside
 from clawblox.system.files import (
     PartialFile,
     has_digest,
@@ -43,10 +44,11 @@ def require_snapshot(path: Path) -> None:
 
 
 def extract_snapshot(path: Path, directory: Path, report: Report | None = None) -> tuple[Path, str]:
-    """Put the world's document of an archive into a directory. Blocks.
+    """Put the world's document of an archive into a directory, and its rows beside it. Blocks.
 
     The file is named after the archive and after its own digest, and it is complete or absent. If
-    it is there already, it is used again.
+    it is there already, it is used again. Its rows, which another archive may have saved with the
+    same document, are written each time.
 
     Args:
         path: The archive.
@@ -64,28 +66,40 @@ def extract_snapshot(path: Path, directory: Path, report: Report | None = None) 
     """
     with Archive.open(path) as archive, located(path), _translated(directory):
         entry = _find_entry(archive)
+        rows = next((one for one in archive.entries if one.name == ROWS_NAME), None)
+        progress = Progress(report, entry.size + (rows.size if rows else 0))
         known = archive.member(entry).sha256
-        if known is not None and has_digest(_place(directory, path, known), known):
-            return _place(directory, path, known), known
         make_private_dir(directory)
         sweep_partials(directory)
-        partial = PartialFile(directory, path.stem)
-        try:
-            digest = hashlib.sha256()
-            for chunk in Progress(report, entry.size).counted(archive.stream(entry)):
-                digest.update(chunk)
-                write_all(partial.fd, chunk)
-            found = digest.hexdigest()
+
+        def place(digest: str) -> Path:
+            return directory / f"{path.stem}-{digest[:_DIGEST_CHARS]}.snapshot"
+
+        if known is None or not has_digest(place(known), known):
             # What stands there by its name has this content, or had it once.
-            partial.publish(_place(directory, path, found), overwrite=True)
-        finally:
-            with contextlib.suppress(OSError):  # what is left is swept another time
-                partial.close()
-    return _place(directory, path, found), found
+            known = _extract(progress.counted(archive.stream(entry)), directory, place)
+        snapshot = place(known)
+        if rows is None:
+            rows_beside(snapshot).unlink(missing_ok=True)
+        else:
+            content = progress.counted(archive.stream(rows))
+            _extract(content, directory, lambda _: rows_beside(snapshot))
+    return snapshot, known
 
 
-def _place(directory: Path, archive: Path, digest: str) -> Path:
-    return directory / f"{archive.stem}-{digest[:_DIGEST_CHARS]}.snapshot"
+def _extract(content: Iterator[bytes], directory: Path, place: Callable[[str], Path]) -> str:
+    """Write a file to the place that its digest gives it; return the digest."""
+    partial = PartialFile(directory, "extracted")
+    try:
+        digest = hashlib.sha256()
+        for chunk in content:
+            digest.update(chunk)
+            write_all(partial.fd, chunk)
+        partial.publish(place(digest.hexdigest()), overwrite=True)
+    finally:
+        with contextlib.suppress(OSError):  # a later sweep removes the rest
+            partial.close()
+    return digest.hexdigest()
 
 
 def _find_entry(archive: Archive) -> Entry:

@@ -26,6 +26,7 @@ from clawblox.errors import CheckpointError, CheckpointPathError
 from clawblox.system.files import (
     NO_REPLACE,
     PRIVATE_DIR,
+    available_bytes,
     partial_name,
     rename_with,
     sync_file_system,
@@ -83,11 +84,10 @@ class Target:
             CheckpointError: That cannot be told.
         """
         try:
-            disk = os.statvfs(self.base)
+            return available_bytes(self.base)
         except OSError as error:
             message = f"the directory cannot be looked at: {error.strerror}"
             raise CheckpointError(message, path=self.base) from error
-        return disk.f_bavail * disk.f_frsize
 
 
 class Staging:

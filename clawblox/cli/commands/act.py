@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import attrs
@@ -15,15 +16,21 @@ from clawblox.cli.parameters import PATH, existing_run_dir
 from clawblox.cli.playing.agents import TIMEOUT_S, join_again
 from clawblox.cli.playing.choices import agent_option, choose_record
 from clawblox.cli.playing.lines import parse_data
-from clawblox.cli.playing.sessions import KeptSession
 from clawblox.cli.terminal.output import note
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.concurrency.threads import run_blocking
 from clawblox.printable import printable_json
+from clawblox.protocol import JoinAnswer
+from clawblox.rundir.status import select_records
+from clawblox.world.access import join_answer
 from clawblox.world.agent_client import AsyncAgentClient, join_place
+from clawblox.world.kept_sessions import KeptSession
 from clawblox.world.recorded import RecordedPlace
 
 __all__ = ["command"]
+
+_NUMBERED_NAME: Final = re.compile(r"w[0-9]{3,9}")
+"""A name that clawblox gives: never an input type, even where no such instance exists."""
 
 
 @attrs.frozen
@@ -52,7 +59,8 @@ class _Wish:
     epilog="""\
     \b
     Examples:
-      clawblox act runs/r001 w000                     only look
+      clawblox act runs/r001                          only look
+      clawblox act runs/r001 Walk north               in the only instance
       clawblox act runs/r001 w000 Wait
       clawblox act runs/r001 w000 Walk north
       clawblox act runs/r001 w000 Steer '{"direction": [1, 0]}'
@@ -64,27 +72,25 @@ class _Wish:
     """,
 )
 @click.argument("run_dir", type=PATH, metavar="RUN_DIR")
-@click.argument("instance", metavar="INSTANCE")
-@click.argument("kind", metavar="[TYPE]", required=False)
-@click.argument("data", metavar="[DATA]", required=False)
+@click.argument("words", metavar="[INSTANCE] [TYPE] [DATA]", nargs=-1)
 @agent_option
 @click.option("--say", "text", metavar="TEXT", help="Send a chat message first.")
 @click.option("--leave", "leaves", is_flag=True, help="Leave the world at the end.")
+@click.pass_context
 def command(
+    ctx: click.Context,
     *,
     run_dir: str,
-    instance: str,
-    kind: str | None,
-    data: str | None,
+    words: tuple[str, ...],
     agent: str,
     text: str | None,
     leaves: bool,
 ) -> None:
     """Send one input as an agent, and print what the agent sees then.
 
-    TYPE and DATA are those of the input. DATA is JSON or a single word; @FILE takes it from a
-    file, - from standard input. Without a TYPE, the agent only looks. What it sees is printed as
-    one line of JSON.
+    INSTANCE is not needed while only one is ready. TYPE and DATA are those of the input. DATA is
+    JSON or a single word; @FILE takes it from a file, - from standard input. Without a TYPE, the
+    agent only looks. What it sees is printed as one line of JSON.
 
     The first call joins the world. Further calls with the same name are the same agent, until one
     has --leave.
@@ -97,8 +103,26 @@ def command(
     """
     configure_logging()
     run = existing_run_dir(run_dir).absolute()
+    instance, (kind, data) = _sort_words(ctx, run, words)
     wish = _Wish(text, kind, None if data is None else _read_data(data), leaves)
     anyio.run(_act, run, instance, agent, wish)
+
+
+def _sort_words(
+    ctx: click.Context, run_dir: Path, words: tuple[str, ...]
+) -> tuple[str | None, tuple[str | None, str | None]]:
+    """Return the instance that is named, if one is, and type and data of the input. Blocks.
+
+    Raises:
+        click.UsageError: There are too many words.
+    """
+    names = {record.name for record in select_records(run_dir, ())}
+    is_named = bool(words) and (words[0] in names or bool(_NUMBERED_NAME.fullmatch(words[0])))
+    kind, data, *rest = (*words[is_named:], None, None)
+    if any(word is not None for word in rest):
+        unknown = f"; there is no instance {words[0]!r}" if not is_named else ""
+        raise click.UsageError(f"TYPE and DATA are all that follows the instance{unknown}", ctx)
+    return words[0] if is_named else None, (kind, data)
 
 
 def _read_data(text: str) -> Any:  # noqa: ANN401 - JSON
@@ -110,27 +134,30 @@ def _read_data(text: str) -> Any:  # noqa: ANN401 - JSON
     return parse_data(text.strip())
 
 
-async def _act(run_dir: Path, instance: str, agent: str, wish: _Wish) -> None:
+async def _act(run_dir: Path, instance: str | None, agent: str, wish: _Wish) -> None:
     record = await run_blocking(choose_record, run_dir, instance)
-    kept = KeptSession(run_dir, record, agent)
-    session = await run_blocking(kept.read)
-    if session is None and wish.only_leaves:
-        note(f"{agent!r} is not in {instance}")
+    kept = KeptSession(run_dir, record.name, record.run_id, agent)
+    known = await run_blocking(kept.read)
+    if known is None and wish.only_leaves:
+        note(f"{agent!r} is not in {record.name}")
         return
     with RecordedPlace(run_dir, record) as place:
-        client = await _join(place, agent, session)
-        if client.access.session != session:
-            await run_blocking(kept.write, client.access.session)
+        client = await _join(place, agent, known)
+        if known is None or client.access.session != known.session:
+            await run_blocking(kept.write, join_answer(client.access))
         await _fulfil(client, wish)
         if wish.leaves:
             await client.leave()
             await run_blocking(kept.remove)
 
 
-async def _join(place: RecordedPlace, agent: str, session: str | None) -> AsyncAgentClient:
-    if session is None:
-        return await join_place(place, agent, timeout=TIMEOUT_S)
-    client, is_known = await join_again(place, agent, session)
+async def _join(place: RecordedPlace, agent: str, known: JoinAnswer | None) -> AsyncAgentClient:
+    if known is None:
+        client = await join_place(place, agent, timeout=TIMEOUT_S)
+        if client.rejoined:
+            note(f"{agent!r} is the player of that name in the save that {place.name} began from")
+        return client
+    client, is_known = await join_again(place, agent, known)
     if not is_known:
         note(f"{place.name} does not know {agent!r} any more: joined as a new agent")
     return client

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
@@ -12,7 +13,9 @@ import click
 import tomlkit
 
 from clawblox.cli.parameters import PATH
+from clawblox.cli.tables.formatting import shorten_path
 from clawblox.errors import ClawbloxError
+from clawblox.extras import find_missing, install_command
 
 __all__ = ["command"]
 
@@ -50,31 +53,53 @@ def command(name: str, is_engine_world: bool) -> None:
     """Create a starter world: a few small files that run and are meant to be changed.
 
     NAME is the directory to create, by default my-world; its last part becomes the name of the
-    world. The world is a Python program that needs the extra "server": pip install
-    "clawblox[server]". With --engine it is a Luau script that needs the extra "engine".
+    world. The world is a Python program that needs the extra "server". With --engine it is a
+    Luau script that needs the extra "engine". No file that exists is replaced.
 
     \f
     Raises:
-        ClawbloxError: The directory exists and is not empty.
+        ClawbloxError: The directory exists and is not empty, or its name cannot be that of a
+            world.
         OSError: The files cannot be written.
     """
-    directory = Path(name)
+    directory = Path(name).resolve()
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise ClawbloxError(f"Path '{name}' already exists and is not an empty directory")
+    documents = _starter_files(_ENGINE if is_engine_world else _PYTHON, directory.name)
     directory.mkdir(parents=True, exist_ok=True)
-    starter = files("clawblox.cli") / "starter"
-    for file_name, source in (_ENGINE if is_engine_world else _PYTHON).items():
-        text = starter.joinpath(source).read_text(encoding="utf-8")
-        if file_name == "world.toml":
-            text = _with_name(text, directory.resolve().name)
+    shown = Path(shorten_path(directory))
+    for file_name, document in documents.items():
         path = directory / file_name
         path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        click.echo(f"Wrote {path}")
+        with path.open("xb") as file:
+            file.write(document)
+        click.echo(f"Wrote {shown / file_name}")
     if is_engine_world:
         (directory / "assets").mkdir()
-    dashes = ("--",) if name.startswith("-") else ()
-    click.echo(f"Run it: {shlex.join(('clawblox', 'run', *dashes, name))}")
+    extra = "engine" if is_engine_world else "server"
+    if missing := find_missing(extra):
+        click.echo(f"It needs {', '.join(missing)}: {install_command(extra)}")
+    dashes = ("--",) if str(shown).startswith("-") else ()
+    click.echo(f"Run it: {shlex.join(('clawblox', 'run', *dashes, str(shown)))}")
+
+
+def _starter_files(sources: Mapping[str, str], name: str) -> dict[str, bytes]:
+    """Return the files of a starter world by their names.
+
+    Args:
+        sources: Their names in the package.
+        name: Name of the world.
+
+    Raises:
+        ClawbloxError: The name is not valid text.
+    """
+    starter = files("clawblox.cli") / "starter"
+    texts = {file: (starter / source).read_text("utf-8") for file, source in sources.items()}
+    texts["world.toml"] = _with_name(texts["world.toml"], name)
+    try:
+        return {file: text.encode() for file, text in texts.items()}
+    except UnicodeEncodeError:
+        raise ClawbloxError(f"NAME: must be text in UTF-8, not {name!r}") from None
 
 
 def _with_name(text: str, name: str) -> str:

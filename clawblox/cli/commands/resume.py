@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+import attrs
 import click
+from click.core import ParameterSource
 
+from clawblox.cli.commands.run import resume_words
 from clawblox.cli.field_options import SectionedCommand, SectionOption, options_from
-from clawblox.cli.options import OrchestratorOptions, ResumeOptions
+from clawblox.cli.options import OrchestratorOptions, ResumeOptions, StopOptions
 from clawblox.cli.parameters import choose_names, existing_run_dir, run_dir_arguments
+from clawblox.cli.running.agent_resume import AgentResume, find_agent_resume
 from clawblox.cli.running.batch_run import BatchRun, add_orchestrator_options, run_batch
 from clawblox.cli.running.resuming import find, require_interrupted, show_interruption
+from clawblox.cli.running.world_run import make_tokens, run_world
 from clawblox.cli.running.worlds import open_world
-from clawblox.cli.tables.formatting import format_labels, shorten_path, suggest
+from clawblox.cli.tables.formatting import format_labels, printable, shorten_path, suggest
+from clawblox.cli.terminal.output import note
+from clawblox.concurrency.batch import Batch
+from clawblox.config.options import StartOptions
 from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.errors import ClawbloxError, UsageError
-from clawblox.results import Labels
+from clawblox.results import Labels, StartedWorld
 from clawblox.rundir.interrupted import Interruption, interrupted_names
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.world.async_world import AsyncWorld
@@ -39,7 +47,8 @@ __all__ = ["command"]
     After a crash, a reboot or Ctrl-C, each instance goes on with the same name, directory and
     options, from the last good save of its run; without one, as its run began. An instance that
     was stopped on purpose, or whose world ended with status 0, is left alone. Values of --env are
-    not on disk: set these variables in the environment, or give --env again.
+    not on disk: set these variables in the environment, or give --env again. The agent of a
+    clawblox run --agent continues too, in the foreground, from the latest checkpoint of both.
 
     Signals and the exit status are those of clawblox up. It is also 1 if there is nothing to
     resume.
@@ -82,18 +91,84 @@ def command(
     chosen = _choose(directory, names, labels)
     found = find(directory, chosen, is_preview=dry_run)
     require_interrupted(found, directory)
+    with_agent = find_agent_resume(directory, found)
+    if with_agent is not None:
+        found = with_agent.found
     world = _open_its_world(found)
-    show_interruption(found, directory)
+    _show(found, directory, with_agent)
     if dry_run:
         return
     start = partial(
         world.resume_all, directory, instances=chosen or None, env=options.env, _found=found
     )
+    if with_agent is not None:
+        _require_foreground(ctx)
+        env = {**make_tokens(), **options.env}
+        start = partial(start, env=env)
+        ctx.exit(_run_with_agent(world, with_agent, start, env, orchestrator_options.grace))
     count = len(found.instances)
     batch_run = BatchRun(
         world, directory, count, start, orchestrator_options, starter_fd, verb="Resuming"
     )
     run_batch(ctx, batch_run, detach=detach)
+
+
+# -- with an agent ------------------------------------------------------------------------------
+
+
+def _show(found: Interruption, run_dir: Path, with_agent: AgentResume | None) -> None:
+    if with_agent is None:
+        show_interruption(found, run_dir)
+    else:
+        name, checkpoint = with_agent.agent.options.agent_name, with_agent.source.path.name
+        show_interruption(found, run_dir, agent=name, checkpoint=checkpoint)
+
+
+def _require_foreground(ctx: click.Context) -> None:
+    """Refuse options of an orchestrator of many, which a run with an agent does not have."""
+    known = {"detach", *attrs.fields_dict(OrchestratorOptions)} - set(
+        attrs.fields_dict(StopOptions)
+    )
+    for param in ctx.command.params:
+        is_given = ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
+        if param.name in known and is_given:
+            raise click.UsageError(
+                f"{param.opts[0]}: must not be given for a run with an agent, which continues in "
+                "the foreground and makes checkpoints as clawblox run does",
+                ctx,
+            )
+
+
+def _run_with_agent(
+    world: AsyncWorld,
+    resume: AgentResume,
+    start: Callable[[], Awaitable[Batch[StartedWorld]]],
+    tokens: Mapping[str, str],
+    grace: float,
+) -> int:
+    from clawblox.cli.running.companion import Companion  # takes long to load
+
+    aside = resume.restore()
+    if aside is not None:
+        name, place = resume.agent.options.agent_name, shorten_path(aside)
+        click.echo(f"  what {name} had done after that is set aside in {place}")
+    companion = Companion(world, resume.run_dir, resume.agent, is_fresh=False)
+    companion.resume_words = resume_words(
+        world, StartOptions(**resume.source.world_options), resume.agent, StopOptions(grace=grace)
+    )
+
+    async def start_its_own() -> StartedWorld:
+        batch = await start()
+        for name in batch.failed.keys() - {resume.name}:
+            note(f"{name}: {printable(str(batch.failed[name]))}")
+        return batch[resume.name]
+
+    return run_world(
+        world, resume.run_dir, start_its_own, tokens=tokens, grace=grace, companion=companion
+    )
+
+
+# -- which instances ----------------------------------------------------------------------------
 
 
 def _choose(run_dir: Path, names: Sequence[str], labels: Labels) -> Sequence[str]:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import secrets
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import anyio
 import attrs
 import click
 from click.core import ParameterSource
 
-from clawblox import protocol
 from clawblox.checkpoint.names import SNAPSHOT_NAME
 from clawblox.cli.field_options import (
     FieldOption,
@@ -23,26 +20,24 @@ from clawblox.cli.field_options import (
 )
 from clawblox.cli.options import AgentRunOptions, StopOptions
 from clawblox.cli.parameters import world_argument
-from clawblox.cli.running.foreground import Foreground
-from clawblox.cli.running.resuming import note_interrupted
-from clawblox.cli.running.run_dirs import opened_run_dir, outer_run_dir
-from clawblox.cli.running.start_progress import StartProgress
+from clawblox.cli.running.resume_sources import ResumeSource, find_resume_source
+from clawblox.cli.running.resuming import note_interrupted, refuse_interrupted
+from clawblox.cli.running.run_agents import RunAgent, require_turns_left
+from clawblox.cli.running.run_dirs import inner_runs_dir, opened_run_dir, outer_run_dir
+from clawblox.cli.running.shell_words import option_words
+from clawblox.cli.running.world_run import make_tokens, run_world
 from clawblox.cli.running.worlds import open_world
-from clawblox.cli.tables.formatting import shorten_path
+from clawblox.cli.tables.formatting import shorten_path, suggest
 from clawblox.config.options import StartOptions
-from clawblox.config.world_toml import read_world_config
-from clawblox.errors import ClawbloxError, PortInUseError
+from clawblox.rundir.interrupted import interrupted_names, set_aside
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.snapshot_files import find_archive
-from clawblox.rundir.status import own_start
 from clawblox.world.async_world import AsyncWorld
 
 if TYPE_CHECKING:
     from clawblox.cli.running.companion import Companion
 
-__all__ = ["command"]
-
-_TOKEN_BYTES = 32
+__all__ = ["command", "resume_words"]
 
 
 @click.command(
@@ -56,12 +51,13 @@ _TOKEN_BYTES = 32
       clawblox run worlds/panda --record --run-dir runs/r001
       clawblox run worlds/panda --resume runs/r001/checkpoints/s1.json
       clawblox run worlds/panda --resume gen001.ckpt --run-dir runs/r002
+      clawblox run --resume runs/r001       world, agent and options of that run
       clawblox run https://github.com/OWNER/REPO/tree/main/worlds/panda
       clawblox run worlds/panda --agent claude --max-turns 20
 
     Ctrl-C, SIGTERM and SIGHUP stop the world, and a second one kills it; the exit status is then
     130, 143 or 129. It is 1 if the world or its agent does not start or ends by itself, and 0 when
-    the agent has used up its budget or was stopped.
+    the agent has used up its budget, or clawblox stop has stopped the agent or the world.
     """,
 )
 @world_argument
@@ -79,7 +75,15 @@ _TOKEN_BYTES = 32
     metavar="SESSION",
     help="Run the world, and show its agent, in windows of this tmux session.",
 )
-@options_from(AgentRunOptions, "agent_options")
+@click.option(
+    "--fresh",
+    "is_fresh",
+    is_flag=True,
+    cls=SectionOption,
+    section="Recording and resuming",
+    help="Start over even if instances were interrupted in the run directory.",
+)
+@options_from(AgentRunOptions, "agent_options", reads_environment=True)
 @options_from(StopOptions, "stop_options")
 @click.pass_context
 def command(
@@ -88,6 +92,7 @@ def command(
     world: str,
     options: StartOptions,
     tmux: str | None,
+    is_fresh: bool,
     agent_options: AgentRunOptions,
     stop_options: StopOptions,
 ) -> None:
@@ -98,34 +103,135 @@ def command(
     output. An option overrides its environment variable.
 
     With --agent, an agent acts in the world, and what it does is printed instead. To go on after
-    that: --resume with the latest of the checkpoints, and the same --agent.
+    that, --resume names the run, or its checkpoint.json: world and agent come back in a new run
+    directory, with the options that they had.
 
     \f
     Raises:
         ClawbloxError: The world could not be started, or ended by itself.
+        UsageError: Instances were interrupted in the run directory, and no option settles that.
     """
-    _require_agent(ctx, agent_options)
+    source = _find_source(options, Path(world))
+    if source is not None:
+        world = _choose_world(ctx, world, source)
+        options = attrs.evolve(options, **_recorded_options(ctx, source), resume=source.path)
+    agent = _choose_agent(ctx, agent_options, tmux, source)
     opened = open_world(world)
-    with opened_run_dir(opened, _given_run_dir(ctx, options)) as run_dir:
+    inner = inner_runs_dir(os.environ, options.port)
+    given = _given_run_dir(ctx, options, is_inner=inner is not None)
+    with opened_run_dir(opened, given, place=inner) as run_dir:
         click.echo(f"Run directory: {shorten_path(run_dir)}")
-        if options.resume is None:
-            note_interrupted(resolve_run_dir(run_dir))
         companion = None
-        if agent_options.agent is not None:
+        if agent is not None:
             from clawblox.cli.running.companion import Companion  # takes long to load
 
-            companion = Companion(opened, run_dir, agent_options, tmux)
+            companion = Companion(opened, run_dir, agent, is_fresh=options.resume is None)
+            companion.resume_words = resume_words(opened, options, agent, stop_options)
+        if options.resume is None:
+            _begin_anew(ctx, resolve_run_dir(run_dir), options.name, is_fresh=is_fresh)
         ctx.exit(_run(opened, run_dir, options, tmux, stop_options, companion))
 
 
-def _require_agent(ctx: click.Context, options: AgentRunOptions) -> None:
-    """Refuse options of an agent without an agent."""
-    if options.agent is not None:
+def _begin_anew(ctx: click.Context, run_dir: Path, name: str | None, *, is_fresh: bool) -> None:
+    """Set interrupted instances of a run directory aside, or refuse to begin in their place.
+
+    One of another name begins beside them. A run within another one, whose directory it has, is
+    started over as that one is.
+
+    Raises:
+        UsageError: Instances were interrupted in a directory that the caller named.
+    """
+    if is_fresh:
+        set_aside(run_dir, interrupted_names(run_dir))
+    elif name is not None and name not in interrupted_names(run_dir):
         return
-    for param in ctx.command.params:
-        is_its = isinstance(param, FieldOption) and param.owner is AgentRunOptions
-        if is_its and ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"{param.opts[0]} needs --agent", ctx)
+    elif any(_is_typed(ctx, name) for name in ("run_dir", "record_dir")):
+        refuse_interrupted(
+            run_dir, f"{suggest('resume', run_dir)} resumes them; --fresh starts in their place"
+        )
+    else:
+        note_interrupted(run_dir)
+
+
+def _is_typed(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+# -- a run that continues -------------------------------------------------------------------------
+
+_OF_ONE_RUN = ("record_dir", "reseed", "resume", "run_dir")
+"""Options that a run which continues elsewhere does not have in common with the one before."""
+
+
+def resume_words(
+    world: AsyncWorld, options: StartOptions, agent: RunAgent, stop_options: StopOptions
+) -> list[str]:
+    """Return the command line that continues a world and its agent, without what it resumes."""
+    place = shorten_path(world.dir)
+    return [
+        *("clawblox", "run", f"./{place}" if place.startswith("-") else place),
+        *option_words(command, options, without=_OF_ONE_RUN),
+        *(() if agent.tmux is None else ("--tmux", agent.tmux)),
+        *option_words(command, agent.options, without=("max_turns",)),
+        *option_words(command, stop_options),
+    ]
+
+
+def _find_source(options: StartOptions, world: Path) -> ResumeSource | None:
+    if not isinstance(options.resume, str | os.PathLike):
+        return None
+    return find_resume_source(os.fspath(options.resume), world.absolute())
+
+
+def _choose_world(ctx: click.Context, world: str, source: ResumeSource) -> str:
+    """Return the world of the run that continues, unless the caller names one."""
+    is_given = ctx.get_parameter_source("world") is ParameterSource.COMMANDLINE
+    return world if is_given or source.record is None else source.record.world_dir
+
+
+def _recorded_options(ctx: click.Context, source: ResumeSource) -> dict[str, Any]:
+    """Return the options that the world had and the caller does not give."""
+    return {
+        name: value
+        for name, value in source.world_options.items()
+        if ctx.get_parameter_source(name) is ParameterSource.DEFAULT
+    }
+
+
+def _choose_agent(
+    ctx: click.Context, options: AgentRunOptions, tmux: str | None, source: ResumeSource | None
+) -> RunAgent | None:
+    """Return the agent that acts in the world, as the caller says, or as the run had it.
+
+    Raises:
+        ClawbloxError: The agent of the run has had all turns that it was allowed.
+        click.UsageError: There are options of an agent, and no agent.
+    """
+    known = None if source is None else source.agent
+    given = {
+        str(param.name): getattr(options, str(param.name))
+        for param in ctx.command.params
+        if isinstance(param, FieldOption)
+        and param.owner is AgentRunOptions
+        and ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
+    }
+    if known is None or options.agent not in (None, known.options.agent):
+        if options.agent is None and given:
+            flags = {str(param.name): param.opts[0] for param in ctx.command.params}
+            raise click.UsageError(f"{flags[next(iter(given))]} needs --agent", ctx)
+        return None if options.agent is None else RunAgent(options=options, tmux=tmux)
+    limit = None if "max_turns" in given else known.turn_limit
+    agent = RunAgent(
+        options=attrs.evolve(known.options, **{"max_turns": None, **given}),
+        tmux=tmux or known.tmux,
+        turn_limit=limit,
+    )
+    if source is not None and source.run_dir is not None:
+        require_turns_left(source.run_dir, agent)
+    return agent
+
+
+# -- the run ------------------------------------------------------------------------------------
 
 
 def _run(
@@ -136,42 +242,35 @@ def _run(
     stop_options: StopOptions,
     companion: Companion | None,
 ) -> int:
-    tokens = _tokens()
+    tokens = make_tokens()
     arguments = attrs.asdict(options, recurse=False)
     arguments.update(run_dir=run_dir, env=tokens, _tmux_session=tmux)
     archive = find_archive(options.resume, world.dir, "resume")
-    progress = StartProgress(
-        world.name,
-        partial(own_start, run_dir),
-        read_world_config(world.dir).ready,
-        tokens.values(),
+    return run_world(
+        world,
+        run_dir,
+        partial(world.start, **arguments),
+        tokens=tokens,
+        grace=stop_options.grace,
+        companion=companion,
         waiting=partial(_waiting, archive, run_dir),
     )
-    foreground = Foreground(
-        world,
-        partial(world.start, **arguments),
-        progress,
-        grace=stop_options.grace,
-        hidden=tokens.values(),
-        companion=companion,
-    )
-    try:
-        return anyio.run(foreground.run)
-    except PortInUseError as error:
-        if error.port is None:  # not one port, but all that could be leased
-            raise
-        text = f"Port {error.port} is already in use. Try --port <PORT>\n  {error.message}"
-        raise ClawbloxError(text) from error
 
 
-def _given_run_dir(ctx: click.Context, options: StartOptions) -> Path | None:
-    """Return the run directory that the caller asked for; None for a new one."""
+def _given_run_dir(ctx: click.Context, options: StartOptions, *, is_inner: bool) -> Path | None:
+    """Return the run directory that the caller asked for; None for a new one.
+
+    Args:
+        ctx: The context of the command.
+        options: Its options.
+        is_inner: Whether the run is the world of another run, whose directory is not for it.
+    """
     if options.run_dir is not None:
         return Path(options.run_dir).absolute()
     record_home = None if options.record_dir is None else options.record_dir.parent
-    if ctx.get_parameter_source("record_dir") is ParameterSource.COMMANDLINE:
+    if _is_typed(ctx, "record_dir"):
         return record_home
-    return outer_run_dir(os.environ) or record_home
+    return None if is_inner else outer_run_dir(os.environ) or record_home
 
 
 def _waiting(archive: Path | None, run_dir: Path) -> str:
@@ -179,11 +278,3 @@ def _waiting(archive: Path | None, run_dir: Path) -> str:
     if archive is None or (run_dir / SNAPSHOT_NAME).exists():
         return "waiting for the port"
     return f"loading {archive.name}"
-
-
-def _tokens() -> dict[str, str]:
-    """Return the world's tokens: from the environment where it has them, else new ones."""
-    return {
-        name: os.environ.get(name, "").strip() or secrets.token_urlsafe(_TOKEN_BYTES)
-        for name in protocol.SECRET_ENV
-    }

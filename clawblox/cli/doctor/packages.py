@@ -9,13 +9,14 @@ from functools import partial
 from importlib import metadata
 from typing import Final
 
-from clawblox.cli.doctor.check import Check, CheckResult, missing, ok
-from clawblox.instance.launch import ENGINE_PACKAGES
+import attrs
 
-__all__ = ["PACKAGE_CHECKS", "look_for_packages"]
+from clawblox.cli.doctor.check import Check, CheckResult, missing, ok
+from clawblox.extras import EXTRAS, install_command
+
+__all__ = ["PACKAGE_CHECKS", "look_for_extra", "look_for_packages"]
 
 _OLDEST_PYTHON = (3, 11)
-_ZSTD_PACKAGES = () if sys.version_info >= (3, 14) else ("zstandard",)
 
 
 def _look_at_python() -> CheckResult:
@@ -37,9 +38,16 @@ def look_for_packages(names: Sequence[str]) -> CheckResult:
     )
 
 
-def _extra(name: str, packages: Sequence[str], without: str) -> Check:
-    remedy = f'Install it: pip install "clawblox[{name}]".'
-    return Check("Extras", name, partial(look_for_packages, packages), without, remedy)
+def look_for_extra(name: str) -> CheckResult:
+    """Look whether the packages of an extra are installed."""
+    is_in_python = name == "zstd" and sys.version_info >= (3, 14)
+    result = look_for_packages(() if is_in_python else tuple(EXTRAS[name].values()))
+    remedy = None if result.state == "ok" else f"Install it: {install_command(name)}"
+    return attrs.evolve(result, remedy=remedy)
+
+
+def _extra(name: str, without: str) -> Check:
+    return Check("Extras", name, partial(look_for_extra, name), without, "Install the extra.")
 
 
 PACKAGE_CHECKS: Final = (
@@ -53,23 +61,20 @@ PACKAGE_CHECKS: Final = (
     ),
     _extra(
         "server",
-        ("starlette", "uvicorn"),
         "Worlds written on clawblox.server, clawblox init's among them, do not start.",
     ),
     _extra(
         "engine",
-        ENGINE_PACKAGES,
         "Worlds made of Luau scripts do not start.",
     ),
-    _extra("postgres", ("psycopg",), "Data stores cannot be kept on Postgres."),
-    _extra("mujoco", ("mujoco",), "Worlds that simulate with MuJoCo do not start."),
-    _extra("metrics", ("prometheus-client",), "clawblox up --metrics-port does not work."),
+    _extra("postgres", "Data stores cannot be kept on Postgres."),
+    _extra("mujoco", "Worlds that simulate with MuJoCo do not start."),
+    _extra("metrics", "clawblox up --metrics-port does not work."),
     _extra(
         "play",
-        ("prompt-toolkit",),
         "clawblox play has no history and no completion.",
     ),
-    _extra("zstd", _ZSTD_PACKAGES, "Conversations compressed with Zstandard cannot be saved."),
-    _extra("re2", ("google-re2",), "The scan for secrets is slower."),
-    _extra("isal", ("isal",), "Packing archives is slower."),
+    _extra("zstd", "Conversations compressed with Zstandard cannot be saved."),
+    _extra("re2", "The scan for secrets is slower."),
+    _extra("isal", "Packing archives is slower."),
 )

@@ -4,7 +4,6 @@
 - ``session``: the commands of a session, and what happens meanwhile.
 - ``agents``: the agent in the world.
 - ``choices``: the name of the agent, and the instance that it joins.
-- ``sessions``: the sessions that ``act`` keeps between its calls.
 - ``consoles``: where lines come from and go to.
 - ``editor``: the line editor of a terminal.
 - ``lines``: what is typed, as commands.

@@ -5,9 +5,15 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
+from clawblox.concurrency.batch import Outcome
 from clawblox.concurrency.threads import run_blocking
+from clawblox.config.options import SaveOptions
 from clawblox.errors import WorldExitedError, WorldSessionError
+from clawblox.protocol import JoinAnswer
+from clawblox.results import SavedSnapshot
+from clawblox.rundir.operations import save_instances
 from clawblox.rundir.presence import Presence, exited_error
+from clawblox.world.access import join_answer
 from clawblox.world.agent_client import AsyncAgentClient, join_place
 from clawblox.world.recorded import RecordedPlace
 
@@ -64,6 +70,24 @@ class Player:
         """
         return await run_blocking(exited_error, now, before.record.log_start)
 
+    async def save(self) -> SavedSnapshot:
+        """Save the instance, as ``clawblox save`` does.
+
+        Raises:
+            ClawbloxError: It could not be saved.
+
+        Cancellation: it has both file and manifest entry, or neither.
+        """
+        outcomes: list[Outcome[SavedSnapshot]] = []
+        await save_instances(
+            self._place.run_dir, [self._place.name], SaveOptions(), on_saved=outcomes.append
+        )
+        (outcome,) = outcomes
+        if outcome.error is not None:
+            raise outcome.error
+        assert outcome.value is not None
+        return outcome.value
+
     async def rejoin(self) -> bool:
         """Join again after a restart; return whether the world knew the session.
 
@@ -73,15 +97,15 @@ class Player:
         Cancellation: the agent may have joined.
         """
         self.agent, is_known = await join_again(
-            self._place, self.agent.name, self.agent.access.session
+            self._place, self.agent.name, join_answer(self.agent.access)
         )
         return is_known
 
 
 async def join_again(
-    place: RecordedPlace, name: str, session: str
+    place: RecordedPlace, name: str, known: JoinAnswer
 ) -> tuple[AsyncAgentClient, bool]:
-    """Join with a session; with a new one if the world does not know it.
+    """Rejoin with a session; join with a new one if the world does not know it.
 
     Returns:
         The client, and whether the world knew the session.
@@ -92,6 +116,6 @@ async def join_again(
     Cancellation: the agent may have joined.
     """
     try:
-        return await join_place(place, name, session=session, timeout=TIMEOUT_S), True
+        return await join_place(place, name, known=known, timeout=TIMEOUT_S), True
     except WorldSessionError:
         return await join_place(place, name, timeout=TIMEOUT_S), False

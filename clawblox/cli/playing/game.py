@@ -18,7 +18,7 @@ from clawblox.cli.playing.consoles import Console, StreamConsole
 from clawblox.cli.playing.examples import InputExample, find_examples
 from clawblox.cli.playing.lines import complete_line
 from clawblox.cli.playing.session import Session
-from clawblox.cli.running.foreground import end_at_last, stop_signals
+from clawblox.cli.running.foreground import end_at_last, stop_signals, summarise_run
 from clawblox.cli.running.start_progress import StartProgress
 from clawblox.cli.tables.formatting import format_seconds, shorten_path
 from clawblox.cli.terminal.output import OutputGone, note
@@ -27,6 +27,7 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.config.home import home_dir
 from clawblox.config.world_toml import read_world_config
 from clawblox.errors import ClawbloxError
+from clawblox.extras import install_command
 from clawblox.rundir.presence import Presence
 from clawblox.rundir.records import InstanceRecord
 from clawblox.rundir.status import own_start
@@ -37,7 +38,6 @@ from clawblox.world.recorded import RecordedPlace
 __all__ = ["Game"]
 
 _HISTORY_FILE = "play_history"
-_EXTRA = "pip install 'clawblox[play]'"
 
 
 class Game:
@@ -114,12 +114,15 @@ class Game:
                 try:
                     await self._join(await self._start(world))
                 finally:
+                    world._interrupt()  # so that it can continue
                     with anyio.CancelScope(shield=True):
                         stops = await world.stop_all()
             for error in stops.failed.values():
                 raise error
             if any(stop.rung in ("terminated", "killed") for stop in stops):
                 note("The world is stopped.")
+                for line in await run_blocking(summarise_run, self._run_dir, list(stops.done)):
+                    note(line)
 
     async def _start(self, world: AsyncWorld) -> InstanceRecord:
         find = partial(own_start, self._run_dir)
@@ -156,7 +159,7 @@ def _open_console(
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "prompt_toolkit":
                 raise
-            note(f"For history, completion and line editing: {_EXTRA}")
+            note(f"For history, completion and line editing: {install_command('play')}")
         else:
             complete = partial(complete_line, examples=tuple(map(str, examples)))
             return EditorConsole(prompt, home_dir() / _HISTORY_FILE, complete)

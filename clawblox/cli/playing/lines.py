@@ -13,7 +13,9 @@ from clawblox.errors import UsageError
 
 __all__ = ["NO_DATA", "VERBS", "Line", "Verb", "complete_line", "parse_data", "parse_line"]
 
-Verb: TypeAlias = Literal["act", "observe", "changes", "show", "say", "chat", "api", "help", "quit"]
+Verb: TypeAlias = Literal[
+    "act", "observe", "changes", "show", "say", "chat", "api", "save", "help", "quit"
+]
 
 VERBS: Final[Mapping[Verb, tuple[str, str]]] = {
     "act": ("[act] TYPE [DATA]", "Send an input, and show what it changed."),
@@ -23,6 +25,7 @@ VERBS: Final[Mapping[Verb, tuple[str, str]]] = {
     "say": ("say TEXT", "Say something to the other agents."),
     "chat": ("chat", "Show the last messages."),
     "api": ("api", "Show the documentation of the world."),
+    "save": ("save", "Save a snapshot of the world."),
     "help": ("help", "Show this, and the inputs of the world."),
     "quit": ("quit", "Leave the world; so does Ctrl-D."),
 }

@@ -7,7 +7,9 @@ from contextlib import suppress
 from typing import Any, Final
 
 import anyio
+import click
 
+from clawblox.cli.flags import in_flags
 from clawblox.cli.playing.agents import Player
 from clawblox.cli.playing.chat import Chat, Message
 from clawblox.cli.playing.consoles import Console
@@ -16,6 +18,7 @@ from clawblox.cli.playing.examples import InputExample
 from clawblox.cli.playing.lines import VERBS, Line, parse_line
 from clawblox.cli.playing.paths import find_value
 from clawblox.cli.playing.values import format_value
+from clawblox.cli.running.saves import describe_saved
 from clawblox.cli.tables.event_lines import describe_error
 from clawblox.cli.tables.formatting import printable, printable_lines
 from clawblox.concurrency.tasks import Tasks
@@ -146,8 +149,8 @@ class Session:
             text = f"refused ({error.status}): {reason}"
         is_script = not self._console.is_interactive and self._lines > 0
         await self._complain(f"line {self._lines}: {text}" if is_script else text)
-        if error.hint:
-            await self._complain(f"  {printable(error.hint)}")
+        if hint := in_flags(error, click.get_current_context().command).hint:
+            await self._complain(f"  {printable(hint)}")
 
     async def _complain(self, text: str) -> None:
         await self._console.complain(self._console.paint("error", text))
@@ -206,6 +209,9 @@ class Session:
 
     async def _api(self, _line: Line) -> None:
         await self._console.show(printable_lines(await self._player.agent.api()).splitlines())
+
+    async def _save(self, _line: Line) -> None:
+        await self._console.show([describe_saved(await self._player.save())])
 
     async def _help(self, _line: Line) -> None:
         width = max(len(usage) for usage, _ in VERBS.values())
@@ -310,5 +316,6 @@ _ACTIONS: Final[dict[str, Callable[..., Any]]] = {
     "say": Session._say,
     "chat": Session._chat,
     "api": Session._api,
+    "save": Session._save,
     "help": Session._help,
 }

@@ -12,15 +12,24 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import anyio
+import attrs
 
 from clawblox.agents.async_agent import AsyncAgent
 from clawblox.agents.events import AgentEventStream
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.narration import narrate
 from clawblox.agents.prompts import AUTO_CONTINUE
-from clawblox.agents.usage import Budget
+from clawblox.agents.usage import Budget, Ledger
 from clawblox.agents.values import AgentResult, StartedAgent
 from clawblox.cli.options import AgentRunOptions
+from clawblox.cli.running.run_agents import (
+    CHECKPOINTS_DIR,
+    RunAgent,
+    find_agent_dir,
+    find_checkpoint,
+    write_run_agent,
+)
+from clawblox.cli.running.shell_words import quote_words
 from clawblox.cli.tables.formatting import (
     count_words,
     format_count,
@@ -30,8 +39,11 @@ from clawblox.cli.tables.formatting import (
 )
 from clawblox.cli.terminal.output import note
 from clawblox.concurrency.tasks import Tasks
+from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import (
     AgentExitedError,
+    AgentResumeError,
+    CheckpointError,
     ClawbloxError,
     ConfigError,
     UsageError,
@@ -39,12 +51,15 @@ from clawblox.errors import (
 )
 from clawblox.experiment import Checkpointer, SavedCheckpoint
 from clawblox.results import StartedWorld
+from clawblox.rundir.paths import resolve_run_dir
+from clawblox.world.access import SESSION_FILE
 from clawblox.world.async_world import AsyncWorld
 
 __all__ = ["Companion"]
 
-_AGENTS_DIR: Final = "agents"
-_CHECKPOINTS_DIR: Final = "checkpoints"
+_TRANSCRIPT_WAIT_S: Final = 10.0
+"""Longest wait, in seconds, for a program to write the conversation that it has confirmed."""
+_TRANSCRIPT_LOOK_S: Final = 0.1
 _OPTIONS: Final = {
     "agent": "--agent",
     "binary": "--agent-command",
@@ -69,34 +84,44 @@ class Companion:
     Args:
         world: The world.
         run_dir: The run directory.
-        options: What the agent is.
-        tmux: tmux session for its window; None opens no window.
+        agent: What the agent is.
+        is_fresh: Whether the world starts over, so that the agent must be new as well.
+
+    Attributes:
+        resume_words: The command line that continues with world and agent, without what it resumes.
 
     Raises:
         ConfigError: An option is wrong, or a file cannot be read.
+        ClawbloxError: The world starts over, and the agent has joined one before.
     """
 
     def __init__(
-        self, world: AsyncWorld, run_dir: Path, options: AgentRunOptions, tmux: str | None
+        self, world: AsyncWorld, run_dir: Path, agent: RunAgent, *, is_fresh: bool
     ) -> None:
         self._world = world
-        self._options = options
-        self._directory = run_dir / _AGENTS_DIR / options.agent_name
+        self._run_dir = resolve_run_dir(run_dir)
+        self._run_agent = agent
+        self._options = options = agent.options
+        self._directory = find_agent_dir(run_dir, options)
+        if is_fresh:
+            _require_new(run_dir, self._directory, options)
+        self.resume_words: Sequence[str] = ()
         self._prompt = _read_prompt(options.prompt)
         self._system_prompt = _read_file(options.system_prompt, "system_prompt")
         try:
             self._agent = AsyncAgent(
                 agent=str(options.agent),
                 name=options.agent_name,
-                dir=self._directory,
+                dir=self._directory.path,
                 model=options.model,
-                tmux=tmux,
+                tmux=agent.tmux,
                 sandbox="strict" if options.strict_sandbox else options.sandbox,
                 budget=_make_budget(options),
                 command=_parse_command(options.agent_command),
             )
         except ConfigError as error:
             raise _in_words_of_options(error) from error
+        self._turn_words: tuple[str, ...] = ()
         self._stack = AsyncExitStack()
         self._saving: anyio.CancelScope
         self._checkpointer: Checkpointer | None = None
@@ -139,30 +164,79 @@ class Companion:
 
         Cancellation: nothing of the agent is left running.
         """
+        await run_blocking(self._require_conversation, started)
+        await self._limit_turns()
         access = await self._world.connect(self._agent, instance=started.name)
-        if self._options.agent_name in (started.loaded or {}).get("agents", {}):
+        await run_blocking(write_run_agent, self._run_dir, self._run_agent)
+        if await run_blocking(self._has_conversation):
             agent = await self._agent.send(prompt=AUTO_CONTINUE)
         else:
             opening = _OPENING.format(api=self._world.api_path(access=access))
             agent = await self._agent.start(
                 initial_prompt=f"{opening}\n\n{self._prompt}", system_prompt=self._system_prompt
             )
-        if self._options.checkpoint_every:
+        self._headings = [*_describe(agent, self._options, started.run_dir)]
+        if not self._options.checkpoint_every:
+            self._begun.set()
+        else:
             checkpointer = Checkpointer(
                 self._world,
                 [self._agent],
-                dir=started.run_dir / _CHECKPOINTS_DIR,
+                dir=started.run_dir / CHECKPOINTS_DIR,
                 every=self._options.checkpoint_every,
+                min_free=self._options.min_free,
                 instance=started.name,
                 on_outcome=_tell_of_checkpoint,
             )
             self._checkpointer = checkpointer
             self._tasks.start_soon(self._make_checkpoints, checkpointer)
-        self._headings = [*_describe(agent, self._options, started.run_dir)]
-        self._begun.set()
+
+    def _has_conversation(self) -> bool:
+        return self._directory.id_file(self._agent.driver).is_file()
+
+    def _require_conversation(self, started: StartedWorld) -> None:
+        """Refuse an agent from an archive that does not hold its conversation. Blocks."""
+        name = self._options.agent_name
+        if name in (started.loaded or {}).get("agents", {}) and not self._has_conversation():
+            raise AgentResumeError(
+                f"the archive has its workspace and not its conversation, which archives do not "
+                f"hold of the driver {self._agent.driver}",
+                agent=name,
+                hint="clawblox resume RUN_DIR continues it in the run directory that it had; "
+                "another --agent-name begins a new one",
+            )
+
+    async def _limit_turns(self) -> None:
+        """Have it stopped after the turns that a person allows from now on, or allowed before."""
+        ledger = await run_blocking(Ledger.load, self._directory.usage_file)
+        before, more = ledger.usage.turns, self._options.max_turns
+        limit = self._run_agent.turn_limit if more is None else before + more
+        self._run_agent = attrs.evolve(self._run_agent, turn_limit=limit, settled=None)
+        if limit is not None:
+            self._agent._limit_turns(limit)
+            self._turn_words = ("--max-turns", str(limit - before))
+
+    async def _save_first(self, checkpointer: Checkpointer) -> None:
+        """Make the first checkpoint, now that the agent has joined, whatever it is doing."""
+        give_up_at = anyio.current_time() + _TRANSCRIPT_WAIT_S
+        while True:
+            try:
+                _tell_of_checkpoint(await checkpointer.save(idle_wait=0.0))
+            except ClawbloxError as error:
+                # Its program may not have written the beginning of the conversation yet.
+                is_early = type(error) is CheckpointError and anyio.current_time() < give_up_at
+                if is_early:
+                    await anyio.sleep(_TRANSCRIPT_LOOK_S)
+                    continue
+                _tell_of_checkpoint(error)
+            return
 
     async def _make_checkpoints(self, checkpointer: Checkpointer) -> None:
         with self._saving, contextlib.suppress(UsageError):  # the world was closed meanwhile
+            try:
+                await self._save_first(checkpointer)
+            finally:
+                self._begun.set()  # what is shown from here on can be gone back to
             await checkpointer.run()
 
     async def show(self, write_line: Callable[[str], Awaitable[None]]) -> None:
@@ -210,21 +284,22 @@ class Companion:
     async def _save_end(self, checkpointer: Checkpointer) -> None:
         """Make a checkpoint of how it ended, unless the world has ended before."""
         try:
-            _tell_of_checkpoint(await checkpointer.save())
+            saved = await checkpointer.save()
+            _tell_of_checkpoint(saved)
+            settled = attrs.evolve(self._run_agent, settled=saved.path.name)
+            await run_blocking(write_run_agent, self._run_dir, settled)
         except WorldExitedError:
             return
-        except ClawbloxError as error:
+        except (ClawbloxError, OSError) as error:
             _tell_of_checkpoint(error)
 
     def suggest_resume(self) -> str | None:
         """Return the line that says how to go on; None without a checkpoint."""
         if self._checkpointer is None or self._checkpointer.latest is None:
             return None
-        latest, options = self._checkpointer.latest.path, self._options
-        words = ["clawblox", "run", shorten_path(self._world.dir)]
-        words += ["--resume", shorten_path(latest), "--run-dir", "NEW"]
-        words += ["--agent", str(options.agent), "--agent-name", options.agent_name]
-        return f"with its agent:  {shlex.join(words)}"
+        archive = shorten_path(self._checkpointer.latest.path)
+        words = [*self.resume_words, *self._turn_words, "--resume", archive]
+        return f"with its agent:  {quote_words(words)}"
 
     def kill_now(self) -> None:
         """End the grace of a stop that is under way."""
@@ -243,9 +318,27 @@ class Companion:
         raise AgentExitedError(self._result.reason, agent=self._result.name)
 
 
+def _require_new(run_dir: Path, directory: AgentDir, options: AgentRunOptions) -> None:
+    """Refuse an agent that has joined a world before, where its world starts over. Blocks.
+
+    Raises:
+        ClawbloxError: It has; the hint names how to continue with it, if it was saved.
+    """
+    if not (directory.path / SESSION_FILE).exists():
+        return
+    shown = shorten_path(run_dir)
+    if find_checkpoint(run_dir) is None:
+        saved, advice = "nothing of it and its world was saved yet", "both start over with"
+    else:
+        saved, advice = "this world starts over", f"both continue with --resume {shown}; else give"
+    raise ClawbloxError(
+        f"The agent {options.agent_name} has acted in '{shown}' before, and {saved}",
+        hint=f"{advice} another --run-dir, or another --agent-name",
+    )
+
+
 def _make_budget(options: AgentRunOptions) -> Budget | None:
     limits: dict[str, Any] = {
-        "turns": options.max_turns,
         "tokens": options.max_tokens,
         "usd": options.max_usd,
         "minutes": options.max_minutes,
@@ -270,7 +363,7 @@ def _in_words_of_options(error: ConfigError) -> ConfigError:
     if argument not in _OPTIONS:
         return error
     key = ".".join((_OPTIONS[argument], *members))
-    hint = error.hint or _HINTS.get(argument)
+    hint = _HINTS["binary"] if argument == "binary" else error.hint or _HINTS.get(argument)
     return ConfigError(error.message, key=key, value=error.value, hint=hint)
 
 
@@ -301,7 +394,7 @@ def _describe(agent: StartedAgent, options: AgentRunOptions, run_dir: Path) -> I
     yield f"  events:       {shorten_path(directory.events_file)}"
     if options.checkpoint_every:
         every = format_seconds(options.checkpoint_every)
-        yield f"  checkpoints:  {shorten_path(run_dir / _CHECKPOINTS_DIR)}, every {every}"
+        yield f"  checkpoints:  {shorten_path(run_dir / CHECKPOINTS_DIR)}, every {every}"
     yield f"  to tell it:   clawblox agent send {place} TEXT"
     yield f"  to stop it:   clawblox agent stop {place}"
     yield ""

@@ -6,8 +6,17 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
@@ -31,7 +40,7 @@ from clawblox.world.async_world import AsyncWorld
 if TYPE_CHECKING:
     from clawblox.cli.running.companion import Companion
 
-__all__ = ["Foreground", "end_at_last", "stop_signals"]
+__all__ = ["Foreground", "end_at_last", "stop_signals", "summarise_run"]
 
 _TAIL_LINES = 10
 _TAIL_COLUMNS = 1000
@@ -92,7 +101,7 @@ class Foreground:
 
         Returns:
             The exit status: 128 and the signal that asked for the end, 1 when the output is gone,
-            or 0 when the agent's work is over.
+            or 0 when the agent's work is over or another process stopped the instance.
 
         Raises:
             ClawbloxError: The world or its agent could not be started, or ended by itself.
@@ -125,7 +134,7 @@ class Foreground:
                 await self._stop()
         if self._signals:
             if not self._starting.cancelled_caught:
-                for line in await run_blocking(_summarise, started):
+                for line in await run_blocking(summarise_run, started.run_dir, [started.name]):
                     note(line)
                 self._suggest_resume()
             return 128 + self._signals[0]
@@ -134,6 +143,12 @@ class Foreground:
         if self._is_work_over and self._companion is not None:
             self._suggest_resume()
             self._companion.require_success()
+            return 0
+        if self._end.kind == "stopped":
+            note(f"World {self._world.name!r} {_ENDS['stopped'](self._end.detail)}")
+            for line in await run_blocking(summarise_run, started.run_dir, [started.name]):
+                note(line)
+            self._suggest_resume()
             return 0
         raise await run_blocking(self._ended_error, started)
 
@@ -247,15 +262,20 @@ class Foreground:
         return text
 
 
-def _summarise(started: StartedWorld) -> list[str]:
-    run_dir, name = started.run_dir, started.name
+def summarise_run(run_dir: Path, names: Sequence[str]) -> list[str]:
+    """Return how instances that were stopped ended, and what to type to continue. Blocks.
+
+    Args:
+        run_dir: Their run directory, resolved.
+        names: Their names.
+    """
     return summarise(
         run_dir,
-        read_instances(run_dir, [name]),
+        read_instances(run_dir, names),
         agents=read_agents(run_dir),
-        stopped=[name],
+        stopped=names,
         may_resume=True,
-        can_resume=can_resume(run_dir, [name]),
+        can_resume=can_resume(run_dir, names),
     )
 
 

@@ -150,8 +150,11 @@ class Orchestrator:
             # Every result was an event before, which has been taken.
             self._states.finish_start(batch.failed, batch.done)
             self._show_result(batch, anyio.current_time() - begun_at)
-            if self._options.autosave is not None:
-                await self._world.autosave(every=self._options.autosave, keep=self._options.keep)
+            if (every := self._options.autosave) is not None:
+                options = self._options
+                await self._world.autosave(
+                    every=every, keep=options.keep, min_free=options.min_free
+                )
         if self._starting.cancelled_caught:
             self._states.finish_start({}, ())
         self._is_start_done.set()
@@ -201,6 +204,7 @@ class Orchestrator:
             self._states.counts,
             lambda: self._world.labels,
             lambda: [describe_metrics(status) for status in read_agents(self._run_dir)],
+            lambda: self._world.tick_rates,
             port=self._options.metrics_port,
         )
         async with endpoint:

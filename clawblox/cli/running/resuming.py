@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -12,6 +12,8 @@ import anyio
 import click
 
 from clawblox.agents.status import read_agents
+from clawblox.cli.running.run_agents import find_checkpoint, holds_conversation, read_run_agent
+from clawblox.cli.running.shell_words import quote_words
 from clawblox.cli.tables.formatting import count_words, printable, shorten_path, suggest
 from clawblox.cli.tables.interruptions import describe_interruption, describe_left
 from clawblox.cli.terminal.output import note
@@ -30,6 +32,7 @@ __all__ = [
     "choose",
     "find",
     "note_interrupted",
+    "refuse_interrupted",
     "require_interrupted",
     "show_interruption",
 ]
@@ -80,17 +83,45 @@ def require_interrupted(found: Interruption, run_dir: Path) -> None:
         )
 
 
-def show_interruption(found: Interruption, run_dir: Path) -> None:
-    """Print what goes on, from what, and what is left alone."""
+def show_interruption(
+    found: Interruption, run_dir: Path, *, agent: str | None = None, checkpoint: str = ""
+) -> None:
+    """Print which instances continue, from which saves, and which stay ended.
+
+    Args:
+        found: The instances.
+        run_dir: Their run directory.
+        agent: Name of the agent that continues with one of them; None for none.
+        checkpoint: The checkpoint that it continues from.
+    """
     count, total = len(found.instances), len(found.instances) + len(found.left)
     share = f"{count}" if count == total else f"{count} of {total}"
     noun = "instance" if total == 1 else "instances"
     click.echo(f"Resuming {share} {noun} of {shorten_path(run_dir)}:")
     for line in describe_interruption(found):
         click.echo(line)
-    if agents := [printable(agent.name) for agent in read_agents(run_dir)]:
-        click.echo(f"Not resumed: {count_words(len(agents), 'agent')}, {', '.join(agents)}.")
-        click.echo("With an agent:  clawblox run WORLD --resume FILE.ckpt --agent DRIVER")
+    if agent is not None:
+        click.echo(f"  with its agent {printable(agent)}, both from {printable(checkpoint)}")
+    others = [printable(one.name) for one in read_agents(run_dir) if one.name != agent]
+    if others:
+        click.echo(f"Not resumed: {count_words(len(others), 'agent')}, {', '.join(others)}.")
+        for line in _suggest_agent(found, run_dir):
+            click.echo(f"With an agent:  {line}")
+
+
+def _suggest_agent(found: Interruption, run_dir: Path) -> Iterator[str]:
+    """Yield the command line that brings back the agent of a run, if one does. Blocks."""
+    if read_run_agent(run_dir) is not None:
+        yield suggest("resume", run_dir)
+        return
+    archive, agents = find_checkpoint(run_dir), read_agents(run_dir)
+    worlds = {record.world_dir for record in found.records}
+    if archive is not None and len(agents) == len(worlds) == 1:
+        (agent,), (world_dir,) = agents, worlds
+        if holds_conversation(archive, agent.name):
+            words = ["clawblox", "run", shorten_path(Path(world_dir)), "--agent", agent.driver]
+            words += ["--agent-name", agent.name, "--resume", shorten_path(archive)]
+            yield quote_words(words)
 
 
 def choose(run_dir: Path, given: Choice | None) -> Choice:
@@ -103,8 +134,7 @@ def choose(run_dir: Path, given: Choice | None) -> Choice:
     Raises:
         UsageError: Instances were interrupted, and neither an option nor a person says what to do.
     """
-    # Where an orchestrator lives, the start itself is refused.
-    names = interrupted_names(run_dir) if run_owner(run_dir) is None else []
+    names = _find_names(run_dir)
     if given is not None or not names:
         return given or "fresh"
     text = _describe_names(run_dir, names)
@@ -114,11 +144,31 @@ def choose(run_dir: Path, given: Choice | None) -> Choice:
             "Continue them, or start fresh? (c/f)", value_proc=_read_choice, err=True
         )
         return answer
-    raise UsageError(
-        text,
-        hint="--continue resumes them; --fresh starts new ones in their place\n"
-        f"        to see what they go on from: {suggest('resume', run_dir, '--dry-run')}",
-    )
+    refuse_interrupted(run_dir, "--continue resumes them; --fresh starts new ones in their place")
+    return "fresh"
+
+
+def refuse_interrupted(run_dir: Path, hint: str) -> None:
+    """Refuse a run directory in which instances were interrupted. Blocks.
+
+    Args:
+        run_dir: The run directory, resolved.
+        hint: What can be done instead.
+
+    Raises:
+        UsageError: There are such instances.
+    """
+    if names := _find_names(run_dir):
+        raise UsageError(
+            _describe_names(run_dir, names),
+            hint=f"{hint}\n"
+            f"        to see what they continue from: {suggest('resume', run_dir, '--dry-run')}",
+        )
+
+
+def _find_names(run_dir: Path) -> list[str]:
+    """Return the interrupted instances; none where an orchestrator lives: the start is refused."""
+    return interrupted_names(run_dir) if run_owner(run_dir) is None else []
 
 
 def note_interrupted(run_dir: Path) -> None:
@@ -131,8 +181,8 @@ def note_interrupted(run_dir: Path) -> None:
     for status in read_instances(run_dir, names) if names else ():
         if status.saved_path is not None:
             note(
-                f"{status.name} was interrupted in '{shorten_path(run_dir)}'. This run begins "
-                f"anew.\nTo go on from its last save: --resume {shorten_path(status.saved_path)}"
+                f"{status.name} was interrupted in '{shorten_path(run_dir)}'. This run starts "
+                f"over.\nTo continue from its last save: --resume {shorten_path(status.saved_path)}"
             )
 
 

@@ -1,7 +1,8 @@
 """The run directory of ``run`` and ``up``: a given one, that of the run around them, or a new one.
 
 A new one is ``runs/<world>-<UTC time>`` below the current directory. In a world's source tree it is
-below ``.clawblox`` of the world directory, which is no part of the sources.
+below ``.clawblox`` of the world directory, outside the sources. Where the command is
+the world of another run, on the port of that run, it is below ``.clawblox`` of that run.
 """
 
 from __future__ import annotations
@@ -21,20 +22,24 @@ from clawblox.system.clock import utc_now
 from clawblox.system.files import make_private_dir
 from clawblox.world.async_world import AsyncWorld
 
-__all__ = ["RUNS_DIR", "opened_run_dir", "outer_run_dir"]
+__all__ = ["RUNS_DIR", "inner_runs_dir", "opened_run_dir", "outer_run_dir"]
 
 RUNS_DIR: Final = "runs"
+_INNER_RUNS_DIR: Final = "inner"
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAME_CHARS: Final = 64
 
 
 @contextlib.contextmanager
-def opened_run_dir(world: AsyncWorld, given: Path | None) -> Iterator[Path]:
+def opened_run_dir(
+    world: AsyncWorld, given: Path | None, *, place: Path | None = None
+) -> Iterator[Path]:
     """Provide a run directory; a new one that nothing was written to is removed at the end. Blocks.
 
     Args:
         world: The world.
         given: The run directory that was asked for, absolute; None makes a new one.
+        place: Directory for a new one; None means the usual one.
 
     Yields:
         The run directory, absolute.
@@ -45,7 +50,7 @@ def opened_run_dir(world: AsyncWorld, given: Path | None) -> Iterator[Path]:
     if given is not None:
         yield given
         return
-    runs = _place_for_runs(world.dir)
+    runs = place or _place_for_runs(world.dir)
     was_there = runs.exists()
     run_dir = _make_new(runs, world.name)
     try:
@@ -76,6 +81,22 @@ def outer_run_dir(environment: Mapping[str, str]) -> Path | None:
     """
     manifest = Path(environment.get(protocol.MANIFEST_ENV, "").strip())
     return manifest.parent.parent if manifest.is_absolute() else None
+
+
+def inner_runs_dir(environment: Mapping[str, str], port: int | None) -> Path | None:
+    """Return where a run goes that is the world of another run; None if it is not.
+
+    It is on the port of that run, which saves, stops and resumes it as the one instance that it is
+    there. So it has a directory of its own, each time another one.
+
+    Args:
+        environment: The variables of this process.
+        port: The port of the run.
+    """
+    outer = outer_run_dir(environment)
+    was_given = environment.get(protocol.LEASE_ENV) and environment.get(protocol.PORT_ENV)
+    is_inner = outer is not None and bool(was_given) and was_given == str(port)
+    return state_dir(outer) / _INNER_RUNS_DIR if outer is not None and is_inner else None
 
 
 def _make_new(runs: Path, world: str) -> Path:

@@ -19,7 +19,7 @@ from clawblox.config.options import SaveOptions
 from clawblox.results import SavedSnapshot
 from clawblox.rundir.operations import OnSaved, save_instances
 
-__all__ = ["Saves", "save_and_show"]
+__all__ = ["Saves", "describe_saved", "save_and_show"]
 
 
 @attrs.define
@@ -73,7 +73,7 @@ async def save_and_show(
         if outcome.error is not None:
             await bar.note(f"{outcome.instance}: not saved: {describe_error(outcome.error)}")
         elif outcome.value is not None and not is_quiet:
-            await bar.write_line(output, _describe(outcome.value))
+            await bar.write_line(output, describe_saved(outcome.value))
 
     with Output(sys.stdout) as output:
         async with progress_bar("Saving", len(names)) as bar:
@@ -81,7 +81,8 @@ async def save_and_show(
     return saves
 
 
-def _describe(saved: SavedSnapshot) -> str:
+def describe_saved(saved: SavedSnapshot) -> str:
+    """Return where a snapshot is, and how large."""
     time = "" if saved.time is None else f", sim time {saved.time:.1f}"
     size = format_bytes(saved.size_bytes)
     return f"{saved.instance}: saved {shorten_path(saved.path)} ({size}{time})"

@@ -25,6 +25,9 @@ class Meadow(Simulation):
         self.agents: dict[str, dict[str, Json]] = {}
         self.flowers: list[list[int]] = []
         self.random = random.Random(1)  # noqa: S311 - part of the state, so a resume is exact
+
+    def begin(self) -> None:
+        """Grow the first flowers, where the seed wants them."""
         while len(self.flowers) < FLOWERS:
             self.grow()
 
@@ -97,7 +100,7 @@ class Meadow(Simulation):
         self.random.setstate((version, tuple(numbers), gauss))
 
     def reseed(self, seed: int) -> None:
-        """Choose the places of later flowers by another seed."""
+        """Choose the places of flowers from now on by another seed."""
         self.random.seed(seed)
 
 

@@ -23,6 +23,7 @@ from clawblox.cli.tables.formatting import (
     printable,
     shorten_path,
 )
+from clawblox.errors import CheckpointError
 
 __all__ = [
     "archive_fields",
@@ -92,7 +93,12 @@ def describe_loaded(loaded: Mapping[str, Any]) -> str:
     world = loaded["world_snapshot"]
     rows = [("world snapshot", _place(world))] if world else []
     rows += [(f"agent {printable(name)}", _place(path)) for name, path in loaded["agents"].items()]
-    parts = [format_table(("STATE", "EXTRACTED TO"), rows), _describe_excluded(loaded["excluded"])]
+    lost = [
+        f"The conversation of {printable(name)} was left out: {printable(reason)}"
+        for name, reason in loaded["lost_sessions"].items()
+    ]
+    table = format_table(("STATE", "EXTRACTED TO"), rows)
+    parts = ["\n".join(lost), table, _describe_excluded(loaded["excluded"])]
     if not loaded["verified"]:
         parts.append("The archive has no digests, so only checksums were verified.")
     return "\n\n".join(filter(None, parts))
@@ -116,8 +122,24 @@ def describe_next_steps(loaded: Mapping[str, Any], run_dir: Path, world_dir: Pat
     states = loaded["metadata"].get("agents")
     for name, directory in loaded["agents"].items():
         state = states.get(name) if isinstance(states, Mapping) else None
-        lines.append(_describe_agent_start(directory, state or {}))
+        known = _with_session(state or {}, loaded["metadata"], directory)
+        lines.append(_describe_agent_start(directory, known))
     return "\n".join(["To go on:", *(f"  {line}" for line in lines)]) if lines else ""
+
+
+def _with_session(
+    state: Mapping[str, Any], metadata: Mapping[str, Any], directory: Path
+) -> Mapping[str, Any]:
+    """Return the facts of an agent, with the conversation that a load has found by itself."""
+    name = state.get("session_format") or metadata.get("session_format")
+    known = FORMATS.get(str(name))
+    if known is None or state.get("session_id") is not None:
+        return state
+    try:
+        session_id = known.recorded_id(directory)
+    except CheckpointError:
+        return state
+    return {**state, "session_format": known.name, "session_id": session_id}
 
 
 def _describe_agent_start(directory: Path, state: Mapping[str, Any]) -> str:

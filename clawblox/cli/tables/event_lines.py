@@ -37,9 +37,19 @@ _TROUBLE: Final[tuple[EventKind, ...]] = (
     "halted",
     "gave_up",
     "save_failed",
+    "autosave_paused",
     "lagged",
+    "fell_behind",
+    "overcommitted",
 )
-_WITHOUT_INSTANCE: Final[tuple[EventKind, ...]] = ("ramp_slowed", "ramp_recovered", "lagged")
+_WITHOUT_INSTANCE: Final[tuple[EventKind, ...]] = (
+    "autosave_paused",
+    "autosave_resumed",
+    "ramp_slowed",
+    "ramp_recovered",
+    "lagged",
+    "overcommitted",
+)
 
 
 @attrs.frozen
@@ -125,6 +135,25 @@ def _ramp_slowed(detail: Mapping[str, Any]) -> str:
     return f"machine is busy: {detail['limit']} starts at a time{busy}"
 
 
+def _autosave_paused(detail: Mapping[str, Any]) -> str:
+    free, least = format_bytes(detail["free_bytes"]), format_bytes(detail["min_free_bytes"])
+    return f"autosaves paused: {free} free in {detail['path']}, below the limit of {least}"
+
+
+def _rate(detail: Mapping[str, Any]) -> str:
+    return f"{detail['achieved_hz']:.1f} of {detail['nominal_hz']:g} ticks a second"
+
+
+def _overcommitted(detail: Mapping[str, Any]) -> str:
+    cores, needed = detail["cores"], detail["needed"]
+    there = "is 1" if cores == 1 else f"are {cores}"
+    worlds = "1 world" if detail["worlds"] == 1 else f"{detail['worlds']} worlds"
+    return (
+        f"the ticks of {worlds} need {needed:.1f} cores and there {there}: "
+        "they will run slower than real time"
+    )
+
+
 def _stopped(detail: Mapping[str, Any]) -> str:
     return f"stopped: {detail['exit']}" if detail["exit"] else "stopped before it started"
 
@@ -142,11 +171,21 @@ _TEXTS: Final[Mapping[EventKind, Callable[[Mapping[str, Any]], str]]] = {
     "gave_up": lambda detail: f"will not be restarted: {detail['reason']}",
     "saved": lambda detail: f"saved {detail['path'].name} ({format_bytes(detail['size_bytes'])})",
     "save_failed": lambda detail: f"not saved: {describe_error(detail['error'])}",
+    "rows_shared": lambda detail: (
+        f"shares the rows of its data stores, in Postgres, with the origin of {detail['path'].name}"
+    ),
+    "autosave_paused": _autosave_paused,
+    "autosave_resumed": lambda detail: (
+        f"autosaves resumed: {format_bytes(detail['free_bytes'])} free in {detail['path']}"
+    ),
     "stopped": _stopped,
     "rejoined": lambda detail: f"{detail['agent']} joined again, since its session was lost",
     "session_lost": lambda detail: f"the session of {detail['agent']} is lost: {detail['reason']}",
     "ramp_slowed": _ramp_slowed,
     "ramp_recovered": lambda detail: f"machine has room: {detail['limit']} starts at a time",
+    "fell_behind": lambda detail: f"runs slower than real time: {_rate(detail)}",
+    "caught_up": lambda detail: f"runs in real time again: {_rate(detail)}",
+    "overcommitted": _overcommitted,
     "lagged": lambda detail: f"clawblox was held up for {format_seconds(detail['seconds'])}",
 }
 

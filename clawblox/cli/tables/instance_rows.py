@@ -17,6 +17,7 @@ from clawblox.cli.tables.formatting import (
     printable,
     shorten_path,
 )
+from clawblox.protocol import TickRate
 from clawblox.rundir.status import OVER, InstanceStatus
 
 __all__ = ["Row", "instance_columns", "make_row", "name_runs", "order_states"]
@@ -98,12 +99,18 @@ def make_row(
             "CPU TIME": format_seconds(status.cpu_s),
             "SAVED": format_age(status.saved_at),
             "SIM TIME": "" if status.sim_time is None else f"{status.sim_time:.1f}",
+            "RATE": _format_rate(status.rate),
             "RESTARTS": str(status.restarts or ""),
             "PORT": str(status.port),
             "URL": status.url,
         },
         note=note,
     )
+
+
+def _format_rate(rate: TickRate | None) -> str:
+    """Return the achieved rate and the nominal one, in ticks per second."""
+    return "" if rate is None else f"{rate.achieved_hz:.0f}/{rate.nominal_hz:.0f}"
 
 
 def order_states(counts: Mapping[str, int]) -> list[tuple[str, int]]:
@@ -146,6 +153,7 @@ def instance_columns(rows: Sequence[Row], *, is_live: bool = False) -> list[Colu
         number("CPU TIME", 10, 6),
         number("SAVED", 3, 5),
         number("SIM TIME", 8, 8),
+        number("RATE", 8, 5),
         number("RESTARTS", 5, 8),
         number("PORT", 4, 5),
         Column("URL", texts("URL"), 11, replaces="PORT"),

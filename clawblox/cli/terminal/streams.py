@@ -9,8 +9,11 @@ is written by :func:`write_control`, for constants only.
 
 from __future__ import annotations
 
+import atexit
 import codecs
+import errno
 import io
+import os
 import re
 import sys
 from collections.abc import Iterable
@@ -79,15 +82,30 @@ class _GuardedBuffer(io.RawIOBase):
         return len(data)
 
     def flush(self) -> None:
-        self._stream.raw.flush()
+        if not self._stream.raw.closed:  # its finalizer flushes it as well, perhaps later
+            self._stream.raw.flush()
 
 
 def guard_streams() -> None:
     """Put the guard in front of standard output and standard error of this process, for good."""
+    atexit.register(_give_up_lost_terminals)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, _GuardedStream):
             setattr(sys, name, _GuardedStream(stream))
+
+
+def _give_up_lost_terminals() -> None:
+    """Drop output that no terminal will show, or Python would replace the exit status by 120."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if not stream.closed:
+                stream.flush()
+        except OSError as error:
+            if error.errno == errno.EIO:  # the terminal was closed
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, stream.fileno())
+                os.close(null)
 
 
 def raw_stream(stream: TextIO) -> TextIO:

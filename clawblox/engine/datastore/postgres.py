@@ -8,12 +8,14 @@ from typing import Final
 import psycopg
 
 from clawblox.engine.datastore.statements import Statements
-from clawblox.engine.datastore.store import Answer, Request, StoreError
+from clawblox.engine.datastore.store import Answer, Request, StoreError, UnfitDatabase
 
 __all__ = ["PostgresStore"]
 
 _CONNECT_TIMEOUT_S: Final = 5
 _LOCK_TIMEOUT: Final = "-c lock_timeout=5s"
+_PROBE: Final = '"\N{LATIN SMALL LETTER E WITH ACUTE}\N{SNOWMAN}\N{GRINNING FACE}"'
+"""A JSON text with characters of two, three and four bytes."""
 _SCHEMA_LOCK: Final = 0x636C6177626C6F78
 _SCORE: Final = (
     "CASE WHEN jsonb_typeof(value -> 'score') = 'number'"
@@ -64,15 +66,31 @@ class PostgresStore:
         self._url = url
         self._connection: psycopg.Connection | None = None
 
+    def check(self) -> None:
+        """Connect and check that every text can be stored.
+
+        Raises:
+            UnfitDatabase: It cannot, in this database.
+            StoreError: The database cannot be reached.
+        """
+        self.execute("", ())
+
     def execute(self, game_id: str, requests: Sequence[Request]) -> list[Answer | StoreError]:
         """Answer requests; see `Store.execute`."""
         try:
             connection = self._connect()
             with connection.transaction():
                 return [_answer(connection, game_id, request) for request in requests]
+        except StoreError:
+            self.close()
+            raise
         except (psycopg.Error, OSError) as error:
             self.close()
             raise StoreError(_reason(error)) from error
+
+    def copier(self) -> None:
+        """Return None: rows that worlds share belong to none of them."""
+        return
 
     def close(self) -> None:
         """Close the connection."""
@@ -87,19 +105,36 @@ class PostgresStore:
                 autocommit=True,
                 connect_timeout=_CONNECT_TIMEOUT_S,
                 options=_LOCK_TIMEOUT,
+                client_encoding="UTF8",  # else a database in SQL_ASCII gives bytes, not texts
             )
             self._connection = connection
+            _check_encoding(connection)
             with connection.transaction():
                 for statement in _SCHEMA:
                     connection.execute(statement)
         return self._connection
 
 
+def _check_encoding(connection: psycopg.Connection) -> None:
+    """Check that the database returns every text as it got it."""
+    try:
+        row = connection.execute("SELECT %s::jsonb::text", (_PROBE,)).fetchone()
+        is_fit = row == (_PROBE,)
+    except (psycopg.DataError, psycopg.NotSupportedError):
+        is_fit = False
+    if not is_fit:
+        encoding = connection.info.parameter_status("server_encoding")
+        raise UnfitDatabase(
+            f"the database cannot hold every text: its encoding is {encoding}; make one with"
+            " CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+        )
+
+
 def _answer(connection: psycopg.Connection, game_id: str, request: Request) -> Answer | StoreError:
     try:
         with connection.transaction():  # a savepoint: one refused request does not end the others
             return _STATEMENTS.carry_out(connection, game_id, request)
-    except psycopg.Error as error:
+    except (psycopg.Error, UnicodeError) as error:  # another program may have stored any bytes
         if connection.closed:
             raise
         return StoreError(_reason(error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import uuid
 from collections.abc import Mapping
@@ -10,7 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from clawblox.engine.datastore.sqlite import SqliteStore
-from clawblox.engine.datastore.store import Store
+from clawblox.engine.datastore.store import Store, StoreError, UnfitDatabase
+from clawblox.extras import install_command
+from clawblox.protocol import DATASTORE_ENV
 
 __all__ = ["DATABASE_URL", "STATE_DIRECTORY", "Backend", "open_store", "read_game_id"]
 
@@ -20,12 +23,14 @@ DATABASE_URL: Final = "DATABASE_URL"
 """Environment variable that names the Postgres database."""
 _GAME_ID: Final = "game_id"
 
+_log = logging.getLogger("clawblox.engine")
+
 
 class Backend(StrEnum):
     """Where the rows of data stores are."""
 
     SQLITE = "sqlite"
-    """In ``<world>/.clawblox/local-<port>.db``."""
+    """In the file that ``WORLD_DATASTORE_PATH`` names, else in ``.clawblox/local-<port>.db``."""
     POSTGRES = "postgres"
     """In the database that ``DATABASE_URL`` names."""
     NONE = "none"
@@ -35,21 +40,25 @@ class Backend(StrEnum):
 def open_store(
     backend: Backend, world: Path, port: int, environment: Mapping[str, str] = os.environ
 ) -> Store | None:
-    """Return the database of a world, which connects when it is first used; None for none.
+    """Return the database of a world; None for none. Blocks.
+
+    A file is opened when it is first used, and so is a Postgres server that cannot be reached yet.
 
     Args:
         backend: Where the rows are.
         world: The world's directory.
         port: The port on which the world runs.
-        environment: The environment, for ``DATABASE_URL``.
+        environment: The environment, for ``WORLD_DATASTORE_PATH`` and ``DATABASE_URL``.
 
     Raises:
-        ValueError: Postgres is asked for without ``DATABASE_URL``, or psycopg is missing.
+        ValueError: Postgres is asked for without ``DATABASE_URL``, psycopg is missing, or the
+            database cannot hold every text.
     """
     if backend is Backend.NONE:
         return None
     if backend is Backend.SQLITE:
-        return SqliteStore(world / STATE_DIRECTORY / f"local-{port}.db")
+        own = environment.get(DATASTORE_ENV)
+        return SqliteStore(Path(own) if own else world / STATE_DIRECTORY / f"local-{port}.db")
     url = environment.get(DATABASE_URL)
     if not url:
         raise ValueError(
@@ -61,9 +70,16 @@ def open_store(
     except ImportError as error:
         raise ValueError(
             f"the data stores are to be on Postgres, but psycopg cannot be imported ({error}):"
-            " install clawblox[postgres]"
+            f" {install_command('postgres')}"
         ) from error
-    return PostgresStore(url)
+    store = PostgresStore(url)
+    try:
+        store.check()
+    except UnfitDatabase as error:
+        raise ValueError(f"{DATABASE_URL}: {error}") from error
+    except StoreError as error:
+        _log.warning("the data stores are on Postgres, which cannot be reached yet: %s", error)
+    return store
 
 
 def read_game_id(world: Path) -> str:

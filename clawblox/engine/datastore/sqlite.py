@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +20,10 @@ _SCORE: Final = (
     "CASE WHEN json_type(value, '$.score') IN ('integer', 'real')"
     " THEN json_extract(value, '$.score') END"
 )
+_CAUTION: Final = ("cell_size_check = ON", "mmap_size = 0")
+"""What https://sqlite.org/security.html advises for files that anybody may have made, but for
+``trusted_schema``: the index needs functions of JSON."""
+_ACTIVE: Final = "SELECT type, name FROM sqlite_schema WHERE type IN ('trigger', 'view')"
 _SCHEMA: Final = (
     "PRAGMA journal_mode = WAL",
     # In WAL mode a commit is in the operating system's hands when it returns: killing the world
@@ -77,6 +84,19 @@ class SqliteStore:
             raise StoreError(str(error)) from error
         return answers
 
+    def copier(self) -> Callable[[Path], None] | None:
+        """Return a function that copies the rows as they are now; see `Store.copier`."""
+        if not self._path.exists():
+            return None
+        try:
+            connection = _open(self._path)
+            connection.execute("BEGIN")
+            # A transaction begins with what it first reads; the log keeps that for it.
+            connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        except sqlite3.Error as error:
+            raise StoreError(str(error)) from error
+        return partial(_copy, connection)
+
     def close(self) -> None:
         """Close the file; what was not committed is undone."""
         if self._connection is not None:
@@ -86,13 +106,44 @@ class SqliteStore:
     def _connect(self) -> sqlite3.Connection:
         if self._connection is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            connection = sqlite3.connect(
-                self._path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
-            )
-            self._connection = connection
+            self._connection = connection = _open(self._path)
             for statement in _SCHEMA:
                 connection.execute(statement)
         return self._connection
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    """Open a file that may come from a stranger, who may have put more than rows into it.
+
+    Raises:
+        sqlite3.Error: It is not a database, or has triggers or views of its own.
+    """
+    connection = sqlite3.connect(
+        path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+    )
+    try:
+        for setting in _CAUTION:
+            connection.execute(f"PRAGMA {setting}")
+        if row := connection.execute(_ACTIVE).fetchone():
+            raise sqlite3.DatabaseError(f"the file has the {row[0]} {str(row[1])[:80]!r}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _copy(source: sqlite3.Connection, path: Path) -> None:
+    """Copy a database in its present transaction to a new private file without a log."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with contextlib.closing(source):
+            os.close(os.open(path, flags, 0o600))
+            target = sqlite3.connect(path, isolation_level=None)
+            with contextlib.closing(target):
+                source.backup(target)
+                target.execute("PRAGMA journal_mode = DELETE")
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(f"the rows cannot be copied: {error}") from error
 
 
 def _answer(connection: sqlite3.Connection, game_id: str, request: Request) -> Answer | StoreError:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol, TypeAlias
 
 import attrs
 
-__all__ = ["Answer", "Read", "ReadSorted", "Request", "Store", "StoreError", "Write"]
+__all__ = [
+    "Answer",
+    "Read",
+    "ReadSorted",
+    "Request",
+    "Store",
+    "StoreError",
+    "UnfitDatabase",
+    "Write",
+]
 
 
 class StoreError(Exception):
@@ -15,6 +25,10 @@ class StoreError(Exception):
 
     A write that failed with it may have been done nevertheless.
     """
+
+
+class UnfitDatabase(StoreError):  # noqa: N818 - says the condition
+    """The database can be reached, but cannot keep rows as it gets them."""
 
 
 @attrs.frozen
@@ -81,6 +95,18 @@ class Store(Protocol):
         Raises:
             StoreError: The database cannot be reached, or the transaction failed. The next call
                 connects again.
+        """
+
+    def copier(self) -> Callable[[Path], None] | None:
+        """Return a function that copies the rows, as they are now, to a file that it makes.
+
+        Another thread than the one that executes may call both, and calls the function once.
+
+        Returns:
+            None if there is no file of rows, as in a database that worlds share.
+
+        Raises:
+            StoreError: The database cannot be read; so does the function.
         """
 
     def close(self) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
 
@@ -78,6 +79,10 @@ class Worker:
     def is_late(self) -> bool:
         """Whether the last batch is still at the database."""
         return self._last is not None and not self._last.is_done
+
+    def copier(self) -> Callable[[Path], None] | None:
+        """Return what copies the rows as they are now; see `Store.copier`."""
+        return self._store.copier()
 
     def close(self) -> None:
         """Carry out what was submitted, close the database and end the thread.

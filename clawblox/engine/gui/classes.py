@@ -6,7 +6,7 @@ import math
 from typing import Final
 
 from clawblox.engine.instances.kinds import ENUM_NAME
-from clawblox.engine.instances.spec import ClassSpec, Property
+from clawblox.engine.instances.spec import NEVER, ClassSpec, Event, Property
 
 __all__ = ["ROWS"]
 
@@ -97,7 +97,7 @@ ROWS: Final = (
             "BorderColor3": Property("Color3", _BORDER),
             "BorderSizePixel": Property("number", 1.0, limits=_PIXELS),
         },
-        ("MouseEnter", "MouseLeave"),
+        {"MouseEnter": Event(when=NEVER), "MouseLeave": Event(when=NEVER)},
         creatable=False,
     ),
     ClassSpec("Frame", "GuiObject"),
@@ -115,7 +115,12 @@ ROWS: Final = (
         "GuiButton",
         "GuiObject",
         {"AutoButtonColor": Property("boolean", True)},
-        ("MouseButton1Click", "MouseButton1Down", "MouseButton1Up", "Activated"),
+        {
+            "MouseButton1Click": Event(when="with an input GuiClick of the player who sees it"),
+            "MouseButton1Down": Event(when=NEVER),
+            "MouseButton1Up": Event(when=NEVER),
+            "Activated": Event(when=NEVER),
+        },
         creatable=False,
     ),
     ClassSpec("TextButton", "GuiButton", _text_properties()),

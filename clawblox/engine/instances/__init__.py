@@ -8,6 +8,7 @@
 - ``spec``: what a class is, and the table of all classes.
 - ``kinds``: what may be assigned to a property.
 - ``attributes``: the values of attributes.
+- ``tags``: which instances have which tags.
 - ``codec``: values in a snapshot.
 - ``document``: the tree in a snapshot.
 """

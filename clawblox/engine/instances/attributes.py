@@ -11,10 +11,11 @@ from clawblox.luau import LuaTable, RuntimeFault, Vector
 from clawblox.luau.core.border import border
 from clawblox.luau.core.operators import shown_type
 
-__all__ = ["attribute_json", "attributes_json", "copy_attribute"]
+__all__ = ["PLAIN", "attribute_json", "attributes_json", "copy_attribute"]
 
 _MAX_DEPTH: Final = 32
-_PLAIN: Final = ("boolean", "number", "string", "Vector3", "Color3")
+PLAIN: Final = ("boolean", "number", "string", "Vector3", "Color3")
+"""The types of the values that are no tables."""
 
 
 def copy_attribute(value: Any, depth: int = 0) -> Any:
@@ -27,7 +28,7 @@ def copy_attribute(value: Any, depth: int = 0) -> Any:
         items = (value.get(float(at)) for at in range(1, int(border(value)) + 1))
         pairs = enumerate(items, 1)
         return LuaTable({float(at): copy_attribute(item, depth + 1) for at, item in pairs})
-    if shown_type(value) not in _PLAIN:
+    if shown_type(value) not in PLAIN:
         raise RuntimeFault("Unsupported attribute type")
     return value
 

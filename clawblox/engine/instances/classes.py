@@ -8,9 +8,11 @@ Defaults are plain data: ``(4.0, 1.0, 2.0)`` for a Vector3, ``"Plastic"`` for an
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Final
 
-from clawblox.engine.instances.spec import ClassSpec, Property
+from clawblox.engine.instances.spec import NEVER, ClassSpec, Event, Property
+from clawblox.engine.settings import GRAVITY, MOST_GRAVITY
 
 __all__ = ["ROWS", "SERVICES"]
 
@@ -27,6 +29,8 @@ SERVICES: Final = (
     "HttpService",
     "DataStoreService",
     "Debris",
+    "CollectionService",
+    "TweenService",
 )
 """The services, in the order in which ``game`` has them."""
 
@@ -55,8 +59,10 @@ def _value_class(name: str, kind: str, default: object) -> ClassSpec:
     return ClassSpec(name, "ValueBase", {"Value": Property(kind, default)})
 
 
-def _service(name: str, events: tuple[str, ...] = (), **properties: Property) -> ClassSpec:
-    return ClassSpec(name, "Instance", properties, events, creatable=False)
+def _service(
+    name: str, events: Mapping[str, Event] | None = None, **properties: Property
+) -> ClassSpec:
+    return ClassSpec(name, "Instance", properties, events or {}, creatable=False)
 
 
 _TREE: Final = (
@@ -69,16 +75,19 @@ _TREE: Final = (
             "Parent": Property("Instance"),
             "Archivable": _boolean(True),
         },
-        (
-            "ChildAdded",
-            "ChildRemoved",
-            "DescendantAdded",
-            "DescendantRemoving",
-            "AncestryChanged",
-            "Destroying",
-            "AttributeChanged",
-            "Changed",
-        ),
+        {
+            "ChildAdded": Event("child: Instance"),
+            "ChildRemoved": Event("child: Instance"),
+            "DescendantAdded": Event("descendant: Instance"),
+            "DescendantRemoving": Event("descendant: Instance", "before it has left"),
+            "AncestryChanged": Event(
+                "child: Instance, parent: Instance?",
+                "when it, or what it is below, gets another parent",
+            ),
+            "Destroying": Event(when="before it and what is below it are destroyed"),
+            "AttributeChanged": Event("name: string", "with every SetAttribute, equal or not"),
+            "Changed": Event("property: string", "the new value instead, for value objects"),
+        },
         creatable=False,
     ),
     ClassSpec("DataModel", creatable=False),
@@ -90,8 +99,8 @@ _TREE: Final = (
         "Workspace",
         "Model",
         {
-            "Gravity": _number(196.2, limits=(-1e6, 1e6)),
-            "FluidForces": Property("any"),
+            "Gravity": _number(GRAVITY, limits=(-MOST_GRAVITY, MOST_GRAVITY)),
+            "FluidForces": Property("Enum.FluidForces", "Default"),
             "FallenPartsDestroyHeight": _number(-500.0),
             "CurrentCamera": Property("Camera"),
             "Terrain": Property("Terrain", read_only=True),
@@ -143,12 +152,13 @@ _PARTS: Final = (
             "AssemblyMass": Property("number", read_only=True),
             "Material": Property("Enum.Material", "Plastic"),
             "Color": Property("Color3", (0.6, 0.6, 0.6)),
+            "BrickColor": Property("BrickColor"),
             "Transparency": _number(0.0, limits=_SHARE),
             "Reflectance": _number(0.0, limits=_SHARE),
             "CastShadow": _boolean(True),
             "Locked": _boolean(False),
         },
-        ("Touched", "TouchEnded"),
+        {"Touched": Event("other: BasePart"), "TouchEnded": Event("other: BasePart")},
         creatable=False,
     ),
     ClassSpec(
@@ -254,7 +264,15 @@ _CHARACTERS: Final = (
             "PlayerGui": Property("PlayerGui", read_only=True),
             "Team": Property("any"),
         },
-        ("CharacterAdded", "CharacterRemoving", "Chatted"),
+        {
+            "CharacterAdded": Event(
+                "character: Model",
+                "when LoadCharacter or Reset has given another character; not for the first one, "
+                "which is there when Players.PlayerAdded fires",
+            ),
+            "CharacterRemoving": Event("character: Model", "before LoadCharacter replaces it"),
+            "Chatted": Event("message: string", "in the tick after a chat message, after inputs"),
+        },
         creatable=False,
     ),
     ClassSpec(
@@ -275,7 +293,16 @@ _CHARACTERS: Final = (
             "PlatformStand": _boolean(False),
             "Sit": _boolean(False),
         },
-        ("Died", "HealthChanged", "Running", "MoveToFinished", "StateChanged", "Jumping"),
+        {
+            "Died": Event(when="when Health passes from above 0 to 0"),
+            "HealthChanged": Event("health: number"),
+            "Running": Event("speed: number", "in studs a second, when it has changed"),
+            "MoveToFinished": Event(
+                "reached: boolean", "false after 8 seconds, and for CancelMoveTo"
+            ),
+            "StateChanged": Event("old: Enum.HumanoidStateType, new: Enum.HumanoidStateType"),
+            "Jumping": Event("active: boolean", NEVER),
+        },
     ),
     ClassSpec("Animation", "Instance", {"AnimationId": _string()}),
     ClassSpec("Animator", "Instance"),
@@ -293,14 +320,26 @@ _CHARACTERS: Final = (
             "WeightCurrent": Property("number", 0.0, read_only=True),
             "WeightTarget": Property("number", 0.0, read_only=True),
         },
-        ("Stopped", "Ended", "DidLoop"),
+        {
+            "Stopped": Event(when="at its end, or with Stop"),
+            "Ended": Event(when="when it has faded out"),
+            "DidLoop": Event(when="when a looped track begins again"),
+        },
         creatable=False,
     ),
 )
 
 _OBJECTS: Final = (
-    ClassSpec("RemoteEvent", "Instance", {}, ("OnServerEvent", "OnClientEvent")),
-    ClassSpec("BindableEvent", "Instance", {}, ("Event",)),
+    ClassSpec(
+        "RemoteEvent",
+        "Instance",
+        {},
+        {
+            "OnServerEvent": Event("player: Player, payload: any", "with an input RemoteEvent"),
+            "OnClientEvent": Event("payload: any", NEVER),
+        },
+    ),
+    ClassSpec("BindableEvent", "Instance", {}, {"Event": Event("...: any", "with Fire")}),
     ClassSpec(
         "Sound",
         "Instance",
@@ -317,7 +356,12 @@ _OBJECTS: Final = (
             "RollOffMaxDistance": _number(10000.0),
             "RollOffMinDistance": _number(10.0),
         },
-        ("Played", "Paused", "Stopped", "Ended"),
+        {
+            "Played": Event("id: string"),
+            "Paused": Event("id: string"),
+            "Stopped": Event("id: string"),
+            "Ended": Event("id: string", NEVER),
+        },
     ),
     ClassSpec("ValueBase", creatable=False),
     _value_class("IntValue", "number", 0.0),
@@ -333,7 +377,10 @@ _OBJECTS: Final = (
 _SERVICES: Final = (
     _service(
         "Players",
-        ("PlayerAdded", "PlayerRemoving"),
+        {
+            "PlayerAdded": Event("player: Player", "when the player's character is there already"),
+            "PlayerRemoving": Event("player: Player", "while everything of the player is there"),
+        },
         LocalPlayer=Property("Player", read_only=True),
         MaxPlayers=Property("number", 8.0, read_only=True),
         CharacterAutoLoads=_boolean(True),
@@ -341,13 +388,46 @@ _SERVICES: Final = (
     _service("ReplicatedStorage"),
     _service("ServerScriptService"),
     _service("ServerStorage"),
-    _service("RunService", ("Heartbeat", "Stepped")),
-    _service("AgentInputService", ("InputReceived",)),
+    _service(
+        "RunService",
+        {
+            "Heartbeat": Event("dt: number", "in each tick, after physics"),
+            "Stepped": Event("time: number, dt: number", "in each tick, before inputs and physics"),
+        },
+    ),
+    _service(
+        "AgentInputService",
+        {"InputReceived": Event("player: Player, type: string, data: any")},
+    ),
     _service("PhysicsService"),
     _service("RemoteEventService"),
     _service("HttpService"),
     _service("DataStoreService"),
     _service("Debris"),
+    _service("TweenService"),
+    ClassSpec(
+        "TweenBase",
+        "Instance",
+        {"PlaybackState": Property("Enum.PlaybackState", "Begin", read_only=True)},
+        {"Completed": Event("state: Enum.PlaybackState", "at its end, and when it is cancelled")},
+        creatable=False,
+    ),
+    ClassSpec(
+        "Tween",
+        "TweenBase",
+        {
+            "Instance": Property("Instance", read_only=True),
+            "TweenInfo": Property("TweenInfo", read_only=True),
+        },
+        creatable=False,
+    ),
+    _service(
+        "CollectionService",
+        {
+            "TagAdded": Event("tag: string", "with the first instance that has it"),
+            "TagRemoved": Event("tag: string", "with the last instance that had it"),
+        },
+    ),
     ClassSpec("GlobalDataStore", creatable=False),
     ClassSpec("DataStore", "GlobalDataStore", creatable=False),
     ClassSpec("OrderedDataStore", "GlobalDataStore", creatable=False),

@@ -13,12 +13,18 @@ from clawblox.engine import shapes
 from clawblox.engine.instances.attributes import copy_attribute
 from clawblox.engine.instances.classes import SERVICES
 from clawblox.engine.instances.codec import read_value, write_value
-from clawblox.engine.instances.instance import ROTATION, Instance
+from clawblox.engine.instances.instance import (
+    ROTATION,
+    TWEEN_ELAPSED,
+    TWEEN_GOALS,
+    TWEEN_STARTS,
+    Instance,
+)
 from clawblox.engine.instances.kinds import check_value
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.signals import restore_signal, signal_document
 from clawblox.engine.slots import Slots
-from clawblox.luau import HostValue, RuntimeFault, Vector
+from clawblox.luau import HostValue, LuaTable, RuntimeFault, Vector
 
 __all__ = [
     "SIGNALS_SHAPE",
@@ -63,6 +69,9 @@ _HIDDEN: Final[Mapping[str, type]] = {
     "PlayedTo": float,
     "PlayingSince": float,
     ROTATION: tuple,
+    TWEEN_ELAPSED: float,
+    TWEEN_GOALS: LuaTable,
+    TWEEN_STARTS: LuaTable,
     "WorldPivot": HostValue,
 }
 """What the engine keeps in `Instance.props` beside properties."""
@@ -170,6 +179,7 @@ def fill_tree(model: DataModel, document: dict[str, Any], slots: Slots) -> None:
         _check_values(instance)
         instance.tags = dict.fromkeys(tags)
         instance.is_destroyed = is_destroyed
+    model.tags.restore()
 
 
 def _check_values(instance: Instance) -> None:
@@ -200,12 +210,11 @@ def signals_document(instances: Iterable[Instance], slots: Slots) -> list[Any]:
 
     They are in the order of numbers and names: which was used first does not outlive a restore.
     """
-    found = (
+    return [
         signal_document(each.signals[name], slots)
         for each in sorted(instances, key=lambda instance: instance.number)
         for name in sorted(each.signals)
-    )
-    return [document for document in found if document is not None]
+    ]
 
 
 def restore_signals(model: DataModel, documents: list[Any], slots: Slots) -> None:

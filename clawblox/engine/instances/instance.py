@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from clawblox.engine.instances.kinds import check_value
 from clawblox.engine.instances.spec import ClassSpec
+from clawblox.engine.nearest import suggest
 from clawblox.engine.signals import Signal
 from clawblox.luau import HostObject, RuntimeFault
 from clawblox.luau.core.values import describe_key, key_value
@@ -14,7 +15,15 @@ from clawblox.luau.core.values import describe_key, key_value
 if TYPE_CHECKING:
     from clawblox.engine.instances.model import DataModel
 
-__all__ = ["ATTRIBUTE_SIGNAL", "PROPERTY_SIGNAL", "ROTATION", "Instance"]
+__all__ = [
+    "ATTRIBUTE_SIGNAL",
+    "PROPERTY_SIGNAL",
+    "ROTATION",
+    "TWEEN_ELAPSED",
+    "TWEEN_GOALS",
+    "TWEEN_STARTS",
+    "Instance",
+]
 
 PROPERTY_SIGNAL = "@"
 """Begins the name of a signal that `GetPropertyChangedSignal` returns."""
@@ -27,6 +36,12 @@ _NAMES_PER_STEP: Final = 2
 ROTATION = "Rotation\u2089"
 """Key of `Instance.props`: the rotation of a part as nine numbers, unless it is the identity. No
 Luau string has its last character, so no script reads the tuple."""
+TWEEN_GOALS: Final = "Goals\u2089"
+"""The same: where a tween leads, by property."""
+TWEEN_STARTS: Final = "Starts\u2089"
+"""The same: where it began, while it has begun and not ended."""
+TWEEN_ELAPSED: Final = "Elapsed\u2089"
+"""The same: for how many ticks it had run when it was paused."""
 
 
 class Instance(HostObject):
@@ -45,15 +60,15 @@ class Instance(HostObject):
         props: The properties whose values differ from the default.
         attributes: Its attributes.
         tags: Its tags, as keys in the order in which they were added.
-        signals: The signals that were used so far, by name.
+        signals: The signals that something listens to, by name.
         in_workspace: Whether it is below Workspace.
         is_destroyed: Whether `destroy` was called.
         extra: What the module that owns its class keeps about it; None for most.
     """
 
     __slots__ = (
-        "_by_name", "attributes", "children", "extra", "in_workspace", "is_destroyed", "model",
-        "name", "number", "parent", "props", "signals", "spec", "tags",
+        "_by_name", "_members", "attributes", "children", "extra", "in_workspace",
+        "is_destroyed", "model", "name", "number", "parent", "props", "signals", "spec", "tags",
     )  # fmt: skip
 
     size_bytes = 1000
@@ -70,6 +85,7 @@ class Instance(HostObject):
         self.attributes: dict[str, Any] = {}
         self.tags: dict[str, None] = {}
         self.signals: dict[str, Signal] = {}
+        self._members: dict[str, Signal] = {}  # the signals that were used, of names of the class
         self.in_workspace = False
         self.is_destroyed = False
         self.extra: Any = None
@@ -80,8 +96,7 @@ class Instance(HostObject):
 
     def held(self) -> list[Any]:
         """Return the values that it keeps alive, for the limit of memory."""
-        signals = (each for each in self.signals.values() if each.has_listeners)
-        values = [*self.props.values(), *self.attributes.values(), *signals]
+        values = [*self.props.values(), *self.attributes.values(), *self.signals.values()]
         return [self.parent, *self.children, *values, self.name, *self.attributes, *self.tags]
 
     # As scripts see it
@@ -110,8 +125,7 @@ class Instance(HostObject):
         spec = self.spec
         rule = spec.properties.get(key)
         if rule is None:
-            shown = describe_key(key_value(key))
-            raise RuntimeFault(f"{shown} is not a valid member of {spec.name} '{self.name}'")
+            raise RuntimeFault(self._explain(key, spec.properties))
         if rule.read_only:
             raise RuntimeFault(f"property '{key}' of {spec.name} is read-only")
         value = check_value(key, rule, value)
@@ -129,6 +143,14 @@ class Instance(HostObject):
     def find_method(self, name: str) -> Any:
         """Return the method that a method call finds, or None."""
         return self.spec.methods.get(name)
+
+    def explain_missing(self, name: str) -> str:
+        """Return the error of a call ``instance:name()`` that finds nothing to call."""
+        return self._explain(name, self.spec.methods)
+
+    def _explain(self, key: Any, names: Iterable[str]) -> str:
+        shown, likely = describe_key(key_value(key)), suggest(key, names)
+        return f"{shown} is not a valid member of {self.spec.name} '{self.name}'{likely}"
 
     # As the engine sees it
 
@@ -170,10 +192,14 @@ class Instance(HostObject):
 
     def signal(self, name: str) -> Signal:
         """Return the signal of an event; the same one each time."""
+        signal = self._members.get(name)
+        if signal is not None:
+            return signal
+        if name in self.spec.event_names or name[:1] == PROPERTY_SIGNAL:
+            signal = self._members[name] = Signal(self.model.hub, self, name, self.signals)
+            return signal
         signal = self.signals.get(name)
-        if signal is None:
-            signal = self.signals[name] = Signal(self.model.hub, self, name)
-        return signal
+        return self.model.hub.find_signal(self, name, self.signals) if signal is None else signal
 
     def fire(self, event: str, *values: Any) -> None:
         """Fire an event, if anything listens.

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from clawblox.engine.instances.spec import Property
 from clawblox.engine.values.enums import ENUM, EnumItem
+from clawblox.engine.values.physical_properties import PhysicalProperties
 from clawblox.engine.values.vector2 import Vector2, make_vector2
 from clawblox.luau import HostValue, LuaTable, RuntimeFault, Vector
 from clawblox.luau.core.numbers import format_number
@@ -89,10 +90,10 @@ def _plain(name: str, rule: Property, value: Any) -> Any:
     return value
 
 
-def _material(name: str, rule: Property, value: Any) -> LuaTable | None:
-    """Check a table of numbers, and copy it."""
-    if value is None:
-        return None
+def _material(name: str, rule: Property, value: Any) -> LuaTable | PhysicalProperties | None:
+    """Check physical properties; a table of such numbers is copied."""
+    if value is None or isinstance(value, PhysicalProperties):
+        return value
     if not isinstance(value, LuaTable):
         raise refuse_value(name, rule.kind, value)
     numbers = LuaTable()
@@ -121,7 +122,10 @@ def _enum_name(name: str, rule: Property, value: Any) -> str:
 
 
 def _find_item(name: str, enum: str, value: Any) -> EnumItem:
-    item = ENUM.enums[enum.removeprefix("Enum.")].look_up(value)
+    found = ENUM.enums[enum.removeprefix("Enum.")]
+    item = found.look_up(value)
+    if item is None and value.__class__ is str:
+        raise RuntimeFault(f"invalid value for property '{name}': {found.refusal(value)}")
     if item is None:
         raise refuse_value(name, f"{enum} or the name of an item", value)
     return item
@@ -155,8 +159,10 @@ _CHECKS: dict[str, Callable[[str, Property, Any], Any]] = {
     "Vector3": _vector,
     "CFrame": _typed("CFrame"),
     "Color3": _typed("Color3"),
+    "BrickColor": _typed("BrickColor"),
     "UDim": _typed("UDim"),
     "UDim2": _typed("UDim2"),
+    "TweenInfo": _typed("TweenInfo"),
     "PhysicalProperties": _material,
     "any": _plain,
 }

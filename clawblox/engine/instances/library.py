@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from clawblox.engine.errors import to_text
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.members import text_argument
 from clawblox.engine.instances.model import DataModel
+from clawblox.engine.nearest import suggest
 from clawblox.luau import Host, LuaTable, RuntimeFault
+from clawblox.luau.core.values import describe_key
 
 __all__ = ["make_instance_library"]
 
@@ -21,7 +22,8 @@ def make_instance_library(host: Host, model: DataModel) -> LuaTable:
         name = text_argument(class_name, 1, "new")
         spec = model.classes.find(name)
         if spec is None or not spec.creatable:
-            raise RuntimeFault(f"Unknown class '{to_text(name)}'")
+            likely = suggest(name, (each.name for each in model.classes if each.creatable))
+            raise RuntimeFault(f"Unknown class {describe_key(name)}{likely}")
         if parent is not None and not isinstance(parent, Instance):
             raise RuntimeFault("invalid argument #2 to 'new' (Instance expected)")
         made = model.make(name)

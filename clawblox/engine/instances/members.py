@@ -9,9 +9,11 @@ from clawblox.engine import shapes
 from clawblox.engine.instances.attributes import copy_attribute
 from clawblox.engine.instances.instance import ATTRIBUTE_SIGNAL, PROPERTY_SIGNAL, Instance
 from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.nearest import suggest
 from clawblox.engine.slots import Slots
 from clawblox.engine.ticks import ticks_in
 from clawblox.luau import LuaTable, RuntimeFault
+from clawblox.luau.core.errors import MAX_MESSAGE
 from clawblox.luau.core.operators import shown_type
 
 __all__ = ["ChildSearch", "add_members", "as_list", "text_argument", "wrong_argument"]
@@ -108,15 +110,16 @@ def get_attribute_changed_signal(instance: Instance, name: Any) -> Any:
 
 def get_property_changed_signal(instance: Instance, name: Any) -> Any:
     """``GetPropertyChangedSignal(name)``."""
-    text = text_argument(name, 1, "GetPropertyChangedSignal")
-    if text not in instance.spec.properties:
-        raise RuntimeFault(f"{text} is not a valid property name.")
+    text, spec = text_argument(name, 1, "GetPropertyChangedSignal"), instance.spec
+    if text not in spec.properties:
+        shown, likely = text[:MAX_MESSAGE], suggest(text, spec.properties)
+        raise RuntimeFault(f"{shown} is not a valid property name of {spec.name}{likely}")
     return instance.signal(PROPERTY_SIGNAL + text)
 
 
 def add_tag(instance: Instance, tag: Any) -> Any:
     """``AddTag(tag)``."""
-    instance.tags[text_argument(tag, 1, "AddTag")] = None
+    instance.model.tags.add(instance, text_argument(tag, 1, "AddTag"))
     return ()
 
 
@@ -127,7 +130,7 @@ def has_tag(instance: Instance, tag: Any) -> Any:
 
 def remove_tag(instance: Instance, tag: Any) -> Any:
     """``RemoveTag(tag)``."""
-    instance.tags.pop(text_argument(tag, 1, "RemoveTag"), None)
+    instance.model.tags.remove(instance, text_argument(tag, 1, "RemoveTag"))
     return ()
 
 

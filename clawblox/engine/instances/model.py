@@ -11,6 +11,7 @@ from clawblox.engine.instances.attributes import copy_attribute
 from clawblox.engine.instances.instance import ATTRIBUTE_SIGNAL, Instance
 from clawblox.engine.instances.members import ChildSearch
 from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.instances.tags import Tags
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.signals import SignalHub
 from clawblox.luau import Host, HostObject, HostType, RuntimeFault
@@ -47,6 +48,7 @@ class DataModel:
         game: The root of the tree.
         workspace: What is simulated.
         services: The services by class name, in the order in which they were made.
+        tags: The tagged instances of the tree.
         effects: The hooks of properties, by the name that the class table gives.
         moved: Told of each instance that has entered or left Workspace.
         destroying: Told of each instance that is being destroyed, before its events.
@@ -63,6 +65,7 @@ class DataModel:
         self.hub = SignalHub(host, scheduler)
         self.made = 0
         self.services: dict[str, Instance] = {}
+        self.tags = Tags(self)
         self.effects: dict[str, Effect] = {}
         self.moved: list[Callable[[Instance], None]] = []
         self.destroying: list[Callable[[Instance], None]] = []
@@ -86,6 +89,10 @@ class DataModel:
             if name == "Workspace":
                 self.workspace = service
                 service.in_workspace = True
+
+    def instances(self) -> list[Instance]:
+        """Return all instances, those without a parent included."""
+        return list(self._instances.values())
 
     def make(self, class_name: str, *, name: str | None = None) -> Instance:
         """Return a new instance without a parent.
@@ -208,6 +215,7 @@ class DataModel:
             instance.tell_changed("Parent")
         for found in (instance, *instance.descendants()):
             found.fire("AncestryChanged", instance, parent)
+        self.tags.follow(instance, old)
 
     def _tell_ancestors(self, parent: Instance, event: str, instance: Instance) -> None:
         ancestor: Instance | None = parent
@@ -249,7 +257,7 @@ class DataModel:
             self.destroy(child)
         if instance.parent is not None:
             self._move(instance, None)
-        for signal in instance.signals.values():
+        for signal in tuple(instance.signals.values()):
             for connection in tuple(signal.connections):
                 connection.disconnect()
 

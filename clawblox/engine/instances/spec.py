@@ -9,13 +9,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
 from clawblox.luau import Host, HostValue, RuntimeFault
 
-__all__ = ["ClassSpec", "ClassTable", "Property"]
+__all__ = ["NEVER", "ClassSpec", "ClassTable", "Event", "Property"]
 
 
 @attrs.frozen
@@ -37,6 +37,23 @@ class Property:
     limits: tuple[float, float] | None = attrs.field(default=None, kw_only=True)
 
 
+NEVER: Final = "never: it is there for scripts that connect it"
+"""When an event fires that only a client of Roblox would fire."""
+
+
+@attrs.frozen
+class Event:
+    """An event of a class, as the reference of classes shows it.
+
+    Attributes:
+        parameters: What handlers get: names and types.
+        when: When it fires; empty where its name is enough.
+    """
+
+    parameters: str = ""
+    when: str = ""
+
+
 Getter = Callable[[Any], Any]
 Setter = Callable[[Any, Any], None]
 
@@ -49,10 +66,10 @@ class ClassSpec:
         name: Its name.
         base: The name of the class it extends; None for ``Instance``.
         properties: Its properties by name.
-        events: The names of its events.
+        events: Its events by name.
         creatable: Whether ``Instance.new`` makes it.
         lineage: The names of all classes that ``IsA`` accepts, itself first.
-        event_names: The same events, for looking one up.
+        event_names: Their names, for looking one up.
         defaults: The values of the properties that are not nil.
         shared: Those of them that no script can tell apart by identity.
         getters: How computed properties are read.
@@ -63,7 +80,7 @@ class ClassSpec:
     name: str
     base: str | None = "Instance"
     properties: Mapping[str, Property] = attrs.field(factory=dict)
-    events: tuple[str, ...] = ()
+    events: Mapping[str, Event] = attrs.field(factory=dict)
     creatable: bool = attrs.field(default=True, kw_only=True)
     lineage: tuple[str, ...] = attrs.field(init=False, default=())
     event_names: frozenset[str] = attrs.field(init=False, default=frozenset())
@@ -102,7 +119,7 @@ class ClassTable:
             row.name,
             row.base,
             {**known, **row.properties},
-            (() if base is None else base.events) + row.events,
+            {**({} if base is None else base.events), **row.events},
             creatable=row.creatable,
         )
         spec.lineage = (row.name, *(() if base is None else base.lineage))
@@ -211,4 +228,6 @@ def checked_method(class_name: str, name: str, function: Callable[..., Any]) -> 
     calls: list[Any] = [call_0, call_1, call_2]
     made = call_many if is_variadic or count >= len(calls) else calls[count]
     shown = made.__code__.replace(co_name=name)  # a code of its own, for tracebacks
-    return FunctionType(shown, made.__globals__, name, made.__defaults__, made.__closure__)
+    method = FunctionType(shown, made.__globals__, name, made.__defaults__, made.__closure__)
+    method.__wrapped__ = function  # type: ignore[attr-defined]  # for the reference of classes
+    return method

@@ -13,12 +13,13 @@ _LEAST = 1e-4
 
 
 class Box:
-    """A box: its centre, half of its size, and its axes."""
+    """A box: its centre, its size and half of it, and its axes."""
 
-    __slots__ = ("axes", "centre", "half", "reach", "rotation")
+    __slots__ = ("axes", "centre", "half", "reach", "rotation", "size")
 
     def __init__(self, centre: Triple, size: Triple, rotation: Rotation) -> None:
         self.centre = centre
+        self.size = size
         self.half = (abs(size[0]) / 2.0, abs(size[1]) / 2.0, abs(size[2]) / 2.0)
         self.rotation = rotation
         self.axes: tuple[Triple, Triple, Triple] = (

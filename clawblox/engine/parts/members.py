@@ -12,6 +12,7 @@ from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.parts.poses import read_cframe, rotation, triple, write_cframe
 from clawblox.engine.parts.syncing import ANGULAR, LINEAR, VELOCITY, Marks, material, part_shape
 from clawblox.engine.physics import volume
+from clawblox.engine.values.brick_color import BrickColor, brick_color3, nearest_brick_color
 from clawblox.engine.values.cframe import CFrame, make_cframe, multiply
 from clawblox.engine.values.rotations import IDENTITY, from_euler, to_euler
 from clawblox.engine.values.vector3 import ZERO
@@ -50,6 +51,7 @@ def add_part_members(classes: ClassTable, marks: Marks) -> None:
         getters={
             "CFrame": read_cframe,
             "Orientation": _orientation,
+            "BrickColor": lambda part: nearest_brick_color(part.read("Color")),
             "Mass": members.mass,
             "AssemblyMass": members.assembly_mass,
             **{name: members.velocity_getter(key) for name, key in velocities.items()},
@@ -57,6 +59,7 @@ def add_part_members(classes: ClassTable, marks: Marks) -> None:
         setters={
             "CFrame": write_cframe,
             "Orientation": _set_orientation,
+            "BrickColor": _set_brick_color,
             **{name: members.velocity_setter(name, key) for name, key in velocities.items()},
         },
     )
@@ -177,6 +180,12 @@ def _set_orientation(part: Instance, value: Vector) -> None:
     x, y, z = map(math.radians, triple(value))
     at = part.read("Position")
     write_cframe(part, make_cframe(at.x, at.y, at.z, from_euler("YXZ", (x, y, z))))
+
+
+def _set_brick_color(part: Instance, value: BrickColor) -> None:
+    if part.store("Color", brick_color3(value)) and part.signals:
+        part.tell_changed("Color")
+        part.tell_changed("BrickColor")
 
 
 def world_cframe(attachment: Instance) -> CFrame:

@@ -12,6 +12,7 @@ from clawblox.engine.parts import syncing, touches
 from clawblox.engine.parts.members import add_part_members
 from clawblox.engine.parts.movers import Movers, is_mover
 from clawblox.engine.parts.pivots import add_pivots
+from clawblox.engine.parts.placing import Placing
 from clawblox.engine.parts.poses import triple, write_pose
 from clawblox.engine.parts.searches import Searches
 from clawblox.engine.parts.syncing import COLLIDE, POSE, Groups, Marks
@@ -79,6 +80,7 @@ class Parts:
         model.moved.append(self._move)
         add_part_members(model.classes, self._marks)
         add_pivots(model.classes)
+        Placing(self._marks).add_to(model.classes)
         Searches(self._marks).add_to(model.classes)
 
     @property

@@ -10,9 +10,10 @@ from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.parts.boxes import Box
 from clawblox.engine.parts.poses import read_cframe, rotation, triple, write_cframe
 from clawblox.engine.values.cframe import CFrame, invert, make_cframe, multiply
-from clawblox.engine.values.rotations import IDENTITY, Triple, dot
+from clawblox.engine.values.rotations import IDENTITY, apply, dot
+from clawblox.luau import Vector, make_vector
 
-__all__ = ["add_pivots", "part_box"]
+__all__ = ["add_pivots", "bounding_box", "move_parts", "part_box", "parts_below"]
 
 _PIVOT = "WorldPivot"
 _MOVE_STEPS: Final = 15  # moving a part with its model
@@ -34,6 +35,8 @@ def add_pivots(classes: ClassTable) -> None:
             "PivotTo": _move_model,
             "GetPrimaryPartCFrame": _primary_cframe,
             "SetPrimaryPartCFrame": _move_by_primary,
+            "GetBoundingBox": _bounding_box,
+            "GetExtentsSize": _extents_size,
         },
     )
 
@@ -50,7 +53,8 @@ def _move_part(part: Instance, target: Any) -> Any:
     return ()
 
 
-def _parts(model: Instance) -> list[Instance]:
+def parts_below(model: Instance) -> list[Instance]:
+    """Return the parts below a model, in the order of the tree; this costs steps."""
     found = model.model.walk(model)
     model.model.scheduler.charge(len(found) * _MOVE_STEPS)
     return [each for each in found if "Part" in each.spec.lineage]
@@ -64,17 +68,44 @@ def _pivot(model: Instance) -> CFrame:
     kept: CFrame | None = model.props.get(_PIVOT)
     if kept is not None:
         return kept
-    boxes = [part_box(part) for part in _parts(model)]
-    x, y, z = (_middle(boxes, axis) for axis in ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)))
-    return make_cframe(x, y, z, IDENTITY)
+    return make_cframe(*bounding_box(model, parts_below(model)).centre, IDENTITY)
 
 
-def _middle(boxes: list[Box], axis: Triple) -> float:
-    """Return the middle of some boxes along an axis; 0 without boxes."""
+def bounding_box(model: Instance, parts: list[Instance]) -> Box:
+    """Return the box around parts of a model, turned as its primary part is.
+
+    Args:
+        model: The model.
+        parts: What `parts_below` returned; without parts, the box has no size.
+    """
+    primary = model.read("PrimaryPart")
+    turn = IDENTITY if primary is None else rotation(primary) or IDENTITY
+    boxes = [part_box(part) for part in parts]
+    spans = [_span(boxes, axis) for axis in (turn[0::3], turn[1::3], turn[2::3])]
+    x, y, z = ((low + high) / 2.0 for low, high in spans)
+    width, height, depth = (high - low for low, high in spans)
+    return Box(apply(turn, x, y, z), (width, height, depth), turn)
+
+
+def _span(boxes: list[Box], axis: Any) -> tuple[float, float]:
+    """Return where some boxes begin and end along an axis; 0 without boxes."""
     ends = [(dot(box.centre, axis), box.extent(axis)) for box in boxes]
     low = min((at - extent for at, extent in ends), default=0.0)
-    high = max((at + extent for at, extent in ends), default=0.0)
-    return (low + high) / 2.0
+    return low, max((at + extent for at, extent in ends), default=0.0)
+
+
+def _bounding_box(model: Instance) -> tuple[CFrame, Vector]:
+    """``GetBoundingBox()``: its middle, turned as the primary part is, and its size."""
+    parts = parts_below(model)
+    if not parts:
+        return _pivot(model), make_vector(0.0, 0.0, 0.0)
+    box = bounding_box(model, parts)
+    return make_cframe(*box.centre, box.rotation), make_vector(*box.size)
+
+
+def _extents_size(model: Instance) -> Vector:
+    """``GetExtentsSize()``: the size of that box."""
+    return _bounding_box(model)[1]
 
 
 def _move_model(model: Instance, target: Any) -> Any:
@@ -86,10 +117,23 @@ def _move_model(model: Instance, target: Any) -> Any:
     return ()
 
 
+def move_parts(model: Instance, start: CFrame, goal: CFrame) -> None:
+    """Move a model as one, so that what was at `start` comes to `goal`.
+
+    Raises:
+        RuntimeFault: A part would be somewhere that is not finite.
+        WorldHalted: A handler fails.
+    """
+    pivot = multiply(goal, multiply(invert(start), _pivot(model)))
+    _move_rigidly(model, start, goal)
+    if model.read("PrimaryPart") is None:
+        model.props[_PIVOT] = pivot
+
+
 def _move_rigidly(model: Instance, start: CFrame, goal: CFrame) -> None:
     back = invert(start)
     primary = model.read("PrimaryPart")
-    for part in _parts(model):
+    for part in parts_below(model):
         if part is primary:
             write_cframe(part, goal)
         else:

@@ -167,15 +167,14 @@ class Searches:
         roots = _numbers(params.filtered)
         includes, members = params.includes, params.members
         group, respects = members["CollisionGroup"], members["RespectCanCollide"]
-        bits = self._marks.groups.bits
-        _, mask = bits(group)
+        finds = self._marks.groups.finds
 
         def accepts(part: Instance) -> bool:
             if not part.read("CanQuery") or _is_in(part, roots) is not includes:
                 return False
             if respects and not part.read("CanCollide"):
                 return False
-            return group == "Default" or bool(bits(part.read("CollisionGroup"))[0] & mask)
+            return finds(group, part.read("CollisionGroup"))
 
         return accepts
 

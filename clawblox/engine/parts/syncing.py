@@ -76,6 +76,9 @@ class Groups(Protocol):
     def bits(self, name: str) -> tuple[int, int]:
         """Return the bit of a group, and the bits of the groups that it collides with."""
 
+    def finds(self, group: str, found: str) -> bool:
+        """Return whether a query in a group finds a part of another one."""
+
 
 class Marks:
     """What is to be brought to the bodies.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Final
 
 from clawblox.engine import shapes
@@ -54,14 +55,36 @@ class ScriptRunner:
             scripts: The files.
 
         Raises:
-            WorldHalted: The main script fails.
+            WorldHalted: A script does not compile, or the main script fails.
         """
         for file in scripts.tree:
             script = self._add(file, self._folder(file))
             if file.class_name == "Script":
                 self._waiting[script.number] = script
+        try:
+            self.check(file for file in scripts.tree if file.class_name == "Script")
+        except LuaError as error:
+            raise self._model.scheduler.halt(error) from error
         main = self._add(scripts.main, self._model.services["ServerScriptService"])
         self._run(main)
+
+    def check(self, files: Iterable[ScriptFile]) -> None:
+        """Compile scripts without running them.
+
+        Raises:
+            LuauSyntaxError: One does not compile.
+        """
+        for file in files:
+            self._model.scheduler.vm.compile(file.source, f"={file.path}")
+
+    def sources(self) -> Iterator[tuple[str, str]]:
+        """Iterate over the names and texts of all scripts, whether they have run or not."""
+        for instance in self._model.instances():
+            if instance.spec.name in ("Script", "ModuleScript"):
+                yield f"={self._chunk_name(instance)}", instance.read("Source")
+
+    def _chunk_name(self, script: Instance) -> str:
+        return self._paths.get(script.number) or to_text(_full_name(script))
 
     def _folder(self, file: ScriptFile) -> Instance:
         """Return the instance that a script is below; make its folders if they are missing."""
@@ -133,7 +156,7 @@ class ScriptRunner:
         vm = self._model.scheduler.vm
         environment = vm.new_environment()
         environment["script"] = script
-        name = self._paths.get(script.number) or to_text(_full_name(script))
+        name = self._chunk_name(script)
         with vm.entered():
             function = vm.load_charged(script.read("Source"), f"={name}", environment)
         return function, environment

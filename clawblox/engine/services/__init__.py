@@ -8,9 +8,10 @@
 - ``data_stores``: rows that outlive the world, as scripts see them.
 - ``http``: JSON and unique names.
 - ``physics_groups``: which parts collide with which.
+- ``collection``: instances by their tags.
 - ``debris``: instances with a time to live.
 - ``sounds``: sounds as data.
-- ``chat``: who hears what is said.
+- ``chat``: who hears a message, and ``Chatted``.
 - ``terrain``, ``voxels``: the ground, and its cells.
 - ``objects``: value objects and bindable events.
 - ``every``: all of them, for the world.

@@ -1,18 +1,19 @@
 """``AgentInputService``: what agents send, as events and as queues.
 
 An input reaches scripts twice: as ``InputReceived`` in the phase of inputs, and in the queue of its
-player, which ``GetInputs`` empties. What is still in a queue at the end of the tick is dropped.
+player, where it waits until ``GetInputs`` takes it. A queue keeps the newest inputs only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import attrs
 
 from clawblox.engine import shapes
-from clawblox.engine.errors import to_luau_text
+from clawblox.engine.errors import to_luau_text, to_text
 from clawblox.engine.gui.clicks import CLICK, find_clicked
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.members import as_list
@@ -23,8 +24,13 @@ from clawblox.foreign_values import finite_number
 from clawblox.luau import LuaTable
 from clawblox.luau.runtime.host import to_luau
 from clawblox.server import InputError, Json
+from clawblox.server.payload import encode_json
 
-__all__ = ["AgentInputs", "Effect", "add_agent_inputs", "check_input"]
+__all__ = ["MAX_QUEUED", "AgentInputs", "Effect", "add_agent_inputs", "check_input"]
+
+MAX_QUEUED: Final = 256
+"""Inputs of a player that wait for ``GetInputs``; further ones displace the oldest."""
+_MAX_QUEUED_BYTES: Final = 1 << 20  # of their data as JSON
 
 _CLICK_INPUT: Final = "GuiClick"
 _POSITIONED: Final = ("MoveTo", "Pickup", "Place")
@@ -68,15 +74,20 @@ def _is_number(value: Json) -> bool:
 
 @attrs.define(eq=False)
 class _Input:
-    """An input of this tick.
+    """An input.
 
     Attributes:
         action: Its ``type``.
         data: Its ``data``.
+        size_bytes: Length of the data as JSON.
     """
 
     action: str
     data: Json
+    size_bytes: int = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.size_bytes = len(encode_json(self.data))
 
     def entry(self) -> LuaTable:
         """Return what ``GetInputs`` returns of it."""
@@ -86,7 +97,24 @@ class _Input:
         return entry
 
 
-SHAPE: Final = [(shapes.whole, shapes.whole, [(shapes.text, shapes.anything)])]
+class _Queue:
+    """The newest inputs of a player that no script has taken."""
+
+    def __init__(self, inputs: Iterable[_Input] = ()) -> None:
+        self.inputs = deque(inputs)
+        self._size_bytes = sum(each.size_bytes for each in self.inputs)
+
+    def add(self, arrived: _Input) -> bool:
+        """Add an input; return whether older ones had to go."""
+        self.inputs.append(arrived)
+        self._size_bytes += arrived.size_bytes
+        count = len(self.inputs)
+        while len(self.inputs) > MAX_QUEUED or self._size_bytes > _MAX_QUEUED_BYTES:
+            self._size_bytes -= self.inputs.popleft().size_bytes
+        return len(self.inputs) < count
+
+
+SHAPE: Final = [(shapes.whole, shapes.whole, shapes.whole, [(shapes.text, shapes.anything)])]
 
 
 class AgentInputs:
@@ -103,13 +131,22 @@ class AgentInputs:
         self.effects: dict[str, Effect] = {_CLICK_INPUT: click}
         self._model = model
         self._arrived: dict[int, list[_Input]] = {}
-        self._queues: dict[int, list[_Input]] = {}
+        self._queues: dict[int, _Queue] = {}
 
     def add(self, player: Instance, action: str, data: Json) -> None:
         """Queue an input, which `check_input` has accepted, for the next tick."""
         made = _Input(action, data)
         self._arrived.setdefault(player.number, []).append(made)
-        self._queues.setdefault(player.number, []).append(made)
+        has_dropped = self._queues.setdefault(player.number, _Queue()).add(made)
+        if has_dropped and not self._is_heard():
+            self._model.scheduler.warn_once(
+                f"AgentInputService: too many inputs of {to_text(player.name)} wait for GetInputs; "
+                f"the oldest are dropped (a player has {MAX_QUEUED} at most)"
+            )
+
+    def _is_heard(self) -> bool:
+        """Return whether ``InputReceived`` delivers what the queues drop."""
+        return "InputReceived" in self._model.services["AgentInputService"].signals
 
     def remove_player(self, player: Instance) -> None:
         """Forget the inputs of a player who leaves."""
@@ -135,39 +172,40 @@ class AgentInputs:
                 if effect is not None:
                     effect(player, made.data)
 
-    def end_tick(self) -> None:
-        """Drop what scripts have not taken."""
-        self._queues.clear()
-
     def take(self, player: Any) -> list[LuaTable]:
         """Return the queue of a player as entries, and empty it."""
-        return [made.entry() for made in self._queues.pop(getattr(player, "number", 0), ())]
+        queue = self._queues.pop(getattr(player, "number", 0), None)
+        return [] if queue is None else [made.entry() for made in queue.inputs]
 
     def has_pending(self, player: Any) -> bool:
         """Return whether the queue of a player has inputs."""
         return getattr(player, "number", 0) in self._queues
 
     def document(self) -> list[Any]:
-        """Return what a snapshot holds: the inputs that no tick has seen yet.
+        """Return what a snapshot holds: what no tick has seen yet, and what nobody has taken.
 
-        Of each player it holds how many of the inputs, the last ones, are still in the queue: a
-        handler that runs between two ticks may have taken the others.
+        Both are the last inputs of a player, so a player has one list, and the length of each.
         """
         return [
-            [
-                number,
-                len(self._queues.get(number, ())),
-                [[made.action, made.data] for made in inputs],
-            ]
-            for number, inputs in self._arrived.items()
+            self._player_document(number)
+            for number in dict.fromkeys((*self._queues, *self._arrived))
         ]
+
+    def _player_document(self, number: int) -> list[Any]:
+        arrived = self._arrived.get(number, [])
+        queue = self._queues.get(number)
+        queued = [] if queue is None else list(queue.inputs)
+        inputs = [[made.action, made.data] for made in max(arrived, queued, key=len)]
+        return [number, len(arrived), len(queued), inputs]
 
     def restore(self, document: list[Any]) -> None:
         """Take over the inputs of a snapshot."""
-        for number, queued, inputs in document:
-            arrived = self._arrived[number] = [_Input(action, data) for action, data in inputs]
+        for number, arrived, queued, saved in document:
+            inputs = [_Input(action, data) for action, data in saved]
+            if arrived:
+                self._arrived[number] = inputs[-arrived:]
             if queued:
-                self._queues[number] = arrived[-queued:]
+                self._queues[number] = _Queue(inputs[-queued:])
 
 
 def click(player: Instance, data: Json) -> None:

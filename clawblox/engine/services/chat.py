@@ -1,18 +1,75 @@
-"""Chat: who hears what is said.
+"""Chat: who hears a message, and ``Chatted``.
 
 In ``global`` speech everyone hears everything. In ``proximity`` speech a message is heard by the
 players whose root parts are within the hearing radius of the speaker's root part when it is said;
-who comes closer later does not hear it, and spectators do not either.
+who comes closer later does not hear it, and spectators do not either. Scripts hear everything: in
+the next tick, after the inputs, ``Player.Chatted`` fires for each message.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable
+from typing import Final
 
+from clawblox.engine import shapes
+from clawblox.engine.errors import to_luau_text
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.model import DataModel
+from clawblox.engine.slots import Slots
 from clawblox.luau import Vector
 
-__all__ = ["within_hearing"]
+__all__ = ["MAX_SAID", "Speech", "within_hearing"]
+
+MAX_SAID: Final = 1000
+"""Most messages that wait for a tick; where no tick comes for long, the oldest are dropped."""
+
+SHAPE: Final = [(shapes.whole, shapes.text)]
+
+
+class Speech:
+    """The messages of players since the last tick.
+
+    Args:
+        model: The data model.
+    """
+
+    def __init__(self, model: DataModel) -> None:
+        self._model = model
+        self._said: deque[tuple[Instance, str]] = deque(maxlen=MAX_SAID)
+
+    def add(self, player: Instance, content: str) -> None:
+        """Let ``Chatted`` fire for a message in the next tick."""
+        if len(self._said) == MAX_SAID:
+            self._model.scheduler.warn_once(
+                f"Chatted: more than {MAX_SAID} messages wait for a tick; the oldest are dropped"
+            )
+        self._said.append((player, to_luau_text(content)))
+
+    def process(self) -> None:
+        """Fire ``Chatted(message)`` for each message, in the order in which they came.
+
+        Raises:
+            WorldHalted: A handler fails.
+        """
+        while self._said:
+            player, content = self._said.popleft()
+            if player.parent is not None:  # else the player has left
+                player.fire("Chatted", content)
+
+    def document(self, slots: Slots) -> list[list[int | str]]:
+        """Return what a snapshot holds of it."""
+        return [[slots.put(player), content] for player, content in self._said]
+
+    def restore(self, document: list[list[int | str]], slots: Slots) -> None:
+        """Take over the messages of a snapshot.
+
+        Raises:
+            ValueError: The snapshot is damaged.
+        """
+        for number, content in document:
+            self._said.append((slots.take_as(int(number), Instance), str(content)))
 
 
 def within_hearing(

@@ -13,7 +13,9 @@ written last. Between worlds that share rows, the last write wins.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import attrs
@@ -28,6 +30,7 @@ from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.json_text import read_text, to_text, write_text
 from clawblox.engine.slots import Slots
 from clawblox.luau import Coroutine, LuaError, LuaTable, RuntimeFault, fail_call
+from clawblox.luau.core.operators import shown_type
 from clawblox.luau.core.values import is_function
 
 __all__ = ["DataStores", "add_data_stores"]
@@ -37,6 +40,10 @@ _log = logging.getLogger("clawblox.engine")
 _ORDERED: Final = "OrderedDataStore"
 _DEFAULT_LIMIT: Final = 100.0
 _UNAVAILABLE: Final = "DataStoreService not available (no database connection)"
+_ABSENT: Final = StoreError(_UNAVAILABLE)
+_INCREMENT: Final = "IncrementAsync"
+_CHANGES: Final = ("UpdateAsync", _INCREMENT)
+"""The methods that read a value, and write and return what they make of it."""
 _LATE: Final = StoreError("the database has not answered an earlier request yet")
 
 
@@ -49,14 +56,15 @@ class _Call:
         thread: The thread that waits.
         request: What the database is asked.
         ordered: Whether the store is an ordered one.
-        function: What `UpdateAsync` calls with the value it reads; None for other calls.
+        change: What makes the new value of the value that it reads: the function of `UpdateAsync`,
+            or the number that `IncrementAsync` adds; None for other calls.
     """
 
     name: str
     thread: Coroutine
     request: Request
     ordered: bool = False
-    function: Any = None
+    change: Any = None
 
 
 _REQUEST_SHAPE: Final = shapes.one_of(
@@ -109,7 +117,7 @@ class DataStores:
         if self._worker is None:
             raise RuntimeFault(_UNAVAILABLE)
 
-    def call(self, name: str, request: Request, ordered: bool = False, function: Any = None) -> Any:
+    def call(self, name: str, request: Request, ordered: bool = False, change: Any = None) -> Any:
         """Let the running thread wait for an answer.
 
         Raises:
@@ -117,7 +125,7 @@ class DataStores:
             LuaError: It cannot.
         """
         thread, suspension = self._model.scheduler.park()
-        self._made.append(_Call(name, thread, request, ordered, function))
+        self._made.append(_Call(name, thread, request, ordered, change))
         raise suspension
 
     def write_value(self, value: Any, ordered: bool) -> str:
@@ -140,14 +148,16 @@ class DataStores:
 
     def submit(self) -> None:
         """Give the requests of this tick to the database, at the end of the tick."""
-        if not self._made or self._worker is None:
+        if not self._made:
             return
         # What UpdateAsync reads must include what was written in the same tick.
-        self._sent = [call for call in self._made if call.function is None]
-        self._sent += [call for call in self._made if call.function is not None]
+        self._sent = [call for call in self._made if call.change is None]
+        self._sent += [call for call in self._made if call.change is not None]
         self._made = []
         requests = [call.request for call in self._sent]
-        if self._worker.is_late:
+        if self._worker is None:  # they were made where there was one, and came in a snapshot
+            self._answers = [_ABSENT] * len(requests)
+        elif self._worker.is_late:
             self._answers = [_LATE] * len(requests)
         else:
             self._batch = self._worker.submit(self.game_id, requests)
@@ -179,7 +189,7 @@ class DataStores:
             text = f"Database error in {call.name}: {answer}"
             _log.error("data store %r: %s", call.request.store, text)
             self._fail(call, RuntimeFault(text))
-        elif call.function is not None:
+        elif call.change is not None:
             self._update(call, value)
         else:
             self._model.scheduler.resume(call.thread, (value,))
@@ -196,11 +206,10 @@ class DataStores:
         return written[-1] if written else answer
 
     def _update(self, call: _Call, old: Any) -> None:
-        """Call the function of `UpdateAsync`; write what it returns, unless that is nil."""
+        """Make the new value, and write it unless it is nil."""
         assert isinstance(call.request, Read)
         try:
-            values = self._model.scheduler.vm.call(call.function, old)
-            new = values[0] if values else None
+            new = self._changed(call, old)
             value = None if new is None else self.write_value(new, call.ordered)
         except LuaError as error:
             self._fail(call, error)
@@ -211,20 +220,28 @@ class DataStores:
         request = Write(call.request.store, call.request.key, value)
         self._made.append(_Call(call.name, call.thread, request))
 
+    def _changed(self, call: _Call, old: Any) -> Any:
+        if call.change.__class__ is float:
+            return _incremented(old, call.change, call.ordered)
+        values = self._model.scheduler.vm.call(call.change, old)
+        return values[0] if values else None
+
     def _fail(self, call: _Call, error: LuaError) -> None:
         fail_call(call.thread, error)
         self._model.scheduler.resume(call.thread, ())
 
     def _result(self, call: _Call, answer: Answer) -> Any:
-        if call.function is not None:
+        if call.change is not None:
             answer = self._latest(call.request, answer)
         if isinstance(call.request, Write):
-            if call.name != "UpdateAsync":
+            if call.name not in _CHANGES:
                 return None
             answer = call.request.value
         if isinstance(answer, list):
             return _entries(answer, self._charge)
-        return None if answer is None else read_text(answer, self._charge, sort=True)
+        value = None if answer is None else read_text(answer, self._charge, sort=True)
+        is_sum = call.name == _INCREMENT and isinstance(call.request, Write)
+        return value.get("score") if is_sum and isinstance(value, LuaTable) else value
 
     def close(self) -> None:
         """Carry out what was asked for and close the database; the answers are dropped."""
@@ -243,6 +260,15 @@ class DataStores:
             "sent": [_call_document(call, slots) for call in self._sent],
             "answers": [_answer_document(answer) for answer in self._answers],
         }
+
+    def copier(self) -> Callable[[Path], None] | None:
+        """Return what copies the rows as they are now, see `Store.copier`; None if there are none.
+
+        Raises:
+            StoreError: The database cannot be read.
+        """
+        self._settle()
+        return None if self._worker is None else self._worker.copier()
 
     def restore(self, document: dict[str, Any], slots: Slots) -> None:
         """Take over the waiting calls of a snapshot.
@@ -275,18 +301,23 @@ _REQUESTS: Final = {"read": Read, "write": Write, "sorted": ReadSorted}
 def _call_document(call: _Call, slots: Slots) -> list[Any]:
     kind = next(name for name, each in _REQUESTS.items() if isinstance(call.request, each))
     request = [kind, *attrs.astuple(call.request)]
-    return [call.name, slots.put(call.thread), request, call.ordered, slots.put(call.function)]
+    return [call.name, slots.put(call.thread), request, call.ordered, slots.put(call.change)]
 
 
 def _restore_call(saved: list[Any], slots: Slots) -> _Call:
-    name, thread, (kind, *fields), ordered, function = saved
+    name, thread, (kind, *fields), ordered, change = saved
     return _Call(
         name,
         slots.take_as(thread, Coroutine),
         _REQUESTS[kind](*fields),
         ordered,
-        slots.take_function(function) if function else None,
+        _restore_change(change, slots) if change else None,
     )
+
+
+def _restore_change(number: int, slots: Slots) -> Any:
+    value = slots.take(number)
+    return value if value.__class__ is float else slots.take_function(number)
 
 
 def _answer_document(answer: Answer | StoreError) -> Any:
@@ -364,6 +395,36 @@ def update_async(store: Instance, key: Any, function: Any) -> Any:
     return _state(store).call("UpdateAsync", Read(*address), ordered, function)
 
 
+def increment_async(store: Instance, key: Any, delta: Any = None) -> Any:
+    """``IncrementAsync(key, delta)``: adds 1, or ``delta``, and returns the sum.
+
+    In an ordered store it adds to the ``score`` of the value, whose other fields stay.
+    """
+    address = _address(store, key, _INCREMENT)
+    delta = 1.0 if delta is None else delta
+    if delta.__class__ is not float or not math.isfinite(delta):
+        raise RuntimeFault(f"invalid argument #2 to '{_INCREMENT}' (finite number expected)")
+    return _state(store).call(_INCREMENT, Read(*address), store.spec.name == _ORDERED, delta)
+
+
+def _incremented(old: Any, delta: float, ordered: bool) -> Any:
+    """Return a value increased by a number.
+
+    Raises:
+        RuntimeFault: The value is not a number, or that of an ordered store has no score.
+    """
+    if ordered and old is None:
+        return LuaTable({"score": delta})
+    number = old.get("score") if ordered and isinstance(old, LuaTable) else old
+    number = 0.0 if number is None and not ordered else number
+    if number.__class__ is not float or not math.isfinite(number + delta):
+        raise RuntimeFault(f"{_INCREMENT} needs a number in the store, not {shown_type(old)}")
+    if not ordered:
+        return number + delta
+    old["score"] = number + delta
+    return old
+
+
 def get_sorted_async(store: Instance, ascending: Any, limit: Any) -> Any:
     """``GetSortedAsync(ascending, limit)``: an array of ``{key, value}``."""
     name, _ = _address(store, "", "GetSortedAsync")
@@ -392,6 +453,7 @@ def add_data_stores(classes: ClassTable) -> None:
             "SetAsync": set_async,
             "RemoveAsync": remove_async,
             "UpdateAsync": update_async,
+            _INCREMENT: increment_async,
         },
     )
     classes.add(_ORDERED, methods={"GetSortedAsync": get_sorted_async})

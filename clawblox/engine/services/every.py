@@ -10,6 +10,7 @@ from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.services import (
     agent_inputs,
+    chat,
     data_stores,
     debris,
     game,
@@ -19,6 +20,8 @@ from clawblox.engine.services import (
     terrain,
 )
 from clawblox.engine.services.agent_inputs import AgentInputs, add_agent_inputs
+from clawblox.engine.services.chat import Speech
+from clawblox.engine.services.collection import add_collection
 from clawblox.engine.services.data_stores import DataStores, add_data_stores
 from clawblox.engine.services.debris import DebrisQueue, add_debris
 from clawblox.engine.services.game import Game, add_game
@@ -45,6 +48,7 @@ def add_services(classes: ClassTable) -> None:
     """Give all services, and the classes beside them, their members."""
     for add in (
         add_agent_inputs,
+        add_collection,
         add_data_stores,
         add_debris,
         add_game,
@@ -64,6 +68,7 @@ _SHAPE: Final = {
     "players": players.SHAPE,
     "data_stores": data_stores.SHAPE,
     "inputs": agent_inputs.SHAPE,
+    "speech": chat.SHAPE,
     "remote_events": remote_events.SHAPE,
     "collision_groups": physics_groups.SHAPE,
     "debris": debris.SHAPE,
@@ -84,6 +89,7 @@ class Services:
         players: Who plays.
         data_stores: The calls that wait for the database.
         inputs: What agents have sent.
+        speech: The chat messages of agents.
         remote_events: What scripts have told spectators.
         collision_groups: Which parts collide with which.
         debris: What will be destroyed.
@@ -94,6 +100,7 @@ class Services:
     players: Players
     data_stores: DataStores
     inputs: AgentInputs
+    speech: Speech
     remote_events: RemoteEvents
     collision_groups: CollisionGroups
     debris: DebrisQueue
@@ -107,6 +114,7 @@ class Services:
             players,
             data_stores,
             AgentInputs(model),
+            Speech(model),
             RemoteEvents(model),
             CollisionGroups(),
             DebrisQueue(model),
@@ -144,6 +152,7 @@ class Services:
             "players": self.players.document(slots),
             "data_stores": self.data_stores.document(slots),
             "inputs": self.inputs.document(),
+            "speech": self.speech.document(slots),
             "remote_events": self.remote_events.document(),
             "collision_groups": self.collision_groups.document(),
             "debris": self.debris.document(slots),
@@ -161,6 +170,7 @@ class Services:
         self.players.restore(document["players"], slots)
         self.data_stores.restore(document["data_stores"], slots)
         self.inputs.restore(document["inputs"])
+        self.speech.restore(document["speech"], slots)
         self.remote_events.restore(document["remote_events"])
         self.collision_groups.restore(document["collision_groups"])
         self.debris.restore(document["debris"], slots)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from clawblox.engine import shapes
-from clawblox.engine.errors import WorldHalted
+from clawblox.engine.errors import WorldHalted, to_text
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.nearest import suggest
 from clawblox.engine.slots import Slots
 from clawblox.luau import RuntimeFault
-from clawblox.luau.core.values import is_function
+from clawblox.luau.core.values import describe_key, is_function, key_value
 
 __all__ = ["Game", "add_game"]
 
@@ -66,7 +67,18 @@ class Game:
 
 
 def get_service(game: Instance, name: Any) -> Any:
-    """``GetService(name)``: nil if there is no such service."""
+    """``GetService(name)``: nil, and a warning, if there is no such service."""
+    services = game.model.services
+    found = services.get(name)
+    if found is None:
+        shown = describe_key(key_value(name))
+        text = f"GetService: {shown} is not a service of {game.spec.name}{suggest(name, services)}"
+        game.model.scheduler.warn_once(to_text(text))
+    return found
+
+
+def find_service(game: Instance, name: Any) -> Any:
+    """``FindService(name)``: nil if there is no such service."""
     return game.model.services.get(name)
 
 
@@ -88,7 +100,7 @@ def add_game(classes: ClassTable) -> None:
         "DataModel",
         methods={
             "GetService": get_service,
-            "FindService": get_service,
+            "FindService": find_service,
             "BindToClose": bind_to_close,
         },
         getters={"workspace": _workspace},

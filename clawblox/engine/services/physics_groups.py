@@ -1,7 +1,8 @@
 """``PhysicsService``: collision groups, and which of them collide.
 
 There is one group at first, ``Default``, and every group collides with every group. A part whose
-group is not registered counts as one of ``Default``.
+group is not registered counts as one of ``Default``; a query in such a group finds its parts only,
+as in the public engine.
 """
 
 from __future__ import annotations
@@ -125,6 +126,15 @@ class CollisionGroups:
         bit, _ = self.bits(first)
         _, mask = self.bits(second)
         return bool(bit & mask)
+
+    def finds(self, group: str, found: str) -> bool:
+        """Return whether a query in a group finds a part of another one.
+
+        A query in ``Default`` finds every part, and so does one without a group.
+        """
+        if group in ("", DEFAULT_GROUP):
+            return True
+        return self.are_collidable(found, group) if group in self._names else found == group
 
     def document(self) -> list[list[Any]]:
         """Return what a snapshot holds of it: names and masks."""

@@ -147,7 +147,7 @@ class Players:
         self._by_agent.pop(agent_id, None)
 
     def touch(self, agent_id: str) -> None:
-        """Note an input of an agent: the time without input begins anew."""
+        """Note an input of an agent: the time without input starts over."""
         player = self._by_agent.get(agent_id)
         if player is not None:
             player.extra.active_at = self._model.scheduler.tick

@@ -1,13 +1,14 @@
 """``RemoteEventService`` and ``RemoteEvent``: what scripts tell spectators and agents.
 
 An event that scripts fire in a tick becomes a recent event, with that tick's number, at its end.
+One that is fired for a single player is seen by that player's agent and by spectators.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -69,7 +70,7 @@ def _table_json(table: LuaTable, charge: Callable[[int], None], depth: int) -> J
     if len(table) == (array_length(table) or 0):
         items = (table.get(float(at)) for at in range(1, len(table) + 1))
         return [payload_json(item, charge, depth - 1) for item in items]
-    fields = ((key_text(key), value) for key, value in table.items())
+    fields = ((key_text(key), value) for key, value in list(table.items()))
     return {
         to_text(name): payload_json(value, charge, depth - 1)
         for name, value in fields
@@ -88,17 +89,21 @@ def _userdata_json(value: Any, charge: Callable[[int], None]) -> Json:
     return "[userdata]"
 
 
+_RECIPIENT: Final = shapes.optional(shapes.text)  # the id of an agent; null for everyone
 SHAPE: Final = {
-    "fired": [(shapes.text, shapes.flag, shapes.anything)],
+    "fired": [(_RECIPIENT, shapes.text, shapes.flag, shapes.anything)],
     "recent": [
-        {
-            "id": shapes.whole,
-            "tick": shapes.whole,
-            "server_time_ms": shapes.whole,
-            "name": shapes.text,
-            "reliable": shapes.flag,
-            "payload": shapes.anything,
-        }
+        (
+            _RECIPIENT,
+            {
+                "id": shapes.whole,
+                "tick": shapes.whole,
+                "server_time_ms": shapes.whole,
+                "name": shapes.text,
+                "reliable": shapes.flag,
+                "payload": shapes.anything,
+            },
+        )
     ],
     "published": shapes.whole,
 }
@@ -121,11 +126,19 @@ class RemoteEvents:
     def __init__(self, model: DataModel) -> None:
         self._model = model
         self._fired: deque[list[Json]] = deque(maxlen=_KEPT)
-        self._recent: deque[dict[str, Json]] = deque(maxlen=_KEPT)
+        self._recent: deque[tuple[str | None, dict[str, Json]]] = deque(maxlen=_KEPT)
         self._published = 0
 
-    def fire(self, name: Any, payload: Any, *, reliable: bool) -> None:
+    def fire(
+        self, name: Any, values: Sequence[Any], *, reliable: bool = True, to: str | None = None
+    ) -> None:
         """Fire an event; its name is trimmed, and an event without a name is ignored.
+
+        Args:
+            name: The name, as a Luau value.
+            values: One value is the payload, several are an array, and none is null.
+            reliable: What the event reports of itself.
+            to: The id of the agent that sees it; None for everyone.
 
         Raises:
             RuntimeFault: The payload is nested too deeply.
@@ -135,35 +148,45 @@ class RemoteEvents:
             if len(self._fired) == _KEPT:
                 self._published += 1  # it leaves before anyone could see it
             charge = self._model.scheduler.vm.charge
-            self._fired.append([shown, reliable, payload_json(payload, charge)])
+            payloads = [payload_json(value, charge) for value in values]
+            payload = payloads if len(payloads) > 1 else next(iter(payloads), None)
+            self._fired.append([to, shown, reliable, payload])
 
     def held(self) -> Iterator[Any]:
         """Iterate over the payloads that it keeps, for the limit of memory."""
-        for _, _, payload in self._fired:
+        for *_, payload in self._fired:
             yield _flat(payload)
-        for event in self._recent:
+        for _, event in self._recent:
             yield _flat(event["payload"])
 
     def publish(self) -> None:
         """Make the events of this tick recent events, at its end."""
         tick = self._model.scheduler.tick
-        for name, reliable, payload in self._fired:
+        for to, name, reliable, payload in self._fired:
             self._published += 1
-            self._recent.append(
-                {
-                    "id": self._published,
-                    "tick": tick,
-                    "server_time_ms": tick * 1000 // TICK_RATE,
-                    "name": name,
-                    "reliable": reliable,
-                    "payload": payload,
-                }
-            )
+            event = {
+                "id": self._published,
+                "tick": tick,
+                "server_time_ms": tick * 1000 // TICK_RATE,
+                "name": name,
+                "reliable": reliable,
+                "payload": payload,
+            }
+            self._recent.append((to, event))
         self._fired.clear()
 
     def latest(self) -> list[dict[str, Json]]:
-        """Return the last recent events, oldest first, as observations hold them."""
-        return list(islice(self._recent, max(0, len(self._recent) - _SHOWN), None))
+        """Return the last recent events, oldest first, as spectators see them.
+
+        An event for one player has its id as ``player``.
+        """
+        latest = islice(self._recent, max(0, len(self._recent) - _SHOWN), None)
+        return [event if to is None else {**event, "player": to} for to, event in latest]
+
+    def latest_for(self, agent_id: str) -> list[dict[str, Json]]:
+        """Return the last recent events that an agent sees, oldest first."""
+        seen = [event for to, event in self._recent if to is None or to == agent_id]
+        return seen[-_SHOWN:]
 
     def receive(self, player: Instance, data: Json) -> None:
         """Fire ``OnServerEvent`` of a RemoteEvent that a client names.
@@ -189,14 +212,14 @@ class RemoteEvents:
         """Return what a snapshot holds of it."""
         return {
             "fired": [list(each) for each in self._fired],
-            "recent": list(self._recent),
+            "recent": [list(each) for each in self._recent],
             "published": self._published,
         }
 
     def restore(self, document: dict[str, Json]) -> None:
         """Take over the events of a snapshot."""
         self._fired.extend(document["fired"])
-        self._recent.extend(document["recent"])
+        self._recent.extend((to, event) for to, event in document["recent"])
         self._published = document["published"]
 
 
@@ -204,18 +227,31 @@ def _state(instance: Instance) -> RemoteEvents:
     return instance.model.services["RemoteEventService"].extra  # type: ignore[no-any-return]
 
 
-def _fire_all(service: Instance, name: Any, payload: Any) -> Any:
-    _state(service).fire(name, payload, reliable=True)
+def fire_all(service: Instance, name: Any = None, *payload: Any) -> Any:
+    """``FireAllClients(name, payload)``."""
+    _state(service).fire(name, payload)
     return ()
 
 
-def _fire_all_unreliable(service: Instance, name: Any, payload: Any) -> Any:
+def fire_all_unreliable(service: Instance, name: Any = None, *payload: Any) -> Any:
+    """``FireAllClientsUnreliable(name, payload)``."""
     _state(service).fire(name, payload, reliable=False)
     return ()
 
 
-def _fire_own(event: Instance, payload: Any) -> Any:
-    _state(event).fire(event.name, payload, reliable=True)
+def fire_own(event: Instance, *payload: Any) -> Any:
+    """``FireAllClients(...)`` of a RemoteEvent, under its name."""
+    _state(event).fire(event.name, payload)
+    return ()
+
+
+def fire_client(event: Instance, player: Any = None, *payload: Any) -> Any:
+    """``FireClient(player, ...)`` of a RemoteEvent, under its name."""
+    if not isinstance(player, Instance) or player.spec.name != "Player":
+        raise RuntimeFault(
+            f"invalid argument #1 to 'FireClient' (Player expected, got {shown_type(player)})"
+        )
+    _state(event).fire(event.name, payload, to=player.extra.agent_id)
     return ()
 
 
@@ -224,8 +260,8 @@ def add_remote_events(classes: ClassTable) -> None:
     classes.add(
         "RemoteEventService",
         methods={
-            "FireAllClients": _fire_all,
-            "FireAllClientsUnreliable": _fire_all_unreliable,
+            "FireAllClients": fire_all,
+            "FireAllClientsUnreliable": fire_all_unreliable,
         },
     )
-    classes.add("RemoteEvent", methods={"FireAllClients": _fire_own})
+    classes.add("RemoteEvent", methods={"FireAllClients": fire_own, "FireClient": fire_client})

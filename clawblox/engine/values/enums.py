@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
+from clawblox.engine.nearest import suggest
 from clawblox.engine.values.enum_data import ALIASES, ENUMS
 from clawblox.engine.values.functions import (
     Check,
@@ -37,13 +39,19 @@ class _Named(HostObject):
     def __str__(self) -> str:
         return self.ident
 
-    def _refusal(self, key: Any) -> str:
-        return f"{describe_key(key_value(key))} is not a valid member of {self.ident}"
+    def refusal(self, key: Any) -> str:
+        """Return the error about a member that does not exist."""
+        likely = suggest(key, self.names())
+        return f"{describe_key(key_value(key))} is not a valid member of {self.ident}{likely}"
+
+    def names(self) -> Iterable[str]:
+        """Return the names of its members."""
+        return self.methods
 
     def __getitem__(self, key: Any) -> Any:
         method = self.methods.get(key)
         if method is None:
-            raise RuntimeFault(self._refusal(key))
+            raise RuntimeFault(self.refusal(key))
         return method
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -82,6 +90,10 @@ class EnumItem(_Named):
             return self.enum
         return super().__getitem__(key)
 
+    def names(self) -> Iterable[str]:
+        """Return the names of its members."""
+        return ("Name", "Value", "EnumType", *self.methods)
+
 
 class Enum(_Named):
     """An enum.
@@ -117,6 +129,10 @@ class Enum(_Named):
     def __getitem__(self, key: Any) -> Any:
         return self.find(key) or super().__getitem__(key)
 
+    def names(self) -> Iterable[str]:
+        """Return the names of its items and methods."""
+        return (*self.items, *self.methods)
+
 
 class Enums(_Named):
     """The global ``Enum``.
@@ -135,6 +151,10 @@ class Enums(_Named):
 
     def __getitem__(self, key: Any) -> Any:
         return self.enums.get(key) or super().__getitem__(key)
+
+    def names(self) -> Iterable[str]:
+        """Return the names of its enums and methods."""
+        return (*self.enums, *self.methods)
 
 
 ENUM = Enums()

@@ -29,7 +29,9 @@ def checked(functions: Functions | LuaTable, name: str, *checks: Check) -> Calla
     """
 
     def register(function: F) -> F:
-        functions[name] = _with_checks(function, name, checks)
+        checking = _with_checks(function, name, checks)
+        checking.__wrapped__ = function  # type: ignore[attr-defined]  # for the reference
+        functions[name] = checking
         return function
 
     return register

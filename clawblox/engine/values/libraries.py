@@ -6,12 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from clawblox.engine.values import (
+    brick_color,
     cframe,
     color3,
     enums,
+    physical_properties,
     query_params,
     random_stream,
+    ray,
     region3,
+    tween_info,
     udim,
     vector2,
     vector3,
@@ -19,26 +23,34 @@ from clawblox.engine.values import (
 from clawblox.engine.values.functions import Functions
 from clawblox.luau import Host, LuaTable, Vector
 
-_LIBRARIES: dict[str, tuple[Functions, dict[str, Any]]] = {
+LIBRARIES: dict[str, tuple[Functions, dict[str, Any]]] = {
     "Vector3": (vector3.CONSTRUCTORS, dict(vector3.CONSTANTS)),
     "Vector2": (vector2.CONSTRUCTORS, dict(vector2.CONSTANTS)),
     "CFrame": (cframe.CONSTRUCTORS, {"identity": cframe.IDENTITY_CFRAME}),
     "Color3": (color3.CONSTRUCTORS, {}),
+    "BrickColor": (brick_color.CONSTRUCTORS, {}),
     "UDim": (udim.UDIM_CONSTRUCTORS, {}),
     "UDim2": (udim.CONSTRUCTORS, {}),
     "Region3": (region3.CONSTRUCTORS, {}),
+    "Ray": (ray.CONSTRUCTORS, {}),
+    "PhysicalProperties": (physical_properties.CONSTRUCTORS, {}),
+    "TweenInfo": (tween_info.CONSTRUCTORS, {}),
     "Random": (random_stream.CONSTRUCTORS, {}),
     "RaycastParams": (query_params.RAYCAST_CONSTRUCTORS, {}),
     "OverlapParams": (query_params.OVERLAP_CONSTRUCTORS, {}),
 }
 
-_VALUE_TYPES = (
+VALUE_TYPES = (
     vector2.Vector2,
     cframe.CFrame,
     color3.Color3,
+    brick_color.BrickColor,
     udim.UDim,
     udim.UDim2,
     region3.Region3,
+    ray.Ray,
+    physical_properties.PhysicalProperties,
+    tween_info.TweenInfo,
     random_stream.Random,
     query_params.RaycastParams,
     query_params.OverlapParams,
@@ -59,10 +71,10 @@ def lend_values(host: Host) -> dict[str, Any]:
         HostError: The host has one of them already.
     """
     libraries: dict[str, Any] = {"Enum": enums.ENUM}
-    for name, (constructors, constants) in _LIBRARIES.items():
+    for name, (constructors, constants) in LIBRARIES.items():
         _register(host, f"{name}.", constructors)
         libraries[name] = LuaTable({**constructors, **constants})
-    for value_type in _VALUE_TYPES:
+    for value_type in VALUE_TYPES:
         host.value_type(value_type)
         _register(host, f"{value_type.type_name}:", value_type.methods)
     for host_type, methods in _ENUM_TYPES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 from clawblox.engine.values.enums import EnumItem, enum_item
@@ -54,6 +54,10 @@ class QueryParams(Value):
     def filtered(self) -> list[Any]:
         """The listed instances."""
         return list(self.members["FilterDescendantsInstances"].values())
+
+    def names(self) -> Iterable[str]:
+        """Return the names of its members."""
+        return (*self.members, *self.methods)
 
     def __getitem__(self, key: Any) -> Any:
         if key == "FilterDescendantsInstances":

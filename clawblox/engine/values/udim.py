@@ -152,10 +152,11 @@ def _from_offset(x: float, y: float) -> UDim2:
 
 @checked(METHODS, "Lerp", udim2, udim2, number)
 def _lerp(start: UDim2, goal: UDim2, alpha: float) -> UDim2:
-    return UDim2(_mix(start.x, goal.x, alpha), _mix(start.y, goal.y, alpha))
+    return UDim2(mix_udims(start.x, goal.x, alpha), mix_udims(start.y, goal.y, alpha))
 
 
-def _mix(a: UDim, b: UDim, alpha: float) -> UDim:
+def mix_udims(a: UDim, b: UDim, alpha: float) -> UDim:
+    """Return the length at a fraction of the way."""
     scale = a.scale + (b.scale - a.scale) * alpha
     return make_udim(scale, a.offset + (b.offset - a.offset) * alpha)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
+from clawblox.engine.nearest import suggest
 from clawblox.engine.values.functions import Check, F, Function, Functions, checked
 from clawblox.luau import HostValue, RuntimeFault
 from clawblox.luau.core.numbers import format_number
@@ -43,7 +44,12 @@ class Value(HostValue):
         return self.methods.get(name)
 
     def _refusal(self, key: Any) -> str:
-        return f"{describe_key(key_value(key))} is not a valid member of {self.type_name}"
+        likely = suggest(key, self.names())
+        return f"{describe_key(key_value(key))} is not a valid member of {self.type_name}{likely}"
+
+    def names(self) -> Iterable[str]:
+        """Return the names of its members."""
+        return (*self.getters, *self.methods)
 
     def __eq__(self, other: object) -> bool:
         return (

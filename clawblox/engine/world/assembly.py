@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from clawblox.engine.animations import Animations
@@ -13,6 +13,7 @@ from clawblox.engine.characters.humanoid import add_humanoid
 from clawblox.engine.characters.spawning import add_spawning, load_character, spawn_character
 from clawblox.engine.datastore.store import Store
 from clawblox.engine.datastore.worker import Worker
+from clawblox.engine.errors import SettingsError
 from clawblox.engine.gui.classes import ROWS as GUI_ROWS
 from clawblox.engine.instances.classes import ROWS, SERVICES
 from clawblox.engine.instances.instance import Instance
@@ -30,12 +31,13 @@ from clawblox.engine.services.every import Services, add_services
 from clawblox.engine.services.players import Players
 from clawblox.engine.settings import EngineSettings
 from clawblox.engine.task_library import make_task_globals
+from clawblox.engine.tweens import Tweens
 from clawblox.engine.values.enums import find_enum_object
 from clawblox.engine.values.libraries import lend_values, make_default
 from clawblox.engine.values.vector3 import VECTOR_TYPE
-from clawblox.engine.world.console import Console
+from clawblox.engine.world.console import Console, quote
 from clawblox.engine.world.document import System, check_document, read_tree, read_world
-from clawblox.luau import VM, Host, HostObject
+from clawblox.luau import VM, Host, HostObject, LuauSyntaxError
 
 __all__ = ["Assembly"]
 
@@ -118,10 +120,12 @@ class Assembly:
         self.parts.space.characters_push = settings.player_object_physics
         self.characters = Characters(self.model, self.parts)
         self.animations = Animations(self.model)
+        self.tweens = Tweens(self.model)
         self.systems: dict[str, System] = {
             "parts": self.parts,
             "characters": self.characters,
             "animations": self.animations,
+            "tweens": self.tweens,
             "services": self.services,
             "scripts": self.scripts,
         }
@@ -130,13 +134,33 @@ class Assembly:
         """Return a hash of the scripts and of the settings that change what the world does."""
         return self._content_hash
 
+    def sources(self) -> Iterator[tuple[str, str]]:
+        """Iterate over the names and texts of all scripts, also of those that do not compile."""
+        yield from ((chunk.name, chunk.source) for chunk in self.vm.chunks)
+        yield from self.scripts.sources()
+
+    def check_scripts(self, changed: Collection[str]) -> None:
+        """Compile the scripts, and those modules that have changed, without running them.
+
+        Raises:
+            SettingsError: One does not compile; the message quotes it.
+        """
+        files = (self._files.main, *self._files.tree)
+        chosen = [each for each in files if each.class_name == "Script" or each.path in changed]
+        try:
+            self.scripts.check(chosen)
+        except LuauSyntaxError as error:
+            lines = quote(str(error), ((f"={each.path}", each.source) for each in chosen))
+            raise SettingsError("\n".join([str(error), *lines])) from error
+
     def start(self) -> None:
         """Make the tree, with the services and the scripts, and run the main script.
 
         Raises:
-            WorldHalted: The main script fails.
+            WorldHalted: A script does not compile, or the main script fails.
         """
         self.model.build(SERVICES)
+        self.model.workspace.store("Gravity", self.settings.gravity)
         self.services.begin()
         game, services = self.model.game, self.model.services
         self.vm.globals.update({**services, "game": game, "workspace": services["Workspace"]})
@@ -188,6 +212,7 @@ class Assembly:
         """Iterate over what the engine keeps alive for scripts, for the limit of memory."""
         yield self.model.game
         yield from self.scheduler.held()
+        yield from self.tweens.held()
         yield from self.services.remote_events.held()
 
 

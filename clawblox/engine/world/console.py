@@ -5,42 +5,40 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, TextIO
 
 from clawblox.engine.errors import WorldHalted, to_text
-from clawblox.luau import VM
 
-__all__ = ["Console", "halt_lines"]
+__all__ = ["Console", "halt_lines", "quote"]
 
 _POSITION: Final = re.compile(r"^(?P<name>[^\n]*?):(?P<line>\d+): ")
 _CONTEXT: Final = 2  # lines of source on each side of an error
-
-
-def _write_out(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
-def _write_error(line: str) -> None:
-    sys.stderr.write(line + "\n")
-    sys.stderr.flush()
 
 
 class Console:
     """Where a world writes its lines.
 
     Args:
-        out: Gets the lines for standard output, without their end.
-        error: Gets the lines for standard error.
+        out: Gets the lines for standard output, without their end; None writes them there, each
+            with the tick in front.
+        error: The same for standard error.
+
+    Attributes:
+        tick: Returns the tick for these lines; the world sets it.
     """
 
     def __init__(
         self,
-        out: Callable[[str], None] = _write_out,
-        error: Callable[[str], None] = _write_error,
+        out: Callable[[str], None] | None = None,
+        error: Callable[[str], None] | None = None,
     ) -> None:
-        self.out = out
-        self.error = error
+        self.tick: Callable[[], int] = int
+        self.out = (lambda line: self._stamp(line, sys.stdout)) if out is None else out
+        self.error = (lambda line: self._stamp(line, sys.stderr)) if error is None else error
+
+    def _stamp(self, line: str, stream: TextIO) -> None:
+        stream.write(f"[tick {self.tick()}] {line}\n")
+        stream.flush()
 
     def print(self, text: str) -> None:
         """Write what a script printed; the text is a Luau string."""
@@ -59,9 +57,14 @@ class Console:
         """Write an error that does not halt the world."""
         self._write(self.error, "[Lua Error] ", str(error))
 
-    def halt(self, halted: WorldHalted, vm: VM) -> None:
-        """Write why the world has halted: the error, its place in the source, and the stack."""
-        for line in halt_lines(halted, ((each.name, each.source) for each in vm.chunks)):
+    def halt(self, halted: WorldHalted, sources: Iterable[tuple[str, str]]) -> None:
+        """Write why the world has halted: the error, its place in the source, and the stack.
+
+        Args:
+            halted: The exception.
+            sources: The names and texts of the scripts, as Luau strings.
+        """
+        for line in halt_lines(halted, sources):
             self.error(line)
 
 
@@ -70,11 +73,11 @@ def halt_lines(halted: WorldHalted, sources: Iterable[tuple[str, str]]) -> list[
 
     Args:
         halted: The exception.
-        sources: The names and texts of all chunks, as Luau strings.
+        sources: The names and texts of the scripts, as Luau strings.
     """
     return [
         *_continue(f"[Lua Error] {halted}"),
-        *_excerpt(halted.reason, sources),
+        *quote(halted.reason, sources),
         *(["Stack, newest call first:"] if halted.traceback else []),
         *(f"  {line}" for line in halted.traceback.splitlines()),
         "[Halted] Instance stopped due to Lua error. Fix the script and restart.",
@@ -87,8 +90,13 @@ def _continue(text: str) -> list[str]:
     return [first, *(f"  {line}" for line in rest)]
 
 
-def _excerpt(reason: str, sources: Iterable[tuple[str, str]]) -> list[str]:
-    """Return the lines of source around the position at which an error begins."""
+def quote(reason: str, sources: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the lines of source around the position at which an error begins.
+
+    Args:
+        reason: The text of the error.
+        sources: The names and texts of the scripts, as Luau strings.
+    """
     position = _POSITION.match(reason)
     if position is None:
         return []

@@ -101,7 +101,7 @@ def _have_listeners(found: Iterable[Instance], known: Iterable[Instance]) -> boo
     """Return whether anything listens to those instances that are not known."""
     numbers = {instance.number for instance in known}
     added = (each for each in found if each.number not in numbers)
-    return any(signal.has_listeners for each in added for signal in each.signals.values())
+    return any(each.signals for each in added)
 
 
 def _write(

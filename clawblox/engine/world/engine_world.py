@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from clawblox.engine.datastore.store import Store
@@ -13,6 +14,7 @@ from clawblox.engine.services.chat import within_hearing
 from clawblox.engine.services.sounds import spectate_sounds
 from clawblox.engine.settings import EngineSettings
 from clawblox.engine.ticks import TICK_RATE
+from clawblox.engine.watchdog.client import Watchdog
 from clawblox.engine.world.assembly import Assembly
 from clawblox.engine.world.console import Console
 from clawblox.engine.world.document import (
@@ -23,6 +25,7 @@ from clawblox.engine.world.document import (
 )
 from clawblox.engine.world.observation import (
     observe_entities,
+    observe_map,
     observe_others,
     observe_player,
     player_position,
@@ -30,7 +33,7 @@ from clawblox.engine.world.observation import (
 )
 from clawblox.engine.world.spectator import spectate_entities, spectate_player
 from clawblox.engine.world.tick import run_tick
-from clawblox.luau import SnapshotError, run_deep
+from clawblox.luau import LuaError, SnapshotError, run_deep
 
 __all__ = ["EngineWorld"]
 
@@ -55,6 +58,7 @@ class EngineWorld:
         store: The database of data stores; None means that there is none.
         logical_restore: Restore positions and velocities where the exact state of the physics
             cannot be restored here; the world then goes on a little differently.
+        watchdog: Watches the calls that run scripts; None watches nothing.
 
     Raises:
         SettingsError: A script cannot be read.
@@ -70,11 +74,20 @@ class EngineWorld:
         *,
         store: Store | None = None,
         logical_restore: bool = False,
+        watchdog: Watchdog | None = None,
     ) -> None:
         self.settings = settings
         self._console = Console() if console is None else console
         self._parts = Assembly(settings, self._console, store, logical_restore=logical_restore)
+        self._console.tick = lambda: self.tick
         self.halted_error: str | None = None
+        self._watchdog = watchdog
+        self._show_vm_to_watchdog()
+
+    def _show_vm_to_watchdog(self) -> None:
+        if self._watchdog is not None:
+            self._parts.vm.observer = self._watchdog.note_place
+            self._watchdog.guard(self._parts.vm.interrupt)
 
     @property
     def tick(self) -> int:
@@ -98,6 +111,17 @@ class EngineWorld:
     def content_hash(self) -> str:
         """Return a hash of the scripts and of the settings that change what the world does."""
         return self._parts.content_hash()
+
+    def check_scripts(self, changed: Collection[str] = ()) -> None:
+        """Compile the scripts without running them.
+
+        Args:
+            changed: Paths of modules that are compiled too; others may never be required.
+
+        Raises:
+            SettingsError: One does not compile; the message quotes it.
+        """
+        run_deep(lambda: self._parts.check_scripts(changed))
 
     # Running
 
@@ -171,6 +195,14 @@ class EngineWorld:
         speaker = player_position(self._player(agent_id))
         return within_hearing(speaker, players, self.settings.hearing_radius)
 
+    def chatted(self, agent_id: str, content: str) -> None:
+        """Let ``Chatted`` fire in the next tick.
+
+        Raises:
+            KeyError: The agent is not in the world.
+        """
+        self._parts.services.speech.add(self._player(agent_id), content)
+
     def step(self) -> None:
         """Run one tick.
 
@@ -198,11 +230,27 @@ class EngineWorld:
             raise WorldHalted(*self.halted_error.split(": ", 1))
         try:
             with self._parts.vm.entered(), self._parts.scheduler.phase("Failed to load script"):
-                return function()
+                return function() if self._watchdog is None else self._watch(function)
         except WorldHalted as halted:
+            if self._watchdog is not None:
+                self._watchdog.close()  # no script runs any more
             self.halted_error = str(halted)
-            self._console.halt(halted, self._parts.vm)
+            self._console.halt(halted, self._parts.sources())
             raise
+
+    def _watch(self, function: Callable[[], Result]) -> Result:
+        """Make a call while the watchdog watches it."""
+        assert self._watchdog is not None
+        self._watchdog.begin_call()
+        try:
+            result = function()
+        finally:
+            self._watchdog.end_call()
+        try:
+            self._parts.vm.check_interrupt()  # it came after the last charge point of the call
+        except LuaError as error:
+            raise LuaError(f"{self._watchdog.place}: {error}") from None
+        return result
 
     # What is seen
 
@@ -226,8 +274,16 @@ class EngineWorld:
             "other_players": observe_others(player, others, radius, self._parts.parts.sees),
             "world": {"entities": observe_entities(workspace, player_position(player), radius)},
             "events": [],
-            "recent_events": self._parts.services.remote_events.latest(),
+            "recent_events": self._parts.services.remote_events.latest_for(agent_id),
         }
+
+    def map(self) -> dict[str, Json]:
+        """Return the parts with the tag ``Static``, which observations leave out."""
+        return run_deep(self._map)
+
+    def _map(self) -> dict[str, Json]:
+        with self._parts.vm.entered():
+            return {"entities": observe_map(self._parts.model.workspace)}
 
     def spectate(self) -> dict[str, Json]:
         """Return what a spectator sees."""
@@ -266,6 +322,14 @@ class EngineWorld:
             **write_world(parts.model, parts.vm, parts.systems),
         }
 
+    def rows_copier(self) -> Callable[[Path], None] | None:
+        """Return what copies the rows of data stores as they are now; None without a file.
+
+        Raises:
+            StoreError: The database cannot be read.
+        """
+        return self._parts.services.data_stores.copier()
+
     def restore(self, state: Json) -> None:
         """Take over the state of a snapshot, instead of `start`.
 
@@ -281,6 +345,7 @@ class EngineWorld:
             raise SnapshotMismatch(
                 f"the snapshot is damaged: {type(error).__name__}: {error}"
             ) from error
+        self._show_vm_to_watchdog()
         if self._parts.parts.is_rebuilt:
             self._console.error(_REBUILT)
 

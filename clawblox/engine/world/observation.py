@@ -13,17 +13,20 @@ from typing import Any, Final
 
 from clawblox.engine.errors import to_text
 from clawblox.engine.gui.gui_json import color_json
-from clawblox.engine.instances.attributes import attributes_json
+from clawblox.engine.instances.attributes import PLAIN, attribute_json, attributes_json
 from clawblox.engine.instances.instance import ROTATION, Instance
 from clawblox.engine.parts.parts import EYE_HEIGHT
 from clawblox.engine.rounding import hundredths, hundredths_of_vector, shortest
 from clawblox.luau import Vector
+from clawblox.luau.core.operators import shown_type
 
 __all__ = [
     "find_humanoid",
     "find_root",
     "is_identity",
+    "leaderstats",
     "observe_entities",
+    "observe_map",
     "observe_others",
     "observe_player",
     "resolve_asset",
@@ -106,6 +109,22 @@ def view_attributes(player: Instance) -> dict[str, Json]:
     }
 
 
+def leaderstats(player: Instance) -> dict[str, Json]:
+    """Return the key with a player's scores; empty if the player has no ``leaderstats``.
+
+    The scores are the value objects below ``leaderstats``, in their order.
+    """
+    board = player.find_child("leaderstats")
+    if board is None:
+        return {}
+    scores: dict[str, Json] = {}
+    for child in board.children:
+        value = child.read("Value") if child.is_a("ValueBase") else None
+        if shown_type(value) in PLAIN:
+            scores.setdefault(to_text(child.name), attribute_json(value))
+    return {"leaderstats": scores}
+
+
 def observe_player(player: Instance, agent_id: str) -> dict[str, Json]:
     """Return what an agent sees of itself."""
     attributes = {**attributes_json(player.attributes), **view_attributes(player)}
@@ -114,6 +133,7 @@ def observe_player(player: Instance, agent_id: str) -> dict[str, Json]:
         "position": hundredths_of_vector(player_position(player)),
         "health": shown_health(player),
         "attributes": dict(sorted(attributes.items())),
+        **leaderstats(player),
     }
 
 
@@ -148,6 +168,7 @@ def observe_others(
                     "distance": hundredths(distance),
                     "health": shown_health(other),
                     "attributes": attributes_json(other.attributes),
+                    **leaderstats(other),
                 }
             )
     return seen
@@ -158,6 +179,19 @@ def observe_entities(workspace: Instance, eye: Vector, radius: float) -> list[di
     return list(_entities(workspace, eye, radius))
 
 
+def observe_map(workspace: Instance) -> list[dict[str, Json]]:
+    """Return the parts that `observe_entities` leaves out, in the order of the tree."""
+    return [
+        _part(found)
+        for found in workspace.descendants()
+        if _is_part(found) and _HIDDEN_TAG in found.tags
+    ]
+
+
+def _is_part(instance: Instance) -> bool:
+    return "BasePart" in instance.spec.lineage and instance.spec.name != "Terrain"
+
+
 def _entities(workspace: Instance, eye: Vector, radius: float) -> Iterator[dict[str, Json]]:
     reach = radius * radius
     for found in workspace.descendants():
@@ -165,8 +199,7 @@ def _entities(workspace: Instance, eye: Vector, radius: float) -> Iterator[dict[
             if found.attributes:
                 yield _folder(found)
         elif (
-            "BasePart" in found.spec.lineage
-            and found.spec.name != "Terrain"
+            _is_part(found)
             and _HIDDEN_TAG not in found.tags
             and _squared_distance(found, eye) <= reach
         ):

@@ -14,6 +14,7 @@ from clawblox.engine.world.observation import (
     find_humanoid,
     find_root,
     is_identity,
+    leaderstats,
     player_position,
     resolve_asset,
     rotation_rows,
@@ -46,6 +47,7 @@ def spectate_player(player: Instance, agent_id: str, animations: Animations) -> 
         seen["humanoid_state"] = humanoid.extra.state
     attributes = {**attributes_json(player.attributes), **view_attributes(player)}
     seen["attributes"] = dict(sorted(attributes.items()))
+    seen |= leaderstats(player)
     player_gui = player.read("PlayerGui")
     gui = [] if player_gui is None else gui_json(player_gui)
     if gui:

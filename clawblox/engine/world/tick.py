@@ -19,6 +19,7 @@ def run_tick(world: Assembly) -> None:
         services.players.begin_tick()
         world.scripts.begin_tick()
         world.animations.advance()
+        world.tweens.advance()
         services.data_stores.deliver()
         services.debris.collect()
         scheduler.resume_due()
@@ -27,6 +28,7 @@ def run_tick(world: Assembly) -> None:
     world.parts.sync()
     with scheduler.phase("Failed to process agent inputs"):
         services.inputs.process()
+        services.speech.process()
     world.characters.move()
     world.parts.step()
     with scheduler.phase("Touch event"):
@@ -35,7 +37,6 @@ def run_tick(world: Assembly) -> None:
         world.parts.write_back()
         world.parts.apply_welds()
         fire_heartbeat(model)
-    services.inputs.end_tick()
     services.remote_events.publish()
     services.data_stores.submit()
     scheduler.tick += 1

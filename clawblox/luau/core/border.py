@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from clawblox.luau.core.context import current
 from clawblox.luau.core.values import LuaTable, raw_has
 
 
@@ -11,16 +12,19 @@ def border(table: LuaTable) -> float:
     Where there are holes it is, as in the reference, a border that depends on the number of
     elements the table was made for, and is found by bisection.
     """
+    try:
+        known = table._hint
+    except AttributeError:  # to read an empty slot takes ten times as long
+        known = table._hint = 0.0
     size = float(len(table))
     if size == 0.0:
         return 0.0
-    known: float = getattr(table, "_hint", 0.0)
-    if known and not raw_has(table, known):
+    if known and known not in table:
         return _array_border(table, int(known))
-    if size >= known and raw_has(table, size) and not raw_has(table, size + 1.0):
+    if size >= known and size in table and size + 1.0 not in table:
         return size
     if not known:
-        if not raw_has(table, 1.0):
+        if 1.0 not in table:
             return 0.0
         room = 1 << int(size).bit_length()
         if not raw_has(table, float(room)):
@@ -34,6 +38,7 @@ def border(table: LuaTable) -> float:
 
 def _array_border(table: LuaTable, room: int) -> float:
     """Return the border the reference finds in an array whose last place is empty."""
+    _charge_search()
     base, rest = 0, room
     while half := rest >> 1:
         if raw_has(table, float(base + half + 1)):
@@ -42,8 +47,15 @@ def _array_border(table: LuaTable, room: int) -> float:
     return float(base + raw_has(table, float(base + 1)))
 
 
+def _charge_search() -> None:
+    if current.vm is not None:  # else the host is asking
+        current.vm.charge_work(1)
+
+
 def _bisect(table: LuaTable, low: float, high: float) -> float:
     """Return a border between two indices: ``low`` is there or 0, ``high`` is not there."""
+    if high - low > 1.0:
+        _charge_search()
     while high - low > 1.0:
         middle = (low + high) // 2.0
         if raw_has(table, middle):

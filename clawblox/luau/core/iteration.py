@@ -7,8 +7,8 @@ repeats the running iteration and then gives the rest.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from itertools import chain, repeat, tee
+from collections.abc import Callable, Iterator
+from itertools import chain, repeat
 from typing import Any
 
 from clawblox.luau.core.border import border
@@ -16,7 +16,10 @@ from clawblox.luau.core.context import call_unyieldable, current
 from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.numbers import to_number
 from clawblox.luau.core.operators import adjust, shown_type
+from clawblox.luau.core.room import give_back_room, repack
 from clawblox.luau.core.values import (
+    FALSE_KEY,
+    TRUE_KEY,
     Flag,
     Function,
     LuaTable,
@@ -33,6 +36,9 @@ _CACHED = 4096
 FLOATS = tuple(map(float, range(_CACHED)))
 _CHUNK = 1024
 _EXACT = 2.0**53
+_LEAST_SEARCHES = 16  # between two repackings
+_SEARCHES_PER_ROOT = 4  # of the number of keys
+_ROOT_PER_STEP = 32
 builtin_iterators: dict[str, Function] = {}  # `next` and the function `ipairs` returns
 
 
@@ -159,16 +165,20 @@ class TableLoop(LoopIterator):
         self._position: Any = None
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        keys = self.keys
-        charge_iterations(len(keys) + 1)
-        shown = [key_value(key) for key in keys] if _has_flags(keys) else keys
-        self._position = iter(shown)
-        return zip(self._position, map(self.state.get, keys), strict=False)
+        table = self.state  # nothing was removed since its keys were listed
+        return self._entries(TRUE_KEY in table or FALSE_KEY in table)
 
     def again(self, key: Any, value: Any) -> Iterator[tuple[Any, Any]]:
         """Return the running iteration and the rest."""
         self.keys = self.rest()
-        return super().again(key, value)
+        return chain(((key, value),), self._entries(Flag in map(type, self.keys)))
+
+    def _entries(self, has_flags: bool) -> Iterator[tuple[Any, Any]]:
+        keys = self.keys
+        current.vm.charge(len(keys) + 1)
+        shown = [key_value(key) for key in keys] if has_flags else keys
+        self._position = position = iter(shown)
+        return zip(position, map(self.state.get, keys))  # noqa: B905 - to pass `strict` takes time
 
     def rest(self) -> list[Any]:
         """Return the keys still to come."""
@@ -188,9 +198,7 @@ class SequenceLoop(LoopIterator):
         self.control = control
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        start = int(self.control) + 1
-        numbers, again = tee(chain.from_iterable(_charged_numbers(start)))
-        return zip(numbers, iter(map(self.state.get, again).__next__, None), strict=False)
+        return _entries_in_order(self.state.get, int(self.control) + 1)
 
     def again(self, key: Any, value: Any) -> Iterator[tuple[Any, Any]]:
         """Return the running iteration and the rest."""
@@ -198,18 +206,19 @@ class SequenceLoop(LoopIterator):
         return super().again(key, value)
 
 
-def _charged_numbers(start: int) -> Iterator[Any]:
+def _entries_in_order(get: Callable[[float], Any], start: int) -> Iterator[tuple[Any, Any]]:
+    """Read the values from a position on, charging for the positions before they are read."""
     size = 16
     while True:
         charge_iterations(size)
         stop = start + size
-        yield FLOATS[start:stop] if stop < _CACHED else tuple(map(float, range(start, stop)))
+        for number in FLOATS[start:stop] if stop < _CACHED else map(float, range(start, stop)):
+            value = get(number)
+            if value is None:
+                return
+            yield number, value
         start = stop
         size = min(size * 2, _CHUNK)
-
-
-def _has_flags(keys: list[Any]) -> bool:
-    return any(key.__class__ is Flag for key in keys) if len(keys) < _CHUNK else True
 
 
 def is_position(control: Any) -> bool:
@@ -256,10 +265,13 @@ def iterate(function: Any, state: Any, control: Any, *, is_call: bool = False) -
 
 def ordered_keys(table: LuaTable) -> list[Any]:
     """Return a table's keys: 1 to its length, then the rest in order of insertion."""
+    give_back_room(table)
     keys = list(table)
     size = int(border(table))
+    if not size:
+        return keys
     sequence = FLOATS[1 : size + 1] if size < _CACHED else tuple(map(float, range(1, size + 1)))
-    if not size or tuple(keys[:size]) == sequence:
+    if tuple(keys[:size]) == sequence:
         return keys
     inside = set(sequence)
     return [*sequence, *(key for key in keys if key not in inside)]
@@ -273,7 +285,7 @@ def next_entry(table: LuaTable, key: Any) -> Any:
     """
     cursor: Cursor | None = getattr(table, "_cursor", None)
     if key is None:
-        cursor = table._cursor = Cursor(_first_key(table))
+        cursor = table._cursor = _first_cursor(table, cursor)
         position = 0
     else:
         position = cursor.after(key) if cursor is not None else -1
@@ -294,10 +306,26 @@ def next_entry(table: LuaTable, key: Any) -> Any:
     return None
 
 
-def _first_key(table: LuaTable) -> list[Any]:
-    """Return only the first of a table's keys: most calls ask whether the table is empty."""
-    key = 1.0 if border(table) else next(iter(table), None)
-    return ordered_keys(table) if raw_get(table, key) is None else [key]
+def _first_cursor(table: LuaTable, last: Cursor | None) -> Cursor:
+    """Return a cursor with only the first of a table's keys.
+
+    Most calls ask whether the table is empty. A search from the start also goes through the room of
+    the keys that were removed there, so the table is repacked now and then. A search may cost as
+    much as the root of the number of keys, so that is charged.
+    """
+    key: Any = 1.0
+    searches = 0
+    if not border(table):
+        searches = 0 if last is None else last.searches
+        root = math.isqrt(len(table))
+        if root >= _ROOT_PER_STEP:
+            charge_work(root // _ROOT_PER_STEP)
+        if searches % (_LEAST_SEARCHES + _SEARCHES_PER_ROOT * root) == 0:
+            repack(table)
+        key = next(iter(table), None)
+        searches += 1
+    keys = ordered_keys(table) if raw_get(table, key) is None else [key]
+    return Cursor(keys, searches)
 
 
 def _charged_keys(table: LuaTable) -> list[Any]:
@@ -306,13 +334,21 @@ def _charged_keys(table: LuaTable) -> list[Any]:
 
 
 class Cursor:
-    """The position of ``next`` in a table."""
+    """The position of ``next`` in a table.
 
-    __slots__ = ("keys", "position")
+    Attributes:
+        keys: The table's keys, or only the first.
+        position: The position among the keys.
+        searches: The number of searches for the first key, of which nothing that scripts see
+            depends.
+    """
 
-    def __init__(self, keys: list[Any]) -> None:
+    __slots__ = ("keys", "position", "searches")
+
+    def __init__(self, keys: list[Any], searches: int = 0) -> None:
         self.keys = keys
         self.position = 0
+        self.searches = searches
 
     def after(self, key: Any) -> int:
         """Return the position behind a key; -1 if the key is not there."""

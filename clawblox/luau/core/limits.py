@@ -9,12 +9,14 @@ from typing import Any
 from clawblox.luau.core.errors import RuntimeFault
 
 EXHAUSTED = "exhausted the allowed number of steps"
+INTERRUPTED = "interrupted by the host"
 BATCH = 1000
 CHARGED_COPY = 100  # copying at least this many values is charged
 LONG_TEXT = 4096  # reading a string of at least this length, as in comparisons, is charged
 BYTES_PER_STEP = 1024  # copying them takes about as long as a step
 SHORT_TEXT = 200  # up to this length, each occurrence of a string is counted and saved
 STEPS_PER_COLLECTION = 300_000  # between collections that remove dead entries of weak tables
+MOST_PATTERNS = 512  # that are kept ready
 STEP_BYTES = 100  # the most a step can add to the heap without a charge for memory
 
 Charge = Callable[[int], None]
@@ -36,12 +38,14 @@ class Budget:
             not be refused.
         is_used_up: Whether work was refused because too few steps were left.
         is_interrupted: Whether the host has interrupted the script.
+        interruption: Why it has, for the error of the script.
     """
 
     def __init__(self) -> None:
         self.steps_left: int | None = None
         self.is_used_up = False
         self.is_interrupted = False
+        self.interruption = INTERRUPTED
 
     def renew(self, steps: int | None) -> None:
         """Start again with a number of steps; None means no limit."""
@@ -93,7 +97,7 @@ class Budget:
             RuntimeFault: It has.
         """
         if self.is_interrupted:
-            raise RuntimeFault("interrupted by the host")
+            raise RuntimeFault(self.interruption)
 
 
 def batch(size: int) -> Iterator[Any]:

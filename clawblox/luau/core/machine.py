@@ -84,6 +84,7 @@ class Machine(Protocol):
             them.
         depth: The number of active calls, where the interpreter does not count them.
         has_headroom: Whether the stack was full and the recursion limit is raised.
+        extra_calls: The calls below the running coroutine for which the recursion limit is raised.
         running: The running coroutine; None outside any.
         error_stack: The traceback of the error that a handler is handling; None outside handlers.
         main_environment: The globals outside coroutines.
@@ -94,6 +95,7 @@ class Machine(Protocol):
     base_c_calls: int
     depth: int
     has_headroom: bool
+    extra_calls: int
     running: Coroutine | None
     error_stack: str | None
     main_environment: Any
@@ -148,6 +150,9 @@ class Machine(Protocol):
 
     def charge_work(self, steps: int) -> None:
         """Take steps for work that adds nothing to the heap."""
+
+    def is_new_pattern(self, pattern: str) -> bool:
+        """Return whether the call from the host has to pay for reading a pattern of strings."""
 
     def take_steps(self, steps: int) -> None:
         """Take steps for work that cannot be refused, such as handling an error."""

@@ -7,7 +7,7 @@ import re
 import struct
 from typing import Any
 
-from clawblox.luau.core.context import charge_reading
+from clawblox.luau.core.context import current
 
 _DECIMAL = re.compile(
     r"[ \t\n\v\f\r]*([+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?)[ \t\n\v\f\r]*"
@@ -20,6 +20,7 @@ _HEXADECIMAL = re.compile(
 _SPECIAL = re.compile(r"[ \t\n\v\f\r]*([+-]?(?:inf(?:inity)?|nan))[ \t\n\v\f\r]*", re.IGNORECASE)
 _MAX_PLAIN_EXPONENT = 21
 _MIN_PLAIN_EXPONENT = -6
+_CHARACTERS_PER_STEP = 256  # of a text that is read as a number
 _MOST_DIGITS = 64  # digits that a 64-bit number can have
 _SINGLE = struct.Struct("f")  # native: numbers that are too large become infinite
 _pack, _unpack = _SINGLE.pack, _SINGLE.unpack
@@ -158,5 +159,6 @@ def to_number(value: Any) -> float | None:
         return float(value)
     if value.__class__ is not str:
         return None
-    charge_reading(len(value))
+    if len(value) >= _CHARACTERS_PER_STEP:
+        current.vm.charge_work(len(value) // _CHARACTERS_PER_STEP)
     return parse_number(value)

@@ -36,6 +36,7 @@ from clawblox.luau.core.values import (
 
 MAX_STRING = 1 << 30
 _ENTRY_BYTES = 60
+_FEW_VALUES = 2  # of an interpolation, which a step covers
 _SMALL = 100  # bytes, which the charge for a step covers
 
 
@@ -386,8 +387,9 @@ def table_with(fields: dict[Any, Any], count: int, values: tuple[Any, ...]) -> L
 
 def adjust(result: Any, count: int) -> tuple[Any, ...]:
     """Return exactly ``count`` values of a function's result."""
-    values = result if result.__class__ is tuple else (result,)
-    return take_values(values, count)
+    if result.__class__ is not tuple:
+        return take_values((result,), count)
+    return result if len(result) == count else take_values(result, count)
 
 
 def take_values(values: tuple[Any, ...], count: int) -> tuple[Any, ...]:
@@ -435,6 +437,8 @@ def interpolate(texts: tuple[str, ...], *values: Any) -> str:
     Raises:
         LuaError: ``__tostring`` of a value fails, or there is no room for the string.
     """
+    if len(values) > _FEW_VALUES:
+        current.vm.charge_work(len(values) // _FEW_VALUES)
     parts = [texts[0]]
     for text, value in zip(texts[1:], values, strict=True):
         parts.append(to_text(value))

@@ -22,6 +22,10 @@ from clawblox.luau.core.machine import Coroutine
 Function = Callable[..., Any]
 
 MAX_INDEX_CHAIN = 100
+_LINKS = tuple(link % 8 == 7 for link in range(MAX_INDEX_CHAIN))  # True where they take a step
+OWN_CLASS_BYTES = 2000  # of a class made for the tables with one metatable
+_OWN_CLASS_STEPS = 50
+_RENEWAL_STEPS = 8  # for a look through a chain of tables
 
 
 class Flag:
@@ -65,7 +69,7 @@ class LuaTable(dict[Any, Any]):
 
     _meta: LuaTable | None
     _own_class: type[MetaTable]
-    _hint: float  # the number of elements it was made for, if known
+    _hint: float  # the number of elements it was made for; 0 if that is not known
     _cursor: Any  # the position of `next`
     _serial: int
 
@@ -88,7 +92,9 @@ class MetaTable(LuaTable):
 
     def __missing__(self, key: Any) -> Any:  # type: ignore[override]
         table: LuaTable = self
-        for _ in range(MAX_INDEX_CHAIN):
+        for is_charged in _LINKS:
+            if is_charged:
+                current.vm.charge_work(1)
             meta = table.meta
             if meta is None:
                 return None
@@ -298,26 +304,6 @@ def as_result(values: tuple[Any, ...]) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def read_serial(value: Any) -> int | None:
-    """Return the serial number of an object; None while it has none."""
-    if isinstance(value, FunctionType):
-        serial: int | None = value.__dict__.get("serial")
-        return serial
-    return getattr(value, "_serial", None)
-
-
-def set_serial(value: Any, serial: int) -> None:
-    """Give an object a serial number.
-
-    Raises:
-        AttributeError: The value is no object.
-    """
-    if isinstance(value, FunctionType):
-        value.__dict__["serial"] = serial
-    else:
-        value._serial = serial
-
-
 def truth(value: Any) -> bool:
     """Return whether a value counts as true."""
     return value is not None and value is not False
@@ -330,8 +316,7 @@ def describe_key(key: Any) -> str:
 
 def find_metatable(value: Any) -> LuaTable | None:
     """Return a value's metatable; None for strings, and for values without a metatable."""
-    meta: LuaTable | None = getattr(value, "meta", None)
-    return meta
+    return getattr(value, "meta", None)
 
 
 def metamethod(value: Any, event: str) -> Any:
@@ -362,6 +347,8 @@ def raw_assign(table: LuaTable, key: Any, value: Any) -> None:
         if key == "__newindex":
             reclass_users(table)
         elif key == "__index":
+            if current.vm is not None:
+                current.vm.charge_work(_RENEWAL_STEPS)
             renew_class(table)
 
 
@@ -397,7 +384,9 @@ def assign(target: Any, key: Any, value: Any) -> None:
         LuaError: A metamethod fails or yields.
     """
     table = target
-    for _ in range(MAX_INDEX_CHAIN):
+    for is_charged in _LINKS:
+        if is_charged:
+            current.vm.charge_work(1)
         meta = table.meta
         handler = None
         if meta is not None and not raw_has(table, key):
@@ -423,8 +412,9 @@ def set_metatable(table: LuaTable, meta: LuaTable | None) -> None:
         if meta.__class__ is LuaTable:
             meta._meta = None
         meta.__class__ = SlowTable
+    chosen = _class_for(table, meta)
     table._meta = meta
-    table.__class__ = _class_for(table, meta)
+    table.__class__ = chosen
 
 
 def _class_for(table: LuaTable, meta: LuaTable | None) -> type[LuaTable]:
@@ -445,7 +435,17 @@ def user_class(meta: LuaTable) -> type[MetaTable]:
     if known is None:
         meta._own_class = MetaTable
         return MetaTable
-    return own_user_class(meta) if known is MetaTable else known
+    if known is MetaTable:
+        current.vm.allocate(OWN_CLASS_BYTES)
+        current.vm.charge_work(_OWN_CLASS_STEPS)
+        return own_user_class(meta)
+    return known
+
+
+def has_own_class(table: LuaTable) -> bool:
+    """Return whether a class was made for the tables with this metatable."""
+    known = getattr(table, "_own_class", MetaTable) if isinstance(table, SlowTable) else MetaTable
+    return known is not MetaTable
 
 
 def own_user_class(meta: LuaTable) -> type[MetaTable]:
@@ -459,8 +459,8 @@ def own_user_class(meta: LuaTable) -> type[MetaTable]:
 
 def renew_class(meta: LuaTable) -> None:
     """Make the class of a metatable's users follow its present ``__index``."""
-    known: Any = getattr(meta, "_own_class", None)
-    if known is None or known is MetaTable:
+    known: Any = meta._own_class if has_own_class(meta) else None
+    if known is None:
         return
     handler = raw_get(meta, "__index")
     if isinstance(handler, LuaTable) and not _is_circular(handler):
@@ -489,8 +489,8 @@ def reclass_users(meta: LuaTable) -> None:
     for user in gc.get_referrers(meta):
         if isinstance(user, MetaTable) and not isinstance(user, SlowTable) and user.meta is meta:
             user.__class__ = SlowTable
-    if (vm := getattr(current, "vm", None)) is not None:  # else the host is building a table
-        vm.charge_search()
+    if current.vm is not None:  # else the host is building a table
+        current.vm.charge_search()
 
 
 def freeze(table: LuaTable) -> None:

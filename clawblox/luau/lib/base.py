@@ -42,6 +42,7 @@ from clawblox.luau.runtime.suspension import ProtectedFrame, ScriptFrame, Yield
 
 _STEPS_TO_COLLECT = 1000
 _DIGITS_PER_STEP = 64
+_PROXY_BYTES = 250
 
 
 @builtin("assert")
@@ -343,6 +344,7 @@ def newproxy(*args: Any) -> Userdata:
     wants = args[0] if args else None
     if wants is not None and wants.__class__ is not bool:
         arg.wrong_type(args, 0, "newproxy", "nil or boolean")
+    current.vm.allocate(_PROXY_BYTES)
     return Userdata(LuaTable() if wants is True else None)
 
 

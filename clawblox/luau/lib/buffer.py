@@ -16,6 +16,7 @@ from clawblox.luau.core.values import Buffer
 from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.registry import builtin
 
+_BUFFER_BYTES = 100  # besides its data
 MAX_SIZE = 1 << 30
 _KINDS = {
     "i8": "<b", "u8": "<B", "i16": "<h", "u16": "<H", "i32": "<i", "u32": "<I",
@@ -83,7 +84,7 @@ def create(*args: Any) -> Buffer:
         arg.wrong(0, "create", "size")
     if size > MAX_SIZE:
         raise RuntimeFault("not enough memory")
-    current.vm.allocate(size)
+    current.vm.allocate(_BUFFER_BYTES + size)
     return Buffer(bytearray(size))
 
 

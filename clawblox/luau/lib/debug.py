@@ -26,6 +26,7 @@ from clawblox.luau.runtime.host import lent_name
 from clawblox.luau.runtime.suspension import ScriptFrame
 
 _OPTIONS = "slnaf"
+_STEPS_PER_TRACEBACK = 8
 
 
 @builtin("debug.traceback")
@@ -41,6 +42,7 @@ def traceback(*args: Any) -> Any:
     if message is not None and message.__class__ not in (str, float):
         return message
     level = arg.optional_integer(rest, 1, "traceback", 1 if coroutine is None else 0)
+    current.vm.charge_work(_STEPS_PER_TRACEBACK)
     text = _stack_text(coroutine, level, sys._getframe(1))
     return text if message is None else f"{to_text(message)}\n{text}"
 

@@ -14,6 +14,7 @@ from clawblox.luau.core.values import LuaTable, raw_get
 from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.registry import builtin
 
+_DATE_BYTES = 700  # of a date as a table
 _EPOCH = 719469  # 1970-01-01 counted as `_days` counts
 _OPTIONS = "aAbBcdHIjmMpSUwWxXyYzZ%"
 
@@ -93,6 +94,7 @@ def date(*args: Any) -> Any:
 
 
 def _date_table(parts: time.struct_time) -> LuaTable:
+    current.vm.allocate(_DATE_BYTES)
     table = LuaTable()
     for name, value in (
         ("sec", parts.tm_sec), ("min", parts.tm_min), ("hour", parts.tm_hour),

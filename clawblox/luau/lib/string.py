@@ -25,6 +25,8 @@ from clawblox.luau.lib.support.registry import builtin
 from clawblox.luau.lib.support.textformat import format_text
 
 _SHORT_PATTERN = 32
+_TABLE_BYTES = 120
+_ITERATOR_BYTES = 100
 _SPECIALS = frozenset("^$*+?.([%-")
 
 
@@ -149,7 +151,7 @@ def split(*args: Any) -> LuaTable:
     text = arg.string(args, 0, "split")
     separator = arg.optional_string(args, 1, "split", ",")
     count = text.count(separator) + 1 if separator else len(text)
-    current.vm.allocate(len(text) + 100 * count)
+    current.vm.allocate(_TABLE_BYTES + len(text) + 100 * count)
     charge_work(count // 8)
     parts = text.split(separator) if separator else list(text)
     return LuaTable(zip(map(float, range(1, len(parts) + 1)), parts, strict=True))
@@ -280,6 +282,7 @@ def gmatch(*args: Any) -> MatchIterator:
     Raises:
         RuntimeFault: An argument is not a string.
     """
+    current.vm.allocate(_ITERATOR_BYTES)
     return MatchIterator(arg.string(args, 0, "gmatch"), arg.string(args, 1, "gmatch"))
 
 

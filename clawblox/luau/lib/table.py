@@ -11,6 +11,7 @@ from clawblox.luau.core.iteration import charge_iterations, charge_work, ordered
 from clawblox.luau.core.limits import BYTES_PER_STEP, LONG_TEXT
 from clawblox.luau.core.numbers import format_number
 from clawblox.luau.core.operators import equal, join, shown_type
+from clawblox.luau.core.room import give_back_room
 from clawblox.luau.core.values import (
     FrozenTable,
     LuaTable,
@@ -19,6 +20,7 @@ from clawblox.luau.core.values import (
     check_writable,
     first,
     key_value,
+    metamethod,
     raw_get,
     raw_has,
     raw_pop,
@@ -33,6 +35,7 @@ from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.registry import builtin
 from clawblox.luau.lib.support.sorting import charge_sorting, sort_values
 
+_TABLE_BYTES = 120
 _STACK_BYTES = 128  # per value: generous, as the stack must run out before the heap does
 MAX_ITEMS = 1 << 26
 _BIGGEST = 2**31 - 1
@@ -61,7 +64,10 @@ def insert(*args: Any) -> tuple[()]:
     """
     if len(args) == 2 and args[0].__class__ is LuaTable and args[1] is not None:
         table = args[0]
-        made_for = getattr(table, "_hint", 0.0)
+        try:
+            made_for = table._hint
+        except AttributeError:  # to read an empty slot takes ten times as long
+            made_for = table._hint = 0.0
         size = float(len(table))
         if (size in table or not size) and size + 1.0 not in table and size >= made_for:
             table[size + 1.0] = args[1]
@@ -92,6 +98,9 @@ def remove(*args: Any) -> Any:
         RuntimeFault: The first argument is not a table, the table is frozen, or the position is not
             a number.
     """
+    if len(args) == 1 and args[0].__class__ is LuaTable:
+        size = border(args[0])
+        return raw_pop(args[0], size) if size else ()
     table = arg.table(args, 0, "remove")
     size = border(table)
     at = size
@@ -163,7 +172,7 @@ def unpack(*args: Any) -> Any:
 @builtin("table.pack")
 def pack(*args: Any) -> LuaTable:
     """Return a table of the arguments, with their number in ``n``."""
-    current.vm.allocate(40 * len(args))
+    current.vm.allocate(_TABLE_BYTES + 40 * len(args))
     table = LuaTable()
     for position, value in enumerate(args, 1):
         if value is not None:
@@ -186,7 +195,7 @@ def create(*args: Any) -> LuaTable:
         arg.wrong(0, "create", "size out of range")
     if size > MAX_ITEMS:
         raise RuntimeFault("table overflow")
-    current.vm.allocate(16 * size)
+    current.vm.allocate(_TABLE_BYTES + 16 * size)
     table = LuaTable()
     if len(args) > 1 and args[1] is not None:
         current.vm.allocate(44 * size)
@@ -210,9 +219,12 @@ def find(*args: Any) -> float | None:
     if at < 1.0:
         arg.wrong(2, "find", "index out of range")
     wanted_size = len(wanted) if wanted.__class__ is str else 0
+    calls = metamethod(wanted, "__eq") is not None
     while (value := raw_get(table, at)) is not None:
         if wanted_size >= LONG_TEXT and value.__class__ is str and len(value) == wanted_size:
             charge_work(wanted_size // BYTES_PER_STEP)
+        if calls:
+            charge_work(1)
         alike = value.__class__ is wanted.__class__
         if value == wanted if alike else equal(value, wanted):
             return at
@@ -280,6 +292,8 @@ def move(*args: Any) -> LuaTable:
 def _move_sparse(source: LuaTable, target: LuaTable, start: float, end: float, to: float) -> None:
     """Move a range much wider than what is in it."""
     charge_work((len(source) + len(target)) // 4)
+    give_back_room(source)
+    give_back_room(target)
     moved = {
         key - start + to: value
         for key, value in source.items()
@@ -302,7 +316,7 @@ def clear(*args: Any) -> tuple[()]:
     """
     table = _writable(args, "clear")
     size = int(border(table))
-    if size and not hasattr(table, "_hint"):
+    if size and not getattr(table, "_hint", 0.0):
         table._hint = float(1 << (size - 1).bit_length())
     table.clear()
     if table.__class__ is SlowTable:
@@ -347,10 +361,10 @@ def clone(*args: Any) -> LuaTable:
     table = arg.table(args, 0, "clone")
     if table.meta is not None and raw_get(table.meta, "__metatable") is not None:
         arg.wrong(0, "clone", "table has a protected metatable")
-    current.vm.allocate(60 * len(table))
+    current.vm.allocate(_TABLE_BYTES + 60 * len(table))
+    give_back_room(table)
     copy = LuaTable(table)
-    if hasattr(table, "_hint"):
-        copy._hint = table._hint
+    copy._hint = getattr(table, "_hint", 0.0)
     if table.meta is not None:
         set_metatable(copy, table.meta)
     return copy
@@ -375,6 +389,7 @@ def maxn(*args: Any) -> float:
     """
     table = arg.table(args, 0, "maxn")
     charge_work(len(table) // 16)
+    give_back_room(table)
     return max((key for key in table if key.__class__ is float and key > 0.0), default=0.0)
 
 

@@ -33,8 +33,8 @@ def _decode(text: str, at: int) -> tuple[int, int] | None:
         if following & 0xC0 != 0x80:
             return None
         code = code << 6 | following & 0x3F
-    if code < _LEAST[extra] or code > _MAX_CODE:
-        return None
+    if code < _LEAST[extra] or code > _MAX_CODE or 0xD800 <= code <= 0xDFFF:
+        return None  # too long, too large, or a surrogate of UTF-16
     return code, at + extra + 1
 
 

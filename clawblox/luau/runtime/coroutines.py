@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from clawblox.luau.core.context import MAX_C_CALLS, current
-from clawblox.luau.core.deep import MAX_CALLS
+from clawblox.luau.core.deep import COUNTS_C_CALLS, MAX_CALLS, call_limit
 from clawblox.luau.core.errors import LuaError, RuntimeFault
 from clawblox.luau.core.machine import Coroutine, Frame
 from clawblox.luau.core.values import NativeFunction, as_result, as_tuple
@@ -19,6 +20,7 @@ from clawblox.luau.runtime.diagnose import (
 from clawblox.luau.runtime.suspension import ProtectedFrame, Yield
 
 _MAX_LEVELS = 1000  # of a traceback
+_MOST_CALLS_BELOW = 200  # a coroutine that is started deeper gets no calls of its own
 
 
 class WrapFunction(NativeFunction):
@@ -87,6 +89,9 @@ def resume(coroutine: Coroutine, values: tuple[Any, ...]) -> tuple[bool, tuple[A
     coroutine.status = "running"
     vm.c_calls += 1
     vm.base_c_calls = vm.c_calls
+    depth, extra_calls = vm.depth, vm.extra_calls
+    if outer is not None and coroutine.function is not None:
+        _allow_own_calls()
     try:
         result = as_tuple(_run(coroutine, values))
         coroutine.status = "dead"
@@ -106,9 +111,27 @@ def resume(coroutine: Coroutine, values: tuple[Any, ...]) -> tuple[bool, tuple[A
         raise
     finally:
         vm.c_calls -= 1
-        vm.running, vm.base_c_calls = outer, outer_base
+        vm.running, vm.base_c_calls, vm.depth = outer, outer_base, depth
+        if vm.extra_calls != extra_calls:
+            vm.extra_calls, vm.has_headroom = extra_calls, False
+            sys.setrecursionlimit(call_limit() + extra_calls)
         if outer is not None:
             outer.status = "running"
+
+
+def _allow_own_calls() -> None:
+    """Let a coroutine that starts within another nest calls as deep as that one may."""
+    vm = current.vm
+    frame = sys._getframe(1)
+    calls = 1
+    while frame.f_code not in RESUME_CODES:
+        if frame.f_back is None or calls > _MOST_CALLS_BELOW:
+            return
+        calls += 1 + (COUNTS_C_CALLS and frame.f_code is _WRAP_CODE)
+        frame = frame.f_back
+    vm.depth, vm.has_headroom = 0, False
+    vm.extra_calls += calls
+    sys.setrecursionlimit(call_limit() + vm.extra_calls)
 
 
 def _run(coroutine: Coroutine, values: tuple[Any, ...]) -> Any:
@@ -170,3 +193,4 @@ def close(coroutine: Coroutine) -> tuple[Any, ...]:
 
 
 RESUME_CODES.add(_run.__code__)
+_WRAP_CODE = WrapFunction.__call__.__code__

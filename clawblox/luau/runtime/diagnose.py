@@ -140,6 +140,9 @@ def _call_fault(link: TracebackType, text: str) -> LuaError:
     if site is None or site.method is None or kind != "nil":
         return RuntimeFault(f"attempt to call a {kind} value")
     holder = link.tb_frame.f_locals[site.receiver]
+    explain = getattr(holder, "explain_missing", None)  # of `HostObject`
+    if explain is not None:
+        return RuntimeFault(explain(site.method))
     return RuntimeFault(f"attempt to call missing method '{site.method}' of {shown_type(holder)}")
 
 

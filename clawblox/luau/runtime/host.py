@@ -163,6 +163,10 @@ class HostObject(Userdata):
         """Return the function that ``object:name()`` calls, or None."""
         return self.host_type.methods.get(name)
 
+    def explain_missing(self, name: str) -> str:
+        """Return the error of a call ``object:name()`` that finds nil."""
+        return f"attempt to call missing method '{name}' of {self.type_name}"
+
     def _refusal(self, key: Any) -> str:
         shown = describe_key(key_value(key))
         return f"{shown} is not a valid member of {self.host_type.name}"

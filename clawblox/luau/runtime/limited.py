@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from operator import length_hint
+from types import FrameType
 from typing import Any
 from weakref import WeakSet
 
@@ -14,6 +16,8 @@ from clawblox.luau.core.deep import MAX_CALLS, call_limit
 from clawblox.luau.core.errors import LuaError, OutOfMemory, RuntimeFault
 from clawblox.luau.core.limits import (
     BYTES_PER_STEP,
+    INTERRUPTED,
+    MOST_PATTERNS,
     STEP_BYTES,
     STEPS_PER_COLLECTION,
     Budget,
@@ -25,6 +29,9 @@ from clawblox.luau.core.values import LuaTable
 from clawblox.luau.runtime.chunk import Chunk
 from clawblox.luau.runtime.garbage import collect
 from clawblox.luau.runtime.measure import heap_bytes
+
+_STEPS_PER_SEARCH = 2000  # for what the process has besides the heap
+_OBSERVED_STEPS = 200
 
 
 class LimitedMachine:
@@ -38,6 +45,9 @@ class LimitedMachine:
     Attributes:
         steps: The iterator from which generated code takes its steps.
         allocated: The bytes allocated since the heap was last measured, and its size then.
+        observer: Called with the running frame when a call from the host takes its first steps,
+            then every thousand steps, and before work that costs 200 or more; None looks at
+            nothing. `Places` reads the frame.
     """
 
     globals: LuaTable
@@ -52,6 +62,7 @@ class LimitedMachine:
         self.base_c_calls = 0
         self.depth = 0
         self.has_headroom = False
+        self.extra_calls = 0
         self.running: Coroutine | None = None
         self.chunks: WeakSet[Chunk] = WeakSet()
         self._budget = Budget()
@@ -59,8 +70,10 @@ class LimitedMachine:
         self.steps: Iterator[Any] = batch(0)
         self.allocated = 0
         self._compiling = 0  # bytes that the compiler is using
+        self.observer: Callable[[FrameType], None] | None = None
         self.has_weak_tables = False
         self.steps_since_collection = 0
+        self._patterns: set[str] = set()  # that the present call has paid for
 
     @property
     def is_interrupted(self) -> bool:
@@ -76,6 +89,7 @@ class LimitedMachine:
         self.c_calls = self.base_c_calls = self.depth = 0
         self._budget.renew(self.step_limit)
         self._is_full = False
+        self._patterns.clear()
         self._set_steps(0)
 
     @property
@@ -94,14 +108,26 @@ class LimitedMachine:
         for chunk in self.chunks:
             chunk.namespace["B"] = self.steps
 
+    def check_interrupt(self) -> None:
+        """Check whether the host has interrupted the script.
+
+        Raises:
+            RuntimeFault: It has.
+        """
+        self._budget.check_interrupt()
+
     def more_steps(self) -> None:
         """Hand out the next batch of steps.
 
         Raises:
             LuaError: The call has used up its steps or its memory, or the host has interrupted it.
         """
+        if self.observer is not None:
+            self.observer(sys._getframe(1))
         size = self._budget.take_batch()
-        self._charge_memory(size)
+        self._account(size * STEP_BYTES)
+        if self.has_weak_tables:
+            self._count_to_collection(size)
         self._set_steps(size)
 
     def charge(self, steps: int) -> None:
@@ -111,7 +137,9 @@ class LimitedMachine:
             LuaError: The call has used up its steps or its memory, or the host has interrupted it.
         """
         self.charge_work(steps)
-        self._charge_memory(steps)
+        self._account(steps * STEP_BYTES)
+        if self.has_weak_tables:
+            self._count_to_collection(steps)
 
     def charge_work(self, steps: int) -> None:
         """Take steps for work that adds nothing to the heap.
@@ -119,11 +147,26 @@ class LimitedMachine:
         Raises:
             LuaError: The call has used up its steps, or the host has interrupted it.
         """
+        if steps >= _OBSERVED_STEPS and self.observer is not None:
+            self.observer(sys._getframe(1))
         left = self._budget.steps_left
         if left is not None and left < steps:  # the rest of the batch counts as well
             self._budget.steps_left = left + length_hint(self.steps)
             self._set_steps(0)
         self._budget.take(steps)
+
+    def is_new_pattern(self, pattern: str) -> bool:
+        """Return whether the call from the host has to pay for reading a pattern of strings.
+
+        Each call pays for each pattern once, whether the process has read it before or not, so a
+        restored VM pays the same. A call that uses very many pays for them again.
+        """
+        if pattern in self._patterns:
+            return False
+        if len(self._patterns) == MOST_PATTERNS // 2:
+            self._patterns.clear()
+        self._patterns.add(pattern)
+        return True
 
     def take_steps(self, steps: int) -> None:
         """Take steps for work that cannot be refused; later work fails if too few are left."""
@@ -137,15 +180,14 @@ class LimitedMachine:
         Raises:
             LuaError: The call has used up its steps, or the host has interrupted it.
         """
+        self.charge_work(_STEPS_PER_SEARCH)
         heap_bytes(self, sys._getframe())
 
-    def _charge_memory(self, steps: int) -> None:
-        self._account(steps * STEP_BYTES)
-        if self.has_weak_tables:
-            self.steps_since_collection += steps
-            if self.steps_since_collection >= STEPS_PER_COLLECTION:
-                self.steps_since_collection = 0
-                collect()
+    def _count_to_collection(self, steps: int) -> None:
+        self.steps_since_collection += steps
+        if self.steps_since_collection >= STEPS_PER_COLLECTION:
+            self.steps_since_collection = 0
+            collect()
 
     @contextmanager
     def compiling(self) -> Iterator[Charge]:
@@ -181,7 +223,7 @@ class LimitedMachine:
         if (self._budget.steps_left or 0) < 0:
             self.charge_work(0)
         if self.has_headroom:
-            sys.setrecursionlimit(call_limit())
+            sys.setrecursionlimit(call_limit() + self.extra_calls)
             self.has_headroom = False
         self.depth += 1  # `deeper` would need one call more of a stack that may be full
         if self.depth > MAX_CALLS:
@@ -192,9 +234,15 @@ class LimitedMachine:
         """Count the end of a call."""
         self.depth -= 1
 
-    def interrupt(self) -> None:
-        """Make the script that runs on another thread fail soon, until `clear_interrupt`."""
+    def interrupt(self, reason: str = INTERRUPTED) -> None:
+        """Make the script that runs on another thread fail soon, until `clear_interrupt`.
+
+        Args:
+            reason: The text of its error.
+        """
+        self._budget.interruption = reason
         self.is_interrupted = True
+        deque(self.steps, maxlen=0)  # loops look at once whether they may continue
 
     def clear_interrupt(self) -> None:
         """Let scripts run again."""

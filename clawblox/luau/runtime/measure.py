@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 from clawblox.luau.core.limits import SHORT_TEXT
 from clawblox.luau.core.machine import Coroutine
-from clawblox.luau.core.values import Buffer, LuaTable, Vector
+from clawblox.luau.core.room import give_back_room
+from clawblox.luau.core.values import OWN_CLASS_BYTES, Buffer, LuaTable, Vector, has_own_class
 from clawblox.luau.runtime.chunk import CheckedFunction, Chunk, find_prototype
 from clawblox.luau.runtime.coroutines import WrapFunction
 from clawblox.luau.runtime.host import HostObject
@@ -18,6 +19,8 @@ from clawblox.luau.runtime.suspension import ScriptFrame
 _TABLE_BYTES = 120
 _ENTRY_BYTES = 60
 _OBJECT_BYTES = 100
+_FUNCTION_BYTES = 200
+_UPVALUE_BYTES = 50
 _TOKEN_BYTES = 400  # of compiled source
 _STRING_BYTES = 50  # besides its characters
 _ROOM = "clawblox.luau"
@@ -92,21 +95,25 @@ def _size(value: Any, pending: list[Any]) -> int:
     if value.__class__ in (str, bytes):
         return _STRING_BYTES + len(value)
     if isinstance(value, LuaTable):
+        give_back_room(value)
         pending += value.values()
         pending += value.keys()
         pending.append(value.meta)
-        return _TABLE_BYTES + _ENTRY_BYTES * len(value)
+        own = OWN_CLASS_BYTES if has_own_class(value) else 0
+        return _TABLE_BYTES + _ENTRY_BYTES * len(value) + own
     if isinstance(value, FunctionType):
         prototype = find_prototype(value)
         if prototype is None:
             return _OBJECT_BYTES  # what a function of the host holds is not the script's
         pending.append(prototype.chunk)
-        for cell in value.__closure__ or ():
+        cells = value.__closure__ or ()
+        for cell in cells:
             try:
                 pending.append(cell.cell_contents)
             except ValueError:
                 continue
-    elif isinstance(value, Coroutine):
+        return _FUNCTION_BYTES + _UPVALUE_BYTES * len(cells)
+    if isinstance(value, Coroutine):
         pending.append(value.function)
         pending += value.frames
     elif isinstance(value, ScriptFrame):

@@ -11,6 +11,7 @@ from clawblox.luau.core.errors import LuaError, SnapshotError
 from clawblox.luau.core.iteration import Cursor
 from clawblox.luau.core.limits import STEPS_PER_COLLECTION
 from clawblox.luau.core.machine import Coroutine
+from clawblox.luau.core.serials import set_serial
 from clawblox.luau.core.values import (
     Buffer,
     LuaTable,
@@ -19,7 +20,6 @@ from clawblox.luau.core.values import (
     Userdata,
     own_user_class,
     raw_set,
-    set_serial,
 )
 from clawblox.luau.lib.string import MatchIterator
 from clawblox.luau.runtime.chunk import (
@@ -154,6 +154,19 @@ class Loader(FrameReader):
         for table in self._users:
             assert table._meta is not None
             table.__class__ = own_user_class(table._meta)
+        for number, letter in items(self._document.get("classes", [])):
+            self._give_class(self.object(number), letter)
+
+    def _give_class(self, meta: Any, letter: str) -> None:
+        """Note the use of a metatable whose users are gone."""
+        if not isinstance(meta, SlowTable):
+            raise TypeError("the users of a value that is not a metatable have a class")
+        if letter == "o":
+            own_user_class(meta)
+        elif letter == "m" and not hasattr(meta, "_own_class"):
+            meta._own_class = MetaTable
+        else:
+            raise ValueError(f"the users of a metatable have the class {letter!r}")
 
     def _share_globals(self, group: list[Json]) -> None:
         frames: list[ScriptFrame] = []

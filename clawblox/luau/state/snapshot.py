@@ -17,13 +17,15 @@ from clawblox.luau.core.errors import SnapshotError
 from clawblox.luau.core.iteration import Cursor, LoopIterator, SequenceLoop, TableLoop
 from clawblox.luau.core.limits import SHORT_TEXT
 from clawblox.luau.core.machine import Coroutine, Frame
+from clawblox.luau.core.serials import read_serial
 from clawblox.luau.core.values import (
     Buffer,
     Flag,
     LuaTable,
+    SlowTable,
     Userdata,
     Vector,
-    read_serial,
+    has_own_class,
 )
 from clawblox.luau.lib.string import MatchIterator
 from clawblox.luau.lib.support.registry import BUILTINS
@@ -92,6 +94,8 @@ class Saver:
             "next serial": vm.serials_given,
             "random": str(vm.random.state),
         }
+        if classes := self._classes():
+            document["classes"] = classes
         if vm.has_weak_tables:
             document["steps since collection"] = vm.steps_since_collection
         if vm.allocated:
@@ -111,6 +115,23 @@ class Saver:
                     if isinstance(frame, ScriptFrame):
                         users.setdefault(id(frame.environment), []).append([number, position])
         return [group for group in users.values() if len(group) > 1]
+
+    def _classes(self) -> list[Json]:
+        """Return the metatables whose users' class does not follow from the users found.
+
+        Users that are garbage have left their mark: the second use of a metatable costs steps.
+        """
+        tables = [found for found in self._found if isinstance(found, LuaTable)]
+        used = {id(table.meta) for table in tables if _letter(table) == "m"}
+        shared = {id(table.meta) for table in tables if _letter(table) == "o"}
+        classes = []
+        for number, found in enumerate(self._found):
+            if not isinstance(found, SlowTable) or not hasattr(found, "_own_class"):
+                continue
+            is_shared = has_own_class(found)
+            if id(found) not in (shared if is_shared else used):
+                classes.append([number, "o" if is_shared else "m"])
+        return classes
 
     def _serials(self) -> list[Json]:
         serials = []
@@ -238,8 +259,8 @@ class Saver:
 
     def _table_extra(self, table: LuaTable) -> Json:
         extra = {}
-        hint = getattr(table, "_hint", None)
-        if hint is not None:
+        hint = getattr(table, "_hint", 0.0)
+        if hint:
             extra["border"] = hint
         cursor: Cursor | None = getattr(table, "_cursor", None)
         if cursor is not None:

@@ -114,6 +114,34 @@ def test_an_agent_that_was_stopped_hands_its_address_to_the_one_that_continues(
     stopped.close()
 
 
+def test_an_address_that_is_handed_on_serves_the_agent_that_continues_and_nobody_else(
+    tmp_path: Path,
+) -> None:
+    stopped, continuing = make_access(tmp_path / "old"), make_access(tmp_path / "new")
+    with scripted(Script([OK] * 9)) as old, scripted(Script([OK] * 30)) as new:
+        base_url = stopped.grant(make_grant(old.url))
+        shutil.copytree(tmp_path / "old", tmp_path / "new")
+        agent = Served(continuing, port_number(base_url))
+        with serving(stopped), serving(continuing):
+            assert agent.get("/observe").status == 200
+            stopped.rest()
+            assert agent.get("/observe").status == 200
+            assert continuing.grant(make_grant(new.url)) == base_url
+            assert {agent.get("/observe").status for _ in range(20)} == {200}
+            assert (len(old.requests), len(new.requests)) == (2, 20)
+            continuing.rest()
+            stopped.open()
+            assert agent.get("/observe").status == 200
+            assert len(old.requests) == 3
+            with agent.connect():  # one that is connected, and says nothing
+                stopped.rest()
+                continuing.open()
+                assert agent.get("/observe").status == 200
+    for one in (stopped, continuing):
+        one.close()
+    assert not is_listening(port_number(base_url))
+
+
 @pytest.mark.parametrize("taken_by", ["lease", "socket"])
 def test_a_resume_without_its_port_is_an_error_that_says_what_to_do(
     tmp_path: Path, taken_by: str

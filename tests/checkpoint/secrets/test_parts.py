@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import bz2
+import contextlib
 import gzip
 import io
 import json
@@ -59,12 +60,12 @@ def png(*chunks: bytes, rows: int = 40) -> bytes:
 
 
 def database(*values: object) -> bytes:
-    connection = sqlite3.connect(":memory:")
-    connection.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, name TEXT, value)")
-    rows = [(f"note {n}", value) for n, value in enumerate(values)]
-    connection.executemany("INSERT INTO notes (name, value) VALUES (?, ?)", rows)
-    connection.commit()
-    return connection.serialize()
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, name TEXT, value)")
+        rows = [(f"note {n}", value) for n, value in enumerate(values)]
+        connection.executemany("INSERT INTO notes (name, value) VALUES (?, ?)", rows)
+        connection.commit()
+        return connection.serialize()
 
 
 PARTS: Mapping[str, Callable[[bytes], bytes]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 
 from clawblox.engine.datastore import sqlite
 from clawblox.engine.datastore.postgres import PostgresStore
+from clawblox.engine.datastore.settings import DATABASE_URL, Backend, open_store
 from clawblox.engine.datastore.sqlite import SqliteStore
 from clawblox.engine.datastore.store import Read, ReadSorted, Request, Store, StoreError, Write
 from tests.engine.datastore.postgres_server import PostgresServer, postgres_server
@@ -26,10 +28,21 @@ def server() -> Iterator[PostgresServer]:
         yield running
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="module", params=["sqlite", "postgres", "postgres in SQL_ASCII"])
 def url(request: pytest.FixtureRequest) -> str | None:
-    """Return the server's address, once for the module, or None for SQLite."""
-    return None if request.param == "sqlite" else str(request.getfixturevalue("server").url)
+    """Return the address of a database, once for the module, or None for SQLite."""
+    if request.param == "sqlite":
+        return None
+    server: PostgresServer = request.getfixturevalue("server")
+    return server.url if request.param == "postgres" else make_database(server, "SQL_ASCII")
+
+
+def make_database(server: PostgresServer, encoding: str) -> str:
+    """Make a database with another encoding and return its address."""
+    name = encoding.lower()
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0")
+    return server.url.replace("/postgres?", f"/{name}?")
 
 
 @pytest.fixture
@@ -47,7 +60,8 @@ def read(store: Store, name: str, key: str, game: str = GAME) -> object:
 
 def test_what_is_written_is_read(store: Store) -> None:
     value = {"name": "Ann \N{SNOWMAN}", "list": [1, None, 2.5], "big": 1e300, "empty": {}}
-    assert store.execute(GAME, [Write("a", "k", json.dumps(value))]) == [None]
+    text = json.dumps(value, ensure_ascii=False)
+    assert store.execute(GAME, [Write("a", "k", text)]) == [None]
     assert read(store, "a", "k") == value
     store.close()
     assert read(store, "a", "k") == value
@@ -119,6 +133,38 @@ def test_a_refused_request_does_not_undo_the_others(store: Store) -> None:
     assert [read(store, "r", key) for key in "abc"] == [1, None, 3]
 
 
+def test_the_callers_own_encoding_of_postgres_does_not_matter(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    store = PostgresStore(server.url)
+    store.execute(GAME, [Write("told", "k", '"\N{SNOWMAN}"')])
+    assert read(store, "told", "k") == "\N{SNOWMAN}"
+    store.close()
+
+
+def test_a_database_that_cannot_hold_every_text_is_refused_at_the_start(
+    server: PostgresServer, tmp_path: Path
+) -> None:
+    url = make_database(server, "LATIN1")
+    with pytest.raises(ValueError, match=r"its encoding is LATIN1; .* ENCODING 'UTF8'"):
+        open_store(Backend.POSTGRES, tmp_path, 8080, {DATABASE_URL: url})
+    with pytest.raises(StoreError, match="LATIN1"):
+        PostgresStore(url).execute(GAME, [Write("a", "k", "1")])
+
+
+def test_a_database_that_is_away_at_the_start_is_used_when_it_comes(
+    server: PostgresServer, tmp_path: Path
+) -> None:
+    road = tmp_path / "road"
+    url = server.url.replace(str(server.directory), str(road))
+    store = open_store(Backend.POSTGRES, tmp_path, 8080, {DATABASE_URL: url})
+    assert store is not None
+    road.symlink_to(server.directory)
+    assert store.execute(GAME, [Write("late", "k", "1")]) == [None]
+    store.close()
+
+
 def test_a_database_that_comes_back_is_used_again(server: PostgresServer, tmp_path: Path) -> None:
     road = tmp_path / "road"
     road.symlink_to(server.directory)
@@ -178,7 +224,7 @@ def test_a_file_that_is_no_database_is_named_as_such(tmp_path: Path) -> None:
 def test_the_order_by_score_comes_from_the_index(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "rows.db")
     store.execute(GAME, [Write("s", "k", '{"score":1}')])
-    with sqlite3.connect(tmp_path / "rows.db") as connection:
+    with contextlib.closing(sqlite3.connect(tmp_path / "rows.db")) as connection:
         told = sqlite._STATEMENTS
         # Downwards, ties alone are sorted.
         for statement, sorts in ((told.ascending, 0), (told.descending, 1)):
@@ -189,3 +235,50 @@ def test_the_order_by_score_comes_from_the_index(tmp_path: Path) -> None:
             assert text.count("USE TEMP B-TREE") == sorts
     connection.close()
     store.close()
+
+
+def test_a_copy_has_the_rows_of_its_moment_whatever_is_written_later(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "rows.db")
+    assert store.copier() is None
+    store.execute(GAME, [Write("a", "k", "1")])
+    copy = store.copier()
+    assert copy is not None
+    store.execute(GAME, [Write("a", "k", "2"), Write("a", "new", "3")])
+    copy(tmp_path / "copy.db")
+    store.close()
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["copy.db", "rows.db"]
+    assert (tmp_path / "copy.db").stat().st_mode & 0o777 == 0o600
+    copied = SqliteStore(tmp_path / "copy.db")
+    assert [read(copied, "a", key) for key in ("k", "new")] == [1, None]
+    copied.close()
+
+
+def test_a_copy_replaces_no_file(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "rows.db")
+    store.execute(GAME, [Write("a", "k", "1")])
+    (tmp_path / "copy.db").write_text("mine")
+    copy = store.copier()
+    assert copy is not None
+    with pytest.raises(StoreError, match="cannot be copied"):
+        copy(tmp_path / "copy.db")
+    assert (tmp_path / "copy.db").read_text() == "mine"
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TRIGGER t AFTER INSERT ON data_stores BEGIN DELETE FROM data_stores; END",
+        "CREATE VIEW t AS SELECT 1",
+    ],
+)
+def test_a_file_that_does_things_by_itself_is_refused(tmp_path: Path, statement: str) -> None:
+    store = SqliteStore(tmp_path / "rows.db")
+    store.execute(GAME, [Write("a", "k", "1")])
+    store.close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "rows.db")) as database:
+        database.execute(statement)
+    with pytest.raises(StoreError, match=r"the file has the (trigger|view) 't'"):
+        store.execute(GAME, [Read("a", "k")])
+    with pytest.raises(StoreError, match=r"the file has the (trigger|view) 't'"):
+        store.copier()

@@ -36,7 +36,7 @@ def test_no_input_halts_an_engine_world_of_the_package(name):
     simulation = EngineSimulation(settings, EngineWorld(settings), print)
 
     def play() -> None:
-        simulation.start()
+        simulation.begin()
         world = HostedWorld(simulation)
         accepted = flood(world, [*CHECKED, *OWN[name], "Reset"])
         assert accepted >= CHECKED | OWN[name]

@@ -106,6 +106,36 @@ def test_n7_raycast_params(bench, settings, expected):
     ) == (expected,)
 
 
+@pytest.mark.parametrize(
+    ("group", "found"),
+    [("Team", "Own"), ("Nobody", ""), ("Default", "Own Other"), ("", "Own Other")],
+)
+def test_n17_a_query_in_a_group_that_is_not_registered_finds_the_parts_of_that_group(
+    bench, group, found
+):
+    bench.run(
+        FLOOR + 'part("Own", 0, 5, 0, {CollisionGroup = "Team"}) part("Other", 0, 9, 0) '
+        'part("Probe", 50, 5, 0, {Anchored = true}).Size = Vector3.new(9, 8, 9)'
+    )
+
+    ray = "Raycast(Vector3.new(0, 3, 0), Vector3.new(0, 20, 0), params)"
+    hit = bench.run(
+        f"local params = RaycastParams.new() params.CollisionGroup = '{group}' "
+        f"local hit = workspace:{ray} report(hit and hit.Instance.Name or '')"
+    )
+    assert hit == (found[:3],)
+    overlaps = (
+        "GetPartBoundsInBox(CFrame.new(0, 7, 0), Vector3.new(8, 8, 8), params)",
+        "GetPartBoundsInRadius(Vector3.new(0, 7, 0), 4, params)",
+        "GetPartsInPart(workspace.Probe, params)",
+    )
+    bench.run("workspace.Probe.CollisionGroup = 'Probes' workspace.Probe.CanQuery = false")
+    bench.run("workspace.Probe.Position = Vector3.new(0, 7, 0)")
+    for query in overlaps:
+        bench.run(f"params = OverlapParams.new() params.CollisionGroup = '{group}'")
+        assert names(bench, f"workspace:{query}") == found, query
+
+
 def test_find_part_on_ray(bench):
     bench.run(FLOOR + 'part("A", 0, 9, 0)')
     ray = "{Origin = Vector3.new(0, 50, 0), Direction = Vector3.new(0, -100, 0)}"

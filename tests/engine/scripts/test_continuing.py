@@ -63,8 +63,8 @@ def test_scripts_modules_values_and_guis_go_on_exactly_from_each_tick(tmp_path: 
     (tmp_path / "world.toml").write_text('name = "scripts"\ngame_type = "lua"\n')
     write_world(tmp_path, MAIN, **files)
     plan = Plan().join(2, "Ann")
-    for tick in (4, 7, 9):
-        for element in range(60):
+    for tick in (3, 6, 8):
+        for element in range(80):
             plan.act(tick, "Ann", "GuiClick", {"element_id": element})
     run = torture(tmp_path, plan, ticks=18, saves=range(18))
     lines = [line.removeprefix("out [Lua] ") for line in run.lines]

@@ -108,9 +108,9 @@ class Bench:
                 self.scheduler.resume_due()
                 fire_stepped(self.model)
                 self.services.inputs.process()
+                self.services.speech.process()
                 fire_heartbeat(self.model)
                 self.services.remote_events.publish()
-                self.services.inputs.end_tick()
                 self.services.data_stores.submit()
             self.scheduler.tick += 1
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from clawblox.engine.services.agent_inputs import check_input
 from clawblox.server import InputError
-from tests.engine.services.bench import ANN, BOB, bench
+from tests.engine.playing import say
+from tests.engine.services.bench import ANN, BOB, Bench, bench
+from tests.engine.torture import Plan
 
 
 @pytest.mark.parametrize(
@@ -109,10 +112,21 @@ def test_n10_gui_click_fires_the_event_of_an_own_element_after_the_input() -> No
     )
     ids = [int(line) for line in world.printed()]
     inputs, players = world.services.inputs, world.services.players
-    for data in ({"element_id": ids[0]}, {"element_id": ids[1]}, {"element_id": "x"}, None):
-        inputs.add(players.find(ANN), "GuiClick", data)
+    for element in (
+        ids[0],
+        ids[1],
+        str(ids[0]),
+        f"+{ids[0]}",
+        f" {ids[0]}",
+        "",
+        "9" * 30,
+        "\u0663",
+    ):
+        inputs.add(players.find(ANN), "GuiClick", {"element_id": element})
+    inputs.add(players.find(ANN), "GuiClick", None)
     world.tick()
-    assert world.printed() == ["Ann\tGuiClick", "click\tAnn", *["Ann\tGuiClick"] * 3]
+    click = ["Ann\tGuiClick", "click\tAnn"]
+    assert world.printed() == [*click, "Ann\tGuiClick", *click, *["Ann\tGuiClick"] * 6]
 
 
 def test_n10_null_in_an_array_leaves_a_hole() -> None:
@@ -158,12 +172,96 @@ def test_n1_get_inputs_in_a_heartbeat_empties_the_queue() -> None:
     ]
 
 
-def test_what_is_not_taken_is_dropped_at_the_end_of_the_tick() -> None:
+def test_an_input_waits_until_a_script_takes_it() -> None:
     world = bench("", players=["Ann"])
     world.services.inputs.add(world.services.players.find(ANN), "A", 1)
-    world.tick()
-    world.run(POLL + "poll('later')")
-    assert world.printed() == ["later\tAnn\tfalse\t"]
+    world.tick(7)
+    world.run(POLL + "poll('later') poll('again')")
+    assert world.printed() == ["later\tAnn\ttrue\tA=1", "again\tAnn\tfalse\t"]
+
+
+def test_a_script_that_polls_twice_a_second_sees_every_input(tmp_path: Path) -> None:
+    main = """
+    local inputs, seen = game:GetService("AgentInputService"), 0
+    while true do
+        task.wait(0.5)
+        for _, player in Players:GetPlayers() do seen += #inputs:GetInputs(player) end
+        print(seen)
+    end
+    """
+    plan = Plan().join(0, "Ann")
+    for number in range(40):
+        plan.act(1 + 2 * number, "Ann", "Step", number)
+    assert say(tmp_path, main, 121, plan)[-1] == "40"
+
+
+FULL = "AgentInputService: too many inputs of Ann wait for GetInputs; the oldest are dropped"
+
+
+def test_a_queue_keeps_the_newest_256_inputs_of_a_player_and_says_so_once() -> None:
+    world = bench("", players=["Ann", "Bob"])
+    ann, bob = map(world.services.players.find, (ANN, BOB))
+    world.services.inputs.add(bob, "Bob's", 0)
+    for number in range(300):
+        world.services.inputs.add(ann, "Step", number)
+        if number % 50 == 0:
+            world.tick()
+    world.run(
+        "for _, player in Players:GetPlayers() do local taken = AgentInputService:GetInputs(player)"
+        " print(player, #taken, taken[1].data, taken[#taken].data) end"
+    )
+    assert world.printed() == [
+        f"{FULL} (a player has 256 at most)",
+        "Ann\t256\t44\t299",
+        "Bob\t1\t0\t0",
+    ]
+
+
+def test_large_inputs_that_nobody_takes_are_bounded_by_their_size() -> None:
+    world = bench("", players=["Ann"])
+    for number in range(60):
+        world.services.inputs.add(world.services.players.find(ANN), "Big", [number, "x" * 60_000])
+    world.run(
+        "local taken = AgentInputService:GetInputs(Players:GetPlayers()[1])"
+        " print(#taken, taken[#taken].data[1])"
+    )
+    assert world.printed()[-1] == "17\t59"
+
+
+def test_nothing_is_said_of_a_full_queue_where_the_event_has_delivered_the_inputs() -> None:
+    world = bench("AgentInputService.InputReceived:Connect(function() end)", players=["Ann"])
+    for number in range(300):
+        world.services.inputs.add(world.services.players.find(ANN), "Step", number)
+        world.tick()
+    assert world.printed() == []
+
+
+@pytest.mark.parametrize("taken", [0, 1, 2, 3])
+def test_a_snapshot_has_what_no_tick_has_seen_and_what_nobody_has_taken(taken: int) -> None:
+    world = bench(
+        "AgentInputService.InputReceived:Connect(function(_, kind) print(kind) end)",
+        players=["Ann"],
+    )
+    ann = world.services.players.find(ANN)
+    take = POLL + "poll('took')"
+    for step, name in enumerate("abc"):
+        if step == taken:
+            world.run(take)
+        world.services.inputs.add(ann, name, step)
+        if step == 0:
+            world.tick()
+    if taken == 3:
+        world.run(take)
+    restored = Bench().restore(world.document())
+    for each in (world, restored):
+        each.lines.clear()
+        each.tick()
+        each.run(take)
+    printed = world.printed()
+    assert restored.printed() == printed
+    assert printed[:2] == ["b", "c"]
+    queued = " ".join(f"{name}={at}" for at, name in enumerate("abc") if taken == 0 or at >= taken)
+    assert printed[2] == f"took\tAnn\t{'true' if queued else 'false'}\t{queued}"
 
 
 def test_inputs_reach_the_event_even_if_a_script_polls_first() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -83,6 +83,61 @@ def test_an_update_that_returns_nil_writes_nothing(world: Bench) -> None:
     assert world.printed() == ["nil\t1"]
 
 
+def test_increment_adds_to_a_number_and_returns_the_sum(world: Bench) -> None:
+    script(
+        world,
+        """
+        print(d:IncrementAsync('n'), d:IncrementAsync('n', 4), d:IncrementAsync('n', -2.5))
+        print(d:GetAsync('n'))
+        d:SetAsync('word', 'x')
+        print(pcall(function() return d:IncrementAsync('word') end))
+        print(pcall(function() return d:IncrementAsync('n', 'x') end))
+        print(pcall(function() return d:IncrementAsync('n', 1 / 0) end))
+        """,
+    )
+    world.tick(14)
+    refusal = "script:5: invalid argument #2 to 'IncrementAsync' (finite number expected)"
+    first, second, word, *refused = world.printed()
+    assert (first, second) == ("1\t5\t2.5", "2.5")
+    assert word.endswith("IncrementAsync needs a number in the store, not string")
+    assert [each.partition(": ")[2] for each in refused] == [refusal.partition(": ")[2]] * 2
+
+
+def test_increment_of_an_ordered_store_adds_to_the_score_and_keeps_the_rest(world: Bench) -> None:
+    world.run(
+        """
+        local o = DataStoreService:GetOrderedDataStore('o')
+        print(o:IncrementAsync('new', 3))
+        o:SetAsync('old', {score = 5, name = 'Ann'})
+        print(o:IncrementAsync('old'))
+        local old = o:GetAsync('old')
+        print(old.score, old.name, o:GetAsync('new').score)
+        local first = o:GetSortedAsync(false, 1)[1]
+        print(first.key, first.value.score)
+        """
+    )
+    world.tick(14)
+    assert world.printed() == ["3", "6", "6\tAnn\t3", "old\t6"]
+
+
+def test_increments_of_one_tick_do_not_lose_each_other_nor_across_a_restore(
+    world: Bench, tmp_path: Path
+) -> None:
+    script(
+        world,
+        """
+        for i = 1, 3 do
+            RunService.Stepped:Once(function() print(d:IncrementAsync('n', i)) end)
+        end
+        """,
+    )
+    world.tick()
+    restored = Bench(SqliteStore(tmp_path / "rows.db")).restore(world.document())
+    restored.tick(3)
+    assert restored.printed() == ["1", "3", "6"]
+    restored.close()
+
+
 def test_n13_remove_async_leaves_a_null_that_reads_as_nil(world: Bench, tmp_path: Path) -> None:
     script(world, "d:SetAsync('k', 1) d:RemoveAsync('k') print(d:GetAsync('k'))")
     world.tick(5)
@@ -136,7 +191,7 @@ def test_n13_sorted_entries_have_key_and_value(world: Bench) -> None:
         ("d:UpdateAsync('k', function() error('mine', 0) end)", "mine"),
         ("d:GetAsync('\\xff')", "Database error in GetAsync: a string is not valid UTF-8"),
         ("d:GetAsync(5)", "invalid argument #1 to 'GetAsync' (string expected, got number)"),
-        ("d:GetDataStore('x')", "attempt to call missing method 'GetDataStore' of"),
+        ("d:GetDataStore('x')", "'GetDataStore' is not a valid member of DataStore 'd'"),
     ],
 )  # fmt: skip
 def test_n13_texts_of_wrong_calls(world: Bench, call: str, message: str) -> None:
@@ -172,6 +227,9 @@ class Failing:
             raise StoreError(self.reason)
         self.executed += requests
         return self._store.execute(game_id, requests)
+
+    def copier(self) -> Callable[[Path], None] | None:
+        return self._store.copier()
 
     def close(self) -> None:
         self._store.close()
@@ -298,6 +356,25 @@ def test_a_request_that_the_database_has_carried_out_is_not_carried_out_again(
     assert second.printed() == ["nil", "set"]
     second.close()
     assert [type(request).__name__ for request in store.executed] == ["Write"]
+
+
+ABSENT = "Database error in UpdateAsync: DataStoreService not available (no database connection)"
+
+
+@pytest.mark.parametrize(
+    ("at", "line"), [(0, f"false\t{ABSENT}"), (1, f"false\t{ABSENT}"), (2, "true\t1")]
+)
+def test_requests_that_wait_in_a_snapshot_fail_where_there_is_no_database(
+    tmp_path: Path, at: int, line: str
+) -> None:
+    first = Bench(SqliteStore(tmp_path / "rows.db")).begin()
+    script(first, "print(pcall(d.UpdateAsync, d, 'k', function() return 1 end))")
+    first.tick(at)
+    text = first.document()
+    first.close()
+    second = Bench().restore(text)
+    second.tick(3)
+    assert second.printed() == [line]
 
 
 def test_closing_carries_out_what_bind_to_close_asks_for(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clawblox.engine.errors import WorldHalted
-from tests.engine.services.bench import ANN, bench
+from tests.engine.services.bench import ANN, BOB, Bench, bench
 
 
 def test_n13_events_of_a_tick_become_recent_events_with_its_number() -> None:
@@ -75,6 +75,70 @@ def test_n13_payloads(payload: str, expected: Any) -> None:
 def test_a_payload_that_contains_itself_is_an_error_of_the_script() -> None:
     with pytest.raises(WorldHalted, match="the payload of an event is nested more than 128 deep"):
         bench("local t = {} t.t = t RemoteEventService:FireAllClients('e', t)")
+
+
+def test_an_event_with_several_values_carries_all_of_them() -> None:
+    world = bench(
+        """
+        local event = Instance.new('RemoteEvent', ReplicatedStorage)
+        event.Name = 'Door'
+        event:FireAllClients('front', true)
+        event:FireAllClients('front', nil)
+        event:FireAllClients()
+        RemoteEventService:FireAllClients('Score', 3, {1})
+        RemoteEventService:FireAllClientsUnreliable('Blink', 1, 2)
+        """
+    )
+    world.tick()
+    shown = [(each["name"], each["payload"]) for each in world.services.remote_events.latest()]
+    assert shown == [
+        ("Door", ["front", True]),
+        ("Door", ["front", None]),
+        ("Door", None),
+        ("Score", [3, [1]]),
+        ("Blink", [1, 2]),
+    ]
+
+
+PRIVATE = """
+local event = Instance.new('RemoteEvent', ReplicatedStorage)
+event.Name = 'Card'
+local ann, bob = unpack(Players:GetPlayers())
+event:FireClient(ann, 'ace', 1)
+event:FireAllClients('shuffle')
+event:FireClient(bob, 'king')
+"""
+
+
+def test_an_event_for_one_player_is_seen_by_that_agent_and_by_spectators() -> None:
+    world = bench("", players=["Ann", "Bob"])
+    world.run(PRIVATE)
+    saved = Bench().restore(world.document())  # fired, and not published yet
+    for each in (world, saved):
+        each.tick()
+    events = Bench().restore(saved.document()).services.remote_events
+    assert [each["payload"] for each in events.latest_for(ANN)] == [["ace", 1], "shuffle"]
+    assert [each["payload"] for each in events.latest_for(BOB)] == ["shuffle", "king"]
+    assert all("player" not in each for each in events.latest_for(ANN))
+    assert [each.get("player") for each in events.latest()] == [ANN, None, BOB]
+    assert events.latest() == world.services.remote_events.latest()
+
+
+def test_events_for_others_do_not_displace_what_an_agent_sees() -> None:
+    world = bench("", players=["Ann", "Bob"])
+    world.run(PRIVATE + "for i = 1, 300 do event:FireClient(bob, i) end")
+    world.tick()
+    assert [each["payload"] for each in world.services.remote_events.latest_for(ANN)] == [
+        ["ace", 1],
+        "shuffle",
+    ]
+    assert len(world.services.remote_events.latest_for(BOB)) == 128
+
+
+@pytest.mark.parametrize("player", ["nil", "'Ann'", "workspace"])
+def test_fire_client_wants_a_player(player: str) -> None:
+    with pytest.raises(WorldHalted, match=r"argument #1 to 'FireClient' \(Player expected, got"):
+        bench(f"Instance.new('RemoteEvent'):FireClient({player}, 1)")
 
 
 def test_a_remote_event_fires_under_its_name_and_hears_clients() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from clawblox.engine.values.enum_data import ENUMS
 from clawblox.engine.values.enums import ENUM, find_enum_object
 from tests.engine.values.support import error, run, text
 
@@ -16,8 +17,69 @@ N8_VALUES = {
     "PartType": {"Ball": 0, "Block": 1, "Cylinder": 2, "Wedge": 3},
 }  # fmt: skip
 N8_NAMES = {
-    "HumanoidStateType": ["Running", "Landed", "Jumping", "Freefall", "Dead", "Physics", "None"],
-    "Font": ["GothamBold", "Gotham", "SourceSans", "SourceSansBold"],
+    "HumanoidStateType": [
+        "Running",
+        "Landed",
+        "Jumping",
+        "Freefall",
+        "Dead",
+        "Physics",
+        "None",
+        "Seated",
+        "Climbing",
+        "Swimming",
+        "FallingDown",
+        "Ragdoll",
+        "GettingUp",
+        "Flying",
+        "PlatformStanding",
+        "RunningNoPhysics",
+        "StrafingNoPhysics",
+    ],
+    "Material": [
+        "WoodPlanks",
+        "Basalt",
+        "CrackedLava",
+        "Limestone",
+        "Pavement",
+        "Pebble",
+        "Cobblestone",
+        "Rock",
+        "Sandstone",
+        "CorrodedMetal",
+        "DiamondPlate",
+        "Foil",
+        "LeafyGrass",
+        "Snow",
+        "Mud",
+        "Ground",
+        "Asphalt",
+        "Salt",
+        "Glacier",
+        "Air",
+        "Water",
+        "Cardboard",
+        "Carpet",
+        "CeramicTiles",
+        "ClayRoofTiles",
+        "RoofShingles",
+        "Leather",
+        "Plaster",
+        "Rubber",
+    ],
+    "Font": [
+        "GothamBold",
+        "Gotham",
+        "SourceSans",
+        "SourceSansBold",
+        "BuilderSans",
+        "BuilderSansMedium",
+        "BuilderSansBold",
+        "BuilderSansExtraBold",
+        "Arimo",
+        "ArimoBold",
+        "Unknown",
+    ],
     "RaycastFilterType": ["Include", "Exclude", "Whitelist", "Blacklist"],
 }
 
@@ -27,6 +89,11 @@ def test_n8_items_have_their_values(enum: str) -> None:
     for name, value in N8_VALUES[enum].items():
         assert run(f"return Enum.{enum}.{name}.Value") == value
         assert run(f"return Enum.{enum}.{name}.Name") == name
+
+
+@pytest.mark.parametrize("enum", ENUMS)
+def test_no_two_items_of_an_enum_have_one_number(enum: str) -> None:
+    assert len(set(ENUMS[enum].values())) == len(ENUMS[enum])
 
 
 @pytest.mark.parametrize("enum", N8_NAMES)
@@ -48,7 +115,7 @@ def test_the_older_names_of_filters_are_the_same_items() -> None:
 
 def test_unknown_enums_and_items_are_errors_that_name_them() -> None:
     assert error("return Enum.Nonsense") == "'Nonsense' is not a valid member of Enum"
-    assert error("return Enum.Material.Gold") == "'Gold' is not a valid member of Enum.Material"
+    assert error("return Enum.Material.Zzz") == "'Zzz' is not a valid member of Enum.Material"
     assert error("return Enum.Material.Neon.X") == "'X' is not a valid member of Enum.Material.Neon"
     assert error("Enum.Material.Neon.Value = 3") == "Enum.Material.Neon cannot be changed"
 

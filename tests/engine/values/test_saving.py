@@ -17,6 +17,8 @@ local kept = {
   frame = CFrame.new(1, 2, 3) * CFrame.Angles(0.1, 0.2, 0.3), color = Color3.fromRGB(1, 2, 3),
   length = length, size = UDim2.new(length, length), box = Region3.new(Vector3.zero, Vector3.one),
   stream = Random.new(4), params = params, overlap = OverlapParams.new(),
+  brick = BrickColor.new("Bright red"), ray = Ray.new(Vector3.one, Vector3.yAxis * 2),
+  heavy = PhysicalProperties.new(5, 0.1, 0.9),
   nan = CFrame.new(0/0, 0, 0),
   item = Enum.Material.Neon, enum = Enum.Material, enums = Enum, turn = CFrame.Angles,
   dot = Vector3.one.Dot,
@@ -33,7 +35,8 @@ assert(kept.inverse(CFrame.new(1, 2, 3)) == CFrame.new(-1, -2, -3))
 assert(kept.isA(kept.item, "Material") and kept.params.CollisionGroup == "Ghosts")
 assert(kept.params.FilterType == Enum.RaycastFilterType.Exclude)
 local texts = {}
-for _, name in {"frame", "color", "length", "size", "box", "overlap", "nan"} do
+for _, name in {"frame", "color", "length", "size", "box", "overlap", "nan", "brick", "ray",
+  "heavy"} do
   table.insert(texts, tostring(kept[name]))
 end
 return table.concat(texts, "; "), kept.stream:NextNumber()

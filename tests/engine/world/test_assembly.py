@@ -54,7 +54,7 @@ def test_every_class_that_scripts_may_make_can_be_made_copied_saved_and_destroye
             copy.Parent = made
             assert(copy.ClassName == name)
         end
-        task.wait()
+        task.wait(1 / 60)
         for _, child in workspace:GetChildren() do
             if not child:IsA("Terrain") then child:Destroy() end
         end

@@ -33,6 +33,37 @@ end
 """
 
 
+def test_n17_the_map_has_the_static_parts_wherever_they_are_and_nothing_else(tmp_path):
+    run = play(
+        tmp_path,
+        PARTS
+        + """
+        local folder = Instance.new("Folder", workspace)
+        folder:AddTag("Static")
+        folder:SetAttribute("Kind", "maze")
+        local wall = make("Wall", Vector3.new(5000, 1, 0))
+        wall:AddTag("Static")
+        wall:SetAttribute("Door", false)
+        wall.Parent = folder
+        make("Coin", Vector3.new(1, 1, 1))
+        make("Floor", Vector3.new(0, 0, 0)):AddTag("Static")
+        """,
+        1,
+        Plan().join(0, "Rocky"),
+    )
+    wall, floor = run.world.map()["entities"]
+    assert (wall["name"], wall["position"], wall["attributes"]) == (
+        *("Wall", [5000.0, 1.0, 0.0]),
+        {"Door": False},
+    )
+    assert floor.keys() == {
+        *("id", "name", "entity_type", "position", "size", "color", "material", "shape"),
+        "anchored",
+    }
+    seen = run.world.observe(ROCKY)["world"]["entities"]
+    assert {each["name"] for each in seen} == {"Coin", "Folder", "HumanoidRootPart"}
+
+
 def test_n2_a_part_is_seen_with_its_members_rounded_and_defaults_left_out(tmp_path):
     (plain, turned) = entities(
         tmp_path,
@@ -244,3 +275,47 @@ def test_n12_the_state_and_the_events_of_a_tick_have_the_same_time(tmp_path):
     (event,) = seen["recent_events"]
     before = spectate(tmp_path, main, None, event["tick"])
     assert event["server_time_ms"] == before["server_time_ms"] == 66
+
+
+SCORES = """
+game.Players.PlayerAdded:Connect(function(player)
+    if player.Name == "Cy" then return end
+    local board = Instance.new("Folder")
+    board.Name = "leaderstats"
+    local function add(class, name, value)
+        local score = Instance.new(class)
+        score.Name, score.Value, score.Parent = name, value, board
+    end
+    add("IntValue", "Coins", 3)
+    add("NumberValue", "Time", 1.5)
+    add("StringValue", "Rank", "Gärtner")
+    add("BoolValue", "Won", false)
+    add("Color3Value", "Team", Color3.new(1, 0, 0))
+    add("NumberValue", "Best", math.huge)
+    add("IntValue", "Coins", 9)
+    add("ObjectValue", "Tool", workspace)
+    add("CFrameValue", "Place", CFrame.new())
+    Instance.new("Folder", board)
+    board.Parent = player
+end)
+"""
+
+
+def test_n17_observations_have_the_leaderstats_of_players(tmp_path):
+    plan = Plan().join(0, "Rocky").join(0, "Ada").join(0, "Cy")
+    run = play(tmp_path, SCORES, 1, plan)
+    assert run.world.halted_error is None, run.lines
+    seen = run_deep(lambda: run.world.observe(ROCKY))
+    scores = {
+        "Coins": 3,
+        "Time": 1.5,
+        "Rank": "Gärtner",
+        "Won": False,
+        "Team": [1.0, 0.0, 0.0],
+        "Best": None,
+    }
+    assert seen["player"]["leaderstats"] == scores
+    assert list(seen["player"]["leaderstats"]) == list(scores)
+    assert [each["leaderstats"] for each in seen["other_players"]] == [scores]  # Ada hides Cy
+    players = run_deep(run.world.spectate)["players"]
+    assert [each.get("leaderstats") for each in players] == [scores, scores, None]

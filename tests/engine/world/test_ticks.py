@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from clawblox.engine.errors import WorldHalted
 from clawblox.engine.settings import EngineSettings
 from clawblox.engine.world.console import Console
 from clawblox.engine.world.engine_world import EngineWorld
@@ -251,6 +252,35 @@ def test_reseeding_changes_random_numbers_and_nothing_else(tmp_path):
 
     assert go_on(5) == go_on(5)
     assert len({tuple(go_on(seed)) for seed in (None, 5, 6)}) == 3
+
+
+def test_each_line_in_the_log_of_a_world_has_its_tick(tmp_path, capsys):
+    (tmp_path / "main.lua").write_text(
+        """
+        print("first\\nsecond")
+        task.wait(0.1)
+        warn("later")
+        error("lost")
+        """
+    )
+
+    def run() -> None:
+        world = EngineWorld(EngineSettings(directory=tmp_path))
+        world.start()
+        for _ in range(6):
+            world.step()
+        with pytest.raises(WorldHalted):
+            world.step()
+
+    run_deep(run)
+    captured = capsys.readouterr()
+    assert captured.out.splitlines() == ["[tick 0] [Lua] first", "[tick 0] [Lua] second"]
+    lines = captured.err.splitlines()
+    assert lines[:2] == [
+        "[tick 6] [Lua WARN] later",
+        "[tick 6] [Lua Error] Begin frame error: main.lua:5: lost",
+    ]
+    assert all(line.startswith("[tick 6] ") for line in lines)
 
 
 def test_n3_print_and_warn_show_values_as_luau_does_and_text_as_it_is(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,9 @@ from clawblox import AsyncWorld, SnapshotError, StartedWorld, WorldExit, WorldEx
 from clawblox.instance.supervisor import Supervisor
 from clawblox.protocol import parse_halt
 from clawblox.telemetry.log_times import index_path
+from clawblox.world.agent_client import AsyncAgentClient
+from clawblox.world.grants import Giver
+from clawblox.world.places import FleetPlace
 from tests.crowd import HANG_S, join, kinds, leftovers, on_disk, past, until
 from tests.instance.supervision.support import LIFE, now
 from tests.running import manifest_of
@@ -113,6 +116,89 @@ async def test_a_halted_world_is_brought_back_on_request(tmp_path: Path, run: Pa
         await world.restart()
     (entry,) = manifest_of(started.instance_dir)["restarts"]
     assert entry["exit"] == "halted: ZeroDivisionError: Divide"
+
+
+PATIENT = LIVELY.replace("0.05", "1000")
+"""Probes at whose period no test looks."""
+
+
+async def halted_unseen(world: AsyncWorld, run: Path, **options: Any) -> StartedWorld:
+    """Start a world that halts, and whose halt nobody has seen."""
+    (started,) = await world.start_many(1, run_dir=run, **options)
+    assert act(started, await join(world, started), "FailAtNextStep") == 503
+    return started
+
+
+Call = Callable[[AsyncWorld, AsyncAgentClient], Awaitable[object]]
+CALLS: dict[str, Call] = {
+    "join": lambda world, client: world.join("late"),
+    "connect": lambda world, client: world.connect(agent="late"),
+    "observe": lambda world, client: client.observe(),
+    "act": lambda world, client: client.act("Add", 1),
+    "save": lambda world, client: world.save(),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_a_halt_that_any_call_sees_is_recorded_and_brought_back_at_once(
+    name: str, tmp_path: Path, run: Path
+) -> None:
+    directory = tally(tmp_path, liveness=PATIENT)
+    async with AsyncWorld(dir=directory) as world, world.events() as events:
+        (started,) = await world.start_many(1, run_dir=run, restart="fresh")
+        client = await world.join("Rocky")
+        await past(events)
+        assert act(started, client.access.session, "FailAtNextStep") == 503
+        with pytest.raises(WorldExitedError, match=f"has halted: {REASON}"):
+            await CALLS[name](world, client)
+        seen = await until(events, "ready", ["w000"])
+        assert [kind for kind in kinds(seen, "w000") if kind != "save_failed"] == [
+            "halted",
+            "exited",
+            *LIFE,
+        ]
+        await world.stop()
+
+
+async def test_a_caller_who_waits_for_restarts_gets_the_answer_of_the_next_life(
+    tmp_path: Path, run: Path
+) -> None:
+    async with AsyncWorld(dir=tally(tmp_path, liveness=PATIENT)) as world:
+        (started,) = await world.start_many(1, run_dir=run, restart="checkpoint")
+        client = await world.join("Rocky", wait_restart=HANG_S)
+        await client.act("Add", 5)
+        await world.save()
+        assert act(started, client.access.session, "FailAtNextStep") == 503
+        assert (await client.observe())["sum"] == 5
+        await world.stop()
+
+
+async def test_an_agent_whose_proxy_gets_the_answer_of_a_halt_hurries_the_probe(
+    tmp_path: Path, run: Path
+) -> None:
+    directory = tally(tmp_path, liveness=PATIENT)
+    async with AsyncWorld(dir=directory) as world, world.events() as events:
+        await halted_unseen(world, run)
+        place = FleetPlace(world._open_fleet(), world._open_fleet().find("w000"))
+        Giver.make(place)._suspect()
+        await until(events, "halted", ["w000"])
+
+
+async def test_a_world_that_halted_unseen_is_no_completed_run_and_can_be_resumed(
+    tmp_path: Path, run: Path
+) -> None:
+    directory = tally(tmp_path, liveness=PATIENT)
+    async with AsyncWorld(dir=directory) as world:
+        started = await halted_unseen(world, run)
+        await world.stop()
+    status = await now(run)
+    assert (status.state, status.halt, status.has_died) == ("halted", REASON, True)
+    assert manifest_of(started.instance_dir)["run"]["status"] == "failed"
+    async with AsyncWorld(dir=directory) as world:
+        batch = await world.resume_all(run)
+        assert list(batch.done) == ["w000"]
+        await world.stop_all()
+    assert manifest_of(started.instance_dir)["run"]["status"] == "complete"
 
 
 async def test_a_halted_world_is_not_saved(tmp_path: Path, run: Path) -> None:

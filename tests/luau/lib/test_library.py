@@ -62,7 +62,13 @@ EXPRESSIONS: dict[str, tuple[object, ...]] = {
     "utf8.char(72, 228, 8364), utf8.len('häß'), utf8.codepoint('ä', 1, -1)": ("H\u00c3\u00a4\u00e2\u0082\u00ac", 3.0, 228.0),
     "pcall(utf8.codepoint, ('x'):rep(8000), 1, -1)": (False, "string slice too long"),
     "(function() local f = utf8.codes('') return f('', 2) == nil, f('', -1) == nil, f('', nil) == nil, f('') == nil end)()": (True,) * 4,
+    "(function() local t = {[0] = 1} return table.remove(t), t[0] end)()": (None, 1.0),
     "utf8.codes('')('ab', '1')": (2.0, 98.0),
+    "utf8.codepoint('\\u{D7FF}'), utf8.codepoint('\\u{E000}'), #utf8.char(0xD800)": (0xD7FF, 0xE000, 3.0),
+    "pcall(utf8.codepoint, '\\u{D800}')": (False, "invalid UTF-8 code"),
+    "pcall(utf8.codepoint, 'a\\u{DFFF}', 1, -1)": (False, "invalid UTF-8 code"),
+    "utf8.len('a\\u{DBFF}\\u{DC00}')": (None, 2.0),
+    "pcall(utf8.codes(''), '\\u{D800}')": (False, "invalid UTF-8 code"),
     "utf8.len('\\xff'), utf8.offset('aäb', 3), utf8.offset('aäb', -1)": (None, 4.0, 4.0),
     # vector
     "vector.create(1, 2).z, vector.create(1, 2, 3) == vector.create(1, 2, 3), vector.one.x": (0.0, True, 1.0),

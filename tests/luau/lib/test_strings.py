@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clawblox.luau.core.context import current
+from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.lib.support.fastpatterns import search
 from clawblox.luau.lib.support.patterns import Matcher, parse_pattern
+from clawblox.luau.lib.support.textformat import _format_once, format_text
 from clawblox.luau.vm import VM
 from tests.luau.support import failure, run_plainly, value, values
 
@@ -218,3 +221,34 @@ def test_patterns_with_many_repeats_on_long_texts_stay_exact() -> None:
     text = "a" * 300 + "b"
     assert value(f"#('{text}'):match('a*a*a*a*b')") == 301.0
     assert re.match("a+b", text)
+
+
+CONVERSIONS = st.tuples(
+    st.sampled_from(["", "-", "+", " ", "0", "#", "-0"]),
+    st.sampled_from(["", "1", "9", "30", "100"]),
+    st.sampled_from(["", ".", ".0", ".3", ".20", ".100"]),
+    st.sampled_from("cdiuoxXeEfgGsq*y%"),
+).map(lambda parts: "%" + "".join(parts))
+ARGUMENTS = st.floats(width=64) | st.text(st.characters(max_codepoint=255), max_size=3) | st.none()
+
+
+@given(st.lists(CONVERSIONS | st.sampled_from(["", "a", "%%"])), st.lists(ARGUMENTS))
+def test_a_form_that_is_kept_ready_gives_what_reading_it_gives(
+    forms: list[str], arguments: list[object]
+) -> None:
+    args = ("".join(forms), *arguments)
+
+    def outcome(function: Callable[[], str]) -> str:
+        try:
+            return function()
+        except RuntimeFault as fault:
+            return f"error: {fault.value}"
+
+    def formatted() -> tuple[str, str]:
+        once = outcome(lambda: _format_once(args[0], args))
+        return outcome(lambda: format_text(args)), once
+
+    vm = VM()
+    with vm.entered():
+        ready, once = formatted()
+    assert ready == once

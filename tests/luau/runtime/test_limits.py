@@ -156,6 +156,52 @@ def test_pcall_that_may_yield_nests_as_deep_as_calls() -> None:
         assert results == (10_000.0, "deep:2: stack overflow", 12_502_500.0)
 
 
+STARTS = {
+    "resume": "select(2, coroutine.resume(coroutine.create(deep)))",
+    "wrap": "coroutine.wrap(deep)()",
+    "resume in wrap": (
+        "coroutine.wrap(function() return select(2, coroutine.resume(coroutine.create(deep))) end)()"
+    ),
+    "behind an overflow": "(pcall(f) and coroutine.wrap(deep)())",
+    "in a deeper function": "(function() return (coroutine.wrap(deep)()) end)()",
+}
+
+
+@pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
+def test_a_coroutine_within_a_coroutine_nests_calls_as_deep(start: str) -> None:
+    source = f"""
+        function f() return pcall(f) end
+        function g(n) return n <= 1 and 1 or g(n - 1) + 1 end
+        function deep() return #{{pcall(f)}} end
+        print({start}, #{{pcall(f)}}, g(19998), pcall(g, 19998))
+        function deep() return g(19998) end
+        print({start}, g(19998), (pcall(g, 19998)))
+    """
+    assert run_plainly(source) == [
+        "10000\t10000\t19998\tfalse\ttest:3: stack overflow",
+        "19998\t19998\tfalse",
+    ]
+
+
+def test_coroutines_started_ever_deeper_end_in_an_overflow() -> None:
+    source = """
+        local function sink(n, f) if n == 0 then return f() end return (sink(n - 1, f)) end
+        local function start() return sink(150, function() return coroutine.wrap(start)() end) end
+        local function dive() return sink(15000, function() return coroutine.wrap(dive)() end) end
+        local function endless(...) return endless(...) + 1 end
+        local left = 150
+        local function last()
+            left -= 1
+            return sink(60, function() return coroutine.wrap(left == 0 and endless or last)(1, 2) end)
+        end
+        print(pcall(start))
+        print(pcall(dive))
+        print(pcall(last))
+    """
+    endings = [line.rpartition(": ")[2] for line in run_plainly(source)]
+    assert endings == ["C stack overflow", "stack overflow", "stack overflow"]
+
+
 def test_pcall_that_may_not_yield_is_a_callback() -> None:
     source = "local function f() return pcall(f) end return #{pcall(f)}"
     vm = VM()

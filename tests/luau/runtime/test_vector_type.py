@@ -12,7 +12,7 @@ import pytest
 
 from clawblox.luau import VM, HostError, LuaError, SnapshotError, Vector, VectorType
 from clawblox.luau.core.vectors import make_vector
-from tests.luau.support import round_trip, value
+from tests.luau.support import round_trip, run_plainly, value
 
 
 def make_type() -> VectorType:
@@ -194,3 +194,17 @@ def test_messages_call_vectors_by_their_name(source: str, text: str) -> None:
         LuaError, match=f"^space:1: {re.escape(text.replace('Vector3', 'vector'))}$"
     ):
         plain.call(plain.load(f"local v = vector.create(1, 2, 3) {source}", "=space"))
+
+
+def test_components_are_read_of_whatever_has_them() -> None:
+    source = """
+        local v, t, s, e = vector.create(1, 2, 3), {X = 4, Y = v}, "text", setmetatable({}, {__index = {Z = 5}})
+        print(v.X, v.Y, v.Z, (v + v).X, t.X, t.Z, e.Z, (function() return v end)().Z)
+        print(pcall(function() local n return n.X end))
+        print(pcall(function() return t.Y.X end))
+    """
+    assert run_plainly(source) == [
+        "1\t2\t3\t2\t4\tnil\t5\t3",
+        "false\ttest:4: attempt to index nil with 'X'",
+        "false\ttest:5: attempt to index nil with 'X'",
+    ]

@@ -244,6 +244,34 @@ def test_a_loop_over_next_continues() -> None:
     assert vm.call(vm.load("return next(t, k)")) == ("c", 3.0)
 
 
+def test_a_loop_over_boolean_keys_continues_when_they_were_removed_and_came_back() -> None:
+    vm = VM()
+    vm.call(
+        vm.load(
+            """
+            t = {}
+            t[1], t[true], t[false] = "one", "yes", "no"
+            thread = coroutine.create(function()
+                local seen = {}
+                for key in pairs(t) do
+                    table.insert(seen, `{key} {type(key)}`)
+                    if key == 1 then
+                        coroutine.yield()
+                        t[true], t[false] = 1, 2
+                    end
+                end
+                result = table.concat(seen, " ")
+            end)
+            coroutine.resume(thread)
+            t[true], t[false] = nil, nil
+            """
+        )
+    )
+    vm = round_trip(vm)
+    vm.call(vm.load("coroutine.resume(thread)"))
+    assert vm.globals["result"] == "1 number true boolean false boolean"
+
+
 def test_frozen_state_and_sandboxes_come_back() -> None:
     vm = VM()
     vm.sandbox()

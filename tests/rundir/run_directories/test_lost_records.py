@@ -16,7 +16,7 @@ from clawblox.rundir.claims import claimed_names
 from clawblox.rundir.paths import records_journal
 from clawblox.rundir.status import read_instances
 from tests.rundir.support import records_on_disk
-from tests.support import make_world, wait_until_async
+from tests.support import make_world, wait_until, wait_until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -68,7 +68,7 @@ async def test_records_that_are_lost_are_written_again(
         before = records_on_disk(run)
         lose(journal)
         await wait_until_async(lambda: _read(run) == before, what="the records are there again")
-        assert await run_sync(claimed_names, run) == {"w000", "w001"}
+        await run_sync(wait_until, lambda: claimed_names(run) == {"w000", "w001"})
         (first, second) = await run_sync(read_instances, run)
         assert {first.state, second.state} == {"ready"}
         for precious in journal.parent.glob("precious"):

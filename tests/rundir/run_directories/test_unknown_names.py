@@ -48,7 +48,9 @@ async def test_a_stop_of_what_never_was_names_what_there_is(tmp_path: Path, run:
         await world.stop_all()
         assert await world.stop(instance="b") == StopResult("b", "not_running")
         assert await world.stop() == StopResult("", "not_running")
-        with pytest.raises(UsageError, match="there are: none, and there were: a, b"):
+        with pytest.raises(
+            UsageError, match="no instance 'typo'; nothing runs, and there were: a, b"
+        ):
             await world.stop(instance="typo")
 
 

@@ -13,6 +13,7 @@ from anyio.to_thread import run_sync
 
 from clawblox import AsyncWorld, read_manifest
 from clawblox.rundir.unlisted_saves import settle_unlisted_saves
+from clawblox.snapshot.rows import rows_beside
 from tests.orchestrators import orchestrator
 from tests.rundir.run_directories.test_leftovers import kill_one
 from tests.support import make_world
@@ -111,6 +112,23 @@ async def test_what_a_removal_has_left_is_known_by_its_age_within_one_second(hom
     names = [Path(entry["path"]).name for entry in _read(home)["checkpoints"]]
     assert names == [Path(entry["path"]).name for entry in (second, last)]
     assert _saves(home) == sorted(names)
+
+
+async def test_rows_are_registered_and_removed_with_their_snapshot(home: Path) -> None:
+    manifest = _read(home)
+    older, kept, lost = manifest["checkpoints"]
+    manifest["checkpoints"] = [kept]
+    _write(home, manifest)
+    for entry in (older, lost):
+        rows_beside(home / entry["path"]).write_bytes(b"rows")
+    never_published = home / "checkpoints" / "w000-21000101T000009Z-000000.json"
+    rows_beside(never_published).write_bytes(b"rows")
+    await run_sync(settle_unlisted_saves, home.parents[1])
+    digest = hashlib.sha256(b"rows").hexdigest()
+    found = _read(home)["checkpoints"][1]
+    assert found == lost | {"rows_sha256": digest, "rows_size_bytes": 4}
+    names = {Path(entry["path"]).name for entry in (kept, lost)}
+    assert {*_saves(home)} == names | {f"{Path(lost['path']).name}.rows.db"}
 
 
 async def test_files_that_are_no_saves_of_the_run_stay_as_they_are(home: Path) -> None:

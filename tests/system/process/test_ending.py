@@ -79,7 +79,7 @@ async def test_a_leader_whose_first_thread_alone_has_ended_is_ended_too(
 
 
 async def test_a_tree_that_obeys_is_terminated(start: Spawn, cookie: str) -> None:
-    leader = await start("sh", "-c", "sleep 60 & sleep 60 & wait")
+    leader = await start("sh", "-c", "sleep 60 & sleep 60 & exec sleep 60")
     await wait_until_async(lambda: len(descendants(leader.pid)) == 2)
     tree = descendants(leader.pid)
     assert (await end_tree(make_mark(cookie, leader), leader, Grace(60))).rung == "terminated"

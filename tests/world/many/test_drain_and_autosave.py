@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
 from typing import Any
 
+import anyio.to_thread
 import pytest
 
 from clawblox import AsyncWorld, ConfigError, SnapshotError, StartedWorld
 from clawblox.concurrency.batch import Batch
+from clawblox.rundir.manifest import manifest_path
 from clawblox.world.save import Autosave
-from tests.crowd import HANG_S, kinds, leftovers, on_disk, past, registered, until
+from tests.crowd import HANG_S, join, kinds, leftovers, on_disk, past, registered, until
 from tests.running import manifest_of, switch
 from tests.support import make_world, marked_processes, wait_until_async
 from tests.world.resume.support import interrupt
@@ -156,3 +159,56 @@ async def test_wrong_autosave_arguments_are_refused(
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         with pytest.raises(ConfigError):
             await world.autosave(**arguments)
+
+
+async def test_autosaves_pause_while_the_disk_is_low_and_then_resume(
+    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = 10**9
+    monkeypatch.setattr("clawblox.world.save.available_bytes", lambda _: free)
+    async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+        batch = await world.start_many(2, run_dir=run)
+        await world.autosave(every=0.01, min_free="0.5 GB")
+        await until(events, "saved", batch.done)
+        free = 499_999_999
+        paused = (await until(events, "autosave_paused", [""]))[-1]
+        assert dict(paused.detail) == {
+            "path": batch["w000"].instance_dir,
+            "free_bytes": free,
+            "min_free_bytes": 500_000_000,
+        }
+        await past(events)
+        saves = on_disk(batch["w000"].instance_dir)
+        await join(world, batch["w000"])  # with autosave on, a join is saved too
+        assert await past(events) == []
+        assert on_disk(batch["w000"].instance_dir) == saves
+        assert (await world.save(instance="w000")).path.exists()  # a person asked for it
+        free = 500_000_000
+        await until(events, "autosave_resumed", [""])
+        await until(events, "saved", batch.done)
+
+
+@pytest.mark.parametrize("size", ["5", "1 GiB free", 0, 1.5])
+async def test_a_wrong_limit_of_free_space_is_refused(tmp_path: Path, size: Any) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        with pytest.raises(ConfigError, match="min_free: bytes above 0, or a size such as"):
+            await world.autosave(every=1, min_free=size)
+
+
+async def test_an_autosave_removes_no_file_that_only_a_world_calls_an_autosave(
+    tmp_path: Path, run: Path
+) -> None:
+    mine = tmp_path / "thesis.json"
+    mine.write_text("{}")
+    async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+        batch = await world.start_many(1, run_dir=run)
+        home = batch["w000"].instance_dir
+        run_id = manifest_of(home)["run"]["id"]
+        entry = {"path": str(mine), "autosave": True, "instance": "w000", "run_id": run_id}
+        manifest = manifest_path(home)
+        document = {**manifest_of(home), "checkpoints": [entry]}
+        await anyio.to_thread.run_sync(manifest.write_text, json.dumps(document))
+        await world.autosave(every=0.01, keep=1)
+        for _ in range(3):
+            await until(events, "saved", batch.done)
+    assert mine.exists()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
 
 import anyio
 import pytest
+from anyio.to_thread import run_sync
 
 from clawblox import AsyncWorld, ConfigError, RunLockedError, StartedWorld, UsageError, World
 from clawblox.concurrency.batch import Batch
@@ -333,12 +335,71 @@ async def test_a_finished_instance_cannot_be_named(tmp_path: Path, run: Path) ->
         await resume(directory, run, instances=["w000"])
 
 
-async def test_a_run_directory_that_was_moved_is_refused(tmp_path: Path, run: Path) -> None:
+@pytest.mark.parametrize("is_copy", [False, True])
+async def test_a_run_directory_that_was_moved_or_copied_goes_on_where_it_is(
+    is_copy: bool, tmp_path: Path, run: Path
+) -> None:
+    async def save(world: AsyncWorld, batch: Batch[StartedWorld]) -> None:
+        for name in ("w000", "w001"):
+            joined = await world.join("Red", instance=name)
+            await joined.act("add", int(name[-1]) + 5)
+        await world.save(instance="w000")
+
+    directory = make_world(tmp_path)
+    await interrupt(directory, run, 2, save, record=True)
+    moved = tmp_path / "elsewhere" / "moved"
+    moved.parent.mkdir()
+    await run_sync(shutil.copytree if is_copy else shutil.move, run, moved)
+
+    async def look(world: AsyncWorld, batch: Batch[StartedWorld]) -> None:
+        saved = await world.save(instance="w000")
+        for started in batch:
+            paths = (started.run_dir, started.instance_dir, started.log_file, started.command_file)
+            assert all(path.is_relative_to(moved) for path in (*paths, started.record_dir))
+        assert saved.path.is_relative_to(moved)
+
+    if is_copy:
+        before = await run_sync(contents, run)
+    batch, origins = await resume(directory, moved, look)
+    assert sorted(batch.done) == ["w000", "w001"]
+    assert (await find_record(moved, "w000")).instance_dir == str(moved / "worlds" / "w000")
+    resumed = origins["w000"].detail["resume_path"]
+    assert resumed is not None
+    assert resumed.is_relative_to(moved)
+    assert origins["w001"].detail["resume_path"] is None  # it had no save
+    assert (await run_sync(contents, run) == before) if is_copy else not run.exists()
+
+
+async def test_a_single_world_that_was_moved_goes_on_with_its_snapshot(
+    tmp_path: Path, run: Path
+) -> None:
+    directory = make_world(tmp_path)
+    with contextlib.suppress(Interrupt):
+        async with AsyncWorld(dir=directory) as world:
+            await world.start(run_dir=run)
+            first = await world.save()
+            await world.stop()
+            await world.start(run_dir=run, resume=first)
+            raise Interrupt
+    moved = run.rename(tmp_path / "moved")
+    batch, origins = await resume(directory, moved)
+    assert list(batch.done) == ["w000"]
+    assert origins["w000"].detail["resume_path"] == moved / first.path.relative_to(run)
+
+
+async def test_a_run_directory_without_the_directory_of_an_instance_is_refused(
+    tmp_path: Path, run: Path
+) -> None:
     directory = make_world(tmp_path)
     await interrupt(directory, run, 1)
     moved = run.rename(tmp_path / "moved")
+    (moved / "worlds" / "w000").rename(tmp_path / "w000")
     with pytest.raises(UsageError, match=r"was moved: instance 'w000' ran in"):
         await resume(directory, moved)
+
+
+def contents(directory: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 async def test_an_empty_directory_has_nothing_to_resume(tmp_path: Path, run: Path) -> None:

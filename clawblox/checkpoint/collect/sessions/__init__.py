@@ -20,10 +20,18 @@ from clawblox.checkpoint.collect.sessions.shape import (
     AgentSession,
     Placement,
     SessionFormat,
+    UnrecordedSession,
 )
 from clawblox.errors import ConfigError
 
-__all__ = ["FORMATS", "AgentSession", "Placement", "SessionFormat", "find_format"]
+__all__ = [
+    "FORMATS",
+    "AgentSession",
+    "Placement",
+    "SessionFormat",
+    "UnrecordedSession",
+    "find_format",
+]
 
 FORMATS: Final[Mapping[str, SessionFormat]] = MappingProxyType(
     {known.name: known for known in (ClaudeFormat(), CodexFormat(), KimiFormat())}

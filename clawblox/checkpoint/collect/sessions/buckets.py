@@ -14,6 +14,7 @@ from typing import ClassVar
 from clawblox.checkpoint.collect.sessions.shape import (
     SessionFiles,
     SessionFormat,
+    UnrecordedSession,
     list_session_files,
 )
 from clawblox.errors import CheckpointError
@@ -69,6 +70,37 @@ class BucketFormat(SessionFormat):
             files=files,
             excluded=tuple(name for name in listed if name not in files),
         )
+
+    def find_unrecorded(self, paths: Iterable[str]) -> UnrecordedSession | str:
+        """Return the one conversation whose transcript is in a bucket; see the base class."""
+        listed = tuple(paths)
+        found = [
+            (session_id, path.split("/")[1])
+            for path in listed
+            for session_id in self._ids_in(path)
+            if self._is_transcript(path, session_id)
+        ]
+        if len(found) != 1:
+            which = f"{len(found)} transcripts" if found else "no transcript with a valid id"
+            return f"the archive has {which}, and does not record which is its conversation"
+        session_id, bucket = found[0]
+        table = self.path_table(session_id, bucket)
+        names = {
+            path: prefix + path.removeprefix(place)
+            for path in listed
+            for prefix, place in table
+            if path.startswith(place)
+        }
+        return UnrecordedSession(id=session_id, names=names)
+
+    def _ids_in(self, path: str) -> set[str]:
+        """Return what may be ids of sessions in a path."""
+        parts = (part.removesuffix(".jsonl") for part in path.split("/")[2:])
+        return {part for part in parts if self.program.id_pattern.fullmatch(part)}
+
+    def _is_transcript(self, path: str, session_id: str) -> bool:
+        bucket = path.split("/")[1]
+        return path == _to_path(self.transcript, self.path_table(session_id, bucket))
 
     def _find_bucket(self, session_id: str, paths: Iterable[str], agent_dir: Path) -> str | None:
         """Return the workspace's bucket, else the only one: the workspace may have been moved."""

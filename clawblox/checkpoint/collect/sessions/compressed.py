@@ -10,6 +10,7 @@ from typing import Final
 from clawblox.checkpoint.model import Transform
 from clawblox.checkpoint.zstd import Zstandard, find_zstandard
 from clawblox.errors import CheckpointError
+from clawblox.extras import install_command
 from clawblox.system import foreign_files
 
 __all__ = ["decompression", "read_head"]
@@ -71,6 +72,6 @@ def _find_zstandard(path: Path) -> Zstandard:
         raise CheckpointError(
             "cannot scan a compressed session for secrets",
             path=path,
-            hint="use Python 3.14, or pip install zstandard",
+            hint=f"use Python 3.14, or {install_command('zstd')}",
         )
     return zstandard

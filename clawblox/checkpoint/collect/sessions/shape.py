@@ -34,6 +34,7 @@ __all__ = [
     "Placement",
     "SessionFiles",
     "SessionFormat",
+    "UnrecordedSession",
     "list_session_files",
 ]
 
@@ -45,7 +46,7 @@ WITHOUT_SESSION: Final = "workspace_only=True saves the workspaces without the c
 _USAGE: Final = "usage.json"
 _LOG: Final = "logs/agent.log"
 _COMPANIONS: Final = (
-    *("world_session.txt", "world_access.json", _USAGE),
+    *("world_session.txt", "world_join.json", "world_access.json", _USAGE),
     *("runtime/system_prompt.md", _LOG),
 )
 """Files of the agent directory that are archived beside a conversation, as ``record/…``.
@@ -105,6 +106,19 @@ class SessionFiles:
     transcript: str
     files: Mapping[str, str]
     excluded: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class UnrecordedSession:
+    """A conversation known only from the names of its files.
+
+    Attributes:
+        id: Its id.
+        names: The name that each file has in a tier of ours, by its name in the archive.
+    """
+
+    id: str
+    names: Mapping[str, str]
 
 
 class SessionFormat(ABC):
@@ -221,6 +235,20 @@ class SessionFormat(ABC):
             path=f"{state_dir}/{self.path_in_state(name, session_id, workspace)}",
             transform=self.load_transform(name, session_id, workspace, state_dir),
         )
+
+    def find_unrecorded(self, paths: Iterable[str]) -> UnrecordedSession | str:
+        """Return the one conversation of a tier whose files are named as in the state directory.
+
+        Archives of other writers have that layout, and need not record the id of the conversation.
+
+        Args:
+            paths: The names of all files, relative to the session tier.
+
+        Returns:
+            The conversation; or why there is none, for a person.
+        """
+        del paths
+        return "the archive records no id of the conversation"
 
     def recorded_id(self, agent_dir: Path) -> str:
         """Return the session id that an agent directory records.

@@ -7,10 +7,17 @@ of each block around it, with loops entered in the middle.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
-_LENGTH_PER_STEP = 4000  # characters
+_LENGTH_PER_STEP = 1000  # characters
 _LINE_LENGTH = 20  # characters that a line counts for, besides its own
+_TABLE_LENGTH = 1000  # characters that making a table counts for, as it takes memory
+_FUNCTION_LENGTH = 2000
+_UPVALUE_LENGTH = 500
+_MOST_TOLLS = 4  # in a row; more steps are taken at once
+_MAKERS = re.compile(r"\b(?:T|table_of|table_with)\(|\bM[0-9]+\(([^()]*)\)")
+"""What makes a table, or a function out of its globals and upvalues."""
 
 
 @dataclass(slots=True, eq=False)
@@ -192,21 +199,49 @@ def toll(line: int) -> Loop:
 
 
 def add_tolls(block: Block) -> int:
-    """Charge a step for each long stretch of code; return the length of the rest."""
+    """Charge steps for long stretches of code and for what it makes; return the rest's length."""
     made: Block = []
     length = 0
     for node in block:
-        made.append(node)
+        behind = 0
         if isinstance(node, Line):
-            length += _LINE_LENGTH + len(node.text)
+            length += _LINE_LENGTH + _length(node.text)
         elif isinstance(node, If):
-            length += len(node.condition) + max(add_tolls(node.then), add_tolls(node.otherwise))
+            conditions, behind = _add_tolls_to_arms(node)
+            length += conditions
         else:
-            length += add_tolls(node.body)
-        if length > _LENGTH_PER_STEP:
-            made.append(toll(node.line))
-            length = 0
+            behind = add_tolls(node.body)
+        steps, length = divmod(length, _LENGTH_PER_STEP)
+        if steps > _MOST_TOLLS:
+            made.append(Line(f"charge({steps})", node.line))
+        else:
+            made += [toll(node.line) for _ in range(steps)]
+        made.append(node)
+        length += behind
     block[:] = made
+    return length
+
+
+def _add_tolls_to_arms(node: If) -> tuple[int, int]:
+    """Charge the arms of a chain; return the length of its conditions, and the longest rest."""
+    conditions = rest = 0
+    while True:
+        conditions += _length(node.condition)
+        rest = max(rest, add_tolls(node.then))
+        if len(node.otherwise) != 1 or not isinstance(node.otherwise[0], If):
+            return conditions, max(rest, add_tolls(node.otherwise))
+        node = node.otherwise[0]
+
+
+def _length(text: str) -> int:
+    """Return the characters that a text counts for, with the memory that it takes."""
+    length = len(text)
+    if "(" in text:
+        for found in _MAKERS.finditer(text):
+            if found[1] is None:
+                length += _TABLE_LENGTH
+            else:
+                length += _FUNCTION_LENGTH + _UPVALUE_LENGTH * found[1].count(",")
     return length
 
 

@@ -47,6 +47,9 @@ class Value:
         return self.kind in ("any", "nil")
 
 
+_COMPONENTS = ("X", "Y", "Z")  # of vectors
+
+
 def is_short(value: Value) -> bool:
     """Return whether a string is certainly shorter than `LONG_TEXT`."""
     return len(value.text) < LONG_TEXT if value.constant else value.short
@@ -304,7 +307,13 @@ class Lowering:
             return self.read(holder, key)
         text, again = self.twice(holder)
         otherwise = f"text_field({again}, {key.text})"
-        return Value(f"({again}[{index}] if {text}.__class__ is not str else {otherwise})", "any")
+        if key.literal in _COMPONENTS:
+            attribute = f"{again}.{key.literal.lower()} if {text}.__class__ is V else "
+            text = again
+        else:
+            attribute = ""
+        field = f"{again}[{index}] if {text}.__class__ is not str else {otherwise}"
+        return Value(f"({attribute}{field})", "any")
 
     def store(self, holder: Value, key: Value, value: Value, line: int) -> None:
         """Emit the assignment of a field."""

@@ -14,7 +14,7 @@ from clawblox.luau.core.values import Buffer, LuaTable, Vector, is_function
 Arguments = tuple[Any, ...]
 _BIGGEST = 2**63 - 1
 _MAX_STACK = 8000
-FEW = 16
+FEW = 8
 
 
 def charge(args: Arguments) -> None:

@@ -12,9 +12,12 @@ from typing import Any
 
 from clawblox.luau.core.context import current
 from clawblox.luau.core.iteration import charge_work
-from clawblox.luau.core.limits import BYTES_PER_STEP
-from clawblox.luau.lib.support.patterns import _ALL, Item, Matcher, parse_pattern
+from clawblox.luau.core.limits import BYTES_PER_STEP, MOST_PATTERNS
+from clawblox.luau.lib.support.patterns import _ALL, Item, Matcher, parse_pattern, read_pattern
 
+_LONG_PATTERN = 256  # longer patterns are read each time they are used, and never by `re`
+_STEPS_TO_READ = 16
+_STEPS_PER_CHARACTER = 6  # of a pattern that is read
 _MAX_WORK = 1 << 22
 _MAX_POWER = 22  # 2 to more than this is more than `_MAX_WORK`
 _WORK_PER_STEP = 1 << 13  # generous, as the worst case is rare
@@ -114,6 +117,11 @@ def search(text: str, pattern: str, start: int, *, is_anchored: bool | None = No
     """
     anchored = pattern.startswith("^") if is_anchored is None else is_anchored
     body = pattern[1:] if anchored else pattern
+    if len(body) > _LONG_PATTERN:
+        charge_work(_reading_steps(body))
+        return _slow_search(text, read_pattern(body), start, anchored)
+    if current.vm.is_new_pattern(body):
+        charge_work(_reading_steps(body))
     program = _translate(body)
     worst = None if program is None else program.worst_case(len(text) - start)
     if program is not None and worst is not None:
@@ -124,11 +132,15 @@ def search(text: str, pattern: str, start: int, *, is_anchored: bool | None = No
         if match is None:
             return None
         return Match(text, match.start(), match.end(), (match, program))
-    return _slow_search(text, body, start, anchored)
+    return _slow_search(text, parse_pattern(body), start, anchored)
 
 
-def _slow_search(text: str, body: str, start: int, anchored: bool) -> Match | None:
-    matcher = Matcher(text, parse_pattern(body))
+def _reading_steps(body: str) -> int:
+    return _STEPS_TO_READ + _STEPS_PER_CHARACTER * len(body)
+
+
+def _slow_search(text: str, items: list[Item], start: int, anchored: bool) -> Match | None:
+    matcher = Matcher(text, items)
     for at in range(start, start + 1 if anchored else len(text) + 1):
         end = matcher.match(at)
         if end is not None:
@@ -138,7 +150,7 @@ def _slow_search(text: str, body: str, start: int, anchored: bool) -> Match | No
     return None
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=MOST_PATTERNS)
 def _translate(body: str) -> Program | None:
     items = parse_pattern(body)
     if any(item[0] in ("fail", "back", "balance") for item in items):

@@ -8,6 +8,7 @@ from typing import Any
 
 from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.iteration import charge_work
+from clawblox.luau.core.limits import MOST_PATTERNS
 
 MAX_CAPTURES = 32
 MAX_DEPTH = 200
@@ -162,10 +163,12 @@ class _Parser:
         return None
 
 
-@lru_cache(maxsize=512)
-def parse_pattern(pattern: str) -> list[Item]:
+def read_pattern(pattern: str) -> list[Item]:
     """Return the items of a pattern without its ``^``."""
     return _Parser(pattern).parse()
+
+
+parse_pattern = lru_cache(maxsize=MOST_PATTERNS)(read_pattern)
 
 
 class Matcher:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.iteration import charge_work
@@ -14,7 +16,14 @@ _SPEC = re.compile(r"%([-+ #0]*)(\d*)(?:(\.)(\d*))?(.?)", re.DOTALL)
 _STEPS_PER_ITEM = 8
 _MAX_FLAGS = 5
 _MAX_PADDED = 100  # longer strings exceed any width
+_SHORT_FORM = 200  # characters; longer ones are read each time
+_EXACT = 2.0**53
 _QUOTED = str.maketrans({'"': '\\"', "\\": "\\\\", "\n": "\\\n", "\r": "\\r", "\0": "\\000"})
+
+
+Convert = Callable[[re.Match[str], arg.Arguments, int], str]
+Plan = tuple[int, tuple[tuple[str, Convert, re.Match[str]], ...], str]
+"""The steps, the conversions with the text in front of each, and the text behind them."""
 
 
 def format_text(args: arg.Arguments) -> str:
@@ -24,27 +33,109 @@ def format_text(args: arg.Arguments) -> str:
         RuntimeFault: The format is malformed, or a value does not fit it.
     """
     form = arg.string(args, 0, "format")
-    charge_work(form.count("%") * _STEPS_PER_ITEM)
+    plan = _short_plan(form) if len(form) <= _SHORT_FORM else None
+    if plan is None:
+        return _format_once(form, args)
+    steps, items, rest = plan
+    if steps:
+        charge_work(steps)
+    if len(items) >= len(args):  # one is missing, but those before it may be wrong
+        return _format_once(form, args, is_charged=True)
     pieces: list[str] = []
-    at, next_argument = 0, 1
-    while True:
-        percent = form.find("%", at)
-        if percent < 0:
-            pieces.append(form[at:])
-            return join(pieces)
-        pieces.append(form[at:percent])
-        if form.startswith("%%", percent):
-            pieces.append("%")
-            at = percent + 2
+    for at, (text, convert, spec) in enumerate(items, 1):
+        pieces.append(text)
+        pieces.append(convert(spec, args, at))
+    pieces.append(rest)
+    return join(pieces)
+
+
+def _format_once(form: str, args: arg.Arguments, *, is_charged: bool = False) -> str:
+    """Format with a form that is long or malformed, or lacks arguments."""
+    if not is_charged:
+        charge_work(form.count("%") * _STEPS_PER_ITEM)
+    pieces: list[str] = []
+    next_argument = 1
+    for text, spec in _parts(form):
+        pieces.append(text)
+        if spec is None:
             continue
         if next_argument >= len(args):
             raise RuntimeFault(f"missing argument #{next_argument + 1}")
-        spec = _SPEC.match(form, percent)
-        assert spec is not None
         _check(spec)
         pieces.append(_convert(spec, args, next_argument))
         next_argument += 1
+    return join(pieces)
+
+
+def _parts(form: str) -> Iterator[tuple[str, re.Match[str] | None]]:
+    """Go through the texts of a form, each with the conversion behind it, if there is one."""
+    at = 0
+    while (percent := form.find("%", at)) >= 0:
+        if form.startswith("%%", percent):
+            yield form[at : percent + 1], None
+            at = percent + 2
+            continue
+        spec = _SPEC.match(form, percent)
+        assert spec is not None
+        yield form[at:percent], spec
         at = spec.end()
+    yield form[at:], None
+
+
+@lru_cache(maxsize=256)
+def _short_plan(form: str) -> Plan | None:
+    """Return how a short form is filled; None if it is malformed."""
+    items: list[tuple[str, Convert, re.Match[str]]] = []
+    text = ""
+    for before, spec in _parts(form):
+        text += before
+        if spec is None:
+            continue
+        try:
+            _check(spec)
+        except RuntimeFault:
+            return None
+        items.append((text, _choose(spec), spec))
+        text = ""
+    return form.count("%") * _STEPS_PER_ITEM, tuple(items), text
+
+
+def _choose(spec: re.Match[str]) -> Convert:
+    """Return the function for a conversion: a quick one for the plain forms of numbers."""
+    letter = spec[5]
+    if spec[1] or letter not in "dfs":
+        return _convert
+    if letter == "s":
+        return _plain_string if spec[0] == "%s" else _convert
+    if letter == "d":
+        return _convert if spec[3] is not None else _whole(f"{spec[2]}d")
+    precision = int(spec[4] or 0) if spec[3] is not None else 6
+    return _finite(f"{spec[2]}.{precision}f")
+
+
+def _plain_string(spec: re.Match[str], args: arg.Arguments, at: int) -> str:
+    value = args[at]
+    return value if value.__class__ is str else _convert(spec, args, at)
+
+
+def _whole(form: str) -> Convert:
+    def convert(spec: re.Match[str], args: arg.Arguments, at: int) -> str:
+        value = args[at]
+        if value.__class__ is float and -_EXACT < value < _EXACT:
+            return format(int(value), form)
+        return _convert(spec, args, at)
+
+    return convert
+
+
+def _finite(form: str) -> Convert:
+    def convert(spec: re.Match[str], args: arg.Arguments, at: int) -> str:
+        value = args[at]
+        if value.__class__ is float and value - value == 0.0:
+            return format(value, form)
+        return _convert(spec, args, at)
+
+    return convert
 
 
 def _check(spec: re.Match[str]) -> None:

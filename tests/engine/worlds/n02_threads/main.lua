@@ -7,10 +7,25 @@ local function note(what)
 	table.insert(order, what)
 end
 
-local at = 0 -- the tick that runs
-RunService.Stepped:Connect(function()
-	at += 1
+-- what main defers, and a wait that it does not time, go on in the first tick, before Heartbeat
+local beats, first = 0, {}
+RunService.Heartbeat:Connect(function()
+	beats += 1
 end)
+task.delay(0, function()
+	table.insert(first, "delay " .. beats)
+end)
+task.defer(function()
+	table.insert(first, "defer " .. beats)
+end)
+task.spawn(function()
+	coroutine.yield()
+	table.insert(first, "yield " .. beats)
+end)
+Check.equal("task.wait never returns 0", task.wait(), 1 / 60)
+table.insert(first, "wait " .. beats)
+Check.list("in the order of waiting", first, { "delay 0", "defer 0", "yield 0", "wait 0" })
+RunService.Heartbeat:Wait() -- the rest is about what begins to wait within a tick
 
 -- spawn runs at once, up to its first yield
 local spawned = task.spawn(function(a, b)

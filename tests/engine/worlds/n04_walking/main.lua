@@ -32,6 +32,7 @@ Players.PlayerAdded:Connect(function(player)
 		Check.equal("Humanoid." .. name, humanoid[name], value)
 	end
 	Check.equal("Gravity", Workspace.Gravity, 196.2)
+	Check.equal("FluidForces", Workspace.FluidForces, Enum.FluidForces.Default)
 
 	task.wait(2)
 	Check.near("it stands 0.05 above the floor", root.Position.Y, 2.55, 0.011)

@@ -36,6 +36,7 @@ for _, event in { "MouseButton1Click", "MouseButton1Down", "MouseButton1Up", "Mo
 	Check.equal("a button has " .. event, typeof(button[event]), "RBXScriptSignal")
 end
 local corner = Instance.new("UICorner")
+Check.equal("CornerRadius at first", corner.CornerRadius, UDim.new(0, 8))
 corner.CornerRadius = UDim.new(0, 8)
 Check.equal("CornerRadius", corner.CornerRadius.Offset, 8)
 for _, name in { "TextScaled", "TextStrokeTransparency", "TextYAlignment", "TextTransparency", "Text" } do

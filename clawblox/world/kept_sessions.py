@@ -12,9 +12,8 @@ from urllib.parse import quote
 
 from clawblox.errors import ConfigError
 from clawblox.foreign_values import parse_json
-from clawblox.protocol import is_session_id
+from clawblox.protocol import JoinAnswer, read_join_answer
 from clawblox.rundir.paths import state_dir
-from clawblox.rundir.records import InstanceRecord
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.regular_files import read_regular
 
@@ -28,39 +27,41 @@ class KeptSession:
 
     Args:
         run_dir: The run directory.
-        record: The instance.
+        instance: Name of the instance.
+        run_id: Id of the run of the instance.
         agent: Name of the agent.
     """
 
-    def __init__(self, run_dir: Path, record: InstanceRecord, agent: str) -> None:
-        self._run_id = record.run_id
+    def __init__(self, run_dir: Path, instance: str, run_id: str, agent: str) -> None:
+        self._run_id = run_id
         name = f"{quote(agent, safe=' ')}.json"
-        self._path = state_dir(run_dir) / "act" / record.name / name
+        self._path = state_dir(run_dir) / "act" / instance / name
 
-    def read(self) -> str | None:
-        """Return the session; None if there is none of this run of the instance. Blocks.
+    def read(self) -> JoinAnswer | None:
+        """Return the world's answer to the join; None if none of this run is kept. Blocks.
 
         Raises:
             ConfigError: The file cannot be read.
         """
         try:
             kept = parse_json(read_regular(self._path, max_bytes=_MAX_BYTES))
+            if not isinstance(kept, dict) or kept.pop("run_id", None) != self._run_id:
+                return None
+            return read_join_answer(kept)
         except (FileNotFoundError, ValueError):
             return None
         except OSError as error:
             raise self._error("read", error) from error
-        session = kept.get("session") if isinstance(kept, dict) else None
-        if not isinstance(session, str) or kept.get("run_id") != self._run_id:
-            return None
-        return session if is_session_id(session) else None
 
-    def write(self, session: str) -> None:
+    def write(self, answer: JoinAnswer) -> None:
         """Keep a session. Blocks.
 
         Raises:
             ConfigError: The file cannot be written.
         """
-        data = json.dumps({"run_id": self._run_id, "session": session}).encode()
+        data = json.dumps({**answer.fields, "run_id": self._run_id}).encode()
+        if len(data) >= _MAX_BYTES:
+            data = json.dumps({"session": answer.session, "run_id": self._run_id}).encode()
         try:
             make_private_dir(self._path.parent)
             publish_bytes(self._path, data + b"\n")

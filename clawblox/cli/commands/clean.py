@@ -1,0 +1,99 @@
+"""``clawblox clean``: free the disk space of ended runs."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import attrs
+import click
+
+from clawblox.cli.parameters import PATH, existing_run_dir, json_option
+from clawblox.cli.tables.formatting import (
+    count_words,
+    format_bytes,
+    format_json,
+    format_table,
+    shorten_path,
+)
+from clawblox.experiment.cleaning import RunFile, held, list_files, remove_files
+from clawblox.rundir.paths import resolve_run_dir
+
+__all__ = ["command"]
+
+
+@click.command(
+    "clean",
+    epilog="""\
+    \b
+    Examples:
+      clawblox clean runs/r001 --dry-run   what would go, with sizes
+      clawblox clean runs/*                remove it
+      clawblox clean runs/r001 --all       saves that were asked for, too
+
+    These always stay: the last good save of each instance and each run, the latest archive, what
+    checkpoint.json names, and every save that a run, restart or fork began from, in any run that
+    clawblox knows of (clawblox ps -a). Logs, recordings and the files of agents stay, too.
+    """,
+)
+@click.argument("run_dirs", type=PATH, nargs=-1, required=True, metavar="RUN_DIR...")
+@click.option("--all", "all_saves", is_flag=True, help="Remove saves that were asked for, too.")
+@click.option("--dry-run", is_flag=True, help="Remove nothing, show what would be removed.")
+@json_option
+def command(run_dirs: tuple[str, ...], *, all_saves: bool, dry_run: bool, as_json: bool) -> None:
+    """Remove what nothing needs from ended runs: old autosaves, old archives, half-written files.
+
+    RUN_DIR is the directory of a run in which nothing runs.
+
+    \f
+    Raises:
+        ClawbloxError: A run directory does not exist, nothing ever ran in it, or something still
+            runs there.
+        OSError: A file cannot be removed.
+    """
+    places = [resolve_run_dir(existing_run_dir(text)) for text in run_dirs]
+    with ExitStack() as holding:
+        for place in dict.fromkeys(places):
+            holding.enter_context(held(place))
+        files = list_files(list(dict.fromkeys(places)))
+        chosen = {
+            run_dir: [file for file in found if _can_go(file, all_saves=all_saves)]
+            for run_dir, found in files.items()
+        }
+        if not dry_run:
+            for run_dir, spent in chosen.items():
+                remove_files(run_dir, spent)
+    if as_json:
+        click.echo(format_json([_json_object(run, files[run], chosen[run]) for run in files]))
+        return
+    spent = [file for found in chosen.values() for file in found]
+    if spent:
+        rows = [
+            (shorten_path(file.path), file.kind, format_bytes(file.size_bytes)) for file in spent
+        ]
+        click.echo(format_table(("FILE", "KIND", "SIZE"), rows))
+    kept = sum(len(found) for found in files.values()) - len(spent)
+    click.echo(_summarise(spent, kept, dry_run=dry_run))
+
+
+def _can_go(file: RunFile, *, all_saves: bool) -> bool:
+    return file.named_by is None and (all_saves or file.kind != "save")
+
+
+def _summarise(spent: list[RunFile], kept: int, *, dry_run: bool) -> str:
+    size = format_bytes(sum(file.size_bytes for file in spent))
+    stay = f"{count_words(kept, 'save')} and archives stay." if kept != 1 else "1 save stays."
+    if not spent:
+        return f"Nothing to remove. {stay}"
+    verb = "Would remove" if dry_run else "Removed"
+    return f"{verb} {count_words(len(spent), 'file')}, {size}. {stay}"
+
+
+def _json_object(run_dir: Path, found: list[RunFile], spent: list[RunFile]) -> dict[str, Any]:
+    return {
+        "run_dir": run_dir,
+        "removed": [attrs.asdict(file) for file in spent],
+        "kept": [attrs.asdict(file) for file in found if file not in spent],
+        "freed_bytes": sum(file.size_bytes for file in spent),
+    }

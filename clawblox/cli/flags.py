@@ -1,0 +1,95 @@
+"""Errors of the library in the words of a command: its flags in place of Python's arguments.
+
+A hint of the library names arguments as Python has them, ``run_dir=`` or ``sandbox=True``, and the
+subject of a wrong one is its name. Where a command has an option or a parameter of that name, a
+person reads ``--run-dir``; a part of a hint that names what the command does not have is left out.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import click
+
+from clawblox.errors import ClawbloxError, ConfigError
+
+__all__ = ["find_command", "in_flags"]
+
+_ARGUMENT: Final = re.compile(
+    r"(?P<without>\bwith )?(?<![\w?&.:/-])(?P<name>[a-z][a-z_]*)="
+    r"(?:(?P<truth>True|False)\b|(?=[\s,;.]|$))"
+)
+_VALUE: Final = re.compile(r'(?<![\w?&.:/-])[a-z][a-z_]*=["\[]')
+"""An argument with a value of Python's own."""
+_BREAK: Final = re.compile(r"(; |, or |\. Or )")
+"""Where one part of a hint ends and the next begins."""
+_DOCUMENTS: Final = (".toml", ".json")
+_OTHER_NAMES: Final = {"command": "agent_command"}
+"""Options of commands that are not called like the argument that they set."""
+
+
+def find_command(group: click.Group, context: click.Context, words: Sequence[str]) -> click.Command:
+    """Return the command that a command line calls.
+
+    Args:
+        group: The whole command line.
+        context: Its context.
+        words: The words after its name.
+    """
+    command: click.Command = group
+    for word in words:
+        if isinstance(command, click.Group):
+            command = command.get_command(context, word) or command
+    return command
+
+
+def in_flags(error: ClawbloxError, command: click.Command) -> ClawbloxError:
+    """Return an error with its subject and its hint in the words of a command."""
+    names = dict(_argument_flags(command))
+    said = copy.copy(error)
+    if error.hint:
+        said.hint = _translate(error.hint, names)
+    if isinstance(said, ConfigError) and said.key and not _is_of_a_document(said):
+        name, dot, member = said.key.partition(".")
+        said.key = f"{names[name]} {member}".rstrip() if name in names else f"{name}{dot}{member}"
+    return said
+
+
+def _is_of_a_document(error: ConfigError) -> bool:
+    """Return whether the key of an error is one of a document, and not an argument."""
+    return error.path is not None and error.path.suffix in _DOCUMENTS
+
+
+def _argument_flags(command: click.Command) -> Iterator[tuple[str, str]]:
+    for param in command.params:
+        if isinstance(param, click.Option):
+            yield str(param.name), max(param.opts, key=len)
+        else:
+            yield str(param.name), param.make_metavar(click.Context(command)).strip("[]")
+    for name, option in _OTHER_NAMES.items():
+        for param in command.params:
+            if param.name == option:
+                yield name, max(param.opts, key=len)
+
+
+def _translate(hint: str, names: Mapping[str, str]) -> str | None:
+    """Return a hint in the words of a command; None if nothing of it applies there."""
+
+    def has_all(part: str) -> bool:
+        arguments = {match["name"] for match in _ARGUMENT.finditer(part)}
+        return arguments <= names.keys() and not _VALUE.search(part)
+
+    def flag(match: re.Match[str]) -> str:
+        before = match["without"] or ""
+        if match["truth"] == "False":
+            before = "without " if before else "no "
+        return f"{before}{names[match['name']]}"
+
+    first, *rest = _BREAK.split(hint)
+    parts = [("", first), *zip(rest[::2], rest[1::2], strict=True)]
+    kept = [(link, part) for link, part in parts if has_all(part)]
+    text = "".join(link * bool(index) + part for index, (link, part) in enumerate(kept))
+    return _ARGUMENT.sub(flag, text) or None

@@ -1,0 +1,146 @@
+"""What ``run --resume`` means where it names a run: its latest checkpoint or save, and its options.
+
+A run is named by its directory, or by ``checkpoint.json``, which names its latest checkpoint. An
+archive and a snapshot are files of their own, which name no run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from clawblox.cli.running.run_agents import (
+    CHECKPOINTS_DIR,
+    RunAgent,
+    find_checkpoint,
+    read_run_agent,
+)
+from clawblox.cli.tables.formatting import shorten_path, suggest
+from clawblox.config.options import StartOptions
+from clawblox.errors import ClawbloxError
+from clawblox.experiment.pointer import POINTER_NAME, read_pointer
+from clawblox.rundir.interrupted import read_interruption
+from clawblox.rundir.paths import resolve_run_dir
+from clawblox.rundir.records import InstanceRecord, read_records
+from clawblox.rundir.snapshot_files import snapshot_places
+
+__all__ = ["ResumeSource", "find_resume_source", "nothing_saved"]
+
+_OF_ONE_START: Final = frozenset(
+    {"command_file", "env", "log_file", "name", "record_dir", "reseed", "resume", "run_dir"}
+)
+"""Options that belong to the start of the old run, or to the state that is restored."""
+
+
+@attrs.frozen(kw_only=True)
+class ResumeSource:
+    """What a run continues from.
+
+    Attributes:
+        path: The archive or snapshot.
+        run_dir: The run directory; None if it is not known.
+        record: The record of its instance; None if there is none.
+        agent: Its agent; None if ``clawblox run`` had none there.
+    """
+
+    path: Path
+    run_dir: Path | None
+    record: InstanceRecord | None
+    agent: RunAgent | None
+
+    @property
+    def world_options(self) -> Mapping[str, Any]:
+        """The options that the world was started with, by the names of ``StartOptions``."""
+        if self.record is None:
+            return {}
+        known = attrs.fields_dict(StartOptions).keys() - _OF_ONE_START
+        recorded = {key: value for key, value in self.record.options.items() if key in known}
+        return {**recorded, "name": self.record.name}
+
+
+def find_resume_source(given: str, world_dir: Path) -> ResumeSource | None:
+    """Return what a run continues from that ``--resume`` names. Blocks.
+
+    Args:
+        given: The value of the option.
+        world_dir: One of the places of a relative path, as for a snapshot.
+
+    Returns:
+        None if it names no run, but perhaps an archive or a snapshot.
+
+    Raises:
+        ClawbloxError: Nothing of the run was saved, or what was saved is gone.
+        ConfigError: It is not a path.
+    """
+    places = snapshot_places(given, world_dir, "resume")
+    for place in places:
+        if place.is_dir():
+            return _find_in_run(resolve_run_dir(place))
+        if place.name == POINTER_NAME and place.is_file() and read_pointer(place.parent):
+            return _find_by_pointer(place)
+    if all(place.name == POINTER_NAME and not place.exists() for place in places):
+        raise nothing_saved(places[-1].parent.parent)
+    return None
+
+
+def nothing_saved(run_dir: Path) -> ClawbloxError:
+    """Return the error of a run of whose agent and world nothing was saved yet."""
+    return ClawbloxError(
+        f"Nothing of '{shorten_path(run_dir)}' was saved yet: there is no checkpoint of its world "
+        "and its agent",
+        hint="clawblox run --agent makes the first one when the agent has joined, unless "
+        "--checkpoint-every is 0; without one, both start over in another run directory",
+    )
+
+
+def _find_by_pointer(pointer: Path) -> ResumeSource:
+    archive = read_pointer(pointer.parent)
+    assert archive is not None
+    if not archive.is_file():
+        raise ClawbloxError(
+            f"The checkpoint that '{shorten_path(pointer)}' names is gone: {shorten_path(archive)}"
+        )
+    is_usual = pointer.parent.name == CHECKPOINTS_DIR
+    run_dir = resolve_run_dir(pointer.parent.parent) if is_usual else None
+    return ResumeSource(
+        path=archive,
+        run_dir=run_dir,
+        record=None if run_dir is None else _find_record(run_dir),
+        agent=None if run_dir is None else read_run_agent(run_dir),
+    )
+
+
+def _find_in_run(run_dir: Path) -> ResumeSource:
+    agent, record, path = read_run_agent(run_dir), _find_record(run_dir), find_checkpoint(run_dir)
+    if path is None and agent is not None:
+        raise nothing_saved(run_dir)
+    if path is None and record is None:
+        raise ClawbloxError(
+            f"--resume: must be a run with one instance, an archive or a snapshot, not "
+            f"'{shorten_path(run_dir)}'",
+            hint=f"several instances continue with {suggest('resume', run_dir)}",
+        )
+    if path is None and record is not None:
+        path = _find_save(run_dir, record)
+    assert path is not None
+    return ResumeSource(path=path, run_dir=run_dir, record=record, agent=agent)
+
+
+def _find_record(run_dir: Path) -> InstanceRecord | None:
+    """Return the record of the instance that a run was about; None if there are several."""
+    records = read_records(run_dir)
+    own = [record for record in records if Path(record.instance_dir) == run_dir] or records
+    return own[0] if len(own) == 1 else None
+
+
+def _find_save(run_dir: Path, record: InstanceRecord) -> Path:
+    (found,) = read_interruption([record], {}).instances
+    if found.save is None:
+        raise ClawbloxError(
+            f"Nothing of '{shorten_path(run_dir)}' was saved yet: {record.name} has no save",
+            hint=f"{suggest('resume', run_dir)} continues as its run began",
+        )
+    return found.save.path

@@ -1,0 +1,165 @@
+"""What ``clawblox run --agent`` records of its agent in the run directory, so that it can continue.
+
+The file ``.clawblox/agent.json`` has the options of the agent, and how much of what it did is in
+its latest checkpoint. It holds no value of a variable.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from clawblox.agents.layout import AgentDir
+from clawblox.agents.usage import Ledger
+from clawblox.checkpoint import read_metadata
+from clawblox.cli.options import AgentRunOptions
+from clawblox.cli.tables.formatting import count_words, shorten_path
+from clawblox.errors import ClawbloxError, ConfigError
+from clawblox.experiment.pointer import read_pointer
+from clawblox.foreign_values import parse_json
+from clawblox.rundir.paths import state_dir
+from clawblox.system.files import make_private_dir, publish_bytes
+from clawblox.system.regular_files import read_regular
+
+__all__ = [
+    "AGENTS_DIR",
+    "CHECKPOINTS_DIR",
+    "RunAgent",
+    "find_agent_dir",
+    "find_checkpoint",
+    "holds_conversation",
+    "read_run_agent",
+    "require_turns_left",
+    "write_run_agent",
+]
+
+AGENTS_DIR: Final = "agents"
+CHECKPOINTS_DIR: Final = "checkpoints"
+_FILE: Final = "agent.json"
+_SCHEMA_VERSION: Final = 1
+_MAX_BYTES: Final = 1 << 20
+
+
+@attrs.frozen(kw_only=True)
+class RunAgent:
+    """The agent of a run.
+
+    Attributes:
+        options: Its options; paths in them are absolute.
+        tmux: tmux session of its window; None for none.
+        turn_limit: Turns after which it is stopped, over all its starts; None sets no limit.
+        settled: Name of the checkpoint that holds all that it did, once it has ended; else None.
+    """
+
+    options: AgentRunOptions
+    tmux: str | None = None
+    turn_limit: int | None = None
+    settled: str | None = None
+
+
+def find_agent_dir(run_dir: Path, options: AgentRunOptions) -> AgentDir:
+    """Return the directory of the agent of a run."""
+    return AgentDir(run_dir / AGENTS_DIR / options.agent_name)
+
+
+def write_run_agent(run_dir: Path, agent: RunAgent) -> None:
+    """Record the agent of a run, in place of what was recorded. Blocks.
+
+    Raises:
+        OSError: The old record still holds.
+    """
+    options = attrs.asdict(_with_absolute_paths(agent.options))
+    record = {**attrs.asdict(agent), "options": options, "schema_version": _SCHEMA_VERSION}
+    make_private_dir(state_dir(run_dir))
+    publish_bytes(state_dir(run_dir) / _FILE, json.dumps(record, indent=2).encode() + b"\n")
+
+
+def read_run_agent(run_dir: Path) -> RunAgent | None:
+    """Return the agent of a run; None if ``clawblox run`` never had one there. Blocks.
+
+    Raises:
+        ClawbloxError: Its record cannot be read.
+    """
+    path = state_dir(run_dir) / _FILE
+    try:
+        record = parse_json(read_regular(path, max_bytes=_MAX_BYTES))
+        if not isinstance(record, dict) or record.get("schema_version") != _SCHEMA_VERSION:
+            raise ValueError("it is of another version of clawblox")
+        values = _members(RunAgent, record)
+        return RunAgent(
+            **{**values, "options": AgentRunOptions(**_members(AgentRunOptions, values["options"]))}
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, LookupError, TypeError, ConfigError) as error:
+        raise ClawbloxError(
+            f"The agent of '{shorten_path(run_dir)}' cannot be read from {path}: {error}",
+            hint="clawblox run --resume FILE.ckpt --agent … continues without it",
+        ) from error
+
+
+def find_checkpoint(run_dir: Path) -> Path | None:
+    """Return the latest checkpoint of a run with an agent; None if none was made. Blocks.
+
+    Raises:
+        ClawbloxError: It is gone.
+    """
+    directory = run_dir / CHECKPOINTS_DIR
+    archive = read_pointer(directory)
+    if archive is not None and not archive.is_file():
+        raise ClawbloxError(
+            f"The latest checkpoint of '{shorten_path(run_dir)}' is gone: {shorten_path(archive)}",
+            hint=f"put it back, or give an older one from '{shorten_path(directory)}' to"
+            " clawblox run --resume",
+        )
+    return archive
+
+
+def holds_conversation(archive: Path, agent: str) -> bool:
+    """Return whether an archive holds the conversation of an agent. Blocks.
+
+    Raises:
+        CheckpointError: The archive cannot be read.
+    """
+    state = read_metadata(archive)["agents"].get(agent, {})
+    return state.get("session_format") is not None
+
+
+def require_turns_left(run_dir: Path, agent: RunAgent) -> None:
+    """Refuse an agent that has had all turns that a person allowed it. Blocks.
+
+    Args:
+        run_dir: The run directory.
+        agent: Its agent.
+
+    Raises:
+        ClawbloxError: None is left; the hint names how to allow more.
+        AgentError: The record of its usage cannot be read.
+    """
+    if agent.turn_limit is None:
+        return
+    used = Ledger.load(find_agent_dir(run_dir, agent.options).usage_file).usage.turns
+    if used >= agent.turn_limit:
+        words = shlex.join(("clawblox", "run", "--resume", shorten_path(run_dir)))
+        raise ClawbloxError(
+            f"The agent {agent.options.agent_name} has had its {count_words(used, 'turn')}",
+            hint=f"to allow it 20 more: {words} --max-turns 20",
+        )
+
+
+def _members(kind: type, record: Any) -> dict[str, Any]:  # noqa: ANN401 - what JSON has
+    known = attrs.fields_dict(kind)
+    return {name: value for name, value in dict(record).items() if name in known}
+
+
+def _with_absolute_paths(options: AgentRunOptions) -> AgentRunOptions:
+    changes: dict[str, Any] = {}
+    if options.prompt.startswith("@"):
+        changes["prompt"] = f"@{Path(options.prompt[1:]).absolute()}"
+    if options.system_prompt is not None:
+        changes["system_prompt"] = str(Path(options.system_prompt).absolute())
+    return attrs.evolve(options, **changes)

@@ -1,0 +1,69 @@
+"""Agents as callers give them: objects with a name and a directory, or directories by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from clawblox.config.arguments import describe_mismatch
+from clawblox.errors import ConfigError
+
+__all__ = ["AgentLike", "Agents", "agent_directories", "require_agent"]
+
+
+@runtime_checkable
+class AgentLike(Protocol):
+    """What ``connect`` needs of an agent: a name and a directory."""
+
+    @property
+    def name(self) -> str:
+        """Its full name, run suffix included."""
+
+    @property
+    def dir(self) -> str | os.PathLike[str]:
+        """Its directory."""
+
+
+Agents: TypeAlias = Iterable[AgentLike] | Mapping[str, str | os.PathLike[str]]
+"""Agents: ``Agent`` or ``AsyncAgent`` objects, or directories by name."""
+
+
+def agent_directories(agents: Agents | None) -> Mapping[str, str | os.PathLike[str]]:
+    """Return the directories of agents by name; an empty mapping for None.
+
+    Raises:
+        ConfigError: They are neither directories by name nor objects with a name and a directory,
+            or two of the objects have the same name.
+    """
+    if agents is None or isinstance(agents, Mapping):
+        return agents or {}
+    directories: dict[str, str | os.PathLike[str]] = {}
+    for agent in map(require_agent, _require_iterable(agents)):
+        if agent.name in directories:
+            expected = "must be agents of different names"
+            raise ConfigError(describe_mismatch(expected, agent.name), key="agents")
+        directories[agent.name] = agent.dir
+    return directories
+
+
+def require_agent(agent: object) -> AgentLike:
+    """Return an object that is an agent.
+
+    Raises:
+        ConfigError: It has no name or no directory.
+    """
+    if not isinstance(agent, AgentLike):
+        raise _no_agents(agent)
+    return agent
+
+
+def _require_iterable(agents: object) -> Iterable[object]:
+    if isinstance(agents, Iterable) and not isinstance(agents, str):
+        return agents
+    raise _no_agents(agents)
+
+
+def _no_agents(value: object) -> ConfigError:
+    expected = "must be agents, or their directories by name"
+    return ConfigError(describe_mismatch(expected, value), key="agents")

@@ -1,0 +1,336 @@
+"""``TweenService``: properties that change over time.
+
+A tween is an instance without a parent. Its goals, the values from which it began, and the ticks
+for which it ran before a pause are properties that no script can name. Time is counted in ticks
+from the one in which it was played, so a restored tween continues exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Final
+
+import attrs
+
+from clawblox.engine import shapes
+from clawblox.engine.instances.instance import (
+    TWEEN_ELAPSED,
+    TWEEN_GOALS,
+    TWEEN_STARTS,
+    Instance,
+)
+from clawblox.engine.instances.kinds import check_value
+from clawblox.engine.instances.members import wrong_argument
+from clawblox.engine.instances.model import DataModel
+from clawblox.engine.nearest import suggest
+from clawblox.engine.slots import Slots
+from clawblox.engine.ticks import TICK_RATE
+from clawblox.engine.values import cframe, color3, udim, vector2, vector3
+from clawblox.engine.values.easing import ease
+from clawblox.engine.values.enums import EnumItem, enum_item
+from clawblox.engine.values.tween_info import TweenInfo
+from clawblox.luau import LuaTable, RuntimeFault
+from clawblox.luau.core.values import describe_key, key_value
+
+__all__ = ["Tweens"]
+
+_CREATE_STEPS: Final = 10  # checking a goal
+_TWEEN_STEPS: Final = 10  # of a tween in a tick
+_PROPERTY_STEPS: Final = 20  # of each property that it sets
+_NEARLY: Final = 1e-9  # seconds that a tick may come too early
+_HALF: Final = 0.5
+
+
+def _mix_numbers(start: float, goal: float, share: float) -> float:
+    return start + (goal - start) * share
+
+
+def _mix_flags(start: bool, goal: bool, share: float) -> bool:
+    return goal if share >= _HALF else start
+
+
+_MIXES: Final[dict[str, Callable[[Any, Any, float], Any]]] = {
+    "number": _mix_numbers,
+    "boolean": _mix_flags,
+    "Vector3": vector3.METHODS["Lerp"],
+    "Vector2": vector2.METHODS["Lerp"],
+    "CFrame": cframe.METHODS["Lerp"],
+    "Color3": color3.METHODS["Lerp"],
+    "UDim": udim.mix_udims,
+    "UDim2": udim.METHODS["Lerp"],
+}
+"""How values are mixed, by the type of the property."""
+
+
+@attrs.define(eq=False)
+class _Active:
+    """A tween that runs or waits for its delay.
+
+    Attributes:
+        tween: The tween.
+        since: The tick from which its time counts.
+    """
+
+    tween: Instance
+    since: int
+
+
+@attrs.frozen
+class _Moment:
+    """Where a tween is in its time.
+
+    Attributes:
+        share: The share of its way, eased; None during a delay before it has begun.
+        is_delayed: Whether it waits for its delay.
+        is_over: Whether it has ended.
+    """
+
+    share: float | None
+    is_delayed: bool = False
+    is_over: bool = False
+
+
+def find_moment(info: TweenInfo, time: float) -> _Moment:
+    """Return where a tween is.
+
+    Args:
+        info: How it runs.
+        time: For how long it has run, in seconds.
+    """
+    length, style, direction, repeats, reverses, delay = info.contents()
+    way = length * 2.0 if reverses else length
+    whole = delay + way
+    end = 0.0 if reverses else 1.0
+    cycle = int((time + _NEARLY) / whole) if whole > 0.0 else int(repeats) + 1
+    if repeats >= 0.0 and cycle > repeats:
+        return _Moment(end, is_over=True)
+    at = time - cycle * whole - delay if whole > 0.0 else 0.0
+    if at < -_NEARLY:
+        return _Moment(end if cycle else None, is_delayed=True)
+    if at > length:
+        at = way - at
+    share = at / length if length > 0.0 else end
+    return _Moment(ease(share, style.name, direction.name))
+
+
+class Tweens:
+    """The tweens of a world that run.
+
+    Args:
+        model: The data model; the methods of ``TweenService`` and of tweens are added to it.
+    """
+
+    shape: ClassVar[shapes.Shape] = [(shapes.whole, shapes.whole)]
+
+    def __init__(self, model: DataModel) -> None:
+        self._model = model
+        self._active: dict[int, _Active] = {}
+        add = model.classes.add
+        add("TweenService", methods={"Create": self.create, "GetValue": _get_value})
+        add("TweenBase", methods={"Play": self.play, "Pause": self.pause, "Cancel": self.cancel})
+
+    # What scripts call
+
+    def create(self, service: Instance, target: Any, info: Any, goals: Any) -> Any:
+        """``Create(instance, info, goals)``: a new tween that does not run yet."""
+        if not isinstance(target, Instance):
+            raise wrong_argument(target, 1, "Create", "Instance")
+        if not isinstance(info, TweenInfo):
+            raise wrong_argument(info, 2, "Create", "TweenInfo")
+        if not isinstance(goals, LuaTable):
+            raise wrong_argument(goals, 3, "Create", "table")
+        self._model.scheduler.charge(len(goals) * _CREATE_STEPS)
+        checked = {name: _check_goal(target, name, goal) for name, goal in goals.items()}
+        tween = self._model.make("Tween")
+        sorted_goals = {name: checked[name] for name in sorted(checked)}
+        tween.props.update(
+            {"Instance": target, "TweenInfo": info, TWEEN_GOALS: LuaTable(sorted_goals)}
+        )
+        return tween
+
+    def play(self, tween: Instance) -> Any:
+        """``Play()``: from the values as they are, or on after a pause; not while it runs."""
+        if tween.number in self._active:
+            return ()
+        elapsed = tween.props.pop(TWEEN_ELAPSED, None)
+        if elapsed is None:
+            tween.props.pop(TWEEN_STARTS, None)
+        tick = self._model.scheduler.tick
+        active = _Active(tween, tick - int(max(0.0, min(tick, elapsed or 0.0))))
+        if elapsed is None and tween.read("TweenInfo")["DelayTime"] > 0.0:
+            self._active[tween.number] = active
+            _set_state(tween, "Delayed")
+        else:
+            self._begin(active)
+        return ()
+
+    def pause(self, tween: Instance) -> Any:
+        """``Pause()``: `Play` continues from here; only a tween that plays can be paused."""
+        active = self._active.get(tween.number)
+        if active is not None and tween.read("PlaybackState").name == "Playing":
+            del self._active[tween.number]
+            tween.props[TWEEN_ELAPSED] = float(self._model.scheduler.tick - active.since)
+            _set_state(tween, "Paused")
+        return ()
+
+    def cancel(self, tween: Instance) -> Any:
+        """``Cancel()``: the properties stay as they are; `Play` takes the whole time again."""
+        is_paused = tween.props.pop(TWEEN_ELAPSED, None) is not None
+        if self._active.pop(tween.number, None) is not None or is_paused:
+            self._end(tween, "Cancelled")
+        return ()
+
+    # The phase of a tick
+
+    def advance(self) -> None:
+        """Let every tween set its properties for this tick, in the order in which they were played.
+
+        Raises:
+            LuaError: The scripts have used up the steps of this tick, or a property refuses its
+                value.
+            WorldHalted: A handler fails.
+        """
+        for number, active in tuple(self._active.items()):
+            if self._active.get(number) is active:
+                self._advance(active)
+
+    def _advance(self, active: _Active) -> None:
+        tween = active.tween
+        self._model.scheduler.charge(_TWEEN_STEPS)
+        if tween.read("Instance").is_destroyed:
+            self.cancel(tween)
+            return
+        time = (self._model.scheduler.tick - active.since) / TICK_RATE
+        moment = find_moment(tween.read("TweenInfo"), time)
+        if moment.share is None:
+            return
+        if TWEEN_STARTS not in tween.props:
+            self._begin(active)
+        if self._active.get(tween.number) is not active:
+            return
+        self._set_properties(tween, moment.share)
+        if self._active.get(tween.number) is not active:
+            return  # a handler has stopped it
+        if moment.is_over:
+            del self._active[tween.number]
+            self._end(tween, "Completed")
+        else:
+            _set_state(tween, "Delayed" if moment.is_delayed else "Playing")
+
+    def _begin(self, active: _Active) -> None:
+        """Note the values from which a tween begins; end others of the same properties."""
+        tween = active.tween
+        target, goals = tween.read("Instance"), tween.props[TWEEN_GOALS]
+        self._model.scheduler.charge(len(self._active) + len(goals) * _PROPERTY_STEPS)
+        if TWEEN_STARTS not in tween.props:
+            starts = {name: _check_start(target, name) for name in goals}
+            tween.props[TWEEN_STARTS] = LuaTable(starts)
+        self._active[tween.number] = active
+        for other in tuple(self._active.values()):
+            if (
+                other is not active
+                and other.tween.read("Instance") is target
+                and TWEEN_STARTS in other.tween.props
+                and any(name in goals for name in other.tween.props[TWEEN_GOALS])
+            ):
+                self.cancel(other.tween)
+        if self._active.get(tween.number) is active:
+            _set_state(tween, "Playing")
+
+    def _set_properties(self, tween: Instance, share: float) -> None:
+        target: Instance = tween.read("Instance")
+        goals, starts = tween.props[TWEEN_GOALS], tween.props[TWEEN_STARTS]
+        self._model.scheduler.charge(len(goals) * _PROPERTY_STEPS)
+        for name, goal in tuple(goals.items()):
+            start = starts[name]
+            if share in (0.0, 1.0):
+                target[name] = goal if share else start
+            else:
+                target[name] = _MIXES[target.spec.properties[name].kind](start, goal, share)
+
+    def _end(self, tween: Instance, state: str) -> None:
+        tween.props.pop(TWEEN_STARTS, None)
+        _set_state(tween, state)
+        tween.fire("Completed", enum_item("PlaybackState", state))
+
+    def held(self) -> Iterator[Instance]:
+        """Iterate over the tweens that it keeps alive, for the limit of memory."""
+        for active in self._active.values():
+            yield active.tween
+
+    # Snapshots
+
+    def document(self, slots: Slots) -> Any:
+        """Return what a snapshot holds of it."""
+        return [[slots.put(active.tween), active.since] for active in self._active.values()]
+
+    def restore(self, document: Any, slots: Slots) -> None:
+        """Restore the tweens of a snapshot; the instances are there already.
+
+        Raises:
+            ValueError: The snapshot is damaged.
+        """
+        for instance in self._model.instances():
+            if instance.spec.name == "Tween":
+                _check_tween(instance)
+        for number, since in document:
+            tween = slots.take_as(number, Instance)
+            if tween.spec.name != "Tween" or since > self._model.scheduler.tick:
+                raise ValueError(f"{tween!r} is not a tween that has run since tick {since}")
+            self._active[tween.number] = _Active(tween, since)
+
+
+def _check_goal(target: Instance, name: Any, goal: Any) -> Any:
+    rules = target.spec.properties
+    rule = rules.get(name) if name.__class__ is str else None
+    if rule is None:
+        shown = describe_key(key_value(name))
+        raise RuntimeFault(f"{shown} is not a property of {target.spec.name}{suggest(name, rules)}")
+    if rule.read_only or rule.kind not in _MIXES:
+        raise RuntimeFault(f"property '{name}' of {target.spec.name} cannot be tweened")
+    return check_value(name, rule, goal)
+
+
+def _check_start(target: Instance, name: str) -> Any:
+    rule = target.spec.properties[name]
+    value = target[name]
+    if value is None:
+        raise RuntimeFault(f"property '{name}' of {target.spec.name} has no value to begin from")
+    return check_value(name, rule, value)
+
+
+def _check_tween(tween: Instance) -> None:
+    """Check that a tween could run.
+
+    Raises:
+        ValueError: It could not.
+    """
+    target: Any = tween.props.get("Instance")
+    goals, starts = tween.props.get(TWEEN_GOALS), tween.props.get(TWEEN_STARTS)
+    try:
+        if not isinstance(tween.props.get("TweenInfo"), TweenInfo) or not isinstance(
+            goals, LuaTable
+        ):
+            raise ValueError(f"{tween!r} is not a tween")
+        for values in (goals, starts):
+            for name, value in {} if values is None else values.items():
+                _check_goal(target, name, value)
+        if starts is not None and starts.keys() != goals.keys():
+            raise ValueError(f"{tween!r} begins from other properties than it sets")
+    except (RuntimeFault, AttributeError) as error:
+        raise ValueError(f"{tween!r}: {error}") from None
+
+
+def _set_state(tween: Instance, state: str) -> None:
+    tween.change("PlaybackState", enum_item("PlaybackState", state))
+
+
+def _get_value(service: Instance, share: Any, style: Any, direction: Any) -> float:
+    """``GetValue(alpha, style, direction)``: the eased share."""
+    if share.__class__ is not float or not math.isfinite(share):
+        raise wrong_argument(share, 1, "GetValue", "finite number")
+    for at, value, enum in ((2, style, "EasingStyle"), (3, direction, "EasingDirection")):
+        if not isinstance(value, EnumItem) or value.enum.name != enum:
+            raise wrong_argument(value, at, "GetValue", f"Enum.{enum}")
+    return ease(share, style.name, direction.name)

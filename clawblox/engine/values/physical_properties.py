@@ -1,0 +1,104 @@
+"""``PhysicalProperties``: how heavy, rough and bouncy a part is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+from clawblox.engine.values.enums import EnumItem
+from clawblox.engine.values.functions import Functions, instance_check
+from clawblox.engine.values.singles import singles
+from clawblox.engine.values.value import Value, expect_contents, numbers_text, operator
+from clawblox.luau.lib.support import arguments as arg
+
+CONSTRUCTORS: Functions = {}
+
+_NAMES: Final = ("Density", "Friction", "Elasticity", "FrictionWeight", "ElasticityWeight")
+_LIMITS: Final = ((1e-4, 100.0), (0.0, 2.0), (0.0, 1.0), (0.0, 100.0), (0.0, 100.0))
+_GIVEN: Final = 3  # numbers without which there are no properties
+
+MATERIALS: Final[dict[str, tuple[float, float, float, float, float]]] = {
+    "Asphalt": (2.36, 0.8, 0.2, 0.3, 1), "Basalt": (2.691, 0.7, 0.15, 0.3, 1),
+    "Brick": (1.922, 0.8, 0.15, 0.3, 1), "Cardboard": (0.7, 0.5, 0.05, 1, 2),
+    "Carpet": (1.1, 0.4, 0.25, 1, 2), "CeramicTiles": (2.4, 0.51, 0.2, 1, 1),
+    "ClayRoofTiles": (2, 0.51, 0.2, 1, 1), "Cobblestone": (2.691, 0.5, 0.17, 1, 1),
+    "Concrete": (2.403, 0.7, 0.2, 0.3, 1), "CorrodedMetal": (7.85, 0.7, 0.2, 1, 1),
+    "CrackedLava": (2.691, 0.65, 0.15, 1, 1), "DiamondPlate": (7.85, 0.35, 0.25, 1, 1),
+    "Fabric": (0.7, 0.35, 0.05, 1, 1), "Foil": (2.7, 0.4, 0.25, 1, 1),
+    "ForceField": (2.403, 0.25, 0.2, 1, 1), "Glacier": (0.919, 0.05, 0.15, 2, 1),
+    "Glass": (2.403, 0.25, 0.2, 1, 1), "Granite": (2.691, 0.4, 0.2, 1, 1),
+    "Grass": (0.9, 0.4, 0.1, 1, 1.5), "Ground": (0.9, 0.45, 0.1, 1, 1),
+    "Ice": (0.919, 0.02, 0.15, 3, 1), "LeafyGrass": (0.9, 0.4, 0.1, 2, 2),
+    "Leather": (0.86, 0.35, 0.25, 1, 1), "Limestone": (2.691, 0.5, 0.15, 1, 1),
+    "Marble": (2.563, 0.2, 0.17, 1, 1), "Metal": (7.85, 0.4, 0.25, 1, 1),
+    "Mud": (0.9, 0.3, 0.07, 3, 4), "Neon": (0.7, 0.3, 0.2, 1, 1),
+    "Pavement": (2.691, 0.5, 0.17, 0.3, 1), "Pebble": (2.403, 0.4, 0.17, 1, 1.5),
+    "Plaster": (0.75, 0.6, 0.2, 0.3, 1), "Plastic": (0.7, 0.3, 0.5, 1, 1),
+    "Rock": (2.691, 0.5, 0.17, 1, 1), "RoofShingles": (2.36, 0.8, 0.2, 0.3, 1),
+    "Rubber": (1.3, 1.5, 0.95, 3, 2), "Salt": (2.165, 0.5, 0.05, 1, 1),
+    "Sand": (1.602, 0.5, 0.05, 5, 2.5), "Sandstone": (2.691, 0.5, 0.15, 5, 1),
+    "SmoothPlastic": (0.7, 0.2, 0.5, 1, 1), "Slate": (2.691, 0.4, 0.2, 1, 1),
+    "Snow": (0.9, 0.3, 0.03, 3, 4), "Wood": (0.35, 0.48, 0.2, 1, 1),
+    "WoodPlanks": (0.35, 0.48, 0.2, 1, 1),
+}  # fmt: skip
+"""Density, friction, elasticity and the weights of both; other materials are like Plastic."""
+
+
+class PhysicalProperties(Value):
+    """Density, friction and elasticity, and how much the latter two count against another part's.
+
+    Args:
+        numbers: The five numbers, which are 32-bit floats within their limits already.
+    """
+
+    __slots__ = ("numbers",)
+
+    numbers: tuple[float, ...]
+
+    type_name = "PhysicalProperties"
+    getters: ClassVar[dict[str, Callable[[PhysicalProperties], Any]]] = {
+        "Density": lambda value: value.numbers[0],
+        "Friction": lambda value: value.numbers[1],
+        "Elasticity": lambda value: value.numbers[2],
+        "FrictionWeight": lambda value: value.numbers[3],
+        "ElasticityWeight": lambda value: value.numbers[4],
+    }
+
+    def __init__(self, *numbers: float) -> None:
+        self.numbers = numbers
+
+    def contents(self) -> tuple[float, ...]:
+        """Return the five numbers."""
+        return self.numbers
+
+    def fill(self, *values: Any) -> None:
+        """Restore contents."""
+        expect_contents(values, *[float] * len(_NAMES))
+        self.numbers = _make(*values).numbers
+
+
+def _make(*numbers: float) -> PhysicalProperties:
+    pairs = zip(numbers, _LIMITS, strict=True)
+    return PhysicalProperties(*singles(*(_clamp(value, *limits) for value, limits in pairs)))
+
+
+def _clamp(value: float, low: float, high: float) -> float:
+    return min(value, high) if value > low else low  # NaN too
+
+
+def _new(*args: Any) -> PhysicalProperties:
+    first = args[0] if args else None
+    if isinstance(first, EnumItem) and first.enum.name == "Material":
+        return _make(*MATERIALS.get(first.name, MATERIALS["Plastic"]))
+    given = [arg.number(args, at, "new") for at in range(_GIVEN)]
+    weights = [arg.optional_number(args, at, "new", 1.0) for at in range(_GIVEN, len(_NAMES))]
+    return _make(*given, *weights)
+
+
+CONSTRUCTORS["new"] = _new
+_properties = instance_check(PhysicalProperties, "PhysicalProperties")
+
+
+@operator(PhysicalProperties, "__tostring", _properties)
+def _text(value: PhysicalProperties) -> str:
+    return numbers_text(*value.numbers)

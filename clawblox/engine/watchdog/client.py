@@ -1,0 +1,157 @@
+"""The watchdog in the world's process: it names the call that runs, and stops it when asked."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Final
+
+import attrs
+
+from clawblox.engine.errors import to_text
+from clawblox.engine.watchdog.program import ASK_SIGNAL, CAUSES
+from clawblox.engine.watchdog.slot import Slot, open_slot_file
+from clawblox.luau import Places
+from clawblox.protocol import WATCHDOG_MARK, WATCHDOG_STATUS
+from clawblox.system.helper import spawn_helper
+
+__all__ = ["Watchdog", "WatchdogLimits"]
+
+WATCHDOG_NAME: Final = "clawblox-watchdog"
+"""Identifies the helper in a process list: a word of its command line."""
+
+_NOT_REPEATABLE: Final = "another run may not stop here"
+
+
+@attrs.frozen(kw_only=True)
+class WatchdogLimits:
+    """What the watchdog allows.
+
+    Attributes:
+        cpu_s: CPU time of one tick or call, in seconds.
+        memory_bytes: Resident memory of the process.
+        patience_s: CPU time between asking the script to stop and ending the world, in seconds.
+        interval_s: Seconds between two looks.
+    """
+
+    cpu_s: float
+    memory_bytes: int
+    patience_s: float = 2.0
+    interval_s: float = 1.0
+
+
+class Watchdog:
+    """A context in which a world can be watched.
+
+    Enter it on the main thread, which must then only wait: Python delivers signals to it.
+    """
+
+    def __init__(self) -> None:
+        self._limits: WatchdogLimits | None = None
+        self._slot: Slot | None = None
+        self._interrupt: Callable[[str], None] | None = None
+        self._reason: str | None = None
+        self._places = Places()
+        self._call = 0
+        self._pid = 0
+        self._lifeline = -1
+
+    def __enter__(self) -> Watchdog:
+        assert threading.current_thread() is threading.main_thread()
+        signal.signal(ASK_SIGNAL, self._answer)
+        libc = ctypes.CDLL(None)
+        libc.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
+        # As a handler, `_exit` takes the number of the signal as the status. It
+        # runs on the main thread without Python, however long another thread keeps its lock.
+        libc.signal(WATCHDOG_STATUS, ctypes.cast(libc._exit, ctypes.c_void_p))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def start(self, limits: WatchdogLimits) -> None:
+        """Start the helper process.
+
+        Raises:
+            OSError: It cannot be started.
+        """
+        descriptor = open_slot_file()
+        read_end, self._lifeline = os.pipe()
+        try:
+            self._slot, self._limits = Slot(descriptor), limits
+            self._pid = spawn_helper(
+                WATCHDOG_NAME,
+                "clawblox.engine.watchdog.program:main",
+                *(str(os.getpid()), str(WATCHDOG_STATUS), WATCHDOG_MARK),
+                *(str(limits.cpu_s), str(limits.memory_bytes)),
+                *(str(limits.patience_s), str(limits.interval_s)),
+                channel=read_end,
+                output=descriptor,
+                errors=2,
+                paths=[str(Path(__file__).parents[3])],
+            )
+        finally:
+            os.close(read_end)
+            os.close(descriptor)
+
+    def guard(self, interrupt: Callable[[str], None]) -> None:
+        """Let the script that runs be stopped by a function, called with the reason."""
+        self._interrupt = interrupt
+        if self._reason is not None:
+            interrupt(self._reason)  # it has been asked already
+
+    def begin_call(self) -> None:
+        """Note that a call of the world begins, which may run scripts."""
+        if self._slot is not None:
+            self._call += 1
+            self._slot.call = self._call
+
+    def end_call(self) -> None:
+        """Note that the call has ended; a second time changes nothing."""
+        if self._slot is not None and self._call % 2:
+            self._call += 1
+            self._slot.call = self._call
+
+    def note_place(self, frame: FrameType) -> None:
+        """Note the place in the script that a frame, or the nearest one below it, runs."""
+        place = self._places.find(frame)
+        if place is not None and self._slot is not None:
+            self._slot.place = to_text(place)
+
+    @property
+    def place(self) -> str:
+        """The last known place in a script, ``name:line``; empty if none is known."""
+        return "" if self._slot is None else self._slot.place
+
+    def close(self) -> None:
+        """End the helper process; a second call does nothing. The world is watched no more."""
+        pid, self._pid = self._pid, 0
+        if pid:
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(pid, signal.SIGKILL)  # not reaped yet, so the id is still its own
+                os.waitpid(pid, 0)
+            os.close(self._lifeline)
+
+    def _answer(self, number: int, frame: FrameType | None) -> None:
+        """Stop the call that the helper has asked to stop, if it still runs."""
+        slot, limits = self._slot, self._limits
+        if slot is None or limits is None:
+            return
+        asked, cause = slot.asked
+        if asked == slot.call:
+            mib = limits.memory_bytes / 2**20
+            cause_text = CAUSES[cause].format(cpu_s=limits.cpu_s, memory_mib=mib)
+            self._reason = f"the watchdog stopped the script: {cause_text}; {_NOT_REPEATABLE}"
+            if self._interrupt is not None:
+                self._interrupt(self._reason)

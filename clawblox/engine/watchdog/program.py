@@ -1,0 +1,153 @@
+"""The helper process of the watchdog. Standard library only: it stays near 9 MB.
+
+It sleeps in ``poll`` until the next look is due, the world closes its pipe, or the world is gone.
+It measures the CPU time of the whole process, which stands still while the world is stopped or has
+no processor; so a busy machine ends no world.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import select
+import signal
+import time
+
+from clawblox.engine.watchdog.slot import Slot
+from clawblox.system.helper import detach_from_parent
+
+__all__ = ["ASK_SIGNAL", "CAUSES", "CPU", "MEMORY", "main"]
+
+ASK_SIGNAL = 56
+"""Asks the world to stop its script: a real-time signal, which nothing else uses."""
+
+CPU, MEMORY = range(2)
+CAUSES = (
+    (
+        "more than {cpu_s:g} s of CPU time in one tick or call"
+        " ([clawblox] watchdog_cpu_s in world.toml)"
+    ),
+    (
+        "its process has more than {memory_mib:.0f} MiB of memory"
+        " ([clawblox] watchdog_memory_mib in world.toml)"
+    ),
+)
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_IDLE_FACTOR = 5
+"""A world that is idle, or has no processor, has this many times as long to answer."""
+_KILL_AFTER_S = 1.0
+_WRITE_TIMEOUT_S = 1.0
+
+
+def main(
+    world: str,
+    end: str,
+    mark: str,
+    cpu_s: str,
+    memory_bytes: str,
+    patience_s: str,
+    interval_s: str,
+) -> None:
+    """Run the program: standard input is the pipe of the world, standard output the slot.
+
+    Args:
+        world: Process id of the world, which is the parent.
+        end: Number of the signal that ends the world.
+        mark: Text in front of the reason, in the log.
+        cpu_s: CPU time that one call may take, in seconds.
+        memory_bytes: Resident memory that the process may have.
+        patience_s: CPU time between asking and ending, in seconds.
+        interval_s: Seconds between two looks.
+    """
+    detach_from_parent()
+    pid = int(world)
+    with contextlib.suppress(ProcessLookupError):
+        handle = os.pidfd_open(pid)
+        if os.getppid() == pid:  # else the world has gone already
+            watching = _Watching(pid, handle, int(end), mark)
+            watching.limit(float(cpu_s), int(memory_bytes), float(patience_s))
+            watching.run(float(interval_s))
+    os._exit(0)
+
+
+class _Watching:
+    """The watch over one world."""
+
+    def __init__(self, pid: int, handle: int, end: int, mark: str) -> None:
+        self._handle = handle
+        self._end_signal = end
+        self._mark = mark
+        self._slot = Slot(1)
+        self._clock = (~pid << 3) | 2  # CPU time of that process; see clock_getcpuclockid(3)
+        self._statm = os.open(f"/proc/{pid}/statm", os.O_RDONLY)
+        self._call = 0
+        self._began_at = 0.0
+        self._asked: int | None = None
+        self._asked_at = 0.0, 0.0
+
+    def limit(self, cpu_s: float, memory_bytes: int, patience_s: float) -> None:
+        """Set the limits; see `main`."""
+        self._cpu_s, self._memory_bytes, self._patience_s = cpu_s, memory_bytes, patience_s
+
+    def run(self, interval_s: float) -> None:
+        """Look until the world lets go of its pipe, or is gone."""
+        poll = select.poll()
+        poll.register(0, select.POLLIN)
+        poll.register(self._handle, select.POLLIN)
+        while not poll.poll(1000 * interval_s):
+            cpu = time.clock_gettime(self._clock)
+            if self._slot.call != self._call:
+                self._call, self._began_at = self._slot.call, cpu
+                if self._asked == CPU:
+                    self._asked = None  # that call is over
+            self._judge(cpu)
+
+    def _judge(self, cpu: float) -> None:
+        cause = self._find_cause(cpu)
+        if cause is None:
+            self._asked = None
+        elif self._asked is None:
+            self._asked, self._asked_at = cause, (cpu, time.monotonic())
+            self._slot.asked = self._call, cause
+            self._send(ASK_SIGNAL)
+        elif self._waited(cpu) >= self._patience_s:
+            self._end(self._asked)
+
+    def _find_cause(self, cpu: float) -> int | None:
+        if self._call % 2 and cpu - self._began_at > self._cpu_s:
+            return CPU
+        pages = int(os.pread(self._statm, 256, 0).split()[1])
+        return MEMORY if pages * _PAGE_BYTES > self._memory_bytes else None
+
+    def _waited(self, cpu: float) -> float:
+        """Return the CPU time since the world was asked, or a part of the time if it is idle."""
+        cpu_at, at = self._asked_at
+        idle = 0.0 if self._asked == CPU else (time.monotonic() - at) / _IDLE_FACTOR
+        return max(cpu - cpu_at, idle)
+
+    def _send(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._handle, number)
+
+    def _end(self, cause: int) -> None:
+        values = {"cpu_s": self._cpu_s, "memory_mib": self._memory_bytes / 2**20}
+        place = self._slot.place
+        where = f"; last known line: {place}" if place else ""
+        _write(f"{self._mark}{CAUSES[cause].format(**values)}{where}")
+        self._send(self._end_signal)
+        poll = select.poll()
+        poll.register(self._handle, select.POLLIN)
+        if not poll.poll(1000 * _KILL_AFTER_S):
+            self._send(signal.SIGKILL)
+        self._patience_s = math.inf  # all is done; wait for the end
+
+
+def _write(line: str) -> None:
+    """Write a line to the standard error of the world; a full pipe must not keep it alive."""
+    poll = select.poll()
+    poll.register(2, select.POLLOUT)
+    if poll.poll(1000 * _WRITE_TIMEOUT_S):
+        with contextlib.suppress(OSError):
+            os.write(2, f"{line}\n".encode(errors="replace"))

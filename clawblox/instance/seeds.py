@@ -1,0 +1,57 @@
+"""The seeds of starts: given or drawn, one for each instance."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Final
+
+from clawblox.config.world_toml import CONFIG_NAME, WorldConfig
+from clawblox.errors import ConfigError
+from clawblox.protocol import SEEDS
+
+__all__ = ["choose_seed", "require_seedable"]
+
+_DRAWN_SEEDS: Final = 2**53
+"""Seeds are drawn below this number, which every reader of JSON keeps exact."""
+
+
+def require_seedable(config: WorldConfig, first: int | None, count: int) -> None:
+    """Refuse seeds that a world does not take.
+
+    Args:
+        config: The world.
+        first: Seed of the first instance; None if none is given.
+        count: Number of instances; the seed counts up by 1 from one to the next.
+
+    Raises:
+        ConfigError: The world takes no seed, or the last one would be too large.
+    """
+    if first is None:
+        return
+    if not config.takes_reseed:
+        raise ConfigError(
+            "this world does not support reseeding",
+            path=config.dir / CONFIG_NAME,
+            key="run.reseed",
+            hint="leave out reseed=, or set reseed = true if the world reads WORLD_RESEED",
+        )
+    last = first + max(0, count - 1)
+    if last not in SEEDS:
+        raise ConfigError("must be a whole number from 0 to 2**64 - 1", key="reseed", value=last)
+
+
+def choose_seed(config: WorldConfig, given: int | None, resume_path: Path | None) -> int | None:
+    """Return the seed of one instance.
+
+    Args:
+        config: The world.
+        given: The seed that the caller gave it; None draws one for a fresh world.
+        resume_path: The snapshot that it restores; None for a fresh world.
+
+    Returns:
+        None if the random state is that of the snapshot, or the world takes no seed.
+    """
+    if given is not None or resume_path is not None or not config.takes_reseed:
+        return given
+    return secrets.randbelow(_DRAWN_SEEDS)

@@ -1,0 +1,196 @@
+"""Finds the sessions of players that were in the save of a restored instance.
+
+A world that is restored knows the sessions of its save. Whoever joins it by a plain name is meant
+to be the player of that name, if anything here knows the session: this process, which joined the
+player before the save; the directory of an agent; or ``clawblox act``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from clawblox.config.options import is_instance_name
+from clawblox.errors import ConfigError
+from clawblox.protocol import JoinAnswer, display_name
+from clawblox.results import SavedSnapshot
+from clawblox.rundir.manifest import Manifest, ManifestEntry, find_checkpoint
+from clawblox.rundir.paths import run_dir_candidates
+from clawblox.world.access import Member, read_session
+from clawblox.world.kept_sessions import KeptSession
+
+__all__ = ["Restored", "SavedPlayers", "recall", "recall_kept", "remember_players"]
+
+_MAX_SAVES: Final = 256
+"""Number of saves whose players this process remembers; the oldest are forgotten first."""
+
+_AGENTS_DIR: Final = "agents"
+"""Directory of the agents' directories in a run directory."""
+
+
+@attrs.frozen
+class Restored:
+    """An instance that was restored from a save.
+
+    Attributes:
+        path: The save.
+        sha256: Its digest; None if it is not known.
+        run_dir: The run directory of the instance.
+        instance_dir: The directory of its manifest.
+        run_id: Id of its run; empty where that does not matter.
+    """
+
+    path: Path
+    sha256: str | None
+    run_dir: Path
+    instance_dir: Path
+    run_id: str = ""
+
+
+@attrs.frozen
+class SavedPlayers:
+    """What is known of the players of one name in a save.
+
+    Attributes:
+        answers: The world's answers when they joined, as far as their sessions are known.
+        agent_ids: The world's ids of those that a manifest lists.
+    """
+
+    answers: Sequence[JoinAnswer] = attrs.field(default=(), repr=False)
+    agent_ids: Sequence[str] = ()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there was such a player, as far as that is known."""
+        return bool(self.answers or self.agent_ids)
+
+    def without(self, sessions: Collection[str], agent_ids: Collection[str | None]) -> SavedPlayers:
+        """Return those without the sessions and ids that agents have already."""
+        return SavedPlayers(
+            [answer for answer in self.answers if answer.session not in sessions],
+            [agent_id for agent_id in self.agent_ids if agent_id not in agent_ids],
+        )
+
+
+class _Memory:
+    """The players that this process joined before its saves, by digest and path of each save."""
+
+    def __init__(self) -> None:
+        self._players: OrderedDict[str, Sequence[tuple[str, JoinAnswer]]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def put(self, keys: Iterable[str], players: Sequence[tuple[str, JoinAnswer]]) -> None:
+        with self._lock:
+            self._players.update(dict.fromkeys(keys, players))
+            while len(self._players) > 2 * _MAX_SAVES:
+                self._players.popitem(last=False)
+
+    def find(self, keys: Iterable[str], name: str) -> list[JoinAnswer]:
+        with self._lock:
+            players = next((self._players[key] for key in keys if key in self._players), ())
+        return [answer for player, answer in players if player == name]
+
+
+_memory = _Memory()
+
+
+def remember_players(saved: SavedSnapshot, players: Sequence[tuple[str, JoinAnswer]]) -> None:
+    """Remember the players that were joined before a save.
+
+    Args:
+        saved: The save.
+        players: Name and the world's answer of each.
+    """
+    if players:
+        _memory.put((saved.sha256, str(saved.path)), players)
+
+
+def recall(restored: Restored, name: str) -> SavedPlayers:
+    """Return the facts about the players of a name in the save of an instance. Blocks."""
+    keys = [key for key in (restored.sha256, str(restored.path)) if key]
+    found = find_checkpoint(restored.path)
+    answers = [
+        *_memory.find(keys, name),
+        *_recorded(restored, found, name),
+        *_kept(found, name),
+    ]
+    return SavedPlayers(_unique(answers), _listed_ids(found, name))
+
+
+def recall_kept(restored: Restored, name: str) -> SavedPlayers:
+    """Return what ``act`` knows of the players of a name, if the save is another run's. Blocks."""
+    found = find_checkpoint(restored.path)
+    is_own = found is not None and found[1].get("run_id") == restored.run_id
+    return SavedPlayers([] if is_own else list(_kept(found, name)), _listed_ids(found, name))
+
+
+def _recorded(
+    restored: Restored, found: tuple[Manifest, ManifestEntry] | None, name: str
+) -> Iterator[JoinAnswer]:
+    """Yield what the directories of agents of a name record."""
+    directories = [
+        path
+        for root in dict.fromkeys((restored.instance_dir, restored.run_dir))
+        for path in _list_agents(root)
+        if display_name(path.name) == name
+    ]
+    if found is not None:
+        manifest = found[0]
+        directories += [
+            manifest.resolve(entry["dir"])
+            for entry in _listed(manifest, name)
+            if isinstance(entry.get("dir"), str)
+        ]
+    for directory in dict.fromkeys(directories):
+        try:
+            answer = read_session(Member(name, directory.name, directory))
+        except ConfigError:
+            continue
+        if answer is not None:
+            yield answer
+
+
+def _list_agents(root: Path) -> list[Path]:
+    try:
+        return sorted((root / _AGENTS_DIR).iterdir())
+    except OSError:
+        return []
+
+
+def _kept(found: tuple[Manifest, ManifestEntry] | None, name: str) -> Iterator[JoinAnswer]:
+    """Yield what ``act`` keeps of a name in the instance that was saved."""
+    if found is None:
+        return
+    manifest, entry = found
+    instance, run_id = entry.get("instance"), entry.get("run_id")
+    if not (isinstance(instance, str) and is_instance_name(instance) and isinstance(run_id, str)):
+        return
+    for run_dir in run_dir_candidates(manifest.state_root):
+        try:
+            answer = KeptSession(run_dir, instance, run_id, name).read()
+        except ConfigError:
+            continue
+        if answer is not None:
+            yield answer
+
+
+def _listed(manifest: Manifest, name: str) -> list[ManifestEntry]:
+    # A world writes into its manifest too, whatever it likes.
+    entries: list[object] = [*manifest.agents]
+    known = [entry for entry in entries if isinstance(entry, Mapping)]
+    return [entry for entry in known if entry.get("name") == name]
+
+
+def _listed_ids(found: tuple[Manifest, ManifestEntry] | None, name: str) -> list[str]:
+    """Return the world's ids of the agents of a name that the manifest of the save lists."""
+    ids = [] if found is None else [one.get("world_agent_id") for one in _listed(found[0], name)]
+    return [agent_id for agent_id in ids if isinstance(agent_id, str)]
+
+
+def _unique(answers: Iterable[JoinAnswer]) -> list[JoinAnswer]:
+    return list({answer.session: answer for answer in reversed(list(answers))}.values())[::-1]

@@ -1,0 +1,178 @@
+"""Worlds that cannot keep their rate: what is asked of them, and who learns of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from clawblox import AsyncWorld
+from clawblox.cli.tables.event_lines import describe_event
+from clawblox.cli.tables.instance_rows import make_row
+from clawblox.instance import rates
+from clawblox.instance.rates import BehindDetector, CoreBudget
+from clawblox.protocol import TickRate, parse_rate
+from clawblox.rundir.status import read_instances
+from tests.crowd import HANG_S, until
+from tests.support import wait_until_async
+
+WORLD = """
+import json, os
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        is_operator = self.headers["X-Operator-Token"] == os.environ["WORLD_OPERATOR_TOKEN"]
+        body = Path("health.json").read_bytes() if is_operator else b"{}"
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *args):
+        pass
+
+ThreadingHTTPServer(("127.0.0.1", int(os.environ["WORLD_PORT"])), Handler).serve_forever()
+"""
+
+
+def rate(share: float, **more: float) -> TickRate:
+    return TickRate(nominal_hz=60.0, achieved_hz=60.0 * share, **more)
+
+
+def test_a_world_counts_as_behind_after_ten_seconds_below_nine_tenths():
+    detector = BehindDetector()
+    steps = [(0, 0.5), (9.9, 0.89), (10, 0.89), (30, 0.1), (31, 0.9), (32, 0.5), (40, 1), (50, 0.5)]
+    changes = [(now, detector.is_behind) for now, share in steps if detector.note(rate(share), now)]
+    assert changes == [(10, True), (31, False)]
+
+
+def test_the_cores_of_all_worlds_are_compared_with_those_of_the_machine_and_announced_once():
+    budget = CoreBudget(2)
+    reports = [("a", 1.5), ("b", 0.75), ("c", 0.5), ("a", 1.5), ("b", 1.0), ("b", 1.0), ("c", 0.5)]
+    assert [each for each in reports if budget.note(*each)] == [("b", 1.0)], "all have reported"
+    assert (budget.needed, budget.worlds) == (3.0, 3)
+
+
+def test_too_few_cores_are_announced_again_once_there_were_enough():
+    budget = CoreBudget(2)
+    assert [budget.note("a", cores) for cores in (3, 3, 3)] == [False, True, False]
+    assert not budget.note("b", None), "a world that has ended needs nothing"
+    assert [budget.note("a", cores) for cores in (2, 3, 3)] == [False, False, True]
+    assert not budget.note("a", None)
+    assert (budget.needed, budget.worlds) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"tick_rate_hz": 60, "achieved_rate_hz": 30.5}, rate(30.5 / 60)),
+        (
+            {"status": "ok", "tick_rate_hz": 60.0, "achieved_rate_hz": 0, "tick_cost_s": 0.5},
+            rate(0.0, tick_cost_s=0.5),
+        ),
+        ({"tick_rate_hz": 60, "achieved_rate_hz": 60, "tick_cost_s": -1}, rate(1.0)),
+        ({"status": "ok"}, None),
+        ({"tick_rate_hz": 60}, None),
+        ({"tick_rate_hz": 0, "achieved_rate_hz": 1}, None),
+        ({"tick_rate_hz": -60, "achieved_rate_hz": 1}, None),
+        ({"tick_rate_hz": 1e300, "achieved_rate_hz": 1}, None),
+        ({"tick_rate_hz": 10**400, "achieved_rate_hz": 1}, None),
+        ({"tick_rate_hz": "60", "achieved_rate_hz": 1}, None),
+        ({"tick_rate_hz": True, "achieved_rate_hz": True}, None),
+        ({"tick_rate_hz": 60, "achieved_rate_hz": None}, None),
+        ({"tick_rate_hz": 60, "achieved_rate_hz": 60, "more": "x" * 5000}, None),
+        ([1], None),
+        ("ok", None),
+    ],
+)
+def test_only_numbers_within_limits_are_a_rate(body, expected):
+    assert parse_rate(json.dumps(body).encode()) == expected
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"# Play\n", b'{"tick_rate_hz": NaN}', b"\xff{}"])
+def test_what_is_no_json_object_has_no_rate(body):
+    assert parse_rate(body) is None
+
+
+@pytest.fixture
+def world_dir(tmp_path: Path) -> Path:
+    directory = tmp_path / "slow"
+    directory.mkdir()
+    (directory / "world.py").write_text(WORLD)
+    (directory / "world.toml").write_text(
+        f'name = "slow"\n[run]\ncommand = {json.dumps([sys.executable, "world.py"])}\n'
+        '[run.liveness]\npath = "/health"\nperiod = 0.02\ntimeout = 20\n'
+    )
+    report(directory, rate(1.0, tick_cost_s=0.001))
+    return directory
+
+
+def report(directory: Path, found: TickRate | None) -> None:
+    """Let the world report a rate from now on."""
+    fields = {"status": "ok"}
+    if found is not None:
+        fields["tick_rate_hz"], fields["achieved_rate_hz"] = found.nominal_hz, found.achieved_hz
+        fields["tick_cost_s"] = found.tick_cost_s
+    new = directory / "new.json"
+    new.write_text(json.dumps(fields))
+    new.rename(directory / "health.json")
+
+
+@pytest.mark.anyio
+async def test_a_world_that_falls_behind_is_an_event_and_is_seen_by_operators(
+    world_dir, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(rates, "BEHIND_AFTER_S", 0.0)
+    run = tmp_path / "run"
+    async with AsyncWorld(dir=world_dir) as world, world.events() as events:
+        await world.start(run_dir=run)
+        await wait_until_async(lambda: "w000" in world.tick_rates)
+        assert world.tick_rates["w000"].share == 1.0
+        report(world_dir, rate(0.5, tick_cost_s=1e3))
+        seen = await until(events, "fell_behind", ["w000"])
+        assert dict(seen[-1].detail) == {"achieved_hz": 30.0, "nominal_hz": 60.0}
+        line = describe_event(seen[-1])
+        assert line.text == "runs slower than real time: 30.0 of 60 ticks a second"
+        assert line.is_trouble
+        crowded = (await until(events, "overcommitted", ["w000"]))[-1]
+        assert crowded.detail["needed"] == 60_000.0
+        assert "the ticks of 1 world need 60000.0 cores" in describe_event(crowded).text
+        assert world.metrics.falls_behind == 1
+        await until_shown(run, "30/60")
+        report(world_dir, rate(0.95, tick_cost_s=0.001))
+        await until(events, "caught_up", ["w000"])
+        await until_shown(run, "57/60")
+    await until_shown(run, "")
+
+
+async def until_shown(run: Path, text: str) -> None:
+    with anyio.fail_after(HANG_S):
+        while await anyio.to_thread.run_sync(shown, run) != text:
+            await anyio.lowlevel.checkpoint()
+
+
+def shown(run: Path) -> str:
+    """Return what ``ps`` shows as the rate of the only instance."""
+    (status,) = read_instances(run)
+    return make_row(status, status.state).cells["RATE"]
+
+
+@pytest.mark.anyio
+async def test_a_world_without_a_rate_is_as_healthy_as_before(world_dir, tmp_path):
+    report(world_dir, None)
+    async with AsyncWorld(dir=world_dir) as world, world.events() as events:
+        started = await world.start(run_dir=tmp_path / "run")
+        supervisor = next(iter(world._fleet.supervisors))
+        await supervisor.calls.pacer.probe_now()
+        assert world.tick_rates == {}
+        await until_shown(tmp_path / "run", "")
+        assert started.pid
+        await world.stop()
+        assert {one.kind for one in await until(events, "stopped", ["w000"])} <= {
+            *("started", "ready", "stopped"),
+        }

@@ -1,0 +1,155 @@
+"""Tables that were large take no more time and memory than their entries do."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from clawblox.luau.core.errors import LuaError
+from clawblox.luau.core.values import LuaTable
+from clawblox.luau.vm import VM
+from tests.luau.support import round_trip, run_plainly, steps_taken
+
+LARGE = "local t = {} for i = 1, 5000 do t['k' .. i] = i end"
+EMPTIED = f"{LARGE} for i = 1, 4990 do t['k' .. i] = nil end"
+MOST_ROOM = 6000  # bytes of a table with ten entries
+
+PASSES = {
+    "next": "next(t)",
+    "next from elsewhere": "next(t, 'k4995')",
+    "pairs": "for k in pairs(t) do break end",
+    "a loop over the table": "for k in t do break end",
+    "clone": "table.clone(t)",
+    "maxn": "table.maxn(t)",
+    "move": "table.move(t, 1, 1e6, 1)",
+    "move to it": "table.move({}, 1, 1e6, 1, t)",
+    "foreach": "table.foreach(t, type)",
+    "collectgarbage": "collectgarbage()",
+    "measuring": "collectgarbage('count')",
+}
+
+
+def table_after(source: str) -> LuaTable:
+    vm = VM()
+    (table,) = vm.call(vm.load(f"{EMPTIED} {source} return t"))
+    assert isinstance(table, LuaTable)
+    return table
+
+
+@pytest.mark.parametrize("source", PASSES.values(), ids=PASSES)
+def test_going_through_a_table_gives_back_the_room_of_removed_entries(source: str) -> None:
+    assert table_after("").__sizeof__() > 10 * MOST_ROOM
+    table = table_after(source)
+    assert table.__sizeof__() <= MOST_ROOM
+    assert list(table) == [f"k{at}" for at in range(4991, 5001)]
+
+
+def test_taking_one_key_after_the_other_does_not_go_through_the_removed_ones_each_time() -> None:
+    """The room in front of the first key stays within some hundred entries."""
+    vm = VM()
+    source = f"{LARGE} return t, function() for i = 1, 400 do t[next(t)] = nil end end"
+    table, take = vm.call(vm.load(source))
+    sizes = []
+    while len(table) > 400:
+        vm.call(take)
+        sizes.append(table.__sizeof__() / len(table))
+    assert max(sizes) < 300
+
+
+def test_keys_come_in_the_same_order_from_a_table_that_was_large() -> None:
+    source = f"""
+        {EMPTIED}
+        t.k4992, t[1], t.new = nil, "first", "last"
+        for k, v in pairs(t) do print(k, v) end
+        local k, v = next(t)
+        while k do print(k, v) if k == "k4995" then t.k4997 = nil end k, v = next(t, k) end
+    """
+    lines = run_plainly(source)
+    keys = ["k4991", *(f"k{at}" for at in range(4993, 5001))]
+    first = ["1\tfirst", *(f"{key}\t{key[1:]}" for key in keys), "new\tlast"]
+    assert lines == first + [line for line in first if line != "k4997\t4997"]
+
+
+def test_a_restored_vm_pays_what_the_saved_one_pays() -> None:
+    """What was removed, read or made before the save changes no charge behind it."""
+    setup = f"""
+        {EMPTIED} local m, n, o = {{}}, {{}}, {{}} kept = {{t, m, n, o, setmetatable({{}}, o)}}
+        setmetatable({{}}, m) setmetatable({{}}, n) setmetatable({{}}, n) setmetatable({{}}, o)
+        s = ('x'):find('[a-c]+d?') next(t)
+    """
+    work = """
+        local t, m, n, o = kept[1], kept[2], kept[3], kept[4]
+        for i = 1, 30 do next(t) s = ('x'):find('[a-c]+d?') end
+        for k in pairs(t) do t[k] = nil end
+        setmetatable({}, m) setmetatable({}, n) setmetatable({}, o) collectgarbage()
+    """
+
+    def left(vm: VM) -> object:
+        vm.call(vm.load(work))
+        vm.more_steps()
+        return vm._budget.steps_left, vm.allocated
+
+    options = {"steps": 10**9, "memory_bytes": 1 << 30}
+    vm = VM(**options)
+    vm.call(vm.load(setup))
+    assert left(round_trip(vm, **options)) == left(vm)
+
+
+def most_bytes(source: str, limit: int) -> tuple[int, str]:
+    """Return the most memory that a script takes, and the error with which it ends."""
+    vm = VM(memory_bytes=limit)
+    function = vm.load(source)
+    tracemalloc.start()
+    try:
+        vm.call(function)
+        return tracemalloc.get_traced_memory()[1], ""
+    except LuaError as error:
+        return tracemalloc.get_traced_memory()[1], str(error)
+    finally:
+        tracemalloc.stop()
+
+
+HOARDS = {
+    "closures with many upvalues": "{many} t[n] = function() return {sum} end",
+    "closures": "local a = n t[n] = function() return a end",
+    "empty tables": "t[n] = {{}}",
+    "small tables": "t[n] = {{n}}",
+    "small tables in a line": "t[n] = {{{line}}}",
+    "metatables used twice": "local m = {{}} setmetatable({{}}, m) setmetatable({{}}, m) t[n] = m",
+    "clones": "t[n] = table.clone(t[0])",
+    "text": "t[n] = 'text ' .. n",
+}
+
+
+@pytest.mark.parametrize("body", HOARDS.values(), ids=HOARDS)
+def test_the_memory_that_a_script_keeps_is_near_the_limit(body: str) -> None:
+    many = " ".join(f"local u{at} = n" for at in range(60))
+    names = "+".join(f"u{at}" for at in range(60))
+    body = body.format(many=many, sum=names, line="{n}," * 100)
+    limit = 1 << 20
+    source = f"local t, n = {{[0] = {{}}}}, 0 while true do n += 1 {body} end"
+    peak, error = most_bytes(source, limit)
+    assert error.endswith("not enough memory")
+    assert peak < 3 * limit
+
+
+def test_tables_that_were_large_are_kept_in_the_memory_of_their_entries() -> None:
+    source = """
+        local t = {}
+        for n = 1, 100 do
+            local u = {}
+            for i = 1, 500 do u[i] = i end
+            for i = 1, 500 do u[i] = nil end
+            t[n] = u
+        end
+    """
+    peak, error = most_bytes(source, 1 << 20)
+    assert not error
+    assert peak < 3 << 20
+
+
+def test_a_new_pattern_is_paid_for_once_in_a_call() -> None:
+    once = steps_taken("('x'):find('[a-z]+d')")
+    assert once >= 50
+    assert steps_taken("for _ = 1, 9 do ('x'):find('[a-z]+d') end") - once <= 10

@@ -1,0 +1,27 @@
+"""The nearest name is one that a person could have meant, or none."""
+
+from __future__ import annotations
+
+import pytest
+
+from clawblox.spelling import nearest_name
+
+
+@pytest.mark.parametrize(
+    ("written", "known", "meant"),
+    [
+        ("rnu", ["run", "resume"], "run"),
+        ("sp", ["ps", "up"], "ps"),
+        ("nru", ["run"], None),
+        ("on", ["no", "nor"], "no"),
+        ("helth_timeout", ["health_timeout", "timeout"], "health_timeout"),
+        ("min_players", ["max_players"], None),
+        ("", ["run"], None),
+        ("run", [], None),
+        ("anew", ["new"], "new"),
+    ],
+)
+def test_a_misspelling_is_near_and_another_word_is_not(
+    written: str, known: list[str], meant: str | None
+) -> None:
+    assert nearest_name(written, known) == meant
