@@ -393,6 +393,16 @@ def free_port() -> int:
 _returned_ports: set[int] = set()
 
 
+@contextlib.contextmanager
+def stranger_on(port: int, host: str = "127.0.0.1") -> Iterator[None]:
+    """Listen on a port as a stranger's server does, also where an ended connection has it still."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as stranger:
+        stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        stranger.bind((host, port))
+        stranger.listen()
+        yield
+
+
 def is_listening(port: int) -> bool:
     """Return whether any process listens on a TCP port, without connecting to it."""
     suffix = f":{port:04X}"

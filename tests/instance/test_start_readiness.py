@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import socket
+import contextlib
 from pathlib import Path
 
 import anyio
@@ -11,7 +11,15 @@ import pytest
 from clawblox import AsyncWorld, StartedWorld, WorldError, WorldExitedBeforeReady
 from tests.running import next_event
 from tests.starting import DEADLINE_S, api_doc, read_json, world_that_runs
-from tests.support import ask, descendants, free_port, is_listening, make_world, world_command
+from tests.support import (
+    ask,
+    descendants,
+    free_port,
+    is_listening,
+    make_world,
+    stranger_on,
+    world_command,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -87,13 +95,12 @@ async def test_a_leased_port_that_a_stranger_took_is_replaced_by_another(tmp_pat
     async def start() -> None:
         started.append(await world.start(run_dir=tmp_path / "run"))
 
-    with socket.socket() as stranger, anyio.fail_after(DEADLINE_S):
+    with contextlib.ExitStack() as stack, anyio.fail_after(DEADLINE_S):
         async with AsyncWorld(dir=directory) as world, world.events() as events:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(start)
                 lost = await read_json(directory / "port")
-                stranger.bind(("127.0.0.1", lost))
-                stranger.listen()
+                stack.enter_context(stranger_on(lost))
                 (directory / "go").touch()
             assert started[0].port != lost
             assert api_doc(started[0]).status == 200
@@ -111,11 +118,10 @@ async def test_a_given_port_that_a_stranger_took_is_not_replaced(tmp_path: Path)
             await world.start(port=port, run_dir=tmp_path / "run")
         failures.append(caught.value)
 
-    with socket.socket() as stranger, anyio.fail_after(DEADLINE_S):
+    with contextlib.ExitStack() as stack, anyio.fail_after(DEADLINE_S):
         async with AsyncWorld(dir=directory) as world, anyio.create_task_group() as tasks:
             tasks.start_soon(start)
             await read_json(directory / "port")
-            stranger.bind(("127.0.0.1", port))
-            stranger.listen()
+            stack.enter_context(stranger_on(port))
             (directory / "go").touch()
     assert "Address already in use" in "\n".join(failures[0].log_lines)

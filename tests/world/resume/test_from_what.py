@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from clawblox import AsyncWorld, SavedSnapshot, SnapshotRefusedError, StartedWor
 from clawblox.concurrency.batch import Batch
 from clawblox.world.fleet import Fleet
 from tests.crowd import act, join, join_all, leftovers, look, make_motley_world, until, variables_of
-from tests.support import ask, free_port, make_world, marked_processes
+from tests.support import ask, free_port, make_world, marked_processes, stranger_on
 from tests.world.resume.support import (
     Interrupt,
     edges,
@@ -354,9 +353,6 @@ async def test_a_resume_cancelled_at_any_step_can_be_done_again(
 async def test_a_port_that_is_taken_meanwhile_is_another_one(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     before = await interrupt(directory, run, 1)
-    with socket.socket() as stranger:
-        stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        stranger.bind(("127.0.0.1", before["w000"].port))
-        stranger.listen()
+    with stranger_on(before["w000"].port):
         batch, _ = await resume(directory, run)
         assert batch["w000"].port not in (0, before["w000"].port)
