@@ -68,6 +68,7 @@ def orchestrator(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        cwd=Path(__file__).parents[1],  # so that a body can import these tests
         **options,
     ) as process:
         try:

@@ -608,26 +608,20 @@ async def test_a_world_that_cannot_be_watched_is_not_left_alive(
 
 
 EXHAUST = """
-import contextlib, json, os, resource, sys
+import json, os, resource, sys
 import anyio
 from clawblox import AsyncWorld, ClawbloxError
+from tests.support import open_fds, wait_until_async
 
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 kinds = []
-
-def open_files():
-    found = {}
-    for fd in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(FileNotFoundError):  # the descriptor of the listing itself
-            found[fd] = os.readlink(f"/proc/self/fd/{fd}")
-    return found
 
 def children():
     with open(f"/proc/self/task/{os.getpid()}/children") as file:
         return file.read().split()
 
 async def start_with(world, spare):
-    files, processes = open_files(), children()
+    files, processes = open_fds(), children()
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(files) + spare, hard))
     try:
         await world.start(run_dir=sys.argv[2], health_timeout=20)
@@ -637,11 +631,11 @@ async def start_with(world, spare):
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     await world.stop()
-    for _ in range(500):  # a thread that samples may have a file open at any one moment
-        if len(open_files()) == len(files) and children() == processes:
-            return
-        await anyio.sleep(0.01)
-    raise AssertionError((spare, kinds, files, processes, open_files(), children()))
+    # Waits, for a thread that samples may have a file open at any one moment.
+    await wait_until_async(
+        lambda: (len(open_fds()), children()) == (len(files), processes),
+        what=f"{spare} {kinds} {files} {processes} are again what is open",
+    )
 
 async def main():
     async with AsyncWorld(dir=sys.argv[1]) as world:
@@ -660,6 +654,7 @@ def test_too_few_descriptors_fail_the_start_and_leave_nothing(tmp_path: Path) ->
     directory, run = make_world(tmp_path), tmp_path / "run"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", EXHAUST, str(directory), str(run), "16"],
+        cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
         timeout=60,

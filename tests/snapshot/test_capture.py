@@ -414,6 +414,7 @@ SAVE = """
 import json, os, resource, sys
 import anyio
 from clawblox import AsyncWorld, SnapshotError
+from tests.support import open_fds, wait_until_async
 
 def bytes_of(name):
     with open("/proc/self/status") as status:
@@ -437,6 +438,7 @@ def run_orchestrator(tmp_path: Path, body: str, *flags: str) -> Any:
     directory = make_world(tmp_path, *flags)
     done = subprocess.run(
         [sys.executable, "-c", program, str(directory), run],
+        cwd=Path(__file__).parents[2],
         stdout=subprocess.PIPE,
         text=True,
         timeout=60,
@@ -499,7 +501,7 @@ def test_too_few_descriptors_fail_the_save_and_leave_nothing(tmp_path: Path) -> 
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 kinds = []
 for spare in range(6):
-    count = len(os.listdir("/proc/self/fd")) - 1
+    count = len(open_fds())
     resource.setrlimit(resource.RLIMIT_NOFILE, (count + spare, hard))
     try:
         await world.save()
@@ -508,7 +510,7 @@ for spare in range(6):
         kinds.append(error.phase)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert len(os.listdir("/proc/self/fd")) - 1 == count
+    await wait_until_async(lambda: len(open_fds()) == count)
 print(json.dumps(kinds))
 """
     kinds = run_orchestrator(tmp_path, body)
