@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import secrets
 import stat
@@ -259,7 +260,7 @@ class ManifestFile:
         if len(data) > MAX_MANIFEST_BYTES:
             message = f"the manifest would be larger than {MAX_MANIFEST_BYTES} bytes"
             raise ManifestError(message, path=self._path)
-        new = self._directory / f".{self._path.name}.{secrets.token_hex(8)}.partial"
+        new = self._directory / _partial_name(self._path.name, seen.data)
         try:
             stamp = _write_private(new, data, seen.mode, durable=durable)
             is_swapped = self._swap_in(new, seen, is_patient=is_patient)
@@ -321,9 +322,11 @@ class ManifestFile:
         return leftovers
 
     def _adopt(self, path: Path) -> Manifest | None:
-        """Owe what is in a file; None if it is not a complete manifest."""
+        """Owe what is in a file; None if it is no complete manifest, or one that was replaced."""
         try:
             data = read_regular(path, max_bytes=MAX_MANIFEST_BYTES)
+            if path.name.startswith(_partial_prefix(self._path.name, data)):
+                return None
             manifest = parse_manifest(data, self._path)
         except (OSError, ManifestError):
             return None
@@ -368,6 +371,21 @@ class _Seen:
     data: bytes | None = attrs.field(default=None, repr=False)
     stamp: tuple[int, ...] | None = None
     mode: int = 0o600
+
+
+def _partial_name(name: str, seen: bytes | None) -> str:
+    """Return the name for a new version of the manifest ``name`` that is to replace ``seen``.
+
+    Once the two are exchanged, the file of that name holds what was replaced. If its writer is
+    killed just then, the digest in its name tells whether that is ``seen``. All of ``seen`` that is
+    still wanted is in the new version: what is not in it was retired, and is not to come back.
+    """
+    return f"{_partial_prefix(name, seen)}{secrets.token_hex(8)}.partial"
+
+
+def _partial_prefix(name: str, seen: bytes | None) -> str:
+    digest = "" if seen is None else hashlib.sha256(seen).hexdigest()[:16]
+    return f".{name}.{digest}-"
 
 
 def _is_same(path: Path, seen: _Seen) -> bool:

@@ -78,9 +78,7 @@ def _settle(record: InstanceRecord) -> None:
         return
     manifest = read_manifest(home)
     listed = {os.path.normpath(path) for path in _listed_paths(manifest)}
-    last: Mapping[str, Any] = max(
-        _listed_saves(manifest, record), key=lambda entry: str(entry.get("created_at")), default={}
-    )
+    last = _last_listed_save(manifest, record)
     updates = []
     found.sort(key=lambda one: (one.created_at, one.path.stat().st_mtime_ns))
     for created_at, path in found:
@@ -137,10 +135,14 @@ def _listed_paths(manifest: Manifest) -> Iterator[Path]:
             yield manifest.resolve(entry["path"])
 
 
-def _listed_saves(manifest: Manifest, record: InstanceRecord) -> Iterator[Mapping[str, Any]]:
+def _last_listed_save(manifest: Manifest, record: InstanceRecord) -> Mapping[str, Any]:
+    """Return the entry of the run's newest save, the last of those of one second; {} if none."""
+    last: Mapping[str, Any] = {}
     for entry in manifest.checkpoints:
-        if isinstance(entry, dict) and entry.get("run_id") == record.run_id:
-            yield entry
+        is_of_the_run = isinstance(entry, dict) and entry.get("run_id") == record.run_id
+        if is_of_the_run and str(entry.get("created_at", "")) >= str(last.get("created_at", "")):
+            last = entry
+    return last
 
 
 def _read_save(instance: str, path: Path, created_at: str) -> SavedSnapshot:

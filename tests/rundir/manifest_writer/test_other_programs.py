@@ -17,7 +17,7 @@ from clawblox.errors import ManifestError
 from clawblox.rundir import manifest_file
 from clawblox.rundir.manifest import manifest_path, read_manifest
 from clawblox.rundir.manifest_file import ManifestFile
-from clawblox.rundir.manifest_updates import agent_update, run_update
+from clawblox.rundir.manifest_updates import agent_update, checkpoint_update, run_update
 from clawblox.system import files
 from tests.rundir.manifest_writer.support import (
     CLEAN,
@@ -214,6 +214,38 @@ def test_what_a_killed_writer_left_beside_the_manifest_is_taken_in(tmp_path):
     (beside / ".manifest.json.0b.partial").write_text('{"recordings": [{"pa')
     ManifestFile(manifest_path(tmp_path), lock_wait=1.0).apply([checkpoint("a")])
     assert recording_names(tmp_path) == ["saved"]
+    assert files_beside(tmp_path) == CLEAN
+
+
+KILLED_BETWEEN = """
+import os, signal, sys
+from pathlib import Path
+from clawblox.rundir import manifest_file
+from clawblox.rundir.manifest import manifest_path
+from clawblox.rundir.manifest_updates import retirement_update
+run_dir, moment = Path(sys.argv[1]), sys.argv[2]
+def kill(*_args):
+    os.kill(os.getpid(), signal.SIGKILL)
+def exchange_and_die(*args, exchange=manifest_file.rename_with):
+    assert exchange(*args)
+    kill()
+manifest_file.rename_with = {"before": kill, "after": exchange_and_die}[moment]
+update = retirement_update([run_dir / "checkpoints" / "a"], at="2026-01-01T00:00:00Z")
+manifest_file.ManifestFile(manifest_path(run_dir), lock_wait=1.0).apply([update])
+"""
+
+
+@pytest.mark.parametrize(("moment", "left"), [("before", ["a", "b"]), ("after", ["b"])])
+def test_what_a_killed_writer_had_retired_does_not_come_back(tmp_path, moment, left):
+    file = ManifestFile(manifest_path(tmp_path), lock_wait=1.0)
+    for name in ("a", "b"):
+        entry = {"path": f"checkpoints/{name}", "format": "f", "autosave": True}
+        file.apply([checkpoint_update(entry)])
+    with program(KILLED_BETWEEN, tmp_path, moment) as process:
+        assert process.wait(60) == -signal.SIGKILL
+    assert len(files_beside(tmp_path) - CLEAN) == 1
+    ManifestFile(manifest_path(tmp_path), lock_wait=1.0).apply([run_update(id="r")])
+    assert checkpoint_names(tmp_path) == left
     assert files_beside(tmp_path) == CLEAN
 
 

@@ -97,20 +97,30 @@ async def test_what_an_interrupted_removal_has_left_is_removed(home: Path) -> No
     assert _read(home) == manifest
 
 
-async def test_what_a_removal_has_left_is_known_by_its_age_within_one_second(home: Path) -> None:
+def _put_within_one_second(home: Path) -> None:
+    """Give the saves names of one second, and ages in the order in which they were made."""
     manifest = _read(home)
-    first, second, last = manifest["checkpoints"]
-    for number, entry in enumerate((first, second, last)):
+    for number, entry in enumerate(manifest["checkpoints"]):
         old = home / entry["path"]
         new = old.with_name(f"w000-21000101T000000Z-{9 - number:06}.json")
         old.rename(new)
         os.utime(new, ns=(0, 4102444800_000_000_000 + number))
         entry.update(path=str(new.relative_to(home)), created_at="2100-01-01T00:00:00Z")
-    manifest["checkpoints"] = [second]
     _write(home, manifest)
-    await run_sync(settle_unlisted_saves, home.parent.parent)
+
+
+@pytest.mark.parametrize(("listed", "settled"), [([1], [1, 2]), ([0, 2], [0, 2])])
+async def test_what_a_removal_has_left_is_known_by_its_age_within_one_second(
+    home: Path, listed: list[int], settled: list[int]
+) -> None:
+    _put_within_one_second(home)
+    manifest = _read(home)
+    saves = manifest["checkpoints"]
+    manifest["checkpoints"] = [saves[at] for at in listed]
+    _write(home, manifest)
+    await run_sync(settle_unlisted_saves, home.parents[1])
     names = [Path(entry["path"]).name for entry in _read(home)["checkpoints"]]
-    assert names == [Path(entry["path"]).name for entry in (second, last)]
+    assert names == [Path(saves[at]["path"]).name for at in settled]
     assert _saves(home) == sorted(names)
 
 
