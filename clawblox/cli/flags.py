@@ -49,13 +49,13 @@ def find_command(group: click.Group, context: click.Context, words: Sequence[str
 def in_flags(error: ClawbloxError, command: click.Command) -> ClawbloxError:
     """Return an error with its subject and its hint in the words of a command."""
     names = dict(_argument_flags(command))
-    said = copy.copy(error)
+    worded = copy.copy(error)
     if error.hint:
-        said.hint = _translate(error.hint, names)
-    if isinstance(said, ConfigError) and said.key and not _is_of_a_document(said):
-        name, dot, member = said.key.partition(".")
-        said.key = f"{names[name]} {member}".rstrip() if name in names else f"{name}{dot}{member}"
-    return said
+        worded.hint = _translate(error.hint, names)
+    if isinstance(worded, ConfigError) and worded.key and not _is_of_a_document(worded):
+        name, dot, member = worded.key.partition(".")
+        worded.key = f"{names[name]} {member}".rstrip() if name in names else f"{name}{dot}{member}"
+    return worded
 
 
 def _is_of_a_document(error: ConfigError) -> bool:

@@ -322,7 +322,7 @@ class ManifestFile:
         return leftovers
 
     def _adopt(self, path: Path) -> Manifest | None:
-        """Owe what is in a file; None if it is no complete manifest, or one that was replaced."""
+        """Owe what is in a file; None if it is not a complete manifest, or was merged already."""
         try:
             data = read_regular(path, max_bytes=MAX_MANIFEST_BYTES)
             if path.name.startswith(_partial_prefix(self._path.name, data)):
@@ -374,11 +374,11 @@ class _Seen:
 
 
 def _partial_name(name: str, seen: bytes | None) -> str:
-    """Return the name for a new version of the manifest ``name`` that is to replace ``seen``.
+    """Return the name of the file for a new version of the manifest, which replaces ``seen``.
 
-    Once the two are exchanged, the file of that name holds what was replaced. If its writer is
-    killed just then, the digest in its name tells whether that is ``seen``. All of ``seen`` that is
-    still wanted is in the new version: what is not in it was retired, and is not to come back.
+    The exchange leaves the old version in this file. If the writer is killed before it removes the
+    file, the digest in the name identifies an old version that was merged. Merging it again would
+    bring back retired entries.
     """
     return f"{_partial_prefix(name, seen)}{secrets.token_hex(8)}.partial"
 

@@ -75,12 +75,12 @@ async def test_a_language_model_is_told_its_world_in_its_prompt_only(tmp_path: P
 # -- from connect to close -------------------------------------------------------------------------
 
 
-def port_of(access: Any) -> int:
+def proxy_port(access: Any) -> int:
     return int(access["base_url"].rpartition(":")[2])
 
 
 async def ask_status(access: Any, target: str) -> int:
-    return (await run_blocking(ask, port_of(access), "GET", target)).status
+    return (await run_blocking(ask, proxy_port(access), "GET", target)).status
 
 
 @pytest.mark.anyio
@@ -113,13 +113,13 @@ def test_a_script_reads_the_documentation_of_the_world_to_build_its_prompt(tmp_p
     with World(make_world(tmp_path)) as world:
         started = world.start(run_dir=tmp_path / "run")
         access = world.connect(agent=agent)
-        documentation = ask(port_of(access), "GET", "/api.md").body
+        documentation = ask(proxy_port(access), "GET", "/api.md").body
         assert documentation == ask(started.port, "GET", "/api.md").body
         agent.close()
         with pytest.raises(ConnectionRefusedError):
-            ask(port_of(access), "GET", "/api.md")
+            ask(proxy_port(access), "GET", "/api.md")
         assert world.connect(agent=agent) == access
-        assert ask(port_of(access), "GET", "/api.md").status == 200
+        assert ask(proxy_port(access), "GET", "/api.md").status == 200
         agent.close()
 
 

@@ -15,10 +15,12 @@ import attrs
 import pytest
 
 from clawblox.rundir.status import read_instances
+from tests.agents.standins import install
 from tests.support import free_port, make_world, marked_processes, wait_until, world_command
 from tests.template import COMMAND_LINE, ForkedProgram, Template, running_template
 
 TIMEOUT_S = 20.0
+API_KEY = "sk-not-a-key-0001"
 
 
 @attrs.define
@@ -219,3 +221,16 @@ def serve(start: Start, tmp_path: Path) -> Callable[..., Served]:
 def assert_nothing_runs() -> None:
     """Fail unless every process that belongs to an instance is gone."""
     wait_until(lambda: not marked_processes(), what="no process of a world is left")
+
+
+@pytest.fixture
+def claude_env(tmp_path: Path) -> dict[str, str]:
+    """Return the environment in which Claude Code is a stand-in."""
+    binary = install(tmp_path / "bin", "claude")
+    return {"PATH": f"{binary.parent}:{os.environ['PATH']}", "ANTHROPIC_API_KEY": API_KEY}
+
+
+def transcript(agent: Path) -> Path:
+    """Return the only conversation of Claude Code below an agent's directory."""
+    (path,) = (agent / "session" / "projects").glob("*/*.jsonl")
+    return path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from pathlib import Path
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from clawblox import World
-from tests.agents.standins import install
 from tests.cli.conftest import Start, only_run
 from tests.plain import copy_plain_world, read_players
 from tests.support import ask, free_port
@@ -63,15 +61,13 @@ def test_calls_of_act_are_one_player(start: Start, call: Start, world_dir: Path)
 
 
 def test_an_agent_that_a_run_resumes_is_the_player_that_it_was(
-    call: Start, world_dir: Path, tmp_path: Path
+    call: Start, world_dir: Path, claude_env: dict[str, str]
 ) -> None:
-    binary = install(tmp_path / "bin", "claude")
-    env = {"PATH": f"{binary.parent}:{os.environ['PATH']}", "ANTHROPIC_API_KEY": "sk-not-a-key"}
     words = ("run", str(world_dir), "--port", "0", "--agent", "claude", "--max-turns")
-    first = call(*words, "2", env=env)
+    first = call(*words, "2", env=claude_env)
     assert first.wait() == 0, first.err
     archive = max((only_run(Path.cwd()) / "checkpoints").glob("*.ckpt"))
-    again = call(*words, "5", "--resume", str(archive), "--run-dir", "again", env=env)
+    again = call(*words, "5", "--resume", str(archive), "--run-dir", "again", env=claude_env)
     assert again.wait() == 0, again.err
     saves = list(Path("again/checkpoints").glob("*.ckpt"))
     assert saves

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,20 +12,19 @@ from typing import Any
 import pytest
 
 from clawblox import AUTO_CONTINUE
-from tests.agents.standins import install, told
-from tests.cli.conftest import Command, Start, assert_nothing_runs, environment, only_run
+from tests.agents.standins import told
+from tests.cli.conftest import (
+    Command,
+    Start,
+    assert_nothing_runs,
+    environment,
+    only_run,
+    transcript,
+)
 from tests.support import make_world
 
-KEY = "sk-not-a-key-0001"
 IDENTITY = ("claude_session_id.txt", "world_session.txt", "world_access.json")
 PASTE_S = 60.0
-
-
-@pytest.fixture
-def env(tmp_path: Path) -> dict[str, str]:
-    """Return the environment in which Claude Code is a stand-in."""
-    binary = install(tmp_path / "bin", "claude")
-    return {"PATH": f"{binary.parent}:{os.environ['PATH']}", "ANTHROPIC_API_KEY": KEY}
 
 
 @pytest.fixture
@@ -34,19 +32,16 @@ def world(tmp_path: Path) -> Path:
     return make_world(tmp_path)
 
 
-def transcript(agent: Path) -> Path:
-    (path,) = (agent / "session" / "projects").glob("*/*.jsonl")
-    return path
-
-
 def identity(run_dir: Path) -> list[str]:
     """Return who the agent of a run is, in its program and in its world."""
     return [(run_dir / "agents" / "Eko" / name).read_text() for name in IDENTITY]
 
 
-def begin(start: Start, env: dict[str, str], world: Path, *words: str) -> tuple[Command, Path]:
+def begin(
+    start: Start, claude_env: dict[str, str], world: Path, *words: str
+) -> tuple[Command, Path]:
     """Start a run with an agent; return it when the agent has done something."""
-    command = start("run", str(world), "--port", "0", "--agent", "claude", *words, env=env)
+    command = start("run", str(world), "--port", "0", "--agent", "claude", *words, env=claude_env)
     command.wait_for("end of turn")
     return command, only_run(Path.cwd())
 
@@ -57,9 +52,9 @@ def kill(command: Command) -> None:
 
 
 def test_the_first_checkpoint_is_made_and_shown_before_the_agent_is(
-    start: Start, env: dict[str, str], world: Path
+    start: Start, claude_env: dict[str, str], world: Path
 ) -> None:
-    command, run_dir = begin(start, env, world, "--label", "seed=3")
+    command, run_dir = begin(start, claude_env, world, "--label", "seed=3")
     assert f"Checkpoint: {run_dir.relative_to(Path.cwd())}/checkpoints/t000000.ckpt" in command.err
     kill(command)
     pointer = json.loads((run_dir / "checkpoints" / "checkpoint.json").read_text())
@@ -68,13 +63,13 @@ def test_the_first_checkpoint_is_made_and_shown_before_the_agent_is(
 
 @pytest.mark.parametrize("by", ["directory", "pointer"])
 def test_a_killed_run_goes_on_elsewhere_with_its_options(
-    start: Start, env: dict[str, str], world: Path, by: str
+    start: Start, claude_env: dict[str, str], world: Path, by: str
 ) -> None:
     given = ("--label", "seed=3", "--model", "a b", "--health-timeout", "41")
-    command, old = begin(start, env, world, *given)
+    command, old = begin(start, claude_env, world, *given)
     kill(command)
     named = {"directory": old, "pointer": old / "checkpoints" / "checkpoint.json"}[by]
-    resumed = start("run", "--resume", str(named), "--run-dir", "again", env=env)
+    resumed = start("run", "--resume", str(named), "--run-dir", "again", env=claude_env)
     resumed.wait_for("end of turn")
     assert resumed.interrupt() == 130, resumed.err
     new = Path("again")
@@ -93,9 +88,9 @@ def test_a_killed_run_goes_on_elsewhere_with_its_options(
 
 @pytest.mark.parametrize("how", ["interrupted", "killed"])
 def test_resume_brings_world_and_agent_back_in_their_place(
-    start: Start, call: Start, env: dict[str, str], world: Path, how: str
+    start: Start, call: Start, claude_env: dict[str, str], world: Path, how: str
 ) -> None:
-    command, run_dir = begin(start, env, world)
+    command, run_dir = begin(start, claude_env, world)
     agent = run_dir / "agents" / "Eko"
     (agent / "home" / "of-the-directory").touch()
     if how == "killed":
@@ -104,11 +99,11 @@ def test_resume_brings_world_and_agent_back_in_their_place(
         assert command.interrupt() == 130
     before, turns = identity(run_dir), len(told(transcript(agent)))
     latest = json.loads((run_dir / "checkpoints" / "checkpoint.json").read_text())["checkpoint"]
-    shown = call("resume", str(run_dir), "--dry-run", env=env)
+    shown = call("resume", str(run_dir), "--dry-run", env=claude_env)
     assert shown.wait() == 0, shown.err
     assert f"with its agent Eko, both from {latest}" in shown.out
     assert "Not resumed" not in shown.out
-    resumed = start("resume", str(run_dir), env=env)
+    resumed = start("resume", str(run_dir), env=claude_env)
     resumed.wait_for("end of turn")
     assert resumed.interrupt() == 130, resumed.err
     assert identity(run_dir) == before
@@ -121,16 +116,16 @@ def test_resume_brings_world_and_agent_back_in_their_place(
     if how == "interrupted":
         assert len(said) > turns
     assert f"resume:  clawblox resume {run_dir.relative_to(Path.cwd())}" in resumed.err
-    again = start("resume", str(run_dir), env=env)
+    again = start("resume", str(run_dir), env=claude_env)
     again.wait_for("end of turn")
     assert again.interrupt() == 130, again.err
     assert_nothing_runs()
 
 
 def test_what_was_never_saved_is_said_so(
-    start: Start, call: Start, env: dict[str, str], world: Path
+    start: Start, call: Start, claude_env: dict[str, str], world: Path
 ) -> None:
-    command, run_dir = begin(start, env, world, "--checkpoint-every", "0")
+    command, run_dir = begin(start, claude_env, world, "--checkpoint-every", "0")
     kill(command)
     before = identity(run_dir)
     pointer = run_dir / "checkpoints" / "checkpoint.json"
@@ -139,12 +134,12 @@ def test_what_was_never_saved_is_said_so(
         ("run", str(world), "--resume", str(run_dir)),
         ("run", str(world), "--resume", str(pointer)),
     ):
-        refused = call(*words, env=env)
+        refused = call(*words, env=claude_env)
         assert refused.wait() == 1
         assert "was saved yet: there is no checkpoint of its world and its agent" in refused.err
         assert "must save its sessions" not in refused.err
     words = ("--port", "0", "--agent", "claude", "--run-dir", str(run_dir))
-    refused = call("run", str(world), *words, "--fresh", env=env)
+    refused = call("run", str(world), *words, "--fresh", env=claude_env)
     assert refused.wait() == 1
     assert "has acted in " in refused.err
     assert "nothing of it and its world was saved yet" in refused.err
@@ -154,21 +149,21 @@ def test_what_was_never_saved_is_said_so(
 
 
 def test_turns_that_were_allowed_count_over_a_resume_unless_a_person_allows_more(
-    call: Start, env: dict[str, str], world: Path
+    call: Start, claude_env: dict[str, str], world: Path
 ) -> None:
     words = ("--port", "0", "--agent", "claude", "--max-turns", "2")
-    first = call("run", str(world), *words, env=env)
+    first = call("run", str(world), *words, env=claude_env)
     assert first.wait() == 0, first.err
     run_dir = only_run(Path.cwd())
     for refused in (
-        call("run", "--resume", str(run_dir), env=env),
-        call("resume", str(run_dir), "w000", env=env),
+        call("run", "--resume", str(run_dir), env=claude_env),
+        call("resume", str(run_dir), "w000", env=claude_env),
     ):
         assert refused.wait() == 1
         assert "The agent Eko has had its 2 turns" in refused.err
         assert f"clawblox run --resume {run_dir.relative_to(Path.cwd())} --max" in refused.err
     more = ("--resume", str(run_dir), "--run-dir", "again", "--max-turns", "1")
-    resumed = call("run", *more, env=env)
+    resumed = call("run", *more, env=claude_env)
     assert resumed.wait() == 0, resumed.err
     assert "budget of 3 turns used up (3 turns, " in resumed.err
 
@@ -176,12 +171,12 @@ def test_turns_that_were_allowed_count_over_a_resume_unless_a_person_allows_more
 # -- the line that is printed ----------------------------------------------------------------------
 
 
-def paste(line: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def paste(line: str, claude_env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Run a line that was printed, as a person does who pastes it into a shell."""
     place = Path(sys.executable).parent
     return subprocess.run(
         ["bash", "-c", line],
-        env=environment({**env, "PATH": f"{place}:{env['PATH']}"}),
+        env=environment({**claude_env, "PATH": f"{place}:{claude_env['PATH']}"}),
         capture_output=True,
         text=True,
         timeout=PASTE_S,
@@ -189,7 +184,7 @@ def paste(line: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_line_to_go_on_can_be_pasted_into_a_shell(
-    call: Start, env: dict[str, str], tmp_path: Path
+    call: Start, claude_env: dict[str, str], tmp_path: Path
 ) -> None:
     odd = tmp_path / "it's $HOME & more"
     odd.mkdir()
@@ -205,11 +200,11 @@ def test_the_line_to_go_on_can_be_pasted_into_a_shell(
         "--grace": "3",
     }
     words = [f"{name}={value}" for name, value in given.items()]
-    first = call("run", str(world), *words, "--record", env=env)
+    first = call("run", str(world), *words, "--record", env=claude_env)
     assert first.wait() == 0, first.err
     old = only_run(Path.cwd())
     (line,) = (line for line in first.err.splitlines() if line.startswith("with its agent:"))
-    pasted = paste(line.partition(":")[2], env)
+    pasted = paste(line.partition(":")[2], claude_env)
     assert pasted.returncode == 0, pasted.stderr
     assert "budget of 2 turns used up (2 turns, " in pasted.stderr
     (new,) = (path for path in old.parent.iterdir() if path != old)
@@ -228,15 +223,15 @@ def test_the_line_to_go_on_can_be_pasted_into_a_shell(
 
 
 def test_an_agent_of_a_script_is_named_with_the_line_that_brings_it_back(
-    call: Start, env: dict[str, str], world: Path
+    call: Start, claude_env: dict[str, str], world: Path
 ) -> None:
     words = [sys.executable, "-c", SCRIPT, str(world)]
-    killed = subprocess.run(words, env=environment(env), timeout=PASTE_S)
+    killed = subprocess.run(words, env=environment(claude_env), timeout=PASTE_S)
     assert killed.returncode == -signal.SIGKILL
-    shown = call("resume", "run", "--dry-run", env=env)
+    shown = call("resume", "run", "--dry-run", env=claude_env)
     assert "Not resumed: 1 agent, Eko." in shown.out
     (line,) = (line for line in shown.out.splitlines() if line.startswith("With an agent:"))
-    pasted = paste(f"{line.partition(':')[2]} --max-turns 1 --port 0", env)
+    pasted = paste(f"{line.partition(':')[2]} --max-turns 1 --port 0", claude_env)
     assert pasted.returncode == 0, pasted.stderr
     assert "budget of 2 turns used up (2 turns, " in pasted.stderr
 
@@ -258,13 +253,13 @@ with SyncCheckpointer(world, [agent], dir="run/checkpoints") as checkpointer:
 
 
 def test_a_run_with_an_agent_that_was_moved_goes_on(
-    start: Start, env: dict[str, str], world: Path
+    start: Start, claude_env: dict[str, str], world: Path
 ) -> None:
-    command, old = begin(start, env, world)
+    command, old = begin(start, claude_env, world)
     assert command.interrupt() == 130
     moved = old.rename(Path.cwd() / "moved")
     before = identity(moved)
-    resumed = start("resume", "moved", env=env)
+    resumed = start("resume", "moved", env=claude_env)
     resumed.wait_for("end of turn")
     assert resumed.interrupt() == 130, resumed.err
     assert identity(moved) == before

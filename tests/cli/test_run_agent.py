@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 from pathlib import Path
@@ -14,19 +13,11 @@ from click.testing import CliRunner
 
 from clawblox import AUTO_CONTINUE
 from clawblox.cli import main
-from tests.agents.standins import install, misbehave, told
-from tests.cli.conftest import Command, Start, assert_nothing_runs, only_run
+from tests.agents.standins import misbehave, told
+from tests.cli.conftest import API_KEY, Command, Start, assert_nothing_runs, only_run, transcript
 from tests.support import ask, make_world
 
-KEY = "sk-not-a-key-0001"
 WORDS = ("--port", "0", "--agent", "claude")
-
-
-@pytest.fixture
-def env(tmp_path: Path) -> dict[str, str]:
-    """Return the environment in which Claude Code is a stand-in."""
-    binary = install(tmp_path / "bin", "claude")
-    return {"PATH": f"{binary.parent}:{os.environ['PATH']}", "ANTHROPIC_API_KEY": KEY}
 
 
 @pytest.fixture
@@ -34,23 +25,18 @@ def world(tmp_path: Path) -> Path:
     return make_world(tmp_path)
 
 
-def transcript(agent: Path) -> Path:
-    (path,) = (agent / "session" / "projects").glob("*/*.jsonl")
-    return path
-
-
 def made_run(command: Command) -> Path:
     return only_run(Path.cwd())
 
 
 def test_an_agent_works_in_its_world_until_its_budget_is_used_up(
-    call: Start, env: dict[str, str], world: Path, tmp_path: Path
+    call: Start, claude_env: dict[str, str], world: Path, tmp_path: Path
 ) -> None:
     prompt, system = tmp_path / "prompt.txt", tmp_path / "system.md"
     prompt.write_text("Look for the number.")
     system.write_text("You are curious.")
     files = ("--prompt", f"@{prompt}", "--system-prompt", str(system))
-    command = call("run", str(world), *WORDS, *files, "--max-turns", "3", env=env)
+    command = call("run", str(world), *WORDS, *files, "--max-turns", "3", env=claude_env)
     assert command.wait() == 0, command.err
     run_dir = made_run(command)
     agent = run_dir / "agents" / "Eko"
@@ -67,14 +53,14 @@ def test_an_agent_works_in_its_world_until_its_budget_is_used_up(
     assert first.endswith("\n\nLook for the number.")
     assert (agent / "runtime" / "system_prompt.md").read_text() == "You are curious."
     assert (run_dir / "checkpoints" / "t000000.ckpt").exists()
-    assert KEY not in command.out + command.err
+    assert API_KEY not in command.out + command.err
     assert_nothing_runs()
 
 
 def test_the_first_signal_ends_both_and_says_how_to_go_on(
-    start: Start, env: dict[str, str], world: Path, tmp_path: Path
+    start: Start, claude_env: dict[str, str], world: Path, tmp_path: Path
 ) -> None:
-    command = start("run", str(world), *WORDS, env=env)
+    command = start("run", str(world), *WORDS, env=claude_env)
     command.wait_for("end of turn")
     assert command.interrupt() == 130
     assert "Agent Eko: stopped on request" in command.err
@@ -88,7 +74,7 @@ def test_the_first_signal_ends_both_and_says_how_to_go_on(
     )
     new = tmp_path / "again"
     words = ("--resume", str(archive), "--run-dir", str(new), "--max-turns", "20")
-    resumed = start("run", str(world), *WORDS, *words, env=env)
+    resumed = start("run", str(world), *WORDS, *words, env=claude_env)
     resumed.wait_for("end of turn")
     assert resumed.interrupt() == 130, resumed.err
     before, after = (path / "agents" / "Eko" for path in (old, new))
@@ -100,15 +86,15 @@ def test_the_first_signal_ends_both_and_says_how_to_go_on(
 
 
 def test_turns_that_a_person_allows_count_from_this_start(
-    call: Start, env: dict[str, str], world: Path
+    call: Start, claude_env: dict[str, str], world: Path
 ) -> None:
-    first = call("run", str(world), *WORDS, "--max-turns", "2", env=env)
+    first = call("run", str(world), *WORDS, "--max-turns", "2", env=claude_env)
     assert first.wait() == 0, first.err
     assert "budget of 2 turns used up (2 turns, " in first.err
     old = made_run(first)
     archive = max((old / "checkpoints").glob("*.ckpt"), key=lambda path: path.stat().st_mtime)
     words = ("--resume", str(archive), "--run-dir", "again", "--max-turns", "3")
-    resumed = call("run", str(world), *WORDS, *words, env=env)
+    resumed = call("run", str(world), *WORDS, *words, env=claude_env)
     assert resumed.wait() == 0, resumed.err
     assert "budget of 5 turns used up (5 turns, " in resumed.err  # of all its starts
     agent = Path("again", "agents", "Eko")
@@ -132,15 +118,15 @@ def test_what_is_missing_is_said_before_the_world_starts(
 
 
 def test_a_sandbox_that_cannot_be_had_is_said_before_the_world_starts(
-    call: Start, env: dict[str, str], world: Path, tmp_path: Path
+    call: Start, claude_env: dict[str, str], world: Path, tmp_path: Path
 ) -> None:
     refusing = tmp_path / "refusing"
     refusing.mkdir()
     bwrap = refusing / "bwrap"
     bwrap.write_text("#!/bin/sh\necho 'No permissions to create new namespace' >&2\nexit 1\n")
     bwrap.chmod(0o755)
-    path = f"{refusing}:{env['PATH']}"
-    command = call("run", str(world), *WORDS, "--sandbox", env={**env, "PATH": path})
+    path = f"{refusing}:{claude_env['PATH']}"
+    command = call("run", str(world), *WORDS, "--sandbox", env={**claude_env, "PATH": path})
     assert command.wait() == 1
     assert "No permissions to create new namespace" in command.err
     assert "is ready at" not in command.out
@@ -148,10 +134,10 @@ def test_a_sandbox_that_cannot_be_had_is_said_before_the_world_starts(
 
 @pytest.mark.thorough
 def test_a_file_that_cannot_be_read_is_named_before_the_world_starts(
-    call: Start, env: dict[str, str], world: Path
+    call: Start, claude_env: dict[str, str], world: Path
 ) -> None:
     for words, key in ((("--prompt", "@none.txt"), "prompt"), (("--system-prompt", "x"), "system")):
-        command = call("run", str(world), *WORDS, *words, env=env)
+        command = call("run", str(world), *WORDS, *words, env=claude_env)
         assert command.wait() != 0
         assert key in command.err
         assert "No such file" in command.err
@@ -212,12 +198,12 @@ def test_any_program_is_an_agent_by_its_template(call: Start, world: Path, tmp_p
 
 
 def test_an_agent_that_fails_ends_the_world_and_says_why(
-    call: Start, env: dict[str, str], world: Path, tmp_path: Path
+    call: Start, claude_env: dict[str, str], world: Path, tmp_path: Path
 ) -> None:
     workspace = tmp_path / "run" / "agents" / "Eko" / "workspace"
     workspace.mkdir(parents=True)
     misbehave(workspace, api_error=401)
-    without_key = {"PATH": env["PATH"]}
+    without_key = {"PATH": claude_env["PATH"]}
     command = call("run", str(world), *WORDS, "--run-dir", str(tmp_path / "run"), env=without_key)
     assert command.wait() == 1
     assert ", 0 tokens)" in command.err
@@ -232,10 +218,10 @@ def test_an_agent_that_fails_ends_the_world_and_says_why(
 
 @pytest.mark.thorough
 def test_a_world_that_dies_ends_its_agent(
-    start: Start, env: dict[str, str], world: Path, tmp_path: Path
+    start: Start, claude_env: dict[str, str], world: Path, tmp_path: Path
 ) -> None:
     run_dir = tmp_path / "run"
-    command = start("run", str(world), *WORDS, "--run-dir", str(run_dir), env=env)
+    command = start("run", str(world), *WORDS, "--run-dir", str(run_dir), env=claude_env)
     command.wait_for("end of turn")
     port = int(command.out.partition("http://127.0.0.1:")[2].partition(" ")[0])
     ask(port, "POST", "/__die?status=9")
@@ -249,10 +235,10 @@ def test_a_world_that_dies_ends_its_agent(
 
 
 def test_an_agent_that_is_stopped_from_outside_ends_the_run(
-    start: Start, call: Start, env: dict[str, str], world: Path, tmp_path: Path
+    start: Start, call: Start, claude_env: dict[str, str], world: Path, tmp_path: Path
 ) -> None:
     run_dir = tmp_path / "run"
-    command = start("run", str(world), *WORDS, "--run-dir", str(run_dir), env=env)
+    command = start("run", str(world), *WORDS, "--run-dir", str(run_dir), env=claude_env)
     command.wait_for("end of turn")
     assert call("agent", "stop", str(run_dir)).wait() == 0
     assert command.wait() == 0, command.err
@@ -260,13 +246,13 @@ def test_an_agent_that_is_stopped_from_outside_ends_the_run(
 
 
 def test_a_second_signal_kills(
-    start: Start, env: dict[str, str], world: Path, tmp_path: Path
+    start: Start, claude_env: dict[str, str], world: Path, tmp_path: Path
 ) -> None:
     workspace = tmp_path / "run" / "agents" / "Eko" / "workspace"
     workspace.mkdir(parents=True)
     misbehave(workspace, ignore_term=True)
     words = ("--run-dir", str(tmp_path / "run"), "--grace", "600")
-    command = start("run", str(world), *WORDS, *words, env=env)
+    command = start("run", str(world), *WORDS, *words, env=claude_env)
     command.wait_for("end of turn")
     command.send(signal.SIGINT)
     command.wait_for("A second Ctrl-C kills them.")

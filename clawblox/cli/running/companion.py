@@ -236,7 +236,7 @@ class Companion:
             try:
                 await self._save_first(checkpointer)
             finally:
-                self._begun.set()  # what is shown from here on can be gone back to
+                self._begun.set()  # a resume can return to what is shown from now on
             await checkpointer.run()
 
     async def show(self, write_line: Callable[[str], Awaitable[None]]) -> None:
