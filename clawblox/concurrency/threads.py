@@ -155,12 +155,24 @@ class Batcher:
         """Run ``function(*args)`` together with the work of other callers; return what it returns.
 
         Raises:
-            Exception: What ``function`` raises.
+            Exception: What ``function`` raises, also to a caller who was cancelled meanwhile.
 
         Cancellation: waits for the function.
         """
         piece: _Piece[_T] = _Piece(partial(function, *args), is_leader=not self._is_led)
         self._waiting.append(piece)
+        try:
+            await self._wait_for(piece)
+        except anyio.get_cancelled_exc_class():
+            if piece.error is None:
+                raise
+        return piece.result()
+
+    async def _wait_for(self, piece: _Piece[Any]) -> None:
+        """Wait until a piece was run, with others; lead the round if nobody else does.
+
+        Cancellation: waits all the same, then propagates.
+        """
         self._is_led = True
         try:
             if not piece.is_leader:
@@ -178,7 +190,6 @@ class Batcher:
                         following.is_called.set()
             elif not piece.is_called.is_set() and piece in self._waiting:
                 self._waiting.remove(piece)  # only a defect ends the wait before; it cannot lead
-        return piece.result()
 
     async def _run_round(self) -> None:
         with anyio.CancelScope(shield=True):

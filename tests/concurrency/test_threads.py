@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import anyio
 import pytest
@@ -239,3 +240,28 @@ def test_a_cancelled_caller_of_a_batcher_still_runs_what_the_others_wait_for() -
 
     asyncio.run(main())
     assert [job.history for job in jobs] == [["ended"]] * len(jobs)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("place", [0, 1], ids=["who leads", "who follows"])
+async def test_what_a_batcher_has_raised_is_not_lost_to_a_caller_who_was_cancelled(
+    place: int,
+) -> None:
+    batcher, job, scope = Batcher(), Job(), anyio.CancelScope()
+
+    def fail() -> None:
+        job.run()
+        raise ZeroDivisionError
+
+    async def ask() -> None:
+        with scope, pytest.raises(ZeroDivisionError):
+            await batcher.run(fail)
+
+    with anyio.fail_after(HANG_S):
+        async with anyio.create_task_group() as callers:
+            for caller in (ask, partial(batcher.run, lambda: None))[:: -1 if place else 1]:
+                callers.start_soon(caller)
+            await job.wait_begun()
+            scope.cancel()
+            job.may_end.set()
+    assert not scope.cancelled_caught
