@@ -115,7 +115,7 @@ class Tasks:
 
         Raises:
             UsageError: The group was left already, or before the function was done.
-            Exception: What ``function`` raises.
+            Exception: What ``function`` raises, also to a caller who was cancelled meanwhile.
 
         Cancellation: cancels the function and waits until it has cleaned up, even where the
         cancellation is asyncio's own ``Task.cancel``, and comes again and again.
@@ -126,9 +126,13 @@ class Tasks:
             await outcome.is_done.wait()
         except BaseException:
             is_over = anyio.Event()
-            with suppress(UsageError):  # the group was left, and undid everything
-                self.start_soon(_abandon, outcome, undo, is_over)
-                await outlast(is_over)
+            try:
+                with suppress(UsageError):  # the group was left, and undid everything
+                    self.start_soon(_abandon, outcome, undo, is_over)
+                    await outlast(is_over)
+            finally:
+                if outcome.error is not None:
+                    raise outcome.error
             raise
         if outcome.error is not None:
             raise outcome.error

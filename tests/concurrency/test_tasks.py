@@ -109,6 +109,22 @@ async def test_what_a_cancelled_caller_never_got_is_taken_back():
     assert taken_back == ["value"]
 
 
+async def test_what_goes_wrong_in_a_cancelled_call_is_not_lost():
+    async def fail() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await yield_to_others()
+            raise LookupError("not cleaned up")
+
+    task = asyncio.ensure_future(in_own_task(fail))
+    await yield_to_others()
+    await cancelled_again_and_again(task)
+    with pytest.raises(LookupError, match="not cleaned up"):
+        await asyncio.wait_for(task, HANG_S)
+
+
 async def test_a_group_that_was_left_takes_no_more_calls():
     async with Tasks() as tasks:
         pass
