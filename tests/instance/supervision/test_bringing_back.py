@@ -250,7 +250,8 @@ async def test_a_world_that_dies_again_and_again_is_given_up(tmp_path: Path, run
             await world.connect("Rocky", instance="w000")
         assert caught.value.exit == killed
         home = run / "worlds" / "w000"
-        await wait_until_async(lambda: manifest_of(home)["run"]["status"] == "failed")
+        assert await world.wait("w000") == killed  # its name is free by then
+        assert manifest_of(home)["run"]["status"] == "failed"
         status = await now(run)
         assert (status.state, status.restarts, status.exit) == ("exited", 2, killed)
         assert [one["number"] for one in manifest_of(home)["restarts"]] == [1, 2]
