@@ -59,6 +59,7 @@ async def test_a_message_that_is_cancelled_ends_what_it_started(tmp_path: Path, 
     async with opened(tmp_path) as agent:
         await agent.start(initial_prompt="work")
         await agent.wait()
+        await wait_until_async(lambda: not marked_processes())  # the first program has exited
         if not await cancel_after(turns, lambda: agent.send(prompt="hang")):
             assert agent.state in ("idle", "stopped")
             assert not marked_processes()
