@@ -35,13 +35,16 @@ WORKER_THREADS = ("AnyIO worker thread", "Trio thread")
 
 POLL_INTERVAL_S = 0.005
 
+HANG_S = 60.0
+"""What has not come by then never comes; nothing here measures time."""
+
 T = TypeVar("T")
 
 
 # ----------------------------------------------------------------------------- conditions
 
 
-def wait_until(condition: Callable[[], T], timeout: float = 10.0, what: str = "") -> T:
+def wait_until(condition: Callable[[], T], timeout: float = HANG_S, what: str = "") -> T:
     """Look at a condition until it is true; return its value, or fail after ``timeout`` s."""
     deadline = time.monotonic() + timeout
     while not (value := condition()):
@@ -50,7 +53,9 @@ def wait_until(condition: Callable[[], T], timeout: float = 10.0, what: str = ""
     return value
 
 
-async def wait_until_async(condition: Callable[[], T], timeout: float = 10.0, what: str = "") -> T:
+async def wait_until_async(
+    condition: Callable[[], T], timeout: float = HANG_S, what: str = ""
+) -> T:
     """Do as :func:`wait_until` does, and let the other tasks run meanwhile."""
     deadline = time.monotonic() + timeout
     while not (value := condition()):

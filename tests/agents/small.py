@@ -30,7 +30,7 @@ from clawblox.agents.running.order import Limits
 from clawblox.agents.values import AgentEvent, Report, Usage
 
 PROGRAM = Path(__file__).with_name("small_program.py")
-HANG_S = 15.0
+HANG_S = 60.0
 
 SMALL = Program(
     driver="small",
