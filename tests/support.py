@@ -36,7 +36,7 @@ WORKER_THREADS = ("AnyIO worker thread", "Trio thread")
 POLL_INTERVAL_S = 0.005
 
 HANG_S = 60.0
-"""What has not come by then never comes; nothing here measures time."""
+"""Seconds after which a wait counts as a hang; no test measures time with it."""
 
 T = TypeVar("T")
 

@@ -169,7 +169,7 @@ class Batcher:
         return piece.result()
 
     async def _wait_for(self, piece: _Piece[Any]) -> None:
-        """Wait until a piece was run, with others; lead the round if nobody else does.
+        """Wait until a piece was run, with others; lead the round unless another caller does.
 
         Cancellation: waits all the same, then propagates.
         """

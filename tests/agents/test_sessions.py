@@ -12,9 +12,10 @@ import pytest
 
 from clawblox import AgentResumeError, AgentStartError, AsyncAgent
 from clawblox.agents.drivers import DRIVERS, find_driver
-from tests.agents.small import HANG_S, SmallDriver, opened, records, small
+from tests.agents.small import SmallDriver, opened, records, small
 from tests.agents.small_program import OTHER_SESSION
 from tests.agents.standins import install, misbehave
+from tests.support import HANG_S
 
 __all__ = ["small"]
 

@@ -13,9 +13,9 @@ import pytest
 from clawblox import AgentError, AsyncAgent
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.running import lifecycle
-from tests.agents.small import HANG_S, records, until
+from tests.agents.small import records, until
 from tests.agents.standins import hold, install, left_behind, misbehave
-from tests.support import is_alive
+from tests.support import HANG_S, is_alive
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("_short_delays")]
 

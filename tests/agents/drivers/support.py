@@ -13,8 +13,8 @@ import pytest
 from clawblox.agents.drivers.driver import AgentSetup, Conversation, Turn
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.values import Report
+from tests.support import HANG_S
 
-HANG_S = 60.0
 RECORDED = Path(__file__).parent / "recorded"
 NEW_ID = "11111111-2222-4333-8444-555555555555"
 OTHER_ID = "99999999-2222-4333-8444-555555555555"
