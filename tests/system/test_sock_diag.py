@@ -67,17 +67,22 @@ def test_a_connection_that_its_process_has_closed_is_nobodys(
 def test_a_socket_that_listens_on_the_peers_port_is_not_the_peer(
     listener: socket.socket, ask: Callable[[socket.socket], int | None]
 ) -> None:
-    client = socket.create_connection(listener.getsockname())
-    accepted, peer = listener.accept()
-    with accepted:
-        # A reset ends the connection without a trace, so that its port can be listened on.
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, bytes([1, 0, 0, 0, 0, 0, 0, 0]))
-        client.close()
-        with pytest.raises(ConnectionResetError):
-            accepted.recv(1)
-        frozen = Frozen(peer, accepted.getsockname())
-        with socket.create_server(peer):
-            assert ask(frozen) is None  # type: ignore[arg-type]
+    with socket.socket() as holder, socket.socket() as client:
+        for bound in (holder, client):  # the holder keeps other connections off the client's port
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind((listener.getsockname()[0], 0))
+        client.bind(holder.getsockname())
+        client.connect(listener.getsockname())
+        accepted, peer = listener.accept()
+        with accepted:
+            # A reset ends the connection without a trace, so that its port can be listened on.
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, bytes([1, 0, 0, 0, 0, 0, 0, 0]))
+            client.close()
+            with pytest.raises(ConnectionResetError):
+                accepted.recv(1)
+            frozen = Frozen(peer, accepted.getsockname())
+            with socket.create_server(peer):
+                assert ask(frozen) is None  # type: ignore[arg-type]
 
 
 class Frozen:
