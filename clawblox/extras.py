@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["EXTRAS", "find_missing", "install_command", "name_extra", "require_extra"]
-
 _SERVER: Final = {"starlette": "starlette", "uvicorn": "uvicorn"}
 
 EXTRAS: Final[Mapping[str, Mapping[str, str]]] = {

@@ -14,21 +14,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = [
-    "MAX_DEPTH",
-    "MAX_MEMBERS",
-    "MAX_NUMBER",
-    "MAX_TEXT_CHARS",
-    "clean_text",
-    "clean_value",
-    "encode_line",
-    "finite_number",
-    "parse_document",
-    "parse_json",
-    "require_few_members",
-    "whole_number",
-]
-
 MAX_TEXT_CHARS: Final = 1 << 20
 """Default limit for the length of a text, in characters."""
 

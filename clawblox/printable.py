@@ -14,8 +14,6 @@ import struct
 import sys
 from typing import Final
 
-__all__ = ["printable", "printable_json", "printable_lines", "printable_name"]
-
 _SUSPECT: Final = re.compile(r"[^\x20-\x7e\xa1-\xac\xae-\u02ff\u2010-\u2027]")
 """Every character that could be unsafe, and some that are not: most text has none."""
 

@@ -15,39 +15,6 @@ import attrs
 
 from clawblox.foreign_values import finite_number, parse_json
 
-__all__ = [
-    "API_ROUTE",
-    "ARCHIVE_SUFFIX",
-    "DEFAULT_SNAPSHOT_FORMAT",
-    "HEALTH_ROUTE",
-    "INSTANCE_ENV",
-    "JOIN_ROUTE",
-    "LEASE_ENV",
-    "LEAVE_ROUTE",
-    "MASK",
-    "OPERATOR_HEADER",
-    "SECRET_ENV",
-    "SECRET_NAME",
-    "SEEDS",
-    "SESSION_HEADER",
-    "SNAPSHOT_ROUTE",
-    "WATCHDOG_MARK",
-    "WATCHDOG_STATUS",
-    "JoinAnswer",
-    "MaskedEnvironment",
-    "TickRate",
-    "WorldEnvironment",
-    "display_name",
-    "is_session_id",
-    "join_base_path",
-    "normalise_base_path",
-    "parse_halt",
-    "parse_join_answer",
-    "parse_rate",
-    "rate_fields",
-    "read_join_answer",
-]
-
 API_ROUTE: Final = "/api.md"
 API_ALIAS_ROUTE: Final = "/skill.md"
 HEALTH_ROUTE: Final = "/health"

@@ -9,26 +9,6 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import attrs
 
-__all__ = [
-    "Access",
-    "DataStoreBackend",
-    "EventKind",
-    "Finding",
-    "Labels",
-    "LogLine",
-    "RestartMode",
-    "Rung",
-    "SavedSnapshot",
-    "SnapshotLike",
-    "StartedWorld",
-    "StopResult",
-    "WorldEvent",
-    "WorldExit",
-    "describe_end",
-    "format_label",
-    "has_labels",
-]
-
 _T = TypeVar("_T")
 
 EventKind = Literal[
@@ -90,7 +70,7 @@ def has_labels(labels: Labels, wanted: Labels) -> bool:
 
 
 @attrs.frozen
-class WorldExit:
+class ProcessExit:
     """How a world's process ended.
 
     Attributes:
@@ -109,7 +89,7 @@ class WorldExit:
         return "exit status unknown" if self.status is None else f"exit status {self.status}"
 
 
-def describe_end(exit: WorldExit | None, halt: str | None) -> str | None:  # noqa: A002 - its name
+def describe_end(exit: ProcessExit | None, halt: str | None) -> str | None:  # noqa: A002 - its name
     """Return how an instance ended, in words; None if that is not known.
 
     Args:
@@ -286,7 +266,7 @@ class StopResult:
 
     instance: str
     rung: Rung
-    exit: WorldExit | None = None
+    exit: ProcessExit | None = None
     killed: tuple[str, ...] = ()
     elapsed_s: float = 0.0
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["nearest_name"]
-
 _LIKENESS: Final = 0.75
 """Share of letters that a misspelling has in common with what was meant."""
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
+import inspect
 import json
 import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from xml.etree import ElementTree
 
 import pytest
@@ -32,14 +34,31 @@ HOMONYMS = {"DATABASE_URL", "Host", "boot_id", "state_dir"}
 """A variable, a header of HTTP and two keys of documents: they mean no name of the package."""
 
 
+def public_names(module: ModuleType) -> set[str]:
+    """Return the names in ``__all__`` of a package, or the public ones that a module defines."""
+    if hasattr(module, "__all__"):
+        return set(module.__all__)
+    tree = ast.parse(inspect.getsource(module))
+    names: set[str] = set()
+    for node in tree.body:
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                names.add(name)
+            case ast.AsyncFunctionDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)):
+                names.add(name)
+            case ast.Assign(targets=[ast.Name(id=name)]):
+                names.add(name)
+    return {name for name in names if not name.startswith("_")}
+
+
 @functools.cache
 def names_of_the_package() -> frozenset[str]:
-    """Return what the modules of the package have in ``__all__``, those that are words excepted."""
+    """Return the public names of the package's modules, those that are words excepted."""
     modules = (found.name for found in pkgutil.walk_packages(clawblox.__path__, "clawblox."))
     names = set(clawblox.__all__)
     for name in modules:
         if not name.endswith("__main__"):
-            names |= set(getattr(importlib.import_module(name), "__all__", ()))
+            names |= public_names(importlib.import_module(name))
     is_class = re.compile(r"[A-Z]\w*[a-z]").match
     return frozenset(name for name in names if is_class(name) or "_" in name.strip("_"))
 
@@ -96,7 +115,8 @@ def test_what_a_program_uses_is_imported_there_or_further_up(page: Path) -> None
     for tree in blocks(page.read_text()):
         known |= {name for _, name in imports(tree)}
         known |= {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
-        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        names = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+        used = {name.id for name in names if isinstance(name.ctx, ast.Load)}
         assert used & names_of_the_package() <= known
 
 
@@ -108,7 +128,7 @@ def test_what_the_text_names_can_be_imported_from_where_the_page_says(page: Path
         pytest.skip("its names are those of scripts")
     shown = {name for _, name in shown_imports(text)}
     for module, _ in shown_imports(text):
-        shown |= {*getattr(importlib.import_module(module), "__all__", ())}
+        shown |= public_names(importlib.import_module(module))
     shown |= {dotted.rpartition(".")[2] for dotted in DOTTED.findall(text)}
     shown |= {*clawblox.__all__, *HOMONYMS, *dir(clawblox.AsyncWorld)}
     text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)

@@ -26,7 +26,7 @@ from clawblox.errors import (
     UsageError,
     WorldError,
 )
-from clawblox.results import Finding, WorldExit
+from clawblox.results import Finding, ProcessExit
 
 CLASSES: list[type[ClawbloxError]] = [getattr(errors, name) for name in errors.__all__]
 each_class = pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
@@ -51,7 +51,7 @@ SAMPLES: dict[str, Any] = {
     "port": 8123,
     "phase": "probing",
     "elapsed_s": 1.25,
-    "exit": WorldExit(signal="SIGSEGV"),
+    "exit": ProcessExit(signal="SIGSEGV"),
     "log_lines": ("first line", "last line"),
     "error_type": "SnapshotError",
     "error_details": ("phase: headers", "bytes received: 7"),

@@ -21,11 +21,11 @@ from clawblox.results import (
     Access,
     Finding,
     LogLine,
+    ProcessExit,
     SavedSnapshot,
     StartedWorld,
     StopResult,
     WorldEvent,
-    WorldExit,
 )
 
 SAVED = SavedSnapshot(
@@ -73,7 +73,7 @@ VALUES: list[Any] = [
     InstanceSpec(name="w000"),
     Outcome("w000", value=SAVED),
     Batch({"w000": SAVED}, {}),
-    WorldExit(status=1),
+    ProcessExit(status=1),
     StopResult(instance="w000", rung="terminated"),
     TickRate(nominal_hz=60.0, achieved_hz=59.5, tick_cost_s=0.001),
     LogLine(instance="w000", text="hello", offset=0),
@@ -81,24 +81,26 @@ VALUES: list[Any] = [
     Finding(path="a.txt", rule="github-token", fingerprint="0" * 16, preview="ghp_… (40)"),
 ]
 CLASSES = [Batch, InstanceSpec, Outcome, TickRate] + [
-    value for name in results.__all__ if inspect.isclass(value := getattr(results, name))
+    value
+    for value in vars(results).values()
+    if inspect.isclass(value) and value.__module__ == results.__name__
 ]
 
 
 @pytest.mark.parametrize(
     ("ended", "text"),
     [
-        (WorldExit(), "exit status unknown"),
-        (WorldExit(status=0), "exit status 0"),
-        (WorldExit(status=3), "exit status 3"),
-        (WorldExit(signal="SIGSEGV"), "killed by SIGSEGV"),
+        (ProcessExit(), "exit status unknown"),
+        (ProcessExit(status=0), "exit status 0"),
+        (ProcessExit(status=3), "exit status 3"),
+        (ProcessExit(signal="SIGSEGV"), "killed by SIGSEGV"),
         (
-            WorldExit(signal="SIGKILL"),
+            ProcessExit(signal="SIGKILL"),
             "killed by SIGKILL (by a person, a program, or for lack of memory)",
         ),
     ],
 )
-def test_an_exit_reads_as_a_sentence(ended: WorldExit, text: str) -> None:
+def test_an_exit_reads_as_a_sentence(ended: ProcessExit, text: str) -> None:
     assert str(ended) == text
 
 

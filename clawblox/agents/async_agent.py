@@ -55,8 +55,6 @@ from clawblox.rundir.control_server import ControlServer
 from clawblox.telemetry.events import Hub
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["AsyncAgent"]
-
 _log = OwnLog(__name__)
 
 

@@ -34,8 +34,6 @@ from clawblox.rundir.control_client import (
 from clawblox.rundir.control_server import ControlServer, SendEvent
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["ControlledAgent", "ask_agent", "make_control_server", "open_control"]
-
 _log = OwnLog(__name__)
 
 _NAME: Final = "agent"

@@ -15,8 +15,6 @@ from clawblox import protocol
 from clawblox.agents.programs import PROGRAMS, Program
 from clawblox.errors import ConfigError
 
-__all__ = ["agent_environment", "check_agent_env"]
-
 _INHERITED: Final = frozenset({"PATH", "LANG", "LANGUAGE", "TZ"})
 _INHERITED_PREFIX: Final = "LC_"
 

@@ -23,8 +23,6 @@ from clawblox.system.regular_files import open_own, open_regular
 from clawblox.telemetry.events import Hub, Subscription
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["NOT_KEPT", "AgentEventHub", "AgentEventStream", "EventFile", "LastEvent"]
-
 _log = OwnLog(__name__)
 
 AgentEventStream: TypeAlias = Subscription[AgentEvent]

@@ -9,8 +9,6 @@ import attrs
 
 from clawblox.agents.programs import STATE_DIR, id_file_name
 
-__all__ = ["SANDBOX_WORKSPACE", "AgentDir"]
-
 SANDBOX_WORKSPACE: Final = Path("/workspace")
 """The workspace as a program in our sandbox sees it."""
 

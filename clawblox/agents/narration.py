@@ -16,8 +16,6 @@ from clawblox.agents.values import EventType
 from clawblox.foreign_values import clean_value, finite_number
 from clawblox.printable import printable, printable_lines, printable_name
 
-__all__ = ["Line", "Tone", "narrate"]
-
 Tone: TypeAlias = Literal["plain", "faint", "action", "error"]
 """How a line is meant: the agent's own words, what is less important, a deed, a fault."""
 

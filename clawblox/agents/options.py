@@ -15,15 +15,6 @@ from clawblox.config.arguments import check_count, check_path, check_seconds, de
 from clawblox.errors import ConfigError
 from clawblox.foreign_values import finite_number
 
-__all__ = [
-    "DEFAULT_MAX_RESTARTS",
-    "DEFAULT_REQUEST_RATE",
-    "DEFAULT_RESTART_WINDOW_S",
-    "DEFAULT_STALL_TIMEOUT_S",
-    "AgentOptions",
-    "SandboxChoice",
-]
-
 DEFAULT_MAX_RESTARTS: Final = 3
 DEFAULT_REQUEST_RATE: Final = 1000.0
 DEFAULT_RESTART_WINDOW_S: Final = 600.0

@@ -11,8 +11,6 @@ from clawblox.config.arguments import describe_mismatch
 from clawblox.errors import ConfigError
 from clawblox.spelling import nearest_name
 
-__all__ = ["AUTO_CONTINUE", "check_prompt", "check_text", "default_system_prompt", "fill_template"]
-
 AUTO_CONTINUE: Final = "Please don't stop. Just continue doing whatever you want to do."
 """The user message that follows a finished turn."""
 

@@ -25,8 +25,6 @@ from clawblox.system.process_tree import is_same_process
 from clawblox.system.regular_files import open_regular
 from clawblox.telemetry.log_segments import list_segments
 
-__all__ = ["Screen", "main"]
-
 _INTERVAL_MS: Final = 300
 _CHUNK_BYTES: Final = 1 << 18
 _MAX_BACKLOG_BYTES: Final = 1 << 20

@@ -29,19 +29,6 @@ from clawblox.system.regular_files import read_regular
 from clawblox.telemetry.metrics import AgentMetrics
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = [
-    "AgentRecord",
-    "AgentStatus",
-    "StatusState",
-    "StatusWriter",
-    "describe_metrics",
-    "find_agent",
-    "judge_status",
-    "make_status",
-    "read_agents",
-    "read_status",
-]
-
 StatusState: TypeAlias = Literal[AgentState, "interrupted"]
 """How an agent is; ``interrupted`` was left behind by an orchestrator that is gone."""
 

@@ -27,8 +27,6 @@ from clawblox.agents.values import AgentState, SandboxLevel, Usage
 from clawblox.concurrency.portal import portal
 from clawblox.concurrency.synchronous import AsyncStream, Stream, streaming, suggesting, synchronous
 
-__all__ = ["Agent"]
-
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 

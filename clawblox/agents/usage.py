@@ -21,8 +21,6 @@ from clawblox.foreign_values import MAX_NUMBER, finite_number, whole_number
 from clawblox.system.files import publish_bytes
 from clawblox.system.foreign_files import read_file
 
-__all__ = ["Budget", "Ledger", "add_usage"]
-
 _SCHEMA_VERSION: Final = 1
 _MAX_BYTES: Final = 16 << 20
 _TOKENS: Final = (

@@ -10,19 +10,6 @@ import attrs
 
 from clawblox.foreign_values import clean_text, clean_value
 
-__all__ = [
-    "AgentEvent",
-    "AgentResult",
-    "AgentState",
-    "ErrorKind",
-    "EventType",
-    "Report",
-    "SandboxLevel",
-    "StartedAgent",
-    "Usage",
-    "UsageScope",
-]
-
 AgentState: TypeAlias = Literal["new", "starting", "working", "idle", "stopped", "failed"]
 """How an agent is: ``working`` within a turn, ``idle`` between two, with a program or without."""
 

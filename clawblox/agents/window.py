@@ -16,8 +16,6 @@ from clawblox.agents.layout import AgentDir
 from clawblox.system.process_tree import read_start_time
 from clawblox.system.tmux import Pane, close_window, has_pane, open_view, tmux_name
 
-__all__ = ["AgentWindow"]
-
 _PASSED_ON: Final = ("LANG", "LC_ALL", "PATH", "PYTHONPATH")
 """Variables that the window's own program gets, which tells nothing to anyone."""
 

@@ -24,15 +24,6 @@ from clawblox.config.agent_arguments import Agents
 from clawblox.config.arguments import check_read_path
 from clawblox.config.options import DEFAULT_IDLE_WAIT_S
 
-__all__ = [
-    "async_load_checkpoint",
-    "async_read_metadata",
-    "async_save_checkpoint",
-    "load_checkpoint",
-    "read_metadata",
-    "save_checkpoint",
-]
-
 
 def save_checkpoint(
     path: str | os.PathLike[str],

@@ -14,8 +14,6 @@ from clawblox.checkpoint.archive.metadata import serialise_metadata
 from clawblox.checkpoint.collect.plan import Plan
 from clawblox.checkpoint.model import SCHEMA_VERSION, AgentState, Allowance, Excluded
 
-__all__ = ["Document"]
-
 _INT64: Final = 2**63
 _LARGEST_FILE: Final = {
     "size": _INT64 - 1,

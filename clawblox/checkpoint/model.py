@@ -8,19 +8,6 @@ from typing import Final
 
 import attrs
 
-__all__ = [
-    "MAX_FILE_BYTES",
-    "MAX_TOTAL_BYTES",
-    "SCHEMA_VERSION",
-    "AgentState",
-    "Allowance",
-    "Excluded",
-    "Limits",
-    "Link",
-    "Source",
-    "Transform",
-]
-
 SCHEMA_VERSION: Final = 1
 """The newest layout of an archive that this clawblox reads and the one it writes."""
 

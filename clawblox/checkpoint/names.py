@@ -15,16 +15,6 @@ from typing import Final
 from clawblox.errors import CheckpointPathError
 from clawblox.snapshot.rows import rows_beside
 
-__all__ = [
-    "METADATA_NAME",
-    "ROWS_NAME",
-    "SNAPSHOT_NAME",
-    "check_name",
-    "fold",
-    "is_name",
-    "split_name",
-]
-
 METADATA_NAME: Final = "metadata.json"
 SNAPSHOT_NAME: Final = "world.snapshot"
 ROWS_NAME: Final = rows_beside(Path(SNAPSHOT_NAME)).name

@@ -28,16 +28,6 @@ from clawblox.errors import CheckpointError, CheckpointPathError, ConfigError
 from clawblox.foreign_values import whole_number
 from clawblox.protocol import ARCHIVE_SUFFIX
 
-__all__ = [
-    "LoadOptions",
-    "OnUnarchivable",
-    "SaveOptions",
-    "Secrets",
-    "Snapshot",
-    "check_secrets",
-    "label_secrets",
-]
-
 OnUnarchivable: TypeAlias = Literal["raise", "record"]
 """What becomes of a save when a file cannot be in an archive: it fails, or says so in it."""
 

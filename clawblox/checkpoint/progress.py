@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
-__all__ = ["Progress", "Report"]
-
 Report: TypeAlias = Callable[[int, int], object]
 """Takes bytes done and bytes in all. What it raises ends the operation, and nothing is left."""
 

@@ -11,8 +11,6 @@ from clawblox.checkpoint.secrets import Scanner
 from clawblox.errors import CheckpointError, CheckpointLimitError, CheckpointSecretError
 from clawblox.results import Finding
 
-__all__ = ["oversized_refusal", "secret_refusal", "unarchivable_refusal", "unreadable_refusal"]
-
 _SHOWN: Final = 20
 
 

@@ -45,10 +45,9 @@ from clawblox.errors import (
     ManifestError,
 )
 from clawblox.results import Finding
+from clawblox.rundir.manifest_entries import ManifestEntry
 from clawblox.snapshot.rows import rows_beside
 from clawblox.system.clock import format_utc, utc_now
-
-__all__ = ["save"]
 
 _ALLOWANCES_NAME: Final = "secret-allow.json"
 _IDLE_POLL_S: Final = 0.05
@@ -240,7 +239,7 @@ class _Save:
             # It is searched again: now it holds the summary of the scan, which names findings.
             self._refuse(examination.run(fd, self._options.path, [metadata]))
 
-    def _entry(self, fd: int, document: Document) -> registry.ManifestEntry:
+    def _entry(self, fd: int, document: Document) -> ManifestEntry:
         return registry.checkpoint_entry(
             self._options.path,
             fd,
@@ -303,7 +302,7 @@ def _read_size(source: Source) -> int:
         return 0
 
 
-def _register(run_dir: Path, path: Path, entry: registry.ManifestEntry) -> None:
+def _register(run_dir: Path, path: Path, entry: ManifestEntry) -> None:
     try:
         registry.register(run_dir, entry)
     except ManifestError as error:

@@ -14,8 +14,6 @@ from clawblox.protocol import SECRET_ENV
 from clawblox.rundir.records import InstanceRecord, read_running
 from clawblox.system.process_tree import read_variables
 
-__all__ = ["live_tokens"]
-
 
 def live_tokens(paths: Iterable[Path]) -> KnownValues:
     """Return the tokens of the live instances of every run that one of ``paths`` lies in. Blocks.

@@ -18,8 +18,6 @@ import attrs
 from clawblox.checkpoint.progress import Report
 from clawblox.concurrency.threads import run_interruptible
 
-__all__ = ["async_twin", "run_with_progress"]
-
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 

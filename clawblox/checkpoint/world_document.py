@@ -17,8 +17,6 @@ from clawblox.snapshot.header import Header, InvalidDocument
 from clawblox.snapshot.rows import rows_beside
 from clawblox.system.regular_files import open_regular
 
-__all__ = ["WorldDocument", "world_sources"]
-
 
 def world_sources(path: Path) -> Iterator[Source]:
     """Yield the document as a file for the archive, and the rows beside it, if there are any."""

@@ -11,8 +11,6 @@ from typing import Any, Protocol
 
 import attrs
 
-__all__ = ["Frame", "Zstandard", "find_zstandard"]
-
 
 class Frame(Protocol):
     """One frame on its way; the interface that the standard library's decompressors share."""

@@ -19,15 +19,6 @@ from clawblox.config.arguments import parse_label
 from clawblox.errors import ConfigError
 from clawblox.results import Labels
 
-__all__ = [
-    "FieldOption",
-    "OptionsCommand",
-    "SectionOption",
-    "SectionedCommand",
-    "options_from",
-    "parse_labels",
-]
-
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 

@@ -16,8 +16,6 @@ import click
 
 from clawblox.errors import ClawbloxError, ConfigError
 
-__all__ = ["find_command", "in_flags"]
-
 _ARGUMENT: Final = re.compile(
     r"(?P<without>\bwith )?(?<![\w?&.:/-])(?P<name>[a-z][a-z_]*)="
     r"(?:(?P<truth>True|False)\b|(?=[\s,;.]|$))"

@@ -9,8 +9,6 @@ import attrs
 
 from clawblox import protocol
 
-__all__ = ["HELP", "SECTIONS", "OptionHelp"]
-
 
 @attrs.frozen
 class OptionHelp:

@@ -16,8 +16,6 @@ from clawblox.config.arguments import (
 from clawblox.config.options import DEFAULT_GRACE_S, DEFAULT_KEEP
 from clawblox.errors import ConfigError
 
-__all__ = ["AgentRunOptions", "OrchestratorOptions", "ResumeOptions", "StopOptions"]
-
 
 def _check_wait(_owner: object, field: attrs.Attribute[float], value: float) -> None:
     check_seconds(value, field.name, may_be_zero=True)

@@ -25,23 +25,6 @@ from clawblox.rundir.status import select_records
 from clawblox.system.clock import format_utc_ms, utc_now_ns
 from clawblox.system.ports import MAX_LEASES
 
-__all__ = [
-    "PATH",
-    "CountType",
-    "PatternType",
-    "SecondsType",
-    "SinceType",
-    "choose_names",
-    "count_option",
-    "existing_path",
-    "existing_run_dir",
-    "filter_option",
-    "json_option",
-    "run_dir_argument",
-    "run_dir_arguments",
-    "world_argument",
-]
-
 _F = TypeVar("_F", bound=Callable[..., Any])
 _RUNS_NAMED: Final = 5
 _RECORDS_PATIENCE_S: Final = 3.0

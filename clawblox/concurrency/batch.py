@@ -13,8 +13,6 @@ import attrs
 from clawblox.concurrency.tasks import Tasks, outlast
 from clawblox.errors import BatchError, UsageError
 
-__all__ = ["Advance", "Batch", "BatchOperation", "Job", "Outcome", "Progress"]
-
 _T = TypeVar("_T")
 
 Job: TypeAlias = Callable[[], Awaitable[_T]]

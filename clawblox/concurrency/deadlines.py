@@ -15,8 +15,6 @@ import anyio
 
 from clawblox.concurrency.tasks import Tasks
 
-__all__ = ["running_deadline"]
-
 _TICK_S = 0.5
 """Longest tick: the most that one stop of this process takes from a deadline, in seconds."""
 

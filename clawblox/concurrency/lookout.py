@@ -9,8 +9,6 @@ import attrs
 
 from clawblox.concurrency.threads import run_blocking
 
-__all__ = ["Lookout"]
-
 
 @attrs.define(eq=False)
 class _Watch:

@@ -8,8 +8,6 @@ from typing import TypeVar
 
 from anyio.lowlevel import RunVar
 
-__all__ = ["per_loop"]
-
 _T = TypeVar("_T")
 
 

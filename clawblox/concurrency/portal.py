@@ -20,8 +20,6 @@ from typing import Any, Generic, TypeVar
 import anyio
 from anyio.from_thread import BlockingPortal
 
-__all__ = ["Portal", "portal", "without_portal"]
-
 _T = TypeVar("_T")
 _THREAD_NAME = "clawblox-portal"
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 
-__all__ = ["RestartBudget", "exponential_delay"]
-
 
 class RestartBudget:
     """Limits the restarts within a window that moves.

@@ -14,17 +14,6 @@ import attrs
 from clawblox.concurrency.portal import portal, without_portal
 from clawblox.spelling import nearest_name
 
-__all__ = [
-    "AsyncStream",
-    "Stream",
-    "call_as",
-    "disguised",
-    "run",
-    "streaming",
-    "suggesting",
-    "synchronous",
-]
-
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)

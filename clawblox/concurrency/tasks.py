@@ -18,8 +18,6 @@ import attrs
 
 from clawblox.errors import UsageError
 
-__all__ = ["Residence", "Tasks", "in_own_task", "outlast"]
-
 _T = TypeVar("_T")
 
 

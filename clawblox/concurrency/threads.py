@@ -17,8 +17,6 @@ import attrs
 from clawblox.concurrency.per_loop import per_loop
 from clawblox.concurrency.tasks import in_own_task, outlast
 
-__all__ = ["Batcher", "current_batcher", "run_blocking", "run_interruptible"]
-
 _T = TypeVar("_T")
 
 _THREADS = 4

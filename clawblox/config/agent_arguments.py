@@ -9,8 +9,6 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from clawblox.config.arguments import describe_mismatch
 from clawblox.errors import ConfigError
 
-__all__ = ["AgentLike", "Agents", "agent_directories", "require_agent"]
-
 
 @runtime_checkable
 class AgentLike(Protocol):

@@ -14,8 +14,6 @@ import attrs
 
 from clawblox import protocol
 
-__all__ = ["METHODS", "PATH", "QUERY", "AgentRoute", "is_reserved"]
-
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 _SEGMENT = r"(?!\.+(?:[/? ]|\Z))[A-Za-z0-9._-]+"

@@ -16,24 +16,6 @@ from clawblox import protocol
 from clawblox.errors import ConfigError
 from clawblox.results import Labels
 
-__all__ = [
-    "ARGUMENT_BY_VARIABLE",
-    "SIZE_EXPECTED",
-    "check_count",
-    "check_env",
-    "check_host",
-    "check_labels",
-    "check_path",
-    "check_port",
-    "check_read_path",
-    "check_seconds",
-    "check_size",
-    "check_snapshot",
-    "check_text",
-    "describe_mismatch",
-    "parse_label",
-]
-
 ARGUMENT_BY_VARIABLE: Final = {
     protocol.HOST_ENV: "host",
     protocol.PORT_ENV: "port",

@@ -29,8 +29,6 @@ from clawblox.errors import ConfigError, FetchError
 from clawblox.system.files import PRIVATE_DIR, fsync_directory, partial_name, sweep_partials
 from clawblox.system.http import download, fetch_text
 
-__all__ = ["FetchLimits", "GitHubHosts", "fetch_world", "is_world_url"]
-
 _FORM: Final = "https://github.com/<owner>/<repo>/tree/<ref>/<folder>"
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 _NAME: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")

@@ -6,8 +6,6 @@ import os
 from pathlib import Path
 from typing import Final
 
-__all__ = ["home_dir"]
-
 _HOME_ENV: Final = "CLAWBLOX_HOME"
 
 

@@ -30,25 +30,6 @@ from clawblox.protocol import SEEDS, normalise_base_path
 from clawblox.results import DataStoreBackend, Labels, RestartMode, SnapshotLike
 from clawblox.spelling import nearest_name
 
-__all__ = [
-    "DEFAULT_GRACE_S",
-    "DEFAULT_HEALTH_TIMEOUT_S",
-    "DEFAULT_HOST",
-    "DEFAULT_IDLE_WAIT_S",
-    "DEFAULT_KEEP",
-    "DEFAULT_MAX_RESTARTS",
-    "DEFAULT_MAX_SNAPSHOT_BYTES",
-    "DEFAULT_RESTART_WINDOW_S",
-    "DEFAULT_SAVE_TIMEOUT_S",
-    "InstanceSpec",
-    "ManyOptions",
-    "OnFailure",
-    "SaveOptions",
-    "SharedOptions",
-    "StartOptions",
-    "is_instance_name",
-]
-
 OnFailure: TypeAlias = Literal["keep", "stop_all"]
 """What happens to the other instances when one of many cannot be started."""
 

@@ -18,8 +18,6 @@ from clawblox.config.arguments import SIZE_EXPECTED, check_size, describe_mismat
 from clawblox.errors import ConfigError
 from clawblox.spelling import nearest_name
 
-__all__ = ["Fault", "Keys", "Misspelling", "faults", "has_value", "misspellings"]
-
 Keys: TypeAlias = tuple[str | int, ...]
 """Where a value stands: table keys and list indexes, outermost first."""
 

@@ -27,15 +27,6 @@ from clawblox.telemetry.own_log import OwnLog
 
 _log = OwnLog(__name__)
 
-__all__ = [
-    "CONFIG_NAME",
-    "START_ENV_TEMPLATE",
-    "LivenessRule",
-    "ReadyRule",
-    "Sidecar",
-    "WorldConfig",
-    "read_world_config",
-]
 
 CONFIG_NAME: Final = "world.toml"
 _MAX_BYTES: Final = 16 << 20

@@ -23,8 +23,6 @@ from clawblox.engine.ticks import TICK_RATE
 from clawblox.engine.values.enums import EnumItem
 from clawblox.luau import RuntimeFault
 
-__all__ = ["Animations"]
-
 LENGTHS: Final = {
     "local://fire_rifle": 0.16,
     "local://fire_shotgun": 0.22,

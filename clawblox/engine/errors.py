@@ -8,8 +8,6 @@ Exception
 
 from __future__ import annotations
 
-__all__ = ["SettingsError", "SnapshotMismatch", "WorldHalted", "to_luau_text", "to_text"]
-
 
 class WorldHalted(Exception):  # noqa: N818 - says the condition
     """An uncaught error of a script has stopped the world. No ``pcall`` catches it.

@@ -17,8 +17,6 @@ from clawblox.luau.core.numbers import format_number
 from clawblox.luau.core.operators import shown_type
 from clawblox.server.payload import refuse_constant
 
-__all__ = ["MAX_DEPTH", "Charge", "array_length", "key_text", "read_text", "to_text", "write_text"]
-
 MAX_DEPTH: Final = 128
 """Maximum nesting of tables; a table that contains itself is nested deeper."""
 _PLAIN_INTEGERS: Final = 2.0**53

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from clawblox.luau.core.iteration import charge_work
 
-__all__ = ["suggest"]
-
 _STEPS_PER_NAME: Final = 8
 _LONGEST: Final = 64
 """No name of the engine is as long, in bytes."""

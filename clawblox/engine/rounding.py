@@ -5,8 +5,6 @@ from __future__ import annotations
 import struct
 from functools import lru_cache
 
-__all__ = ["hundredths", "hundredths_of_vector", "shortest"]
-
 _SINGLE = struct.Struct("f")
 
 

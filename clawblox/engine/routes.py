@@ -15,8 +15,6 @@ from clawblox.engine.settings import RENDERER_FILES, EngineSettings
 from clawblox.server import Feed, Halted, Json, StaticDirectory, WorldState
 from clawblox.server.payload import encode_json
 
-__all__ = ["make_routes", "renderer_manifest"]
-
 _FIGURE: Final = "player.glb"
 """What characters look like, `asset://player.glb`: the world's own file, or the page's."""
 _MANIFEST_VERSION: Final = 1

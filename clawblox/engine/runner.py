@@ -29,8 +29,6 @@ from clawblox.engine.world.engine_world import EngineWorld
 from clawblox.luau import run_deep
 from clawblox.server import Settings, StopSignals, read_settings, serve_with
 
-__all__ = ["main"]
-
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Serve the world of a directory until SIGTERM or SIGINT.

@@ -22,8 +22,6 @@ from clawblox.luau.core.errors import OutOfMemory
 from clawblox.luau.core.limits import EXHAUSTED
 from clawblox.luau.runtime.suspension import Yield
 
-__all__ = ["START_STEPS", "Scheduler", "Search"]
-
 START_STEPS: Final = 20
 """What starting or resuming a thread costs, in steps."""
 _ENTRIES_PER_STEP: Final = 8  # looking through the waiting threads

@@ -17,18 +17,6 @@ import attrs
 
 from clawblox.engine.errors import SettingsError
 
-__all__ = [
-    "CONFIG_NAME",
-    "GRAVITY",
-    "MOST_GRAVITY",
-    "RENDERER_FILES",
-    "SCRIPT_SUFFIXES",
-    "EngineSettings",
-    "RendererSettings",
-    "read_settings",
-    "read_skill",
-]
-
 CONFIG_NAME: Final = "world.toml"
 GRAVITY: Final = 196.2
 """The default: that of the public documentation; the public engine's source has 30."""

@@ -11,11 +11,6 @@ import math
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-__all__ = [
-    "Shape", "anything", "check_shape", "constant", "flag", "integer", "mask", "number", "one_of",
-    "optional", "text", "whole",
-]  # fmt: skip
-
 _LARGEST: Final = 1 << 62
 _SHOWN: Final = 40
 

@@ -17,9 +17,6 @@ from clawblox.luau import Coroutine, Host, HostObject, HostType, RuntimeFault
 from clawblox.luau.core.values import is_function
 from clawblox.luau.runtime.suspension import Yield
 
-__all__ = ["Connection", "Signal", "SignalHub"]
-
-
 _CONNECTIONS_PER_STEP: Final = 8  # looking through the handlers of a signal
 
 

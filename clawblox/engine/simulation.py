@@ -18,8 +18,6 @@ from clawblox.server import Halted, Json, Simulation, WorldState
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
-__all__ = ["EngineSimulation"]
-
 
 class EngineSimulation(Simulation):
     """An engine world, with its document for agents and its routes.

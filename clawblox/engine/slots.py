@@ -13,8 +13,6 @@ from clawblox.luau import VM, LuaTable, Vector
 from clawblox.luau.core.operators import shown_type
 from clawblox.luau.core.values import is_function
 
-__all__ = ["Slots"]
-
 T = TypeVar("T")
 
 _ROOT: Final = "engine"

@@ -9,8 +9,6 @@ from clawblox.luau import Coroutine, Host, LuaTable, RuntimeFault
 from clawblox.luau.core.operators import shown_type
 from clawblox.luau.core.values import is_function
 
-__all__ = ["make_task_globals"]
-
 _WAIT_WARNING = "wait() is legacy; prefer task.wait()"
 _TICK_WARNING = "tick() is legacy; prefer task.wait() and RunService events"
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Final
 
-__all__ = ["TICK_RATE", "TICK_S", "ticks_in"]
-
 TICK_RATE: Final = 60
 """Ticks per second of simulation time."""
 TICK_S: Final = 1.0 / TICK_RATE

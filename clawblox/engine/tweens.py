@@ -33,8 +33,6 @@ from clawblox.engine.values.tween_info import TweenInfo
 from clawblox.luau import LuaTable, RuntimeFault
 from clawblox.luau.core.values import describe_key, key_value
 
-__all__ = ["Tweens"]
-
 _CREATE_STEPS: Final = 10  # checking a goal
 _TWEEN_STEPS: Final = 10  # of a tween in a tick
 _PROPERTY_STEPS: Final = 20  # of each property that it sets

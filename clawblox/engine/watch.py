@@ -31,15 +31,6 @@ from clawblox.server import HostedWorld
 from clawblox.server.payload import encode_large_json
 from clawblox.server.snapshot_document import make_snapshot
 
-__all__ = [
-    "CHANGED_ENV",
-    "NextStart",
-    "Watch",
-    "keep_from_children",
-    "plan_next_start",
-    "strip_flags",
-]
-
 INTERVAL_S: Final = 0.5
 CHANGED_ENV: Final = "CLAWBLOX_ENGINE_CHANGED"
 """Names, to a program that begins in place of another, the files that have changed."""

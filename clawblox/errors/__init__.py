@@ -27,9 +27,9 @@
         ├── WorldStartError
         │   ├── WorldCommandError         the command cannot be executed
         │   ├── PortInUseError
-        │   ├── WorldExitedBeforeReady
+        │   ├── WorldExitedBeforeReadyError
         │   │   └── SnapshotRefusedError  it exited while it restored a snapshot
-        │   ├── WorldReadyTimeout (TimeoutError)
+        │   ├── WorldReadyTimeoutError (TimeoutError)
         │   └── WorldIdentityError        a stranger answers on the world's port
         ├── WorldExitedError              it died after it had been ready
         ├── WorldCallError                it answered a call with something unusable
@@ -85,10 +85,10 @@ from clawblox.errors.world import (
     WorldCallError,
     WorldCommandError,
     WorldError,
-    WorldExitedBeforeReady,
+    WorldExitedBeforeReadyError,
     WorldExitedError,
     WorldIdentityError,
-    WorldReadyTimeout,
+    WorldReadyTimeoutError,
     WorldSessionError,
     WorldStartError,
     WorldStopError,
@@ -123,10 +123,10 @@ __all__ = [
     "WorldCallError",
     "WorldCommandError",
     "WorldError",
-    "WorldExitedBeforeReady",
+    "WorldExitedBeforeReadyError",
     "WorldExitedError",
     "WorldIdentityError",
-    "WorldReadyTimeout",
+    "WorldReadyTimeoutError",
     "WorldSessionError",
     "WorldStartError",
     "WorldStopError",

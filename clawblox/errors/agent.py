@@ -6,15 +6,6 @@ from pathlib import Path
 
 from clawblox.errors.general import VALUE_CHARS, ClawbloxError, shorten
 
-__all__ = [
-    "AgentError",
-    "AgentExitedError",
-    "AgentResumeError",
-    "AgentSetupError",
-    "AgentStallError",
-    "AgentStartError",
-]
-
 
 class AgentError(ClawbloxError):
     """Something about one agent.

@@ -11,14 +11,6 @@ from clawblox.errors.general import ClawbloxError, shorten
 if TYPE_CHECKING:
     from clawblox.results import Finding
 
-__all__ = [
-    "CheckpointError",
-    "CheckpointFormatError",
-    "CheckpointLimitError",
-    "CheckpointPathError",
-    "CheckpointSecretError",
-    "CheckpointVersionError",
-]
 
 _SHOWN_FINDINGS = 20
 _ENTRY_CHARS = 60

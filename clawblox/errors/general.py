@@ -7,20 +7,6 @@ from pathlib import Path
 
 from clawblox.printable import printable_lines
 
-__all__ = [
-    "VALUE_CHARS",
-    "BatchError",
-    "ClawbloxError",
-    "ConfigError",
-    "ControlError",
-    "FetchError",
-    "ManifestError",
-    "OrchestratorSuspendedError",
-    "RunLockedError",
-    "UsageError",
-    "shorten",
-]
-
 VALUE_CHARS = 200
 """Longest value that the text of an error shows."""
 

@@ -8,24 +8,7 @@ from typing import TYPE_CHECKING
 from clawblox.errors.general import VALUE_CHARS, ClawbloxError, shorten
 
 if TYPE_CHECKING:
-    from clawblox.results import WorldExit
-
-__all__ = [
-    "ActionRefusedError",
-    "PortInUseError",
-    "SnapshotError",
-    "SnapshotRefusedError",
-    "WorldCallError",
-    "WorldCommandError",
-    "WorldError",
-    "WorldExitedBeforeReady",
-    "WorldExitedError",
-    "WorldIdentityError",
-    "WorldReadyTimeout",
-    "WorldSessionError",
-    "WorldStartError",
-    "WorldStopError",
-]
+    from clawblox.results import ProcessExit
 
 
 class WorldError(ClawbloxError):
@@ -58,7 +41,7 @@ class WorldError(ClawbloxError):
         port: int | None = None,
         phase: str | None = None,
         elapsed_s: float | None = None,
-        exit: WorldExit | None = None,  # noqa: A002 - the word of the domain
+        exit: ProcessExit | None = None,  # noqa: A002 - the word of the domain
         log_lines: tuple[str, ...] = (),
         hint: str | None = None,
     ) -> None:
@@ -121,15 +104,15 @@ class PortInUseError(WorldStartError):
     """The requested port belongs to another process."""
 
 
-class WorldExitedBeforeReady(WorldStartError):  # noqa: N818 - says the condition
+class WorldExitedBeforeReadyError(WorldStartError):
     """The world's process ended before the world was ready."""
 
 
-class SnapshotRefusedError(WorldExitedBeforeReady):
+class SnapshotRefusedError(WorldExitedBeforeReadyError):
     """The world's process ended while it was restoring a snapshot."""
 
 
-class WorldReadyTimeout(WorldStartError, TimeoutError):  # noqa: N818 - says the condition
+class WorldReadyTimeoutError(WorldStartError, TimeoutError):
     """The world did not become ready in time."""
 
 

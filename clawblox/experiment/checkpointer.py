@@ -30,15 +30,6 @@ from clawblox.system.files import available_bytes
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.async_world import AsyncWorld
 
-__all__ = [
-    "DEFAULT_EVERY_S",
-    "DEFAULT_IDLE_QUIET_S",
-    "DEFAULT_IDLE_WAIT_S",
-    "Checkpointer",
-    "Outcome",
-    "SavedCheckpoint",
-]
-
 DEFAULT_EVERY_S: Final = 900.0
 DEFAULT_IDLE_QUIET_S: Final = 5.0
 DEFAULT_IDLE_WAIT_S: Final = 60.0

@@ -30,7 +30,8 @@ from clawblox.experiment.pointer import read_pointer
 from clawblox.protocol import ARCHIVE_SUFFIX
 from clawblox.rundir.claims import claim_name, claim_run
 from clawblox.rundir.find_runs import find_user_runs
-from clawblox.rundir.manifest import Manifest, ManifestEntry, manifest_path, read_manifest
+from clawblox.rundir.manifest import Manifest, manifest_path, read_manifest
+from clawblox.rundir.manifest_entries import ManifestEntry
 from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.manifest_updates import removal_update
 from clawblox.rundir.paths import DATASTORE_DIR_NAME, files_dir
@@ -40,8 +41,6 @@ from clawblox.rundir.unlisted_saves import is_save_name
 from clawblox.snapshot.rows import rows_beside
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import find_partials, has_digest
-
-__all__ = ["CHECKPOINTS_DIR", "FileKind", "RunFile", "held", "list_files", "remove_files"]
 
 FileKind: TypeAlias = Literal["autosave", "save", "archive", "half-written"]
 """What a file is: a save at an interval, another save, an archive made at an interval, the rest."""

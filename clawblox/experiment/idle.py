@@ -16,8 +16,6 @@ from clawblox.config.agent_arguments import AgentLike, Agents, require_agent
 from clawblox.config.arguments import check_path
 from clawblox.system.clock import utc_now
 
-__all__ = ["WatchedAgent", "check_agents", "held", "idle_moment"]
-
 _LOG: Final = Path("logs", "agent.log")
 _LOOK_S: Final = 0.25
 _WORKING: Final = ("starting", "working")

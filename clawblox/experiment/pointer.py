@@ -11,8 +11,6 @@ from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import publish_bytes
 from clawblox.system.regular_files import read_regular
 
-__all__ = ["POINTER_NAME", "read_pointer", "write_pointer"]
-
 POINTER_NAME: Final = "checkpoint.json"
 _MAX_BYTES: Final = 1 << 20
 

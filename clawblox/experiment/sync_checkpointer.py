@@ -13,8 +13,6 @@ from clawblox.config.agent_arguments import Agents
 from clawblox.experiment.checkpointer import Checkpointer, Outcome, SavedCheckpoint
 from clawblox.world.sync_world import World
 
-__all__ = ["SyncCheckpointer"]
-
 
 class _Options(TypedDict, total=False):
     every: float

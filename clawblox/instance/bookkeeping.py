@@ -14,7 +14,7 @@ from clawblox.errors import ManifestError
 from clawblox.instance.ends import End
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
-from clawblox.results import EventKind, Labels, WorldExit
+from clawblox.results import EventKind, Labels, ProcessExit
 from clawblox.rundir.manifest import Update
 from clawblox.rundir.manifest_updates import RestartedBy, restart_update, run_update
 from clawblox.rundir.paths import records_journal
@@ -22,8 +22,6 @@ from clawblox.rundir.records import restore_records
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.telemetry.throttle import Throttle
-
-__all__ = ["Bookkeeping", "Emit", "Write", "watch_records"]
 
 _LOOK_INTERVAL_S: Final = 1.0
 _WRITE_ERRORS: Final = (OSError, ManifestError)
@@ -248,7 +246,7 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _brief(found: WorldExit | None) -> str:
+def _brief(found: ProcessExit | None) -> str:
     """Return how a process ended, without the possible reasons."""
     if found is None:
         return "exit unknown"

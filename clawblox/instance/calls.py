@@ -16,8 +16,6 @@ from clawblox.instance.instance import Instance
 from clawblox.instance.lifecycle import Lifecycle, State
 from clawblox.instance.pacer import ProbePacer
 
-__all__ = ["Calls"]
-
 _HALT_NOTICE_S = 5.0
 """How long to wait for the result of a probe after a world answered 503, in seconds."""
 _EXIT_NOTICE_S = 0.25

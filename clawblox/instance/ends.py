@@ -7,8 +7,6 @@ import attrs
 from clawblox.rundir.manifest_updates import RunStatus
 from clawblox.rundir.records import RecordState
 
-__all__ = ["End"]
-
 
 @attrs.frozen(kw_only=True)
 class End:

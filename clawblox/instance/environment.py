@@ -21,14 +21,6 @@ from clawblox.instance.launch import Launch
 from clawblox.protocol import WorldEnvironment
 from clawblox.rundir.manifest import manifest_path
 
-__all__ = [
-    "child_environment",
-    "fill_command",
-    "render_command_file",
-    "world_command",
-    "world_environment",
-]
-
 _ENGINE: Final = ("-P", "-m", "clawblox.engine")
 """What our interpreter runs for an engine world; -P keeps the world's files out of its imports."""
 

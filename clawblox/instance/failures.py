@@ -21,10 +21,10 @@ from clawblox.errors import (
     SnapshotRefusedError,
     WorldCommandError,
     WorldError,
-    WorldExitedBeforeReady,
+    WorldExitedBeforeReadyError,
     WorldExitedError,
     WorldIdentityError,
-    WorldReadyTimeout,
+    WorldReadyTimeoutError,
     WorldStartError,
     WorldStopError,
 )
@@ -36,17 +36,6 @@ from clawblox.system.ports import NoFreePort, PortBusy, connect_host, listeners_
 from clawblox.system.process import CannotExecute
 from clawblox.system.process_tree import Proc
 from clawblox.system.tmux import TmuxError
-
-__all__ = [
-    "exited_before_ready",
-    "exited_error",
-    "halted_before_ready",
-    "identity_error",
-    "ready_timeout",
-    "start_failure",
-    "start_stopped",
-    "stop_error",
-]
 
 _Error = TypeVar("_Error", bound=WorldError)
 
@@ -75,7 +64,7 @@ def start_failure(error: Exception, instance: Instance, phase: str, elapsed_s: f
     """
     if isinstance(error, WorldError):
         _located(error, instance, phase, elapsed_s)
-        if isinstance(error, WorldExitedBeforeReady) and (missing := _missing_package(error)):
+        if isinstance(error, WorldExitedBeforeReadyError) and (missing := _missing_package(error)):
             error = _located(_missing_error(*missing, instance), instance, phase, elapsed_s)
             error.log_lines = ()  # a traceback, of which the message has all that matters
             return error
@@ -105,17 +94,17 @@ def _missing_package(error: WorldError) -> tuple[str, str] | None:
     return None
 
 
-def _missing_error(module: str, extra: str, instance: Instance) -> WorldExitedBeforeReady:
-    return WorldExitedBeforeReady(
+def _missing_error(module: str, extra: str, instance: Instance) -> WorldExitedBeforeReadyError:
+    return WorldExitedBeforeReadyError(
         f"world {_name(instance)} needs the package {module}, which is not installed: "
         f"{install_command(extra)}"
     )
 
 
-def exited_before_ready(instance: Instance) -> WorldExitedBeforeReady:
+def exited_before_ready(instance: Instance) -> WorldExitedBeforeReadyError:
     """Return the error for a world that ended during its start."""
     if (halt := instance.halt or read_watchdog_end(instance)) is not None:
-        return WorldExitedBeforeReady(
+        return WorldExitedBeforeReadyError(
             f"world {_name(instance)} was ended before it was ready: {halt}"
         )
     if instance.launch.resume_path is not None:
@@ -125,7 +114,7 @@ def exited_before_ready(instance: Instance) -> WorldExitedBeforeReady:
             hint="a snapshot only fits the content and version of the world that saved it; "
             "see the log lines above",
         )
-    return WorldExitedBeforeReady(
+    return WorldExitedBeforeReadyError(
         f"world {_name(instance)} ended before it was ready: {instance.exit}"
     )
 
@@ -146,7 +135,7 @@ def identity_error(instance: Instance, stranger: StrangerAnswers) -> WorldIdenti
     )
 
 
-def ready_timeout(instance: Instance, processes: Iterable[Proc]) -> WorldReadyTimeout:
+def ready_timeout(instance: Instance, processes: Iterable[Proc]) -> WorldReadyTimeoutError:
     """Return the error for a world that runs but is not ready in time. Blocks.
 
     Args:
@@ -158,7 +147,7 @@ def ready_timeout(instance: Instance, processes: Iterable[Proc]) -> WorldReadyTi
     """
     seen = f"last probe: {instance.running.probe.seen}"
     elsewhere = instance.running.find_elsewhere(processes)
-    return WorldReadyTimeout(
+    return WorldReadyTimeoutError(
         f"world {_name(instance)} was not ready within "
         f"{instance.launch.options.health_timeout:g} s; {elsewhere or seen}",
         hint=elsewhere.hint if elsewhere else _elsewhere_hint(instance),

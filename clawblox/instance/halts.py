@@ -11,8 +11,6 @@ from clawblox.instance.instance import Instance
 from clawblox.instance.startup import Tell
 from clawblox.system.process import Grace
 
-__all__ = ["Halts"]
-
 _LOOK_S = 1.0
 """Longest time that a stop waits for the answer whether the world has halted, in seconds."""
 

@@ -36,20 +36,6 @@ from clawblox.system.process_tree import Mark, find_tree
 from clawblox.telemetry.logs import open_to_read
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = [
-    "HaltedAtStart",
-    "Probe",
-    "Steps",
-    "StrangerAnswers",
-    "Wait",
-    "find_halt",
-    "look_once",
-    "require_own_listener",
-    "run_steps",
-    "steps_until_ready",
-    "wait_until_unresponsive",
-]
-
 _log = OwnLog(__name__)
 
 _FIRST_DELAY_S = 0.002

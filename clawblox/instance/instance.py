@@ -33,7 +33,7 @@ from clawblox.instance.launch import Launch, new_run_id
 from clawblox.instance.processes import WorldProcesses
 from clawblox.instance.stages import Named, Running
 from clawblox.protocol import WorldEnvironment
-from clawblox.results import WorldExit
+from clawblox.results import ProcessExit
 from clawblox.rundir.claims import Claim, claim_name
 from clawblox.rundir.records import InstanceRecord, RecordState, replace_record, write_record
 from clawblox.rundir.rows import prepare_rows
@@ -46,8 +46,6 @@ from clawblox.system.process_tree import boot_id, read_variables
 from clawblox.telemetry.log_index import LogIndex, begin_index
 from clawblox.telemetry.logs import last_lines
 from clawblox.telemetry.own_log import OwnLog
-
-__all__ = ["Instance"]
 
 _log = OwnLog(__name__)
 
@@ -97,7 +95,7 @@ class Instance:
         self.port = 0
         self.restarts = past.number if past else 0
         self.run_id = past.run_id if past else run_id
-        self.exit: WorldExit | None = None
+        self.exit: ProcessExit | None = None
         self.halt: str | None = None
         self.keeps_port = launch.options.port is not None
         self.is_planned = False
@@ -348,7 +346,7 @@ class Instance:
 
     # -- watching and releasing ---------------------------------------------------------
 
-    async def wait_exit(self) -> WorldExit | None:
+    async def wait_exit(self) -> ProcessExit | None:
         """Wait until the world's process has ended; return None if there never was one.
 
         Cancellation: changes nothing.

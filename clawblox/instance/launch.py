@@ -34,18 +34,6 @@ from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.process_tree import read_variables
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = [
-    "Launch",
-    "Past",
-    "find_variables",
-    "new_run_id",
-    "plan_attach",
-    "plan_launch",
-    "plan_many",
-    "plan_resume",
-    "require_command",
-]
-
 _log = OwnLog(__name__)
 
 _NUMBERED_NAME = re.compile(r"w[0-9]{3,9}")

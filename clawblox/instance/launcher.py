@@ -30,8 +30,6 @@ from clawblox.instance.ramp import LOOK_INTERVAL_S, Pace, Ramp
 from clawblox.system.process_tree import all_processes
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["Ending", "Launcher"]
-
 _LAST_LOOK_S = 0.25
 """Seconds for one more probe after the deadline, which may have passed while this process slept."""
 

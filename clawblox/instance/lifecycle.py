@@ -11,8 +11,6 @@ from typing import Final
 from clawblox.concurrency.restarts import RestartBudget, exponential_delay
 from clawblox.config.options import SharedOptions
 
-__all__ = ["MOVES", "IllegalMove", "Lifecycle", "State", "restart_budget", "restart_delay"]
-
 
 class State(StrEnum):
     """The state of an instance."""

@@ -14,8 +14,6 @@ from clawblox import protocol
 from clawblox.system.ports import connect_host, every_listener, find_owners, listeners_at
 from clawblox.system.process_tree import Proc
 
-__all__ = ["Elsewhere", "find_elsewhere"]
-
 _SHOWN = 3
 
 

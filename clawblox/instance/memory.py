@@ -12,8 +12,6 @@ from clawblox.instance.supervisor import Supervisor
 from clawblox.system.process_tree import Mark, Search, find_trees, measure_usage
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["watch_memory"]
-
 _INTERVAL_S: Final = 1.0
 _MB: Final = 1_000_000
 

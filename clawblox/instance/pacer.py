@@ -6,8 +6,6 @@ import threading
 
 import anyio
 
-__all__ = ["ProbePacer"]
-
 
 class ProbePacer:
     """Lets those who suspect that a world has halted hurry its next liveness probe."""

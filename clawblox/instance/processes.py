@@ -18,12 +18,10 @@ import attrs
 from clawblox.concurrency.threads import run_blocking
 from clawblox.foreign_values import whole_number
 from clawblox.protocol import TickRate
-from clawblox.results import WorldExit
+from clawblox.results import ProcessExit
 from clawblox.system.process import Process, adopt, require_executable, signal_name, spawn
 from clawblox.system.tmux import close_window, open_window
 from clawblox.telemetry.logs import open_log
-
-__all__ = ["WorldProcesses"]
 
 _WINDOW_PREFIX = "world"
 
@@ -141,7 +139,7 @@ class WorldProcesses:
         """Take over a world's process that another orchestrator started, with its log."""
         self.world, self.log_files, self.log_start = world, [log_file], log_start
 
-    async def wait_exit(self) -> WorldExit | None:
+    async def wait_exit(self) -> ProcessExit | None:
         """Wait until the world's process has ended; return None if there is no process.
 
         Cancellation: changes nothing.
@@ -149,7 +147,7 @@ class WorldProcesses:
         if self.world is None:
             return None
         found = await self.world.wait()
-        if found == WorldExit() and self._status_files:  # its tmux window waited for it
+        if found == ProcessExit() and self._status_files:  # its tmux window waited for it
             found = await run_blocking(_read_status, self._status_files[0])
         return found
 
@@ -170,14 +168,14 @@ class WorldProcesses:
         self.world, self.sidecars, self._status_files = None, {}, []
 
 
-def _read_status(path: Path) -> WorldExit:
+def _read_status(path: Path) -> ProcessExit:
     """Return the exit that the window's shell wrote; unknown if the shell was killed."""
     try:
         status = whole_number(int(path.read_text()), high=_MAX_STATUS)
     except (OSError, ValueError):
-        return WorldExit()
+        return ProcessExit()
     if status is None:  # the world wrote it
-        return WorldExit()
+        return ProcessExit()
     if status > 128 and status - 128 in signal.valid_signals():
-        return WorldExit(signal=signal_name(status - 128))
-    return WorldExit(status=status)
+        return ProcessExit(signal=signal_name(status - 128))
+    return ProcessExit(status=status)

@@ -22,16 +22,6 @@ import attrs
 
 from clawblox.concurrency.per_loop import per_loop
 
-__all__ = [
-    "LOOK_INTERVAL_S",
-    "Pace",
-    "Ramp",
-    "RampController",
-    "Reading",
-    "current_ramp",
-    "read_stall_s",
-]
-
 _PRESSURE_FILE = Path("/proc/pressure/cpu")
 LOOK_INTERVAL_S = 0.05
 """Seconds between two looks at the machine while starts are held back."""

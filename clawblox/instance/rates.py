@@ -20,15 +20,6 @@ from clawblox.instance.instance import Instance
 from clawblox.instance.startup import Tell
 from clawblox.protocol import TickRate
 
-__all__ = [
-    "BEHIND_AFTER_S",
-    "BEHIND_BELOW",
-    "BehindDetector",
-    "CoreBudget",
-    "Rates",
-    "current_rate",
-]
-
 BEHIND_BELOW: Final = 0.9
 """Share of its nominal rate below which a world is behind."""
 BEHIND_AFTER_S: Final = 10.0

@@ -15,8 +15,6 @@ from clawblox.results import SavedSnapshot
 from clawblox.rundir.rows import is_good_save
 from clawblox.system.process import Grace
 
-__all__ = ["NO_GOOD_SAVE", "RestartRequest", "RestartSource"]
-
 NO_GOOD_SAVE = "there is no good save"
 
 

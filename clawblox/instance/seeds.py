@@ -10,8 +10,6 @@ from clawblox.config.world_toml import CONFIG_NAME, WorldConfig
 from clawblox.errors import ConfigError
 from clawblox.protocol import SEEDS
 
-__all__ = ["choose_seed", "require_seedable"]
-
 _DRAWN_SEEDS: Final = 2**53
 """Seeds are drawn below this number, which every reader of JSON keeps exact."""
 

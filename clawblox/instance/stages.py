@@ -19,10 +19,8 @@ from clawblox.instance.processes import WorldProcesses
 from clawblox.protocol import MaskedEnvironment, WorldEnvironment
 from clawblox.results import StartedWorld
 from clawblox.rundir.claims import Claim
-from clawblox.snapshot.capture import SnapshotSource
+from clawblox.snapshot.transfer import SnapshotSource
 from clawblox.system.process_tree import Mark, Proc
-
-__all__ = ["Named", "Running"]
 
 
 @attrs.frozen

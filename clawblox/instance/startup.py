@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import anyio
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import WorldExitedBeforeReady, WorldIdentityError, WorldStartError
+from clawblox.errors import WorldExitedBeforeReadyError, WorldIdentityError, WorldStartError
 from clawblox.instance.failures import (
     exited_before_ready,
     halted_before_ready,
@@ -30,8 +30,6 @@ from clawblox.system.ports import describe_owner
 from clawblox.system.process import Grace
 from clawblox.system.process_finder import current_finder
 from clawblox.telemetry.own_log import OwnLog
-
-__all__ = ["FAILED_START_GRACE_S", "Tell", "start_up"]
 
 FAILED_START_GRACE_S = 1.0
 """Seconds between TERM and KILL for an instance whose start failed or was given up."""
@@ -123,6 +121,6 @@ async def _has_lost_port(instance: Instance, failure: WorldStartError) -> bool:
     """Return whether a stranger took a leased port between our test and the world's bind."""
     if instance.keeps_port:
         return False
-    if not isinstance(failure, WorldExitedBeforeReady | WorldIdentityError):
+    if not isinstance(failure, WorldExitedBeforeReadyError | WorldIdentityError):
         return False
     return bool(await run_blocking(describe_owner, instance.port))

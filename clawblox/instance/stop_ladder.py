@@ -9,8 +9,6 @@ from clawblox.instance.instance import Instance
 from clawblox.system.process import Grace, TreeEnd
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["StopLadder"]
-
 _log = OwnLog(__name__)
 
 

@@ -32,12 +32,10 @@ from clawblox.instance.restart_source import NO_GOOD_SAVE, RestartRequest, Resta
 from clawblox.instance.startup import FAILED_START_GRACE_S, start_up
 from clawblox.instance.stop_ladder import StopLadder
 from clawblox.instance.watch import Watch
-from clawblox.results import EventKind, StartedWorld, StopResult, WorldExit, describe_end
+from clawblox.results import EventKind, ProcessExit, StartedWorld, StopResult, describe_end
 from clawblox.rundir.manifest_updates import RestartedBy
 from clawblox.system.process import Grace
 from clawblox.telemetry.own_log import OwnLog
-
-__all__ = ["Supervisor"]
 
 _log = OwnLog(__name__)
 
@@ -150,13 +148,13 @@ class Supervisor:
             raise self._ladder.failure
         return self._result
 
-    async def wait_ended(self) -> WorldExit:
+    async def wait_ended(self) -> ProcessExit:
         """Wait until the instance has ended and nothing restarts it; return how it ended.
 
         Cancellation: changes nothing.
         """
         await self._finished.wait()
-        return self.instance.exit or WorldExit()
+        return self.instance.exit or ProcessExit()
 
     async def restart(self, *, fresh: bool, grace_seconds: float) -> StartedWorld:
         """Restart the instance and return when it is ready again; restarts take turns.
@@ -294,7 +292,7 @@ class Supervisor:
         await watch.run()
         self._is_unresponsive = watch.is_unresponsive
         was_ended = self._is_unresponsive or self.instance.halt is not None
-        self._has_finished = not was_ended and self.instance.exit == WorldExit(status=0)
+        self._has_finished = not was_ended and self.instance.exit == ProcessExit(status=0)
         self._tell(
             "exited",
             exit=self.instance.exit,
@@ -366,7 +364,7 @@ class Supervisor:
         """Start the instance again, which has no processes any more; return why that failed."""
         begun_at, self._has_finished = anyio.current_time(), False
         exit_before = self.instance.exit
-        end = describe_end(exit_before, self.instance.halt) or str(WorldExit())
+        end = describe_end(exit_before, self.instance.halt) or str(ProcessExit())
         try:
             await run_blocking(self._prepare_restart, launch, by)
             lacks_save = asks_for_save and launch is self.source.first

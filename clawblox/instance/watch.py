@@ -17,8 +17,6 @@ from clawblox.instance.startup import Tell
 from clawblox.instance.watchdog_end import read_watchdog_end
 from clawblox.system.process import Process
 
-__all__ = ["Watch"]
-
 
 class Watch:
     """One watch of an instance.

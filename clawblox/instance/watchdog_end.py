@@ -6,15 +6,13 @@ from collections.abc import Sequence
 
 from clawblox.instance.instance import Instance
 from clawblox.protocol import WATCHDOG_MARK, WATCHDOG_STATUS
-from clawblox.results import WorldExit
-
-__all__ = ["read_watchdog_end"]
+from clawblox.results import ProcessExit
 
 
 def read_watchdog_end(instance: Instance) -> str | None:
     """Return why its watchdog ended an instance; None if it ended in another way. Blocks."""
     is_engine_world = instance.launch.config.is_engine_world
-    if not is_engine_world or instance.exit != WorldExit(status=WATCHDOG_STATUS):
+    if not is_engine_world or instance.exit != ProcessExit(status=WATCHDOG_STATUS):
         return None
     lines: Sequence[str] = instance.error_fields()["log_lines"]
     marked = [line for line in lines if line.startswith(WATCHDOG_MARK)]

@@ -29,18 +29,6 @@ from clawblox.system.files import (
 )
 from clawblox.system.process_tree import command_line, read_process
 
-__all__ = [
-    "Claim",
-    "RunClaim",
-    "claim_name",
-    "claim_run",
-    "claimed_names",
-    "describe_holder",
-    "find_name_owner",
-    "free_names",
-    "refuse_held_run",
-]
-
 
 class Claim:
     """The exclusive right to a name in a run directory."""

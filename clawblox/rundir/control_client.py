@@ -34,21 +34,6 @@ from clawblox.rundir.paths import state_dir
 from clawblox.system.files import lock_file, unlock_file
 from clawblox.system.process_tree import is_suspended
 
-__all__ = [
-    "MAX_REQUEST_BYTES",
-    "Lines",
-    "Peer",
-    "control_dir",
-    "encode_message",
-    "find_sockets",
-    "locked_dir",
-    "open_socket",
-    "read_peer",
-    "remove_dead_sockets",
-    "request",
-    "short_path",
-]
-
 MAX_REQUEST_BYTES = 64 << 10
 _MAX_ANSWER_BYTES = 16 << 20
 _CHUNK_BYTES = 64 << 10

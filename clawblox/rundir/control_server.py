@@ -44,8 +44,6 @@ from clawblox.system.forked import close_in_forked_child
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.telemetry.throttle import Throttle
 
-__all__ = ["ControlServer", "Handler", "SendEvent"]
-
 _REQUEST_TIMEOUT_S = 5.0
 _READER_PATIENCE_S = 30.0
 _CLOSE_GRACE_S = 1.0

@@ -22,8 +22,6 @@ from clawblox.rundir.records import has_records, read_records
 from clawblox.rundir.run_index import read_index
 from clawblox.system.process_tree import find_variables
 
-__all__ = ["MAX_DEPTH", "find_runs_below", "find_user_runs"]
-
 MAX_DEPTH: Final = 5
 """How many levels below a directory run directories are looked for."""
 _MAX_DIRECTORIES: Final = 20_000

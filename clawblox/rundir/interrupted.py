@@ -18,7 +18,8 @@ from clawblox.errors import ClawbloxError, ManifestError, RunLockedError, UsageE
 from clawblox.foreign_values import MAX_NUMBER, finite_number, whole_number
 from clawblox.results import SavedSnapshot, describe_end
 from clawblox.rundir.claims import claim_run, describe_holder
-from clawblox.rundir.manifest import Manifest, ManifestEntry, read_manifest
+from clawblox.rundir.manifest import Manifest, read_manifest
+from clawblox.rundir.manifest_entries import ManifestEntry
 from clawblox.rundir.moved import relocated
 from clawblox.rundir.paths import name_lock
 from clawblox.rundir.records import InstanceRecord, read_records, replace_record
@@ -27,19 +28,6 @@ from clawblox.rundir.status import choose_named, has_owner, is_over, is_owned
 from clawblox.snapshot.rows import rows_beside
 from clawblox.system.files import has_digest
 from clawblox.system.process_tree import boot_id
-
-__all__ = [
-    "STOPPED_ON_PURPOSE",
-    "Interrupted",
-    "Interruption",
-    "can_resume",
-    "find_interrupted",
-    "interrupted_names",
-    "read_interruption",
-    "read_saves",
-    "select_interrupted",
-    "set_aside",
-]
 
 STOPPED_ON_PURPOSE: Final = "was stopped on purpose"
 """Why an instance is left alone that can be resumed by its name."""

@@ -29,8 +29,6 @@ from clawblox.rundir.locks import lock_descriptor
 from clawblox.system.files import publish_bytes, write_all
 from clawblox.system.regular_files import open_own, open_regular, read_regular, read_rest
 
-__all__ = ["append_line", "check_journal", "drop_lines", "read_line", "read_lines", "restore_lines"]
-
 _COMPACT_STEP_BYTES: Final = 1 << 20
 """Size at which, and at whose multiples, a writer looks whether history can be dropped."""
 _MAX_BYTES: Final = 64 << 20

@@ -13,8 +13,6 @@ from clawblox.rundir.manifest import manifest_path, read_manifest
 from clawblox.rundir.records import InstanceRecord
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["InstanceSave", "autosaves", "last_saves", "last_saves_by_run"]
-
 _log = OwnLog(__name__)
 
 

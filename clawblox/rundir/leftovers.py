@@ -20,8 +20,6 @@ from clawblox.system.files import lock_file, lock_owner, sweep_partials, unlock_
 from clawblox.system.process_tree import read_process
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["close_interrupted", "is_left_open", "remove_leftovers"]
-
 _LOCK_WAIT_S = 1.0
 
 _log = OwnLog(__name__)

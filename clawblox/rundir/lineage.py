@@ -18,24 +18,13 @@ import attrs
 
 from clawblox.errors import ConfigError, ManifestError
 from clawblox.foreign_values import MAX_NUMBER, clean_value, finite_number
-from clawblox.results import WorldExit, describe_end
+from clawblox.results import ProcessExit, describe_end
 from clawblox.rundir.lives import Life, LineageSave, Origin, join_lives
-from clawblox.rundir.manifest import (
-    Manifest,
-    ManifestEntry,
-    find_checkpoint,
-    manifest_path,
-    read_manifest,
-)
+from clawblox.rundir.manifest import Manifest, find_checkpoint, manifest_path, read_manifest
+from clawblox.rundir.manifest_entries import ManifestEntry
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.records import InstanceRecord, read_records
 from clawblox.rundir.status import OVER, InstanceState, is_death, judge_state
-
-__all__ = [
-    "InstanceLineage",
-    "Lineage",
-    "read_lineage",
-]
 
 _STATES: Final[Mapping[str, InstanceState]] = {
     "complete": "exited",
@@ -66,7 +55,7 @@ class InstanceLineage:
     depth: int
     parent: Origin | None
     state: InstanceState | None
-    exit: WorldExit | None
+    exit: ProcessExit | None
     labels: Mapping[str, Any] = attrs.field(hash=False)
     run_id: str
     restarts: int

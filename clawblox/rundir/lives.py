@@ -18,8 +18,6 @@ import attrs
 from clawblox.rundir.status import GOOD_EXITS
 from clawblox.system.clock import parse_utc
 
-__all__ = ["Life", "LifeBeginning", "LifeEnding", "LineageSave", "Origin", "join_lives"]
-
 _GOOD_EXITS: Final = frozenset(map(str, GOOD_EXITS))
 """As restarts tell them."""
 

@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-__all__ = ["lock_descriptor", "retry"]
-
 _T = TypeVar("_T")
 
 _FIRST_PAUSE_S: Final = 0.0005

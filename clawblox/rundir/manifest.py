@@ -35,21 +35,6 @@ from clawblox.rundir.manifest_entries import (
 from clawblox.rundir.paths import state_dir
 from clawblox.system.regular_files import read_regular
 
-__all__ = [
-    "MANIFEST_NAME",
-    "MAX_MANIFEST_BYTES",
-    "SCHEMA_VERSION",
-    "Manifest",
-    "ManifestEntry",
-    "Update",
-    "find_checkpoint",
-    "manifest_path",
-    "parse_manifest",
-    "read_manifest",
-    "read_runs",
-    "serialise_manifest",
-]
-
 MANIFEST_NAME: Final = "manifest.json"
 MAX_MANIFEST_BYTES: Final = 64 << 20
 """Size above which a manifest is neither read nor written."""

@@ -7,19 +7,6 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-__all__ = [
-    "Combine",
-    "EntryList",
-    "ManifestEntry",
-    "fill",
-    "is_filled",
-    "is_placed",
-    "normal",
-    "note_uses",
-    "overlay",
-    "without_left",
-]
-
 ManifestEntry: TypeAlias = Mapping[str, Any]
 """One object of the document: a run, an agent, a recording, a checkpoint."""
 

@@ -33,15 +33,13 @@ from clawblox.rundir.locks import lock_descriptor
 from clawblox.rundir.manifest import (
     MAX_MANIFEST_BYTES,
     Manifest,
-    ManifestEntry,
     Update,
     parse_manifest,
     serialise_manifest,
 )
+from clawblox.rundir.manifest_entries import ManifestEntry
 from clawblox.system.files import EXCHANGE, rename_with, write_all
 from clawblox.system.regular_files import open_own, open_regular, read_regular, read_rest
-
-__all__ = ["ManifestFile"]
 
 _ATTEMPTS: Final = 24
 """How often a document is merged anew because a program without the lock was faster."""

@@ -16,23 +16,9 @@ from clawblox.config.arguments import check_labels
 from clawblox.errors import ConfigError
 from clawblox.protocol import SEEDS
 from clawblox.results import Labels, SavedSnapshot
-from clawblox.rundir.manifest import ManifestEntry, Update
+from clawblox.rundir.manifest import Update
+from clawblox.rundir.manifest_entries import ManifestEntry
 from clawblox.system.clock import format_utc
-
-__all__ = [
-    "RestartedBy",
-    "RunStatus",
-    "agent_update",
-    "checkpoint_update",
-    "fork_update",
-    "instances_update",
-    "recording_update",
-    "removal_update",
-    "reopened_update",
-    "restart_update",
-    "retirement_update",
-    "run_update",
-]
 
 RunStatus: TypeAlias = Literal["running", "complete", "failed", "interrupted"]
 """How far a run is."""

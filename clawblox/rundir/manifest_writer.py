@@ -32,8 +32,6 @@ from clawblox.rundir.manifest_updates import fork_update
 from clawblox.system.files import sync_file_system
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["ManifestWriter", "ManifestWriters"]
-
 _SYNC_TOGETHER: Final = 4
 """How many manifests at least are synced by a sync of their file system (syncfs(2)). For 32 that
 took 2 to 20 ms in place of 10 to 400, and a tenth of the processor time."""

@@ -15,8 +15,6 @@ from clawblox.errors import UsageError
 from clawblox.rundir.paths import STATE_DIR_NAME
 from clawblox.rundir.records import InstanceRecord, read_records, replace_record
 
-__all__ = ["adopt_moved", "relocated"]
-
 _MEMBERS: Final = "worlds"
 _PATHS: Final = ("instance_dir", "command_file", "log_file", "resume_path", "first_resume_path")
 

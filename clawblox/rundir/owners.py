@@ -21,15 +21,6 @@ from clawblox.rundir.records import InstanceRecord
 from clawblox.rundir.status import is_over, is_owned, run_owner
 from clawblox.system.process_tree import is_suspended
 
-__all__ = [
-    "Owners",
-    "find_owner",
-    "find_owners",
-    "sort_by_owner",
-    "unreachable_error",
-    "would_come_back",
-]
-
 _PATIENCE_S: Final = 5.0
 """An orchestrator that has lost its control socket makes it again within a second."""
 _LOOK_INTERVAL_S: Final = 0.1

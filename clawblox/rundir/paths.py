@@ -12,20 +12,6 @@ from clawblox.config.arguments import check_path
 from clawblox.errors import ConfigError
 from clawblox.system.files import make_private_dir
 
-__all__ = [
-    "DATASTORE_DIR_NAME",
-    "STATE_DIR_NAME",
-    "files_dir",
-    "make_run_dir",
-    "name_lock",
-    "records_dir",
-    "records_journal",
-    "resolve_run_dir",
-    "run_dir_candidates",
-    "run_lock",
-    "state_dir",
-]
-
 STATE_DIR_NAME: Final = ".clawblox"
 """The directory of clawblox's own files in a run directory, or in a world directory."""
 

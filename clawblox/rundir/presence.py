@@ -13,8 +13,6 @@ from clawblox.rundir.records import InstanceRecord, read_record
 from clawblox.rundir.status import is_over, is_ready
 from clawblox.telemetry.logs import last_lines
 
-__all__ = ["Presence", "PresenceState", "exited_error", "look"]
-
 PresenceState: TypeAlias = Literal["serving", "away", "over"]
 """``away`` has died and may be restarted, or is being stopped; ``over`` does not come back."""
 

@@ -18,29 +18,13 @@ import msgspec
 
 from clawblox.foreign_values import encode_line
 from clawblox.protocol import TickRate
-from clawblox.results import WorldExit
+from clawblox.results import ProcessExit
 from clawblox.rundir.journal import append_line, check_journal, read_line, read_lines, restore_lines
 from clawblox.rundir.paths import name_lock, records_dir, records_journal
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import lock_file, make_private_dir, unlock_file
 from clawblox.system.process_tree import boot_id, is_same_process, read_process
 from clawblox.telemetry.log_index import note_end
-
-__all__ = [
-    "InstanceRecord",
-    "RecordState",
-    "check_records",
-    "close_stale_records",
-    "has_records",
-    "note_end_without_owner",
-    "read_record",
-    "read_records",
-    "read_running",
-    "replace_record",
-    "restore_records",
-    "write_record",
-    "write_records",
-]
 
 RecordState = Literal["planned", "starting", "ready", "exited", "failed", "interrupted"]
 
@@ -112,7 +96,7 @@ class InstanceRecord:
     orchestrator_pid: int
     control: str
     restarts: int
-    exit: WorldExit | None
+    exit: ProcessExit | None
     halt: str | None = None
     run_id: str = ""
     options: Mapping[str, Any] = attrs.field(factory=dict, hash=False)

@@ -25,19 +25,6 @@ from clawblox.config.arguments import check_seconds
 from clawblox.config.options import DEFAULT_GRACE_S, ManyOptions, SaveOptions
 from clawblox.errors import ClawbloxError, UsageError
 
-__all__ = [
-    "Restarted",
-    "check_members",
-    "describe_error",
-    "describe_outcome",
-    "read_flag",
-    "read_fork_options",
-    "read_grace",
-    "read_names",
-    "read_outcome",
-    "read_save_options",
-]
-
 _T = TypeVar("_T")
 
 _SAVE_OPTIONS: Final = tuple(attrs.fields_dict(SaveOptions))

@@ -26,8 +26,6 @@ from clawblox.system.files import (
 from clawblox.system.foreign_database import copy_content, remove_database
 from clawblox.system.regular_files import open_regular
 
-__all__ = ["has_good_rows", "is_good_save", "prepare_rows", "unlink_saves"]
-
 
 def is_good_save(saved: SavedSnapshot) -> bool:
     """Return whether the files of a save are those that were saved."""

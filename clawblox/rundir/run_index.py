@@ -17,8 +17,6 @@ from clawblox.config.home import home_dir
 from clawblox.rundir.journal import append_line, drop_lines, read_lines
 from clawblox.system.files import make_private_dir
 
-__all__ = ["add_run", "read_index"]
-
 _FILE_NAME: Final = "runs.jsonl"
 _MAX_RUNS: Final = 1000
 """How many run directories the index keeps; the oldest are dropped."""

@@ -17,9 +17,8 @@ from clawblox.results import SavedSnapshot
 from clawblox.rundir.manifest_updates import checkpoint_update, retirement_update
 from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.paths import files_dir
-from clawblox.snapshot.capture import SnapshotSource, capture
-
-__all__ = ["Retire", "save_snapshot"]
+from clawblox.snapshot.capture import capture
+from clawblox.snapshot.transfer import SnapshotSource
 
 Retire: TypeAlias = Callable[[SavedSnapshot], Awaitable[Collection[Path]]]
 """Returns the files of older autosaves that a new one makes superfluous."""

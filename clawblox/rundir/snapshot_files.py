@@ -21,16 +21,6 @@ from clawblox.rundir.records import has_records
 from clawblox.system.files import digest_file, has_digest
 from clawblox.system.regular_files import open_regular
 
-__all__ = [
-    "find_archive",
-    "find_parent",
-    "find_resume",
-    "find_snapshot",
-    "is_archive",
-    "snapshot_places",
-    "source_run_dir",
-]
-
 _LOCAL_HEADER: Final = struct.Struct("<4s22xHH")
 """Of the first member of a zip file: signature, length of its name, length of its extra field."""
 _FIRST_MEMBER: Final = b"metadata.json"

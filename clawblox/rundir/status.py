@@ -18,7 +18,7 @@ import attrs
 
 from clawblox.errors import UsageError
 from clawblox.protocol import INSTANCE_ENV, TickRate
-from clawblox.results import Labels, WorldExit, format_label, has_labels
+from clawblox.results import Labels, ProcessExit, format_label, has_labels
 from clawblox.rundir.last_saves import InstanceSave, last_saves
 from clawblox.rundir.paths import name_lock, run_lock
 from clawblox.rundir.records import InstanceRecord, read_record, read_records
@@ -32,29 +32,6 @@ from clawblox.system.process_tree import (
     read_process,
 )
 from clawblox.telemetry.logs import LogReader
-
-__all__ = [
-    "GOOD_EXITS",
-    "OVER",
-    "InstanceState",
-    "InstanceStatus",
-    "choose_named",
-    "count_waiting",
-    "has_owner",
-    "is_death",
-    "is_over",
-    "is_owned",
-    "is_ready",
-    "is_waiting",
-    "judge_state",
-    "make_mark",
-    "own_start",
-    "read_instances",
-    "read_logs",
-    "read_runs",
-    "run_owner",
-    "select_records",
-]
 
 InstanceState: TypeAlias = Literal[
     "starting", "ready", "restarting", "stopping", "exited", "halted", "failed", "interrupted"
@@ -70,7 +47,7 @@ orchestrator still cleans up; ``halted`` said that it has stopped for good, and 
 OVER: tuple[InstanceState, ...] = ("exited", "halted", "failed", "interrupted")
 """The states of instances that have ended."""
 
-GOOD_EXITS = (WorldExit(status=0), WorldExit(signal="SIGTERM"))
+GOOD_EXITS = (ProcessExit(status=0), ProcessExit(signal="SIGTERM"))
 """How the process of a world ends well, or by the TERM of a stop."""
 
 _LOOK_INTERVAL_S = 0.5
@@ -127,7 +104,7 @@ class InstanceStatus:
     uptime_s: float | None
     started_at: str
     ended_at: str | None
-    exit: WorldExit | None
+    exit: ProcessExit | None
     restarts: int
     rss_bytes: int | None
     cpu_s: float | None
@@ -152,7 +129,7 @@ class InstanceStatus:
         return is_death(self.state, self.exit)
 
 
-def is_death(state: InstanceState, exit: WorldExit | None) -> bool:  # noqa: A002 - its name
+def is_death(state: InstanceState, exit: ProcessExit | None) -> bool:  # noqa: A002 - its name
     """Return whether an instance ended, and neither well nor by the TERM of a stop."""
     if state != "exited":
         return state in ("halted", "failed", "interrupted")

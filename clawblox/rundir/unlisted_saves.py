@@ -32,8 +32,6 @@ from clawblox.system.files import digest_file
 from clawblox.system.regular_files import open_regular
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["is_save_name", "settle_unlisted_saves"]
-
 _LOCK_WAIT_S: Final = 1.0
 _LEFT_BY_THE_DEAD: Final = ("starting", "ready", "interrupted")
 _FILE_NAME: Final = re.compile(

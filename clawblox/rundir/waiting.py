@@ -19,7 +19,7 @@ import anyio
 import attrs
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.results import WorldExit
+from clawblox.results import ProcessExit
 from clawblox.rundir.records import InstanceRecord, read_records
 from clawblox.rundir.status import (
     OVER,
@@ -28,8 +28,6 @@ from clawblox.rundir.status import (
     select_records,
 )
 from clawblox.system.process_tree import is_same_process
-
-__all__ = ["EndWatch", "EndedInstance"]
 
 _LOOK_INTERVAL_S = 0.5
 _GATHER_S = 0.05
@@ -49,7 +47,7 @@ class EndedInstance:
 
     name: str
     state: InstanceState
-    exit: WorldExit | None
+    exit: ProcessExit | None
     halt: str | None = None
 
 

@@ -52,8 +52,6 @@ from clawblox.server.settings import Settings
 from clawblox.server.simulation import Halted, InputError
 from clawblox.server.snapshot_document import make_snapshot
 
-__all__ = ["MAX_BODY_BYTES", "PATIENT", "BackgroundTask", "create_app"]
-
 MAX_BODY_BYTES: Final = 64 * 1024
 PATIENT: Final = "clawblox.patient"
 """Key in the scope of a request: its answer may stay unread while other clients wait."""

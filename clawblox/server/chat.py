@@ -12,8 +12,6 @@ import attrs
 
 from clawblox.server.sessions import Session
 
-__all__ = ["MAX_CONTENT", "MAX_HISTORY", "Chat", "ChatMessage"]
-
 MAX_CONTENT: Final = 500
 """Maximum length of a message, in characters."""
 MAX_HISTORY: Final = 10_000

@@ -18,8 +18,6 @@ from clawblox.server.rates import RateMeter
 from clawblox.server.sessions import Session
 from clawblox.server.simulation import Clock, Halted, InputError
 
-__all__ = ["LockstepClock", "RealtimeClock", "WorldClock", "make_clock"]
-
 MAX_LAG_S: Final = 0.25
 """A late world catches up on this much real time. Beyond that, simulation time runs slower than
 real time; no tick is ever skipped."""

@@ -26,8 +26,6 @@ from clawblox.server.app import PATIENT
 from clawblox.server.settings import Settings
 from clawblox.telemetry.throttle import Throttle
 
-__all__ = ["Acceptor", "Connection"]
-
 ACCEPT_PAUSE_S: Final = 0.5
 """Pause in seconds after a connection could not be accepted."""
 ROOM_PAUSE_S: Final = 0.05

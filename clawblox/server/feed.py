@@ -18,8 +18,6 @@ from clawblox.server.payload import encode_json
 from clawblox.server.simulation import Json, WorldState
 from clawblox.telemetry.throttle import Rate
 
-__all__ = ["Feed"]
-
 INTERVAL_S: Final = 1 / 30
 REPEAT_AFTER: Final = 5
 """A state that stays the same is sent again after this many intervals, as a sign of life."""

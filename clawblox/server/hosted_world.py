@@ -18,8 +18,6 @@ from clawblox.server.payload import encode_json
 from clawblox.server.sessions import IdSource, Session, Sessions
 from clawblox.server.simulation import Halted, InputError, Json, Simulation
 
-__all__ = ["HostedWorld", "PendingInput", "WorldFull"]
-
 _log = logging.getLogger("clawblox.server")
 
 

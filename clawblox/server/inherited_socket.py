@@ -12,8 +12,6 @@ from collections.abc import MutableMapping
 
 from clawblox.protocol import LISTEN_FD, LISTEN_FDNAMES_ENV, LISTEN_FDS_ENV, LISTEN_PID_ENV
 
-__all__ = ["take_inherited_listener"]
-
 
 def take_inherited_listener(environ: MutableMapping[str, str]) -> socket.socket | None:
     """Return the listening socket that this process was started with, or None.

@@ -18,8 +18,6 @@ from clawblox.server.connections import Acceptor, Connection
 from clawblox.server.settings import Settings
 from clawblox.server.signals import StopSignals
 
-__all__ = ["run_server"]
-
 BACKLOG: Final = 2048
 CLOSE_TIMEOUT_S: Final = 1
 """Seconds that requests in progress get when the world is stopped."""

@@ -15,8 +15,6 @@ from typing import Final, NoReturn
 
 from clawblox.server.simulation import Json
 
-__all__ = ["MAX_DEPTH", "encode_json", "encode_large_json", "read_json", "refuse_constant"]
-
 MAX_DEPTH: Final = 64
 """Maximum nesting of what agents send; every parser and encoder can handle more."""
 

@@ -32,8 +32,6 @@ from clawblox.server.signals import StopSignals
 from clawblox.server.simulation import Halted, Simulation
 from clawblox.server.snapshot_document import SnapshotRefusal, restore_snapshot
 
-__all__ = ["HALTED_STATUS", "REFUSED_STATUS", "serve", "serve_with"]
-
 REFUSED_STATUS: Final = 65
 """Exit status of a world that refuses its snapshot (``EX_DATAERR`` of sysexits.h)."""
 

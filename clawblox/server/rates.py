@@ -7,8 +7,6 @@ from typing import Final
 
 from clawblox.protocol import TickRate
 
-__all__ = ["WINDOW_S", "RateMeter"]
-
 WINDOW_S: Final = 10
 """Seconds of real time over which the rate is measured."""
 

@@ -21,8 +21,6 @@ from clawblox.foreign_values import parse_document
 from clawblox.server.hosted_world import HostedWorld
 from clawblox.server.payload import encode_json
 
-__all__ = ["FORMAT", "Recording", "open_recording", "register_recording"]
-
 FORMAT: Final = "clawblox-events-v1"
 LOCK_WAIT_S: Final = 2.0
 """A temporary file that is older was left behind by a writer that died."""

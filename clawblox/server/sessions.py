@@ -10,8 +10,6 @@ from uuid import UUID
 
 import attrs
 
-__all__ = ["MAX_ENDED", "IdSource", "Session", "Sessions"]
-
 MAX_ENDED: Final = 1000
 """Number of ended sessions that a world remembers; the oldest are forgotten first."""
 

@@ -28,8 +28,6 @@ from clawblox.protocol import (
 )
 from clawblox.server.simulation import Clock
 
-__all__ = ["Settings", "read_settings"]
-
 REQUEST_TIMEOUT_S: Final = 10.0
 ANSWER_TIMEOUT_S: Final = 300.0
 MAX_CONNECTIONS: Final = 1000

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Final, TypeAlias
 
-__all__ = ["SIGNALS", "StopSignals"]
-
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 """The signals that stop a world."""
 

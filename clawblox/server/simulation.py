@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
-__all__ = ["Clock", "Halted", "InputError", "Json", "Simulation", "WorldState"]
 
 Json: TypeAlias = Any
 """A JSON value: None, bool, finite number, string, list, or dict with string keys."""

@@ -19,8 +19,6 @@ from clawblox.server.hosted_world import HostedWorld, PendingInput
 from clawblox.server.payload import refuse_constant
 from clawblox.server.sessions import Session, Sessions
 
-__all__ = ["VERSION", "SnapshotRefusal", "make_snapshot", "restore_snapshot"]
-
 VERSION: Final = 1
 """Version of the kit's document, which holds the simulation's state."""
 

@@ -19,8 +19,6 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.staticfiles import NotModifiedResponse, StaticFiles
 from starlette.types import Receive, Scope, Send
 
-__all__ = ["StaticDirectory", "guess_media_type"]
-
 READS_AT_A_TIME: Final = 2
 """Files of a directory that are open at the same time, however many clients take them."""
 _log = logging.getLogger("clawblox.server")

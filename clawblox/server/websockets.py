@@ -12,8 +12,6 @@ from wsproto.events import CloseConnection, Event
 
 from clawblox.telemetry.throttle import Rate
 
-__all__ = ["LimitedWebSocket"]
-
 FRAMES_PER_S: Final = 256.0
 FRAMES_BURST: Final = 256.0
 BYTES_PER_S: Final = 256 * 1024.0

@@ -20,8 +20,6 @@ from clawblox.results import SavedSnapshot
 from clawblox.snapshot.checker import Checker, checkers
 from clawblox.snapshot.transfer import SnapshotSource, Transfer
 
-__all__ = ["SnapshotSource", "capture"]
-
 _TRANSFERS_AT_ONCE = 4
 
 

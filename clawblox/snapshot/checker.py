@@ -22,8 +22,6 @@ import msgspec
 from clawblox.snapshot.header import Header, InvalidDocument, read_header
 from clawblox.system.helper import detach_from_parent, spawn_helper
 
-__all__ = ["CHECKER_NAME", "SMALL_BYTES", "Check", "Checker", "CheckerLost", "checkers", "main"]
-
 CHECKER_NAME = "clawblox-checker"
 """Identifies a checker in a process list: a word of its command line."""
 

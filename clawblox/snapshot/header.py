@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 import msgspec
 
-__all__ = ["Header", "InvalidDocument", "read_header"]
-
 _LONGEST_VALUE_BYTES = 1024
 _NULL = msgspec.Raw(b"null")
 

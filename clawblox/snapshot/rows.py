@@ -16,8 +16,6 @@ from clawblox.system.files import digest_file, partial_name
 from clawblox.system.foreign_database import MAX_DATABASE_BYTES
 from clawblox.system.regular_files import open_regular
 
-__all__ = ["MAX_ROWS_BYTES", "ROWS_SUFFIX", "RowsCopy", "rows_beside"]
-
 MAX_ROWS_BYTES: Final = MAX_DATABASE_BYTES
 """Maximum apparent size of a copy."""
 

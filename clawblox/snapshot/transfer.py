@@ -33,7 +33,6 @@ from clawblox.system.ports import connect_host
 if TYPE_CHECKING:
     import http.client
 
-__all__ = ["SnapshotSource", "Transfer"]
 
 _CHUNK_BYTES = 1 << 19
 _BODY_START_BYTES = 200

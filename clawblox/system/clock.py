@@ -6,8 +6,6 @@ import time
 from datetime import UTC, datetime
 from functools import lru_cache
 
-__all__ = ["format_utc", "format_utc_ms", "parse_utc", "utc_now", "utc_now_ns"]
-
 
 def utc_now() -> datetime:
     """Return the wall-clock time, in UTC."""

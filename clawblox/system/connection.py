@@ -30,8 +30,6 @@ from clawblox.system.request import (
 )
 from clawblox.system.sockets import connect, send_all
 
-__all__ = ["Connection", "Connections", "Delivery", "NotSentError"]
-
 MAX_HEAD_BYTES: Final = 64 << 10
 """Most bytes of status lines and headers in one answer."""
 

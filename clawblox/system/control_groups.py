@@ -20,8 +20,6 @@ import attrs
 
 from clawblox.system.process_tree import is_same_process, read_start_time
 
-__all__ = ["ControlGroup", "find_delegated", "make_group"]
-
 _HIERARCHY: Final = Path("/sys/fs/cgroup")
 _MEMBERSHIP: Final = Path("/proc/self/cgroup")
 _SYSTEMD: Final = Path("/run/systemd/system")

@@ -29,30 +29,6 @@ from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.process_tree import is_same_process, read_start_time
 from clawblox.system.regular_files import open_own, open_regular, read_regular
 
-__all__ = [
-    "EXCHANGE",
-    "NO_REPLACE",
-    "LockOwner",
-    "PartialFile",
-    "available_bytes",
-    "digest_file",
-    "find_partials",
-    "fsync_directory",
-    "has_digest",
-    "lock_file",
-    "lock_owner",
-    "make_private_dir",
-    "own_lock",
-    "partial_name",
-    "publish_bytes",
-    "rename_with",
-    "renew_lock",
-    "sweep_partials",
-    "sync_file_system",
-    "unlock_file",
-    "write_all",
-]
-
 PRIVATE_FILE = 0o600
 PRIVATE_DIR = 0o700
 _MAX_LOCK_BYTES = 4096

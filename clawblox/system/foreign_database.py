@@ -32,15 +32,6 @@ from clawblox.system.regular_files import open_regular
 from clawblox.system.short_process import run_briefly
 from clawblox.system.sqlite_program import MAX_ANSWER_BYTES
 
-__all__ = [
-    "MAX_DATABASE_BYTES",
-    "DatabaseCopy",
-    "Statement",
-    "copy_content",
-    "copy_database",
-    "remove_database",
-]
-
 MAX_DATABASE_BYTES: Final = 4 << 30
 """Maximum apparent size of a database, and of its write-ahead log, in bytes."""
 

@@ -20,18 +20,6 @@ from typing import Final, NamedTuple
 from clawblox.system.files import PRIVATE_DIR, PRIVATE_FILE
 from clawblox.system.regular_files import open_regular, read_regular
 
-__all__ = [
-    "OPEN_DIRECTORY",
-    "FoundFile",
-    "find_files",
-    "make_directory",
-    "merge_directory",
-    "open_directory",
-    "open_file",
-    "read_file",
-    "rewrite_lines",
-]
-
 OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 """Flags that open a directory, but not through a link."""
 

@@ -9,8 +9,6 @@ import os
 import socket
 import weakref
 
-__all__ = ["close_in_forked_child"]
-
 _sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
 

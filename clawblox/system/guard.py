@@ -24,8 +24,6 @@ from pathlib import Path
 from clawblox.system.helper import detach_from_parent, spawn_helper
 from clawblox.system.process_tree import Mark, find_tree, kill_tree, signal_processes
 
-__all__ = ["GUARD_NAME", "KEEPER_THREAD", "ORPHAN_GRACE_S", "Guard", "guard", "main"]
-
 GUARD_NAME = "clawblox-guard"
 """Identifies the guard in a process list: a word of its command line."""
 

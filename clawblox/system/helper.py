@@ -13,8 +13,6 @@ import signal  # noqa: TID251 - a helper ignores signals meant for its parent
 import sys
 from collections.abc import Iterable
 
-__all__ = ["detach_from_parent", "spawn_helper"]
-
 
 def spawn_helper(
     name: str,

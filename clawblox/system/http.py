@@ -15,7 +15,6 @@ from clawblox.errors import FetchError
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["download", "fetch_text"]
 
 _MAX_TEXT_BYTES = 64 << 10
 _MAX_REDIRECTS = 5

@@ -29,16 +29,6 @@ from typing import NamedTuple
 
 from clawblox.system.outer_user import OUTER_PROC, become
 
-__all__ = [
-    "HELPER_NAME",
-    "Confinement",
-    "NamespaceRefused",
-    "helper_command",
-    "main",
-    "open_channel",
-    "receive_listeners",
-]
-
 HELPER_NAME = "clawblox-netns"
 """Identifies the helper in a process list, before it becomes the program."""
 

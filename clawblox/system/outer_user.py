@@ -23,8 +23,6 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["OUTER_DIR", "OUTER_PROC", "become", "choose_uid", "find_obstacle"]
-
 OUTER_DIR = "/tmp"  # noqa: S108 - in the helper's own mount namespace
 """Where the files are bound, as ``0``, ``1`` and so on. bubblewrap needs that directory, too."""
 

@@ -25,8 +25,6 @@ from pathlib import Path
 from clawblox.system.files import LockOwner, make_private_dir, own_lock
 from clawblox.system.regular_files import open_own
 
-__all__ = ["LeaseFile", "leases"]
-
 LEASE_ROOT = Path("/tmp")  # noqa: S108 - the directory in it is checked to be ours
 """One place for all orchestrators of a user, whatever ``TMPDIR`` says. Another user's lease is not
 seen, but the port that it binds is.

@@ -24,25 +24,6 @@ from clawblox.system.port_leases import leases
 from clawblox.system.process_tree import all_processes, command_line
 from clawblox.system.sock_diag import ANY_PORT, Listener, list_listeners
 
-__all__ = [
-    "LEASE_RANGE",
-    "MAX_LEASES",
-    "Lease",
-    "NoFreePort",
-    "PortBusy",
-    "connect_host",
-    "describe_owner",
-    "ephemeral_range",
-    "every_listener",
-    "find_owners",
-    "listeners_at",
-    "listeners_on",
-    "open_listener",
-    "take_free_port",
-    "take_port",
-    "wait_for_port",
-]
-
 LEASE_RANGE = range(20000, 32000)
 """The ports that are leased."""
 

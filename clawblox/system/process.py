@@ -30,22 +30,9 @@ from clawblox.protocol import (
     LISTEN_FDS_ENV,
     LISTEN_PID_ENV,
 )
-from clawblox.results import Rung, WorldExit
+from clawblox.results import ProcessExit, Rung
 from clawblox.system.process_finder import Finder, current_finder
 from clawblox.system.process_tree import Mark, Proc, command_line, read_process, read_start_time
-
-__all__ = [
-    "CannotExecute",
-    "Grace",
-    "Process",
-    "TreeEnd",
-    "adopt",
-    "end_tree",
-    "memory_log",
-    "require_executable",
-    "signal_name",
-    "spawn",
-]
 
 _HAND_OVER = f'export {LISTEN_PID_ENV}=$$; exec "$@" {LISTEN_FD}<&0 </dev/null'
 """Turns standard input into the descriptor that is handed over. A shell does that, because only the
@@ -90,12 +77,12 @@ class Process:
     start_time: int
     is_child: bool
     _pidfd: int = attrs.field(alias="pidfd", repr=False)
-    _exit: WorldExit | None = attrs.field(default=None, alias="exit")
+    _exit: ProcessExit | None = attrs.field(default=None, alias="exit")
     _lock: anyio.Lock = attrs.field(
         factory=lambda: anyio.Lock(fast_acquire=True), init=False, repr=False
     )
 
-    async def wait(self) -> WorldExit:
+    async def wait(self) -> ProcessExit:
         """Wait until the process has ended, and leave it unreaped.
 
         Cancellation: changes nothing; it can be waited for again.
@@ -140,14 +127,14 @@ class Process:
             os.close(self._pidfd)
         self._pidfd = -1
 
-    def _read_exit(self) -> WorldExit:
+    def _read_exit(self) -> ProcessExit:
         # Unreaped, so that the pid and its session are not given to a stranger.
         found = self._wait_id(os.WEXITED | os.WNOWAIT | os.WNOHANG) if self.is_child else None
         if found is None:
-            return WorldExit()
+            return ProcessExit()
         if found.si_code == os.CLD_EXITED:
-            return WorldExit(status=found.si_status)
-        return WorldExit(signal=signal_name(found.si_status))
+            return ProcessExit(status=found.si_status)
+        return ProcessExit(signal=signal_name(found.si_status))
 
     def _wait_id(self, options: int) -> os.waitid_result | None:
         try:
@@ -277,7 +264,7 @@ def _watch(child: subprocess.Popen[bytes]) -> Process:
     try:
         process = _open(child.pid, is_child=True)
     except ProcessLookupError:  # ended, and reaped by other code that waits for every child
-        process = Process(child.pid, 0, is_child=True, pidfd=-1, exit=WorldExit())
+        process = Process(child.pid, 0, is_child=True, pidfd=-1, exit=ProcessExit())
     except OSError:
         child.kill()
         child.wait()

@@ -16,8 +16,6 @@ from clawblox.concurrency.per_loop import per_loop
 from clawblox.concurrency.threads import run_blocking
 from clawblox.system.process_tree import Mark, Proc, Search, find_trees, signal_processes
 
-__all__ = ["Finder", "current_finder"]
-
 _GATHER_S = 0.01
 """How long a pass waits for other tasks that are about to ask, in seconds."""
 

@@ -17,27 +17,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = [
-    "Mark",
-    "Proc",
-    "Search",
-    "all_processes",
-    "boot_id",
-    "command_line",
-    "find_tree",
-    "find_trees",
-    "find_variables",
-    "is_same_process",
-    "is_suspended",
-    "kill_tree",
-    "measure_usage",
-    "read_process",
-    "read_start_time",
-    "read_variables",
-    "signal_processes",
-]
-
-
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _CHUNK_BYTES = 16384
 _START_TIME = 19

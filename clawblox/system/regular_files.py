@@ -14,8 +14,6 @@ import stat
 from pathlib import Path
 from typing import Final
 
-__all__ = ["open_own", "open_regular", "read_regular", "read_rest"]
-
 _PIECE_BYTES: Final = 1 << 16
 _SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 

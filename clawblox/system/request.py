@@ -11,16 +11,6 @@ import attrs
 
 from clawblox.errors import ConfigError
 
-__all__ = [
-    "MAX_ANSWER_BYTES",
-    "REPEATABLE",
-    "Address",
-    "Answer",
-    "Request",
-    "make_request",
-    "parse_address",
-]
-
 MAX_ANSWER_BYTES: Final = 4 << 20
 """Most bytes of the body of a world's answer."""
 

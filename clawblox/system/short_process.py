@@ -12,8 +12,6 @@ from typing import Final
 
 import attrs
 
-__all__ = ["Outcome", "run_briefly"]
-
 _MAX_BYTES: Final = 1 << 20
 _CHUNK_BYTES: Final = 1 << 16
 

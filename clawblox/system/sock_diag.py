@@ -16,8 +16,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["ANY_PORT", "Listener", "has_sock_diag", "list_listeners", "peer_uid", "read_peer_uid"]
-
 ANY_PORT: Final = 0
 """A port that stands for all."""
 

@@ -15,8 +15,6 @@ from typing import Any, Final
 
 import anyio
 
-__all__ = ["connect", "receive", "send_all", "serve_connections"]
-
 _RECEIVE_BYTES: Final = 64 << 10
 _ACCEPT_PAUSE_S: Final = 0.1
 """Pause in seconds after a connection could not be accepted."""

@@ -16,8 +16,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-__all__ = ["MAX_ANSWER_BYTES", "MAX_ROWS", "main"]
-
 MAX_ROWS: Final = 100_000
 """Maximum rows of an answer."""
 

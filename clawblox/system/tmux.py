@@ -26,8 +26,6 @@ from typing import NamedTuple
 
 from clawblox import printable
 
-__all__ = ["Pane", "TmuxError", "close_window", "has_pane", "open_view", "open_window", "tmux_name"]
-
 _TIMEOUT_S = 10.0
 _ATTEMPTS = 3
 _PLACEHOLDER = "clawblox-placeholder"

@@ -11,8 +11,6 @@ import anyio
 from clawblox.results import EventKind, Labels, WorldEvent
 from clawblox.system.clock import format_utc, utc_now
 
-__all__ = ["EventHub", "EventStream", "Hub", "Subscription"]
-
 _T = TypeVar("_T")
 _BACKLOG = 4096
 

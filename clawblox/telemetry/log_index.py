@@ -34,8 +34,6 @@ from clawblox.telemetry.log_times import (
 from clawblox.telemetry.logs import Cut, log_size, trim_file, trim_logs
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["FindLogs", "LogIndex", "begin_index", "note_end", "watch_logs"]
-
 _LOOK_INTERVAL_S: Final = 1.0
 _MAX_BYTES: Final = 1 << 20
 """Size at which an index is thinned out."""

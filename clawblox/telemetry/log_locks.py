@@ -12,8 +12,6 @@ from typing import BinaryIO, Final
 
 from clawblox.system.regular_files import open_own
 
-__all__ = ["cutting", "may_read"]
-
 _WAIT_S: Final = 1.0
 """How long to wait for the lock, in seconds; the world itself could have it for ever."""
 _INTERVAL_S: Final = 0.002

@@ -18,8 +18,6 @@ from typing import Final, NamedTuple
 
 from clawblox.system.regular_files import open_own, open_regular
 
-__all__ = ["SEGMENT_SUFFIX", "LogSegment", "begin_segment", "list_segments", "log_end"]
-
 SEGMENT_SUFFIX: Final = r"\.[1-9][0-9]{0,5}\.[0-9]{1,15}-[0-9]{1,15}"
 """Regular expression for what follows the name of a log in the names of its older segments."""
 

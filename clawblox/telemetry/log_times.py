@@ -20,8 +20,6 @@ import msgspec
 from clawblox.system.clock import format_utc_ms
 from clawblox.system.regular_files import open_regular, read_rest
 
-__all__ = ["LEFT", "MAX_INDEX_BYTES", "STARTED", "Entry", "LogTimes", "index_path", "read_entries"]
-
 STARTED = "started"
 """The event with which a run begins; its restarts are others."""
 LEFT = "left"

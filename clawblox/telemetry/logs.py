@@ -25,19 +25,6 @@ from clawblox.telemetry.log_locks import cutting, may_read
 from clawblox.telemetry.log_times import Entry, LogTimes
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = [
-    "DEFAULT_MAX_BYTES",
-    "Cut",
-    "LogReader",
-    "last_lines",
-    "log_size",
-    "open_log",
-    "open_to_read",
-    "trim_file",
-    "trim_log",
-    "trim_logs",
-]
-
 _log = OwnLog(__name__)
 
 DEFAULT_MAX_BYTES = 1 << 30

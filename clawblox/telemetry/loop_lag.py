@@ -11,8 +11,6 @@ from collections.abc import Callable
 
 import anyio
 
-__all__ = ["GAP_S", "watch_loop"]
-
 GAP_S = 2.0
 """Lag in seconds from which a tick counts as missed, which is worth an event."""
 

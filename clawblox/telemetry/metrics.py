@@ -17,16 +17,6 @@ import attrs
 
 from clawblox.results import EventKind
 
-__all__ = [
-    "DURATION_BOUNDS_S",
-    "AgentMetrics",
-    "Counter",
-    "Histogram",
-    "Metrics",
-    "Recorder",
-    "Timing",
-]
-
 DURATION_BOUNDS_S = tuple(
     float(f"{step}e{exponent}") for exponent in range(-3, 3) for step in (1, 2, 5)
 )

@@ -21,8 +21,6 @@ import attrs
 from clawblox.foreign_values import clean_text
 from clawblox.printable import printable_name
 
-__all__ = ["OwnLog", "escape_entry"]
-
 _MAX_FRAMES: Final = 6
 """Most frames that a line about a defect names, the innermost ones."""
 

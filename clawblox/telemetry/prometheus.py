@@ -51,7 +51,6 @@ except ImportError as error:
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-__all__ = ["MetricsEndpoint"]
 
 _HOST = "127.0.0.1"
 _PATH = "/metrics"

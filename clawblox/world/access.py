@@ -29,20 +29,6 @@ from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.regular_files import read_regular
 from clawblox.system.request import Answer
 
-__all__ = [
-    "AgentProgram",
-    "Member",
-    "ask_session",
-    "is_program",
-    "is_refusal",
-    "join",
-    "join_answer",
-    "leave",
-    "make_member",
-    "read_session",
-    "record_session",
-]
-
 SESSION_FILE: Final = "world_session.txt"
 ANSWER_FILE: Final = "world_join.json"
 

@@ -19,7 +19,7 @@ from clawblox.errors.general import VALUE_CHARS, shorten
 from clawblox.instance.supervisor import Supervisor
 from clawblox.protocol import JoinAnswer
 from clawblox.results import Access, EventKind
-from clawblox.rundir.manifest import ManifestEntry
+from clawblox.rundir.manifest_entries import ManifestEntry
 from clawblox.rundir.manifest_updates import agent_update
 from clawblox.system.connection import Connections
 from clawblox.telemetry.own_log import OwnLog
@@ -36,7 +36,6 @@ from clawblox.world.rosters import Roster, Seat, make_seat
 
 _log = OwnLog(__name__)
 
-__all__ = ["admit", "settle_sessions"]
 
 _SETTLE_TIMEOUT_S: Final = 10.0
 """Longest time that a restored instance is asked about sessions before it counts as ready."""

@@ -37,8 +37,6 @@ from clawblox.world.access import Member, join_answer, make_member
 from clawblox.world.places import Place, Waits, unusable
 from clawblox.world.players import SavedPlayers
 
-__all__ = ["AsyncAgentClient", "join_place"]
-
 _log = OwnLog(__name__)
 
 _LEAVE_TIMEOUT_S = 2.0

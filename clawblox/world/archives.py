@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from clawblox.checkpoint.options import SaveOptions as ArchiveOptions
     from clawblox.checkpoint.progress import Report
 
-__all__ = ["ArchiveArguments", "ArchiveStart", "Snapshots", "remove_archive", "save_archive"]
 
 _log = OwnLog(__name__)
 

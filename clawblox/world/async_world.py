@@ -55,12 +55,12 @@ from clawblox.protocol import TickRate
 from clawblox.results import (
     DataStoreBackend,
     Labels,
+    ProcessExit,
     RestartMode,
     SavedSnapshot,
     SnapshotLike,
     StartedWorld,
     StopResult,
-    WorldExit,
 )
 from clawblox.rundir.interrupted import Interruption
 from clawblox.rundir.lineage import Lineage, read_lineage
@@ -84,7 +84,8 @@ from clawblox.world.archives import (
     save_archive,
 )
 from clawblox.world.control_handlers import make_handlers
-from clawblox.world.fleet import Fleet, Handlers
+from clawblox.world.control_sockets import Handlers
+from clawblox.world.fleet import Fleet
 from clawblox.world.grants import Giver
 from clawblox.world.places import FleetPlace
 from clawblox.world.progress import shown_progress
@@ -99,8 +100,6 @@ if TYPE_CHECKING:
     from clawblox.checkpoint.model import Allowance
     from clawblox.checkpoint.options import OnUnarchivable
     from clawblox.checkpoint.progress import Report
-
-__all__ = ["AsyncWorld"]
 
 
 class AsyncWorld(WorldMetadata):
@@ -328,9 +327,9 @@ class AsyncWorld(WorldMetadata):
             RunLockedError: ``name`` is held by another orchestrator.
             PortInUseError: ``port`` is in use, or did not become free within ``port_wait``.
             WorldCommandError: The world's command cannot be executed.
-            WorldExitedBeforeReady: The world ended before it was ready; SnapshotRefusedError if
-                it was restoring a snapshot.
-            WorldReadyTimeout: The world runs, but was not ready within ``health_timeout``.
+            WorldExitedBeforeReadyError: The world ended before it was ready;
+                SnapshotRefusedError if it was restoring a snapshot.
+            WorldReadyTimeoutError: The world runs, but was not ready within ``health_timeout``.
             WorldIdentityError: Another process answers on its port.
             WorldStartError: Its files or its tmux window could not be made, or it was stopped
                 before it was ready.
@@ -688,7 +687,7 @@ class AsyncWorld(WorldMetadata):
         fleet = self._open_fleet()
         return await fleet.tasks.own(partial(fleet.stop, instance, _check_grace(grace_seconds)))
 
-    async def wait(self, instance: str | None = None) -> WorldExit:
+    async def wait(self, instance: str | None = None) -> ProcessExit:
         """Wait until an instance has ended for good; it waits through restarts.
 
         Args:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from clawblox.instance.supervisor import Supervisor
 from clawblox.system.connection import Connections
 
-__all__ = ["InstanceConnections"]
-
 
 class InstanceConnections:
     """The connections to each instance, made when they are first needed.

@@ -39,8 +39,6 @@ from clawblox.world.fleet import Fleet
 from clawblox.world.restart import restart
 from clawblox.world.save import save_all
 
-__all__ = ["Fork", "make_handlers"]
-
 _T = TypeVar("_T")
 
 Fork: TypeAlias = Callable[..., Awaitable[Batch[StartedWorld]]]

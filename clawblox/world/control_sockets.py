@@ -14,8 +14,6 @@ from clawblox.concurrency.tasks import Tasks
 from clawblox.rundir.control_server import ControlServer, Handler
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["ControlSockets", "Handlers"]
-
 Handlers: TypeAlias = Mapping[str, Handler]
 """Handlers of requests, by name of the operation."""
 

@@ -57,8 +57,6 @@ from clawblox.world.starts import (
     planned,
 )
 
-__all__ = ["Fleet", "Handlers"]
-
 _log = OwnLog(__name__)
 
 

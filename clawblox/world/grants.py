@@ -17,8 +17,6 @@ from clawblox.world.access import AgentProgram
 from clawblox.world.places import FleetPlace
 from clawblox.world.rosters import live_headers
 
-__all__ = ["Giver"]
-
 
 @attrs.frozen
 class Giver:

@@ -17,8 +17,6 @@ from clawblox.rundir.paths import state_dir
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.regular_files import read_regular
 
-__all__ = ["KeptSession"]
-
 _MAX_BYTES = 64 << 10
 
 

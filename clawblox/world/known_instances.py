@@ -16,12 +16,10 @@ from clawblox.errors import UsageError
 from clawblox.instance.instance import Instance
 from clawblox.instance.lifecycle import State
 from clawblox.instance.supervisor import Supervisor
-from clawblox.results import WorldExit
+from clawblox.results import ProcessExit
 from clawblox.rundir.records import read_record, replace_record
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.planning import Planning
-
-__all__ = ["KnownInstances", "rename_runs"]
 
 _log = OwnLog(__name__)
 
@@ -42,7 +40,7 @@ class _PastInstance:
     run_dir: Path
     instance_dir: Path
     run_id: str
-    exit: WorldExit
+    exit: ProcessExit
 
     def rename_run(self, run_id: str) -> None:
         """Give its run another id, in its record too. Blocks.
@@ -111,7 +109,7 @@ class KnownInstances:
         latest = self._last.get(known.instance.name, known)
         return latest if latest.instance.run_id == known.instance.run_id else known
 
-    async def wait_ended(self, name: str | None) -> WorldExit:
+    async def wait_ended(self, name: str | None) -> ProcessExit:
         """Wait until an instance has ended for good; return how, at once if it was stopped.
 
         Raises:
@@ -191,7 +189,7 @@ class KnownInstances:
             del self._supervisors[name]
         if name and name not in self._supervisors:
             directories = instance.launch.run_dir, instance.launch.instance_dir
-            exit_ = instance.exit or WorldExit()
+            exit_ = instance.exit or ProcessExit()
             self._past[name] = _PastInstance(name, *directories, instance.run_id, exit_)
 
     def _find_runs(self, instance_dir: Path) -> list[Instance | _PastInstance]:

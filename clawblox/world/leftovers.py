@@ -13,8 +13,6 @@ from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.run_index import add_run
 from clawblox.rundir.unlisted_saves import settle_unlisted_saves
 
-__all__ = ["Leftovers"]
-
 
 class Leftovers:
     """Clears run directories before instances are started there.

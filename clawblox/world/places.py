@@ -20,8 +20,6 @@ from clawblox.world.admission import admit
 from clawblox.world.fleet import Fleet
 from clawblox.world.players import Restored, SavedPlayers, recall
 
-__all__ = ["FleetPlace", "Place", "Waits", "send_once", "unusable"]
-
 
 @attrs.frozen
 class Waits:

@@ -13,8 +13,6 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.instance.launch import Launch
 from clawblox.rundir.claims import RunClaim, claim_run, free_names
 
-__all__ = ["Plan", "Planning"]
-
 Plan: TypeAlias = Callable[[Iterator[str]], list[Launch]]
 """Returns the launches to start, given free names. Blocks."""
 

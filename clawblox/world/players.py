@@ -19,12 +19,11 @@ from clawblox.config.options import is_instance_name
 from clawblox.errors import ConfigError
 from clawblox.protocol import JoinAnswer, display_name
 from clawblox.results import SavedSnapshot
-from clawblox.rundir.manifest import Manifest, ManifestEntry, find_checkpoint
+from clawblox.rundir.manifest import Manifest, find_checkpoint
+from clawblox.rundir.manifest_entries import ManifestEntry
 from clawblox.rundir.paths import run_dir_candidates
 from clawblox.world.access import Member, read_session
 from clawblox.world.kept_sessions import KeptSession
-
-__all__ = ["Restored", "SavedPlayers", "recall", "recall_kept", "remember_players"]
 
 _MAX_SAVES: Final = 256
 """Number of saves whose players this process remembers; the oldest are forgotten first."""

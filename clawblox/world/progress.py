@@ -11,8 +11,6 @@ from clawblox.concurrency.batch import Advance
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 
-__all__ = ["shown_progress"]
-
 _DELAY_S = 0.3
 """What is over sooner needs no line."""
 _INTERVAL_S = 0.2

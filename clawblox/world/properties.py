@@ -11,8 +11,6 @@ from clawblox.config.world_toml import WorldConfig
 from clawblox.protocol import API_ROUTE
 from clawblox.results import StartedWorld
 
-__all__ = ["WorldMetadata"]
-
 
 class WorldMetadata(ABC):
     """The static metadata of a world, and the facts of its latest instance."""

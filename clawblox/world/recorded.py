@@ -24,8 +24,6 @@ from clawblox.world.access import Member, join, read_session, record_session
 from clawblox.world.places import Waits, send_once
 from clawblox.world.players import Restored, SavedPlayers, recall_kept
 
-__all__ = ["RecordedPlace"]
-
 _NOTICE_INTERVAL_S = 0.05
 _NOTICE_TIMEOUT_S = 0.5
 """How long to wait for the end of a world after a call to it broke, in seconds."""

@@ -16,12 +16,10 @@ from clawblox.instance.launch import Past
 from clawblox.instance.lifecycle import State
 from clawblox.instance.restart_source import NO_GOOD_SAVE
 from clawblox.instance.supervisor import Supervisor
-from clawblox.results import StartedWorld, WorldExit, describe_end
+from clawblox.results import ProcessExit, StartedWorld, describe_end
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.world.fleet import Fleet
 from clawblox.world.save import save
-
-__all__ = ["restart"]
 
 
 async def restart(
@@ -73,7 +71,7 @@ async def _revive(fleet: Fleet, dead: Supervisor, *, fresh: bool) -> StartedWorl
         run_id=instance.run_id,
         started_at=instance.started_at,
         number=instance.restarts + 1,
-        exit=describe_end(instance.exit, instance.halt) or str(WorldExit()),
+        exit=describe_end(instance.exit, instance.halt) or str(ProcessExit()),
         at=format_utc(utc_now()),
         reason=NO_GOOD_SAVE if lacks_save else None,
         port=instance.port,

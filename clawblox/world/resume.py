@@ -36,8 +36,6 @@ from clawblox.system.process_tree import Search, boot_id, find_trees
 from clawblox.world.fleet import Fleet
 from clawblox.world.progress import shown_progress
 
-__all__ = ["find_resumable", "resume_all"]
-
 _LEFTOVER_GRACE_S = 2.0
 """Seconds between TERM and KILL for what a killed orchestrator left, as its guard has them."""
 

@@ -17,10 +17,8 @@ from clawblox.errors import ActionRefusedError, WorldSessionError
 from clawblox.instance.supervisor import Supervisor
 from clawblox.protocol import JoinAnswer
 from clawblox.results import Access
-from clawblox.rundir.manifest import ManifestEntry
+from clawblox.rundir.manifest_entries import ManifestEntry
 from clawblox.world.access import Member, join_answer
-
-__all__ = ["Roster", "Rosters", "Seat", "live_headers", "make_seat"]
 
 _LOST_HINT = "the instance was restarted from a state without this session; join again"
 

@@ -34,8 +34,6 @@ from clawblox.world.fleet import Fleet
 from clawblox.world.players import remember_players
 from clawblox.world.progress import shown_progress
 
-__all__ = ["Autosave", "Retention", "remove_saves", "save", "save_all", "save_now"]
-
 _log = OwnLog(__name__)
 
 

@@ -29,16 +29,6 @@ from clawblox.rundir.records import read_running, write_records
 from clawblox.system.files import make_private_dir
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = [
-    "Starts",
-    "forked_snapshots",
-    "given_up",
-    "list_members",
-    "lone_update",
-    "member_update",
-    "planned",
-]
-
 _log = OwnLog(__name__)
 
 

@@ -9,8 +9,6 @@ from clawblox.concurrency.synchronous import run, synchronous
 from clawblox.results import Access
 from clawblox.world.agent_client import AsyncAgentClient
 
-__all__ = ["AgentClient"]
-
 _SELF = f"{__name__}.AgentClient"
 
 

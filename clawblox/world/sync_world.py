@@ -31,8 +31,6 @@ from clawblox.world.async_world import AsyncWorld
 from clawblox.world.properties import WorldMetadata
 from clawblox.world.sync_agent_client import AgentClient
 
-__all__ = ["World"]
-
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 

@@ -29,7 +29,7 @@ from clawblox.agents.running.output import Line, OutputReader
 from clawblox.agents.running.program import exit_code
 from clawblox.agents.running.version import find_number
 from clawblox.errors import ConfigError
-from clawblox.results import WorldExit
+from clawblox.results import ProcessExit
 
 
 @pytest.mark.parametrize(("before", "after"), [*product(MOVES, MOVES)])
@@ -151,10 +151,10 @@ def test_a_late_look_tells_how_long_this_process_was_stopped() -> None:
 
 
 def test_an_exit_is_one_number() -> None:
-    assert exit_code(WorldExit(status=3)) == 3
-    assert exit_code(WorldExit(signal="SIGKILL")) == -9
-    assert exit_code(WorldExit(signal="signal 35")) == -35
-    assert exit_code(WorldExit()) is None
+    assert exit_code(ProcessExit(status=3)) == 3
+    assert exit_code(ProcessExit(signal="SIGKILL")) == -9
+    assert exit_code(ProcessExit(signal="signal 35")) == -35
+    assert exit_code(ProcessExit()) is None
 
 
 WRONG: list[tuple[str, Any]] = [

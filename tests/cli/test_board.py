@@ -19,7 +19,7 @@ from clawblox.cli.tables.event_lines import (
 from clawblox.cli.tables.instance_rows import Row, make_row
 from clawblox.cli.tables.instance_states import InstanceStates
 from clawblox.errors import ClawbloxError, WorldStartError
-from clawblox.results import EventKind, WorldEvent, WorldExit
+from clawblox.results import EventKind, ProcessExit, WorldEvent
 from clawblox.rundir.status import InstanceState, InstanceStatus
 
 AT = "2026-06-22T18:59:25Z"
@@ -91,10 +91,10 @@ def test_every_column_of_an_instance_is_filled() -> None:
 
 def test_the_state_column_shows_how_an_instance_ended() -> None:
     ended = [
-        status("a", "exited", exit=WorldExit(status=9), pid=None),
-        status("b", "exited", exit=WorldExit(signal="SIGKILL"), pid=None),
-        status("c", "failed", exit=WorldExit(status=4), pid=None),
-        status("d", "halted", exit=WorldExit(status=0), pid=None, halt="ValueError:"),
+        status("a", "exited", exit=ProcessExit(status=9), pid=None),
+        status("b", "exited", exit=ProcessExit(signal="SIGKILL"), pid=None),
+        status("c", "failed", exit=ProcessExit(status=4), pid=None),
+        status("d", "halted", exit=ProcessExit(status=0), pid=None, halt="ValueError:"),
     ]
     rows = [make_row(one, one.state, None) for one in ended]
     assert all(row.is_bad for row in rows)
@@ -214,7 +214,7 @@ def event(kind: EventKind, name: str = "w000", **detail: object) -> WorldEvent:
 def died(
     status: int, restart: str = "never", *, unresponsive: bool = False, halt: str | None = None
 ) -> WorldEvent:
-    found = WorldExit(status=status)
+    found = ProcessExit(status=status)
     return event("exited", exit=found, restart=restart, unresponsive=unresponsive, halt=halt)
 
 
@@ -364,7 +364,7 @@ def test_changes_are_found_between_two_looks(tmp_path: Path) -> None:
     before = [status("a"), status("b"), status("c")]
     now = [
         status("a"),
-        status("b", "exited", exit=WorldExit(status=1), ended_at=AT, log_file=log),
+        status("b", "exited", exit=ProcessExit(status=1), ended_at=AT, log_file=log),
         status("c", restarts=1),
         status("d", "starting"),
     ]

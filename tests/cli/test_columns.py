@@ -11,7 +11,7 @@ from clawblox.cli.tables.board import View, render
 from clawblox.cli.tables.columns import Column, fit_columns, format_line, shorten, text_width
 from clawblox.cli.tables.event_lines import EventLine
 from clawblox.cli.tables.instance_rows import Row, instance_columns, make_row
-from clawblox.results import WorldExit
+from clawblox.results import ProcessExit
 from tests.cli.test_board import AT, status
 
 WIDTHS = range(40, 201)
@@ -26,7 +26,7 @@ def rows_of_many_kinds() -> list[Row]:
         status("a-name-that-is-much-longer-than-others-007", "starting", **full),
         status("w001", "halted", pid=None, halt=HALT),
         status("w002", "halted", pid=None, halt="世界が止まった" * 5),
-        status("w003", "exited", pid=None, exit=WorldExit(signal="SIGKILL"), **full),
+        status("w003", "exited", pid=None, exit=ProcessExit(signal="SIGKILL"), **full),
         status("w004", url="http://world.example.org:20001/a/base/path", **full),
     ]
     runs = ("marbles-20260622T185925Z", "", "/home/ada/elsewhere/runs/exp8", "", "", "")

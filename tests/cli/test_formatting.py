@@ -10,10 +10,9 @@ from clawblox.cli.tables.formatting import (
     format_bytes,
     format_json,
     format_table,
-    printable,
-    printable_lines,
     suggest,
 )
+from clawblox.printable import printable, printable_lines
 
 
 def test_sizes_are_readable() -> None:

@@ -13,7 +13,7 @@ import attrs
 import pytest
 from anyio.to_thread import run_sync
 
-from clawblox.results import WorldExit
+from clawblox.results import ProcessExit
 from clawblox.rundir import last_saves, status
 from clawblox.rundir.claims import claim_run
 from clawblox.rundir.records import InstanceRecord, write_record, write_records
@@ -188,10 +188,10 @@ def test_a_state_is_what_the_record_says_corrected_by_living_processes(
     [
         ({}, False),
         ({"state": "failed"}, True),
-        ({"state": "exited", "exit": WorldExit(status=0)}, False),
-        ({"state": "exited", "exit": WorldExit(status=3)}, True),
-        ({"state": "exited", "exit": WorldExit(signal="SIGTERM")}, False),
-        ({"state": "exited", "exit": WorldExit(signal="SIGKILL")}, True),
+        ({"state": "exited", "exit": ProcessExit(status=0)}, False),
+        ({"state": "exited", "exit": ProcessExit(status=3)}, True),
+        ({"state": "exited", "exit": ProcessExit(signal="SIGTERM")}, False),
+        ({"state": "exited", "exit": ProcessExit(signal="SIGKILL")}, True),
         ({"state": "exited", "exit": None}, False),
     ],
 )

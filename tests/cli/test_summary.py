@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from clawblox.cli.tables.summary import summarise
-from clawblox.results import WorldExit
+from clawblox.results import ProcessExit
 from clawblox.rundir.status import InstanceStatus
 from clawblox.system.clock import format_utc, utc_now
 from tests.cli.test_board import status
 
 RUN = Path("/r")
-WELL, DIED = WorldExit(status=0), WorldExit(signal="SIGKILL")
+WELL, DIED = ProcessExit(status=0), ProcessExit(signal="SIGKILL")
 
 
 def saved(name: str, seconds_ago: int, sim_time: float | None, **fields: object) -> InstanceStatus:
@@ -28,7 +28,7 @@ def test_every_kind_of_end_is_counted_those_that_need_attention_first() -> None:
         status("w1", "exited", exit=WELL),
         status("w2", "failed"),  # while it was starting
         status("w3", "exited", exit=DIED),
-        status("w4", "failed", exit=WorldExit(status=4)),
+        status("w4", "failed", exit=ProcessExit(status=4)),
         status("w5", "interrupted"),
         status("w6", "halted", halt="no room"),
     ]
@@ -60,7 +60,7 @@ def test_the_last_saves_are_told_by_age_and_simulation_time() -> None:
     ],
 )
 def test_what_can_go_on_is_said_to_be_resumed(
-    may_resume: bool, stopped: set[str], exit_: WorldExit, resumes: bool
+    may_resume: bool, stopped: set[str], exit_: ProcessExit, resumes: bool
 ) -> None:
     found = [status("w0", "exited", exit=exit_)]
     lines = summarise(RUN, found, stopped=stopped, may_resume=may_resume)

@@ -80,7 +80,7 @@ def test_a_failed_start_does_not_affect_the_others_and_shows_its_reason(
     assert call("stop", str(run_dir)).wait() == 0
     assert command.wait() == 1
     assert command.err.startswith(
-        "Error: 1 of 3 instances failed\n  w001: WorldExitedBeforeReady: world 'choosy' ended "
+        "Error: 1 of 3 instances failed\n  w001: WorldExitedBeforeReadyError: world 'choosy' ended "
     )
     assert command.err.endswith(f"hint: clawblox logs {run_dir} w001\n")
 
@@ -93,7 +93,7 @@ def test_with_stop_all_one_failure_ends_them_all(
     command = call("up", str(world), *words)
     assert command.wait() == 1
     assert "0 of 3 instances ready after" in command.out
-    assert "Error: 1 of 3 instances failed\n  w001: WorldExitedBeforeReady: " in command.err
+    assert "Error: 1 of 3 instances failed\n  w001: WorldExitedBeforeReadyError: " in command.err
     assert not marked_processes()
 
 

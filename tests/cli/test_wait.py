@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clawblox.cli.commands.wait import _describe, _exit_status
-from clawblox.results import WorldExit
+from clawblox.results import ProcessExit
 from clawblox.rundir.status import InstanceState
 from clawblox.rundir.waiting import EndedInstance
 from tests.cli.conftest import Start, assert_nothing_runs, look
@@ -73,19 +73,19 @@ def test_a_wrong_use_is_explained(call: Start, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("state", "exit_", "status", "text"),
     [
-        ("exited", WorldExit(status=0), 0, "exit status 0"),
-        ("exited", WorldExit(status=3), 3, "exit status 3"),
-        ("exited", WorldExit(signal="SIGTERM"), 143, "killed by SIGTERM"),
-        ("exited", WorldExit(signal="signal 40"), 168, "killed by signal 40"),
+        ("exited", ProcessExit(status=0), 0, "exit status 0"),
+        ("exited", ProcessExit(status=3), 3, "exit status 3"),
+        ("exited", ProcessExit(signal="SIGTERM"), 143, "killed by SIGTERM"),
+        ("exited", ProcessExit(signal="signal 40"), 168, "killed by signal 40"),
         ("exited", None, 1, "exit status unknown"),
-        ("failed", WorldExit(status=0), 1, "failed: exit status 0"),
-        ("failed", WorldExit(status=4), 4, "failed: exit status 4"),
-        ("halted", WorldExit(status=0), 1, r"halted: no\x1b[2J room"),
+        ("failed", ProcessExit(status=0), 1, "failed: exit status 0"),
+        ("failed", ProcessExit(status=4), 4, "failed: exit status 4"),
+        ("halted", ProcessExit(status=0), 1, r"halted: no\x1b[2J room"),
         ("interrupted", None, 1, "interrupted: it ended without an orchestrator"),
     ],
 )
 def test_every_end_has_a_status_and_a_text(
-    state: InstanceState, exit_: WorldExit | None, status: int, text: str
+    state: InstanceState, exit_: ProcessExit | None, status: int, text: str
 ) -> None:
     end = EndedInstance("w000", state, exit_, "no\x1b[2J room" if state == "halted" else None)
     assert (_exit_status(end), _describe(end)) == (status, text)

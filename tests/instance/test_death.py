@@ -15,10 +15,10 @@ import pytest
 
 from clawblox import (
     AsyncWorld,
+    ProcessExit,
     StartedWorld,
     WorldCallError,
     WorldError,
-    WorldExit,
     WorldExitedError,
 )
 from tests.running import next_event, requests, running, switch
@@ -33,7 +33,7 @@ async def test_a_death_is_an_event_even_without_a_call(tmp_path: Path) -> None:
         os.kill(started.pid, signal.SIGKILL)
         event = await next_event(events, "exited")
         assert event.instance == started.name
-        assert event.detail["exit"] == WorldExit(signal="SIGKILL")
+        assert event.detail["exit"] == ProcessExit(signal="SIGKILL")
         assert world.instances == ()
 
 
@@ -46,12 +46,12 @@ async def test_every_call_to_a_dead_world_says_how_it_ended(tmp_path: Path) -> N
         for call in calls_with(access):
             with pytest.raises(WorldExitedError) as caught:
                 await call(world)
-            assert_exited(caught.value, started, WorldExit(status=3))
+            assert_exited(caught.value, started, ProcessExit(status=3))
         assert world.url == started.url
         assert not list((tmp_path / "run" / "checkpoints").glob("*"))
 
 
-def assert_exited(error: WorldExitedError, started: StartedWorld, exit_: WorldExit) -> None:
+def assert_exited(error: WorldExitedError, started: StartedWorld, exit_: ProcessExit) -> None:
     """Check that an error says all that is known of a dead instance."""
     assert error.exit == exit_
     assert error.log_lines[-1] == f"Spectator frontend: {started.url}/"
@@ -101,7 +101,7 @@ async def test_a_call_in_flight_ends_with_the_world(tmp_path: Path, name: str) -
         async with hanging_call(world, started, name) as errors:
             ask(started.port, "POST", "/__die?signal=SIGKILL")
         assert isinstance(errors[0], WorldExitedError)
-        assert_exited(errors[0], started, WorldExit(signal="SIGKILL"))
+        assert_exited(errors[0], started, ProcessExit(signal="SIGKILL"))
         assert not list((tmp_path / "run" / "checkpoints").glob("*"))
 
 
@@ -137,7 +137,7 @@ async def test_a_call_does_not_wait_for_processes_that_outlive_the_world(tmp_pat
             await wait_until_async(lambda: is_connected(started.port))
             # Its daemon holds the port, and with it the connection that was never accepted.
             os.kill(started.pid, signal.SIGKILL)
-        assert errors[0].exit == WorldExit(signal="SIGKILL")
+        assert errors[0].exit == ProcessExit(signal="SIGKILL")
         assert is_alive(int(pid_file.read_text()))
         await world.stop(grace_seconds=0)
         assert not is_alive(int(pid_file.read_text()))
@@ -169,7 +169,7 @@ async def test_a_world_that_died_can_be_stopped_and_started_again(tmp_path: Path
             ask(started.port, "POST", "/__die?status=3")
             await next_event(events, "exited")
         result = await world.stop()
-        assert (result.rung, result.exit) == ("already_exited", WorldExit(status=3))
+        assert (result.rung, result.exit) == ("already_exited", ProcessExit(status=3))
         assert (await world.stop()).rung == "not_running"
         again = await world.start(run_dir=tmp_path / "run", port=started.port)
         assert again.name == started.name

@@ -15,7 +15,7 @@ from clawblox import (
     SnapshotRefusedError,
     WorldCommandError,
     WorldError,
-    WorldExitedBeforeReady,
+    WorldExitedBeforeReadyError,
 )
 from tests.starting import dumped, read_json, world_that_runs
 from tests.support import wait_until_async, world_command
@@ -87,7 +87,7 @@ async def test_a_given_path_takes_precedence_and_is_searched(
     program = fake_program(tmp_path / "bin", "python")
     path = f"{program.parent}:/usr/bin:/bin"
     async with AsyncWorld(dir=world_that_runs(tmp_path, "python", "x.py")) as world:
-        with pytest.raises(WorldExitedBeforeReady) as caught:
+        with pytest.raises(WorldExitedBeforeReadyError) as caught:
             await world.start(run_dir=tmp_path / "run", env={"PATH": path})
     assert caught.value.log_lines == (f"found {program}",)
     assert caught.value.command_file is not None
@@ -107,7 +107,7 @@ async def test_the_command_itself_is_looked_up_there_too(
     with (directory / "world.toml").open("a") as file:
         file.write(f'listen = "{listen}"\n')
     async with AsyncWorld(dir=directory) as world:
-        with pytest.raises(WorldExitedBeforeReady) as caught:
+        with pytest.raises(WorldExitedBeforeReadyError) as caught:
             await world.start(run_dir=tmp_path / "run")
     assert caught.value.exit is not None
     assert caught.value.exit.status == 4
@@ -150,7 +150,7 @@ async def test_the_word_python_in_braces_is_our_interpreter_in_command_sidecar_a
 async def test_only_a_whole_word_is_replaced(tmp_path: Path) -> None:
     directory = world_that_runs(tmp_path, "/bin/echo", "{python}", "{python}3", "x{python}")
     async with AsyncWorld(dir=directory) as world:
-        with pytest.raises(WorldExitedBeforeReady) as caught:
+        with pytest.raises(WorldExitedBeforeReadyError) as caught:
             await world.start(run_dir=tmp_path / "run")
     assert caught.value.log_lines == (f"{sys.executable} {{python}}3 x{{python}}",)
 
@@ -236,7 +236,7 @@ async def test_the_error_of_a_world_without_clawblox_says_where_clawblox_runs(
     directory = world_that_runs(tmp_path, sys.executable, "-I", "-S", *words)
     resume = write_snapshot(tmp_path) if is_resumed else None
     error = await failed_start(directory, tmp_path, resume=resume)
-    assert isinstance(error, WorldExitedBeforeReady)
+    assert isinstance(error, WorldExitedBeforeReadyError)
     assert isinstance(error, SnapshotRefusedError) == is_resumed
     assert "No module named" in error.log_lines[-1]
     assert f"clawblox runs on {sys.executable}" in (error.hint or "")

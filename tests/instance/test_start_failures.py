@@ -31,13 +31,13 @@ import clawblox.system.process
 from clawblox import (
     AsyncWorld,
     PortInUseError,
+    ProcessExit,
     SnapshotRefusedError,
     WorldCommandError,
     WorldError,
-    WorldExit,
-    WorldExitedBeforeReady,
+    WorldExitedBeforeReadyError,
     WorldIdentityError,
-    WorldReadyTimeout,
+    WorldReadyTimeoutError,
     WorldStartError,
 )
 from clawblox.instance import launcher
@@ -141,9 +141,9 @@ async def assert_a_sound_world_starts(directory: Path, port: int) -> None:
 async def test_a_world_that_exits_is_reported_at_once_with_its_status(tmp_path: Path) -> None:
     directory = make_world(tmp_path, "--exit-at-once", "7")
     error = await failed_start(
-        directory, WorldExitedBeforeReady, phase="probing", health_timeout=LONG_S
+        directory, WorldExitedBeforeReadyError, phase="probing", health_timeout=LONG_S
     )
-    assert error.exit == WorldExit(status=7)
+    assert error.exit == ProcessExit(status=7)
     assert error.url == f"http://127.0.0.1:{error.port}"
     assert error.log_lines[-1] == "cannot go on, exiting with 7"
     assert "exit status 7" in error.message
@@ -155,9 +155,9 @@ async def test_a_world_that_a_signal_ends_is_reported_at_once_with_its_name(
 ) -> None:
     directory = make_world(tmp_path, "--die-at-once", name)
     error = await failed_start(
-        directory, WorldExitedBeforeReady, phase="probing", health_timeout=LONG_S
+        directory, WorldExitedBeforeReadyError, phase="probing", health_timeout=LONG_S
     )
-    assert error.exit == WorldExit(signal=name)
+    assert error.exit == ProcessExit(signal=name)
     assert f"killed by {name}" in error.message
     assert ("for lack of memory" in error.message) == (name == "SIGKILL")
 
@@ -165,9 +165,9 @@ async def test_a_world_that_a_signal_ends_is_reported_at_once_with_its_name(
 async def test_a_world_that_exits_while_it_boots_is_reported_at_once(tmp_path: Path) -> None:
     directory = make_world(tmp_path, "--never-listen", "--exit-after", "0.1")
     error = await failed_start(
-        directory, WorldExitedBeforeReady, phase="probing", health_timeout=LONG_S
+        directory, WorldExitedBeforeReadyError, phase="probing", health_timeout=LONG_S
     )
-    assert error.exit == WorldExit(status=9)
+    assert error.exit == ProcessExit(status=9)
 
 
 async def test_a_world_left_behind_by_its_shell_is_ended(
@@ -175,14 +175,14 @@ async def test_a_world_left_behind_by_its_shell_is_ended(
 ) -> None:
     directory = make_world(tmp_path, wrapper="background")
     error = await failed_start(
-        directory, WorldExitedBeforeReady, phase="probing", health_timeout=LONG_S
+        directory, WorldExitedBeforeReadyError, phase="probing", health_timeout=LONG_S
     )
-    assert error.exit == WorldExit(status=0)
+    assert error.exit == ProcessExit(status=0)
 
 
 async def test_the_last_lines_of_a_flood_are_kept(tmp_path: Path) -> None:
     directory = make_world(tmp_path, "--flood-lines", "20000", "--exit-at-once", "7")
-    error = await failed_start(directory, WorldExitedBeforeReady, phase="probing")
+    error = await failed_start(directory, WorldExitedBeforeReadyError, phase="probing")
     assert len(error.log_lines) == 50
     assert error.log_lines[0].startswith("flood 19951 ")
     assert error.log_lines[-2:] == (
@@ -193,7 +193,7 @@ async def test_the_last_lines_of_a_flood_are_kept(tmp_path: Path) -> None:
 
 async def test_an_endless_last_line_is_cut_short_in_the_error(tmp_path: Path) -> None:
     directory = make_world(tmp_path, "--long-line", "5000000", "--exit-at-once", "7")
-    error = await failed_start(directory, WorldExitedBeforeReady, phase="probing")
+    error = await failed_start(directory, WorldExitedBeforeReadyError, phase="probing")
     assert error.log_lines == ("y" * 1000,)
 
 
@@ -204,7 +204,7 @@ async def test_the_last_lines_are_those_of_this_run(
     log_file.write_text("an older run\n")
     error = await failed_start(
         make_world(tmp_path, "--exit-at-once", "7"),
-        WorldExitedBeforeReady,
+        WorldExitedBeforeReadyError,
         phase="probing",
         log_file=log_file,
     )
@@ -221,7 +221,7 @@ async def test_the_error_for_a_refused_snapshot_has_the_worlds_reason(tmp_path: 
         health_timeout=LONG_S,
         resume=snapshot,
     )
-    assert error.exit == WorldExit(status=3)
+    assert error.exit == ProcessExit(status=3)
     assert str(snapshot) in error.message
     reason = "its scene is scene-other, not scene-plain"
     assert error.log_lines[-1] == f"cannot restore {snapshot}: {reason}"
@@ -270,7 +270,7 @@ async def test_the_error_names_a_command_that_is_not_on_the_path(tmp_path: Path)
 async def test_a_world_that_never_listens_times_out(tmp_path: Path) -> None:
     error = await failed_start(
         make_world(tmp_path, "--never-listen"),
-        WorldReadyTimeout,
+        WorldReadyTimeoutError,
         phase="probing",
         health_timeout=0.25,
     )
@@ -284,7 +284,7 @@ async def test_a_world_that_ignores_sigterm_is_ended_when_it_was_not_ready(
 ) -> None:
     flags = ("--never-listen", "--ignore-sigterm", "--pid-file", str(tmp_path / "pid"))
     await failed_start(
-        make_world(tmp_path, *flags), WorldReadyTimeout, phase="probing", health_timeout=0.25
+        make_world(tmp_path, *flags), WorldReadyTimeoutError, phase="probing", health_timeout=0.25
     )
 
 
@@ -293,7 +293,7 @@ async def test_the_error_of_an_unavailable_world_has_its_last_answer(
 ) -> None:
     error = await failed_start(
         make_world(tmp_path, "--unavailable", "inf", toml_extra=RARELY),
-        WorldReadyTimeout,
+        WorldReadyTimeoutError,
         phase="probing",
         health_timeout=BOOT_S,
     )
@@ -302,7 +302,10 @@ async def test_the_error_of_an_unavailable_world_has_its_last_answer(
 
 async def test_the_error_says_that_a_world_accepts_but_never_answers(tmp_path: Path) -> None:
     error = await failed_start(
-        make_world(tmp_path, "--mute"), WorldReadyTimeout, phase="probing", health_timeout=BOOT_S
+        make_world(tmp_path, "--mute"),
+        WorldReadyTimeoutError,
+        phase="probing",
+        health_timeout=BOOT_S,
     )
     assert "last probe: connected, no answer to GET /api.md" in error.message
 
@@ -310,7 +313,7 @@ async def test_the_error_says_that_a_world_accepts_but_never_answers(tmp_path: P
 async def test_the_error_of_a_world_without_the_route_has_the_status(tmp_path: Path) -> None:
     error = await failed_start(
         make_world(tmp_path, "--health", toml_extra=RARELY),
-        WorldReadyTimeout,
+        WorldReadyTimeoutError,
         phase="probing",
         health_timeout=BOOT_S,
     )
@@ -323,7 +326,7 @@ async def test_a_world_with_a_short_timeout_is_probed_though_others_were_slow(
     monkeypatch.setattr(Ramp, "fastest_s", 100.0)
     error = await failed_start(
         make_world(tmp_path, "--never-listen"),
-        WorldReadyTimeout,
+        WorldReadyTimeoutError,
         phase="probing",
         health_timeout=0.1,
     )
@@ -332,7 +335,9 @@ async def test_a_world_with_a_short_timeout_is_probed_though_others_were_slow(
 
 async def test_the_error_names_the_log_pattern_that_never_matched(tmp_path: Path) -> None:
     directory = make_world(tmp_path, toml_extra='[run.ready]\nlog = "READY"')
-    error = await failed_start(directory, WorldReadyTimeout, phase="probing", health_timeout=0.25)
+    error = await failed_start(
+        directory, WorldReadyTimeoutError, phase="probing", health_timeout=0.25
+    )
     assert "last probe: no log line matches 'READY'" in error.message
 
 
@@ -345,7 +350,7 @@ async def test_the_error_says_that_a_world_listens_on_another_address(
 ) -> None:
     error = await failed_start(
         make_world(tmp_path, "--bind", bound),
-        WorldReadyTimeout,
+        WorldReadyTimeoutError,
         phase="probing",
         health_timeout=BOOT_S,
     )
@@ -364,7 +369,7 @@ async def test_the_error_says_that_a_world_listens_on_another_port(
     other = free_port()
     error = await failed_start(
         make_world(tmp_path, "--bind-port", str(other), wrapper=wrapper),
-        WorldReadyTimeout,
+        WorldReadyTimeoutError,
         phase="probing",
         health_timeout=BOOT_S,
     )
@@ -380,7 +385,9 @@ async def test_the_port_of_a_sidecar_is_not_taken_for_that_of_the_world(tmp_path
     sidecar = [*world_command("--host", "127.0.0.1", "--bind-port", str(free_port()))]
     with (directory / "world.toml").open("a") as file:
         file.write(f'[[run.sidecar]]\nname = "viewer"\ncommand = {json.dumps(sidecar)}\n')
-    error = await failed_start(directory, WorldReadyTimeout, phase="probing", health_timeout=BOOT_S)
+    error = await failed_start(
+        directory, WorldReadyTimeoutError, phase="probing", health_timeout=BOOT_S
+    )
     assert "; last probe: connection failed: Connection refused" in error.message
     assert error.hint is None
 
@@ -391,7 +398,7 @@ async def test_the_error_names_another_process_on_another_address_of_the_port(
     with socket.create_server(("127.0.0.2", 0)) as stranger:
         error = await failed_start(
             make_world(tmp_path, "--never-listen"),
-            WorldReadyTimeout,
+            WorldReadyTimeoutError,
             phase="probing",
             health_timeout=0.25,
             port=stranger.getsockname()[1],

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from clawblox import AsyncWorld, StartedWorld, WorldError, WorldExitedBeforeReady
+from clawblox import AsyncWorld, StartedWorld, WorldError, WorldExitedBeforeReadyError
 from tests.running import next_event
 from tests.starting import DEADLINE_S, api_doc, read_json, world_that_runs
 from tests.support import (
@@ -114,7 +114,7 @@ async def test_a_given_port_that_a_stranger_took_is_not_replaced(tmp_path: Path)
     failures: list[WorldError] = []
 
     async def start() -> None:
-        with pytest.raises(WorldExitedBeforeReady) as caught:
+        with pytest.raises(WorldExitedBeforeReadyError) as caught:
             await world.start(port=port, run_dir=tmp_path / "run")
         failures.append(caught.value)
 

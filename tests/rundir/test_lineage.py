@@ -19,7 +19,7 @@ from anyio.to_thread import run_sync
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawblox import AsyncWorld, InstanceLineage, Life, Lineage, ManifestError, World, WorldExit
+from clawblox import AsyncWorld, InstanceLineage, Life, Lineage, ManifestError, ProcessExit, World
 from clawblox.rundir.lineage import read_lineage
 from clawblox.rundir.records import read_record
 from tests.crowd import HANG_S, act, join, join_all, until
@@ -116,7 +116,7 @@ async def test_forks_deaths_and_restarts_of_a_run_that_goes_on(tmp_path: Path) -
         assert found["w001"].restarts == 1
 
         dead = found["w003"]
-        assert (dead.state, dead.exit) == ("exited", WorldExit(signal="SIGKILL"))
+        assert (dead.state, dead.exit) == ("exited", ProcessExit(signal="SIGKILL"))
         assert dead.deaths == dead.lives
     ended = by_name(await run_sync(read_lineage, run))
     assert [(one.state, one.lives[-1].ended_by) for one in ended.values()] == [

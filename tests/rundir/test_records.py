@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 import pytest
 
-from clawblox import RunLockedError, WorldExit
+from clawblox import ProcessExit, RunLockedError
 from clawblox.rundir import records
 from clawblox.rundir.claims import Claim, RunClaim, claim_name, claim_run, free_names
 from clawblox.rundir.records import (
@@ -409,9 +409,9 @@ def test_no_two_choose_names_at_once(tmp_path: Path) -> None:
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
-    changes = {"exit": WorldExit(signal="SIGKILL"), "resume_path": "/s.json", "world": 'ü "x"'}
+    changes = {"exit": ProcessExit(signal="SIGKILL"), "resume_path": "/s.json", "world": 'ü "x"'}
     (one,) = written(tmp_path, "one", **changes)
-    (other,) = written(tmp_path, "left.2", exit=WorldExit(status=3))
+    (other,) = written(tmp_path, "left.2", exit=ProcessExit(status=3))
     assert read_records(tmp_path) == [other, one]
     assert read_record(tmp_path, "one") == one
     assert stat.S_IMODE(journal_path(tmp_path).stat().st_mode) == 0o600
@@ -419,7 +419,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_a_record_of_what_no_json_holds_is_written_all_the_same(tmp_path: Path) -> None:
-    written(tmp_path, "w001", halt="the \ud800 value", exit=WorldExit(status=10**18))
+    written(tmp_path, "w001", halt="the \ud800 value", exit=ProcessExit(status=10**18))
     record = read_record(tmp_path, "w001")
     assert record is not None
     assert record.halt == "the \ufffd value"

@@ -14,7 +14,7 @@ import anyio
 import attrs
 import pytest
 
-from clawblox import UsageError, WorldExit
+from clawblox import ProcessExit, UsageError
 from clawblox.rundir.claims import claim_run
 from clawblox.rundir.last_saves import InstanceSave
 from clawblox.rundir.records import InstanceRecord, write_record
@@ -107,21 +107,21 @@ def test_what_an_earlier_boot_left_is_interrupted(tmp_path: Path, sleeper: dict[
     assert (status.state, status.pid) == ("interrupted", None)
 
 
-ENDS: list[tuple[str, WorldExit | None, bool]] = [
+ENDS: list[tuple[str, ProcessExit | None, bool]] = [
     ("exited", None, False),
-    ("exited", WorldExit(status=0), False),
-    ("exited", WorldExit(signal="SIGTERM"), False),
-    ("exited", WorldExit(status=3), True),
-    ("exited", WorldExit(signal="SIGKILL"), True),
-    ("exited", WorldExit(), True),
-    ("failed", WorldExit(status=0), True),
+    ("exited", ProcessExit(status=0), False),
+    ("exited", ProcessExit(signal="SIGTERM"), False),
+    ("exited", ProcessExit(status=3), True),
+    ("exited", ProcessExit(signal="SIGKILL"), True),
+    ("exited", ProcessExit(), True),
+    ("failed", ProcessExit(status=0), True),
     ("ready", None, True),  # interrupted
 ]
 
 
 @pytest.mark.parametrize(("state", "exit_", "has_died"), ENDS)
 def test_only_a_bad_end_is_a_death(
-    tmp_path: Path, state: str, exit_: WorldExit | None, has_died: bool
+    tmp_path: Path, state: str, exit_: ProcessExit | None, has_died: bool
 ) -> None:
     status = status_of(tmp_path, state=state, exit=exit_, **DEAD, **LEFT)
     assert status.has_died == has_died
@@ -129,7 +129,7 @@ def test_only_a_bad_end_is_a_death(
 
 
 def test_what_lives_has_not_died(tmp_path: Path, sleeper: dict[str, Any]) -> None:
-    assert not status_of(tmp_path, exit=WorldExit(status=3), **sleeper).has_died
+    assert not status_of(tmp_path, exit=ProcessExit(status=3), **sleeper).has_died
 
 
 # --------------------------------------------------------------------------- which, and what

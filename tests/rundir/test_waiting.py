@@ -13,7 +13,7 @@ import pytest
 from anyio.to_thread import run_sync
 
 from clawblox.errors import UsageError
-from clawblox.results import WorldExit
+from clawblox.results import ProcessExit
 from clawblox.rundir import waiting
 from clawblox.rundir.records import InstanceRecord, write_record
 from clawblox.rundir.waiting import EndedInstance, EndWatch
@@ -23,7 +23,7 @@ from tests.support import open_fds, wait_until_async
 pytestmark = pytest.mark.anyio
 
 HANG_S = 30.0
-FAILED = WorldExit(status=4)
+FAILED = ProcessExit(status=4)
 
 
 @pytest.fixture
@@ -69,14 +69,14 @@ async def make(run_dir: Path, pid: int, **fields: Any) -> InstanceRecord:
 
 
 async def test_what_ended_before_is_returned_at_once_and_only_once(tmp_path: Path) -> None:
-    await make(tmp_path, 0, name="b", state="exited", exit=WorldExit(signal="SIGKILL"))
+    await make(tmp_path, 0, name="b", state="exited", exit=ProcessExit(signal="SIGKILL"))
     await make(tmp_path, 0, name="a", state="failed", exit=FAILED)
-    await make(tmp_path, 0, name="c", state="exited", exit=WorldExit(status=0), halt="full")
+    await make(tmp_path, 0, name="c", state="exited", exit=ProcessExit(status=0), halt="full")
     with anyio.fail_after(HANG_S), await watch(tmp_path) as ends:
         assert await ends.next_ends() == [
             EndedInstance("a", "failed", FAILED),
-            EndedInstance("b", "exited", WorldExit(signal="SIGKILL")),
-            EndedInstance("c", "halted", WorldExit(status=0), "full"),
+            EndedInstance("b", "exited", ProcessExit(signal="SIGKILL")),
+            EndedInstance("c", "halted", ProcessExit(status=0), "full"),
         ]
         assert await ends.next_ends() == []
 

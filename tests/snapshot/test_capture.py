@@ -18,10 +18,10 @@ import pytest
 
 from clawblox import (
     AsyncWorld,
+    ProcessExit,
     SavedSnapshot,
     SnapshotError,
     StartedWorld,
-    WorldExit,
     WorldExitedError,
 )
 from clawblox.snapshot import capture as snapshots
@@ -334,7 +334,7 @@ async def test_a_world_that_dies_in_the_body_is_told_as_dead(tmp_path: Path) -> 
     async with running(tmp_path, "--snapshot", "die-in-body") as (world, started):
         with pytest.raises(WorldExitedError) as caught:
             await world.save()
-        assert caught.value.exit == WorldExit(signal="SIGKILL")
+        assert caught.value.exit == ProcessExit(signal="SIGKILL")
         assert caught.value.log_lines
         assert files_of(started.run_dir) == []
         assert checkpoints_of(started.run_dir) == []

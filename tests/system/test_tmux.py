@@ -22,7 +22,7 @@ from clawblox import (
     AsyncWorld,
     StartedWorld,
     WorldCommandError,
-    WorldExitedBeforeReady,
+    WorldExitedBeforeReadyError,
     WorldStartError,
 )
 from clawblox.rundir.records import read_records
@@ -325,7 +325,7 @@ async def test_an_exit_before_ready_is_known_by_status_or_signal(
     tmp_path: Path, tmux: Tmux, flags: list[str], status: int | None, signal_name: str | None
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path, *flags)) as world:
-        with anyio.fail_after(DEADLINE_S), pytest.raises(WorldExitedBeforeReady) as caught:
+        with anyio.fail_after(DEADLINE_S), pytest.raises(WorldExitedBeforeReadyError) as caught:
             await start(world, tmp_path)
     assert caught.value.exit is not None
     assert (caught.value.exit.status, caught.value.exit.signal) == (status, signal_name)

@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from clawblox import AsyncWorld, WorldError, WorldExit
+from clawblox import AsyncWorld, ProcessExit, WorldError
 from clawblox.telemetry.events import EventStream
 from tests.running import next_event, running
 from tests.support import make_world
@@ -34,7 +34,7 @@ async def test_the_events_of_a_life_come_in_order_and_end_with_the_world(tmp_pat
             "size_bytes": saved["size_bytes"],
             "elapsed_s": details[2]["elapsed_s"],
         },
-        {"rung": "terminated", "exit": WorldExit(status=0)},
+        {"rung": "terminated", "exit": ProcessExit(status=0)},
     ]
     assert 0 < details[2]["elapsed_s"] < 60
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from clawblox import AsyncWorld, RunLockedError, UsageError, WorldExit
+from clawblox import AsyncWorld, ProcessExit, RunLockedError, UsageError
 from clawblox.concurrency.batch import Outcome
 from clawblox.rundir.operations import restart_instances, stop_instances
 from clawblox.rundir.requests import Restarted
@@ -115,5 +115,5 @@ async def test_other_processes_reach_an_attached_instance_through_its_new_orches
         assert [outcome.error for outcome in outcomes] == [None]
         await stop_instances(run, grace_seconds=10)
         assert world.instances == ()
-        assert await world.wait("w000") == WorldExit(status=0)
+        assert await world.wait("w000") == ProcessExit(status=0)
     assert not marked_processes()

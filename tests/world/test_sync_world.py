@@ -22,7 +22,7 @@ from clawblox import (
     AsyncWorld,
     UsageError,
     World,
-    WorldExitedBeforeReady,
+    WorldExitedBeforeReadyError,
     read_manifest,
 )
 from clawblox.concurrency.synchronous import call_as
@@ -177,7 +177,7 @@ def test_a_type_error_of_the_function_itself_stays_as_it_is() -> None:
 def test_stop_is_safe_when_start_failed_and_when_there_was_none(tmp_path: Path) -> None:
     with World(dir=make_world(tmp_path, "--exit-at-once", "4")) as world:
         assert world.stop().rung == "not_running"
-        with pytest.raises(WorldExitedBeforeReady):
+        with pytest.raises(WorldExitedBeforeReadyError):
             world.start(run_dir=tmp_path / "run")
         assert world.stop(grace_seconds=1).rung == "not_running"
 

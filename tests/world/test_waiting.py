@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from clawblox import AsyncWorld, UsageError, World, WorldExit
+from clawblox import AsyncWorld, ProcessExit, UsageError, World
 from tests.running import HANG_S, next_event, running
 from tests.support import ask, make_world
 
@@ -19,12 +19,12 @@ pytestmark = pytest.mark.anyio
 async def test_it_returns_how_a_world_ended_by_itself(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
         os.kill(started.pid, signal.SIGKILL)
-        assert await world.wait() == WorldExit(signal="SIGKILL")
-        assert await world.wait("w000") == WorldExit(signal="SIGKILL")
+        assert await world.wait() == ProcessExit(signal="SIGKILL")
+        assert await world.wait("w000") == ProcessExit(signal="SIGKILL")
 
 
 async def test_it_waits_through_the_restarts_of_the_policy(tmp_path: Path) -> None:
-    exits: list[WorldExit] = []
+    exits: list[ProcessExit] = []
 
     async def wait() -> None:
         exits.append(await world.wait("w000"))
@@ -40,11 +40,11 @@ async def test_it_waits_through_the_restarts_of_the_policy(tmp_path: Path) -> No
                 assert not exits
                 assert again.detail["url"] == started.url
                 ask(started.port, "POST", "/__die?status=4")
-    assert exits == [WorldExit(status=4)]
+    assert exits == [ProcessExit(status=4)]
 
 
 async def test_a_stop_is_an_end_too_during_the_wait_and_before_it(tmp_path: Path) -> None:
-    exits: list[WorldExit] = []
+    exits: list[ProcessExit] = []
 
     async def wait() -> None:
         exits.append(await world.wait())
@@ -70,4 +70,4 @@ async def test_cancelling_it_leaves_the_instance_alone(tmp_path: Path) -> None:
 def test_a_script_waits_for_a_world(tmp_path: Path) -> None:
     with World(make_world(tmp_path, "--exit-after=0.2"), run_dir=tmp_path / "run") as world:
         world.start()
-        assert world.wait() == WorldExit(status=9)
+        assert world.wait() == ProcessExit(status=9)

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from clawblox import AsyncWorld, WorldExit
+from clawblox import AsyncWorld, ProcessExit
 from clawblox.instance.instance import Instance
 from clawblox.instance.supervisor import Supervisor
 from clawblox.rundir.manifest_file import ManifestFile
@@ -54,7 +54,7 @@ async def test_stopped_forks_leave_no_objects_and_no_tasks(tmp_path: Path) -> No
         await wait_until_async(lambda: len(anyio.get_running_tasks()) <= tasks, HANG_S)
         assert len(names) == 6
         for name in names:
-            assert await world.wait(name) != WorldExit()
+            assert await world.wait(name) != ProcessExit()
             manifest = manifest_of(run / "worlds" / name)
             assert manifest["run"]["status"] == "complete"
             assert len(manifest["checkpoints"]) == 1
@@ -69,7 +69,7 @@ async def test_an_instance_whose_stop_was_cancelled_is_forgotten_too(tmp_path: P
             tasks.start_soon(partial(world.stop, instance=started.name, grace_seconds=0.2))
             await wait_until_async(lambda: started.name not in world.instances, HANG_S)
             tasks.cancel_scope.cancel()
-        assert await world.wait(started.name) != WorldExit()
+        assert await world.wait(started.name) != ProcessExit()
         await wait_until_async(lambda: count_own() == before, HANG_S, "it is gone")
         await world.stop(grace_seconds=0.2)
 

@@ -37,8 +37,6 @@ from clawblox.system.ports import (
     take_port,
 )
 
-__all__ = ["WORLD_LISTENER", "AgentAccess"]
-
 WORLD_LISTENER: Final = "world"
 """Name of the listening socket among those of a sandboxed process."""
 

@@ -11,8 +11,6 @@ import attrs
 
 from clawblox.agents.access.policy import Policy
 
-__all__ = ["Grant", "host_name"]
-
 _MAX_LABEL_CHARS = 63
 _NO_NAME = re.compile(r"|localhost|[0-9]+|0x[0-9a-f]*")
 """Labels that mean something else: this machine, or an address in digits."""

@@ -11,8 +11,6 @@ from clawblox import protocol
 from clawblox.config.agent_routes import AgentRoute, is_reserved
 from clawblox.errors import ConfigError
 
-__all__ = ["Policy"]
-
 _FIXED: Final = (
     ("GET", protocol.API_ROUTE),
     ("GET", protocol.API_ALIAS_ROUTE),

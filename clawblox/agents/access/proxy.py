@@ -42,8 +42,6 @@ from clawblox.system.sock_diag import peer_uid, read_peer_uid
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.telemetry.throttle import Rate, Throttle
 
-__all__ = ["Limits", "Proxy"]
-
 _log = OwnLog(__name__)
 
 _RECEIVE_BYTES = 64 << 10

@@ -14,8 +14,6 @@ import attrs
 
 from clawblox.config.agent_routes import METHODS, PATH, QUERY
 
-__all__ = ["MAX_BODY_BYTES", "MAX_HEAD_BYTES", "AgentRequest", "Refusal", "find_head", "parse_head"]
-
 MAX_HEAD_BYTES: Final = 16 << 10
 """Most bytes of a request line and its headers."""
 

@@ -31,8 +31,6 @@ from clawblox.agents.values import Report
 from clawblox.errors import ConfigError
 from clawblox.system.files import make_private_dir
 
-__all__ = ["KNOWN_PROGRAMS", "AcpDriver", "KnownProgram"]
-
 _SESSION_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._:-]{0,199}")
 
 

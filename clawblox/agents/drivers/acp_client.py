@@ -24,8 +24,6 @@ from clawblox.agents.drivers.output import (
 from clawblox.agents.values import ErrorKind, Report, Usage
 from clawblox.foreign_values import clean_value, encode_line
 
-__all__ = ["AcpClient", "find_kind"]
-
 _PROTOCOL_VERSION: Final = 1
 _METHOD_NOT_FOUND: Final = -32601
 _NO_CAPABILITIES: Final = {

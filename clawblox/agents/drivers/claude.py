@@ -42,8 +42,6 @@ from clawblox.foreign_values import parse_document
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.foreign_files import find_files, merge_directory, read_file
 
-__all__ = ["ClaudeDriver"]
-
 _STREAM: Final = (
     "-p",
     "--input-format",

@@ -41,8 +41,6 @@ from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.foreign_database import copy_database, remove_database
 from clawblox.system.foreign_files import find_files
 
-__all__ = ["CodexDriver"]
-
 _EVERYTHING: Final = "--dangerously-bypass-approvals-and-sandbox"
 _MODES: Final = {
     **dict.fromkeys((None, "bypassPermissions", "danger-full-access"), (_EVERYTHING,)),

@@ -37,8 +37,6 @@ from clawblox.config.arguments import describe_mismatch
 from clawblox.errors import AgentResumeError, ConfigError
 from clawblox.spelling import nearest_name
 
-__all__ = ["CommandDriver", "CommandTable", "check_words"]
-
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 _NAMES: Final = frozenset({"prompt", "session", "system_prompt_file", "workspace", "model"})
 _KEYS: Final = frozenset({"start", "resume", "session", "prompt"})

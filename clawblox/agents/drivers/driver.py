@@ -14,20 +14,6 @@ from clawblox.agents.programs import Program
 from clawblox.agents.values import Report, Usage
 from clawblox.errors import ConfigError
 
-__all__ = [
-    "AgentSetup",
-    "Conversation",
-    "Driver",
-    "Interruption",
-    "Invocation",
-    "RecordedFile",
-    "RecordedUsage",
-    "Requirement",
-    "Turn",
-    "measure_files",
-    "name_own_binary",
-]
-
 
 @attrs.frozen(kw_only=True)
 class AgentSetup:

@@ -47,8 +47,6 @@ from clawblox.agents.values import ErrorKind, Report
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.foreign_files import find_files, make_directory, read_file, rewrite_lines
 
-__all__ = ["KimiDriver"]
-
 _SYSTEM_PROMPT_FILE: Final = "SYSTEM.md"
 _VARIABLE: Final = re.compile(r"\$(?=\{[A-Za-z_][A-Za-z0-9_]*\})")
 

@@ -20,8 +20,6 @@ from clawblox.agents.values import Report, Usage
 from clawblox.system.foreign_files import find_files, open_file
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["MAX_WIRE_BYTES", "find_wires", "read_wires"]
-
 _log = OwnLog(__name__)
 
 MAX_WIRE_BYTES: Final = 4 << 30

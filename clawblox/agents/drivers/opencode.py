@@ -37,8 +37,6 @@ from clawblox.agents.values import ErrorKind, Report, Usage
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.foreign_database import DatabaseCopy, copy_database
 
-__all__ = ["OpencodeDriver"]
-
 _DATABASE: Final = "data/opencode/opencode.db"
 _LOGIN_FILE: Final = Path("data/opencode/auth.json")
 _SETTINGS_FILE: Final = "opencode.json"

@@ -8,18 +8,6 @@ import msgspec
 
 from clawblox.foreign_values import finite_number, parse_json, require_few_members, whole_number
 
-__all__ = [
-    "Record",
-    "count_in",
-    "list_in",
-    "number_in",
-    "parse_record",
-    "record_in",
-    "seconds_in",
-    "status_in",
-    "text_in",
-]
-
 Record: TypeAlias = dict[str, Any]
 """A JSON object."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from clawblox.agents.drivers.driver import AgentSetup, Conversation, Driver, Turn
 from clawblox.agents.layout import AgentDir
 
-__all__ = ["open_reading"]
-
 
 def open_reading(
     driver: Driver,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["project_slug"]
-
 _MAX_SLUG: Final = 200
 _BASE36: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 

@@ -7,8 +7,6 @@ from typing import Final
 
 from clawblox.agents.programs.program import UUID
 
-__all__ = ["ROLLOUT", "thread_id"]
-
 ROLLOUT: Final = re.compile(rf"sessions/\d{{4}}/\d\d/\d\d/rollout-[0-9T-]+-(?P<id>{UUID})\.jsonl")
 """Path of a rollout below the state directory."""
 

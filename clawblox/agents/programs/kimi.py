@@ -15,15 +15,6 @@ from typing import Any, Final
 
 from clawblox.foreign_values import parse_document
 
-__all__ = [
-    "AGENT_NAME",
-    "MAIN_TRANSCRIPT",
-    "STATE_FILE",
-    "bind_record",
-    "bind_state",
-    "work_dir_key",
-]
-
 AGENT_NAME: Final = r"[A-Za-z0-9_-]+"
 """Pattern of the name of an agent of a session; ``main`` is the one that is talked to."""
 

@@ -12,18 +12,6 @@ from typing import Final
 
 import attrs
 
-__all__ = [
-    "CLAUDE",
-    "CODEX",
-    "KIMI",
-    "OPENCODE",
-    "PROGRAMS",
-    "STATE_DIR",
-    "UUID",
-    "Program",
-    "id_file_name",
-]
-
 UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 STATE_DIR: Final = "session"

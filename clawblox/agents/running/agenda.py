@@ -13,8 +13,6 @@ import attrs
 
 from clawblox.agents.running.lifecycle import Pace
 
-__all__ = ["Agenda", "Hold", "Message"]
-
 _HELD_LOOK_S: Final = 0.05
 """How long after the end of a hold an agent may be told to go on."""
 

@@ -28,13 +28,11 @@ from clawblox.agents.running.stdin import StdinFull, StdinWriter
 from clawblox.agents.values import Report
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import current_batcher, run_blocking
-from clawblox.results import WorldExit
+from clawblox.results import ProcessExit
 from clawblox.system.process import Process
 from clawblox.telemetry.log_segments import begin_segment
 from clawblox.telemetry.logs import last_lines
 from clawblox.telemetry.own_log import OwnLog
-
-__all__ = ["Attempt"]
 
 _log = OwnLog(__name__)
 
@@ -115,7 +113,7 @@ class Attempt:
         self.following: Message | None = None
         self._segment_start = 0
         self.log_start = 0
-        self.exit: WorldExit | None = None
+        self.exit: ProcessExit | None = None
 
     # -- the process ------------------------------------------------------------------------
 
@@ -442,7 +440,7 @@ class Attempt:
             raise dialogue.trouble
         if dialogue.is_confirmed and not dialogue.is_working:
             return
-        has_failed = self.exit != WorldExit(status=0) or dialogue.last_error is not None
+        has_failed = self.exit != ProcessExit(status=0) or dialogue.last_error is not None
         if has_failed or not dialogue.is_confirmed:
             words = await run_blocking(self.last_words)
             report = self._order.driver.explain(words)

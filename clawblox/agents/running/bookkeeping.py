@@ -26,8 +26,6 @@ from clawblox.system.files import publish_bytes
 from clawblox.telemetry.log_segments import log_end
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["Bookkeeping"]
-
 _log = OwnLog(__name__)
 
 _MOST_OF_OUR_OWN: Final = 100

@@ -13,8 +13,6 @@ from pathlib import Path
 from clawblox.system.regular_files import open_regular
 from clawblox.telemetry.logs import last_lines, log_size
 
-__all__ = ["Complaints"]
-
 
 class Complaints:
     """The standard error of one process, from the end of what others wrote to the same file.

@@ -17,8 +17,6 @@ from clawblox.agents.values import ErrorKind, Report
 from clawblox.foreign_values import clean_text, finite_number
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["BudgetUsedUp", "Dialogue", "Trouble", "understand"]
-
 _log = OwnLog(__name__)
 
 _MAX_NAME_CHARS: Final = 200

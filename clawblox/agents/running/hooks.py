@@ -18,21 +18,6 @@ from clawblox.agents.layout import AgentDir
 from clawblox.agents.status import AgentRecord
 from clawblox.agents.values import SandboxLevel
 
-__all__ = [
-    "Access",
-    "Enclosed",
-    "Enclosure",
-    "Hooks",
-    "NoAccess",
-    "NoEnclosure",
-    "NoStatus",
-    "NoWindow",
-    "Service",
-    "Status",
-    "View",
-    "Window",
-]
-
 
 @attrs.frozen(kw_only=True)
 class View:

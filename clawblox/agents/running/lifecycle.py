@@ -10,8 +10,6 @@ from typing import Final
 from clawblox.agents.values import AgentState, ErrorKind
 from clawblox.concurrency.restarts import exponential_delay
 
-__all__ = ["MOVES", "IllegalMove", "Lifecycle", "Pace", "is_hopeless", "retry_delay"]
-
 MOVES: Final[dict[AgentState, frozenset[AgentState]]] = {
     "new": frozenset({"starting"}),
     "starting": frozenset({"working", "stopped", "failed"}),

@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 from typing import Final
 
-__all__ = ["Looks"]
-
 _FIRST_S: Final = 0.005
 _WORKING_S: Final = 0.05
 _QUIET_S: Final = 1.0

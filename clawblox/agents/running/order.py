@@ -15,8 +15,6 @@ from clawblox.agents.running.hooks import Hooks
 from clawblox.agents.usage import Budget
 from clawblox.protocol import SECRET_NAME
 
-__all__ = ["MAX_LOG_BYTES", "Limits", "Order", "secret_values"]
-
 MAX_LOG_BYTES = 2 << 30
 """Most that a program may add to a log in one turn, in bytes."""
 

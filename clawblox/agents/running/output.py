@@ -14,8 +14,6 @@ from typing import Final, NamedTuple
 from clawblox.system.regular_files import open_regular
 from clawblox.telemetry.log_segments import LogSegment, list_segments
 
-__all__ = ["CHUNK_BYTES", "MAX_LINE_BYTES", "Line", "OutputReader", "read_lines"]
-
 CHUNK_BYTES: Final = 64 * 1024
 """Most that one call reads."""
 

@@ -52,8 +52,6 @@ from clawblox.system.process import CannotExecute, Grace, end_tree
 from clawblox.system.process_tree import Mark
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["Owner"]
-
 _log = OwnLog(__name__)
 
 _EXPECTED: Final = (AgentError, Trouble, OSError, CannotExecute)

@@ -35,19 +35,6 @@ from clawblox.system.guard import guard
 from clawblox.system.process import CannotExecute
 from clawblox.system.process_tree import Mark
 
-__all__ = [
-    "Prepared",
-    "build_environment",
-    "check_setup",
-    "find_binary",
-    "make_setup",
-    "prepare",
-    "prepare_home",
-    "read_version",
-    "require_arguments",
-    "write_script",
-]
-
 _VERSION_TIMEOUT_S = 20.0
 _SCRIPT_MODE = 0o700
 _MAX_ARGUMENT_BYTES = 128 * 1024 - 1

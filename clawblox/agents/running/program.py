@@ -10,11 +10,9 @@ from pathlib import Path
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.running.hooks import Enclosed
 from clawblox.agents.running.stdin import StdinWriter
-from clawblox.results import WorldExit
+from clawblox.results import ProcessExit
 from clawblox.system.process import Process, spawn
 from clawblox.telemetry.logs import open_log
-
-__all__ = ["exit_code", "spawn_program"]
 
 
 def spawn_program(
@@ -54,7 +52,7 @@ def _open(log_file: Path, opened: ExitStack) -> int:
     return fd
 
 
-def exit_code(found: WorldExit) -> int | None:
+def exit_code(found: ProcessExit) -> int | None:
     """Return an exit status, negative for a signal; None if it is not known."""
     if found.signal is None:
         return found.status

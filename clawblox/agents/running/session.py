@@ -15,15 +15,6 @@ from clawblox.agents.running.order import Order
 from clawblox.errors import AgentResumeError
 from clawblox.system.foreign_files import open_file, read_file
 
-__all__ = [
-    "Expected",
-    "find_proof",
-    "find_session_id",
-    "read_session_id",
-    "read_system_prompt",
-    "require_transcript",
-]
-
 _MAX_ID_BYTES: Final = 4096
 _MAX_PROMPT_BYTES: Final = 16 << 20
 

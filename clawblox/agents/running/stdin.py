@@ -11,8 +11,6 @@ from typing import Final
 
 import anyio
 
-__all__ = ["MAX_UNREAD_BYTES", "StdinFull", "StdinWriter"]
-
 MAX_UNREAD_BYTES: Final = 64 * 1024 * 1024
 """Most that is kept for a program that does not read."""
 

@@ -21,8 +21,6 @@ from clawblox.concurrency.threads import run_blocking, run_interruptible
 from clawblox.telemetry.log_segments import log_end
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["catch_up", "count_rest"]
-
 _log = OwnLog(__name__)
 
 _MAX_BYTES: Final = 1 << 30

@@ -12,11 +12,9 @@ import anyio
 import attrs
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.results import WorldExit
+from clawblox.results import ProcessExit
 from clawblox.system.process import Grace, end_tree, memory_log, spawn
 from clawblox.system.process_tree import Mark
-
-__all__ = ["VersionAnswer", "ask_version", "find_number"]
 
 _GRACE_S = 1.0
 _MOST_BYTES = 4096
@@ -32,7 +30,7 @@ class VersionAnswer:
         text: What it printed; of a program that printed nothing, what it complained of.
     """
 
-    exit: WorldExit
+    exit: ProcessExit
     text: str
 
 

@@ -47,8 +47,6 @@ from clawblox.system.network_namespace import Confinement, NamespaceRefused
 from clawblox.system.outer_user import OUTER_DIR, choose_uid, find_obstacle
 from clawblox.system.short_process import Outcome, run_briefly
 
-__all__ = ["Bubblewrap"]
-
 _PROBE_TIMEOUT_S: Final = 30.0
 _ETC: Final = "etc"
 _WORLD: Final = "world"

@@ -12,8 +12,6 @@ from clawblox.agents.running.hooks import Enclosure, NoEnclosure, Service
 from clawblox.agents.sandbox.bubblewrap import Bubblewrap
 from clawblox.agents.sandbox.native import NativeSandbox
 
-__all__ = ["choose_sandbox"]
-
 
 def choose_sandbox(
     options: AgentOptions, program: Program, access: AgentAccess

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["MAX_HELLO_BYTES", "NoClientHello", "read_server_name"]
-
 MAX_HELLO_BYTES: Final = 32 << 10
 """Length that no ClientHello has; those with post-quantum keys are near 2 kB."""
 

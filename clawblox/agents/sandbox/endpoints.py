@@ -16,8 +16,6 @@ from urllib.parse import SplitResult, urlsplit
 
 import attrs
 
-__all__ = ["WORLD_ENDPOINT", "Endpoint", "find_endpoints"]
-
 _HTTPS_PORT: Final = 443
 _PORTS: Final = {"http": 80, "https": _HTTPS_PORT}
 _FIRST: Final = ipaddress.IPv4Address("127.0.1.1")

@@ -18,8 +18,6 @@ from clawblox.system.network_namespace import (
     receive_listeners,
 )
 
-__all__ = ["Entry"]
-
 
 @attrs.define
 class Entry:

@@ -16,17 +16,6 @@ import attrs
 from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
 from clawblox.system.outer_user import OUTER_DIR
 
-__all__ = [
-    "SANDBOX_DEPS",
-    "SANDBOX_GID",
-    "SANDBOX_HOME",
-    "SANDBOX_RUNTIME",
-    "SANDBOX_STATE",
-    "SANDBOX_UID",
-    "Inside",
-    "visible_path",
-]
-
 SANDBOX_HOME: Final = Path("/home/agent")
 SANDBOX_STATE: Final = Path("/session")
 SANDBOX_RUNTIME: Final = Path("/runtime")

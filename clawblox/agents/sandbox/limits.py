@@ -16,8 +16,6 @@ import attrs
 
 from clawblox.system.control_groups import ControlGroup, find_delegated, make_group
 
-__all__ = ["Limits", "find_limits"]
-
 _PROCESSES: Final = 16_384
 _SHARE_OF_PROCESSES: Final = 2
 _SPARED_MEMORY: Final = 10

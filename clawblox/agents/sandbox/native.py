@@ -22,8 +22,6 @@ from clawblox.errors import AgentSetupError
 from clawblox.system.files import publish_bytes
 from clawblox.system.short_process import Outcome, run_briefly
 
-__all__ = ["NATIVE_PROGRAMS", "NativeSandbox", "native_settings", "probe_command", "require_native"]
-
 NATIVE_PROGRAMS: Final = ("bwrap", "socat", "rg")
 """What must be on PATH for it."""
 

@@ -11,8 +11,6 @@ import os
 
 import attrs
 
-__all__ = ["ProcCovers", "find_proc_covers"]
-
 _WRITABLE = 0o222
 _READABLE = 0o004
 

@@ -16,8 +16,6 @@ from typing import Final
 
 import attrs
 
-__all__ = ["ProgramFiles", "find_program_files"]
-
 _PACKAGES: Final = "node_modules"
 _HEAD_BYTES: Final = 256
 

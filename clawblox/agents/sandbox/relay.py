@@ -13,8 +13,6 @@ from clawblox.agents.sandbox.endpoints import Endpoint
 from clawblox.system.forked import close_in_forked_child
 from clawblox.system.sockets import connect, receive, send_all, serve_connections
 
-__all__ = ["Relays", "relay"]
-
 _MOST_CONNECTIONS: Final = 64
 _BEGIN_TIMEOUT_S: Final = 20.0
 

@@ -16,8 +16,6 @@ from typing import Final
 
 import attrs
 
-__all__ = ["build_filter"]
-
 _LOAD: Final = 0x20
 _IF_EQUAL: Final = 0x15
 _IF_AT_LEAST: Final = 0x35

@@ -24,14 +24,6 @@ from clawblox.system.clock import parse_utc
 from clawblox.system.files import publish_bytes
 from clawblox.system.regular_files import read_regular
 
-__all__ = [
-    "FILE_NAME",
-    "encode_trajectory",
-    "export_trajectory",
-    "has_conversation",
-    "write_trajectory",
-]
-
 SCHEMA_VERSION: Final = "ATIF-v1.7"
 
 FILE_NAME: Final = "trajectory.json"

@@ -27,8 +27,6 @@ from clawblox.system.clock import parse_utc
 from clawblox.system.regular_files import open_regular
 from clawblox.telemetry.log_segments import log_end
 
-__all__ = ["Moment", "read_history"]
-
 _TYPES: Final = frozenset(get_args(EventType))
 _MARKS: Final = ("time", "seq", "agent", "operation", "type", "session_id", "turn", "raw_offset")
 _MAX_EVENTS_BYTES: Final = 1 << 30

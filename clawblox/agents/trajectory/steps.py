@@ -18,8 +18,6 @@ from clawblox.agents.usage import Ledger, add_usage
 from clawblox.agents.values import Usage, UsageScope
 from clawblox.foreign_values import clean_value
 
-__all__ = ["Steps", "describe_usage"]
-
 _SCOPES: Final = get_args(UsageScope)
 
 

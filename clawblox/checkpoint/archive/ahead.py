@@ -13,8 +13,6 @@ from clawblox.checkpoint.archive.earlier import EarlierArchives
 from clawblox.checkpoint.archive.packing import Packed, is_small, pack_small
 from clawblox.checkpoint.model import Source
 
-__all__ = ["SizedSource", "pack_ahead"]
-
 SizedSource: TypeAlias = tuple[Source, int]
 """A source, and the size that its file is believed to have, in bytes."""
 

@@ -11,8 +11,6 @@ import zlib
 from collections.abc import Callable
 from typing import Final, Protocol
 
-__all__ = ["Deflater", "new_deflater", "shrinks"]
-
 _LEVEL: Final = 1
 _RAW: Final = -15
 _SAMPLE_BYTES: Final = 16 << 10

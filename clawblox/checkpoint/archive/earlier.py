@@ -21,8 +21,6 @@ import attrs
 
 from clawblox.system.regular_files import open_regular
 
-__all__ = ["EarlierArchives", "EarlierMember", "EarlierMembers", "earlier_members"]
-
 _CHUNK_BYTES: Final = 256 << 10
 _MOST_OPEN: Final = 8
 

@@ -15,8 +15,6 @@ from collections.abc import Iterable, Iterator
 from clawblox.checkpoint.model import Source
 from clawblox.errors import CheckpointError
 
-__all__ = ["CHUNK_BYTES", "Intake", "UnreadableSource", "VanishedSource", "open_intake"]
-
 CHUNK_BYTES = 256 << 10
 """Size of a piece, in bytes; only the last one is smaller. A rewritten one may be larger."""
 

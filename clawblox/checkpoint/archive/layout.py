@@ -26,22 +26,6 @@ import attrs
 from clawblox.checkpoint.names import check_name
 from clawblox.errors import CheckpointFormatError, CheckpointPathError
 
-__all__ = [
-    "DEFLATED",
-    "MAX_TAIL",
-    "STORED",
-    "End",
-    "Entry",
-    "Record",
-    "central_directory",
-    "check_local_header",
-    "local_header",
-    "local_header_size",
-    "max_local_header",
-    "parse_directory",
-    "parse_end",
-]
-
 STORED: Final = 0
 DEFLATED: Final = 8
 

@@ -23,14 +23,6 @@ from clawblox.errors import (
     ConfigError,
 )
 
-__all__ = [
-    "RESERVED_KEYS",
-    "check_tree",
-    "compare_members",
-    "parse_metadata",
-    "serialise_metadata",
-]
-
 RESERVED_KEYS: Final = frozenset(
     (
         "schema_version",

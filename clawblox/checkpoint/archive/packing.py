@@ -21,8 +21,6 @@ from clawblox.checkpoint.archive.intake import CHUNK_BYTES, Intake, open_intake
 from clawblox.checkpoint.archive.layout import DEFLATED, STORED
 from clawblox.checkpoint.model import Source
 
-__all__ = ["Packed", "Sink", "is_small", "pack_small", "pack_to"]
-
 Count: TypeAlias = Callable[[int], object]
 """Is told how many more bytes were read; what it raises ends the packing."""
 

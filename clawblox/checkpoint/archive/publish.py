@@ -10,8 +10,6 @@ from pathlib import Path
 from clawblox.errors import CheckpointError
 from clawblox.system.files import PartialFile, fsync_directory, make_private_dir, sweep_partials
 
-__all__ = ["partial_file", "publish", "refuse_existing"]
-
 
 @contextlib.contextmanager
 def partial_file(path: Path) -> Iterator[PartialFile]:

@@ -36,16 +36,6 @@ from clawblox.checkpoint.progress import Progress, Report
 from clawblox.errors import CheckpointError, CheckpointFormatError, CheckpointLimitError
 from clawblox.system.regular_files import open_regular
 
-__all__ = [
-    "Archive",
-    "Member",
-    "located",
-    "packed_sha256",
-    "read_member",
-    "read_metadata",
-    "stream_member",
-]
-
 _CHUNK: Final = 256 << 10
 """Largest piece of content that is in memory at a time."""
 _WINDOW: Final = 4 << 10

@@ -13,22 +13,11 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from clawblox.errors import ManifestError
-from clawblox.rundir.manifest import ManifestEntry, find_checkpoint, manifest_path, read_manifest
+from clawblox.rundir.manifest import find_checkpoint, manifest_path, read_manifest
+from clawblox.rundir.manifest_entries import ManifestEntry
 from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.manifest_updates import checkpoint_update, removal_update
 from clawblox.system.clock import format_utc, utc_now
-
-__all__ = [
-    "ARCHIVE_FORMAT",
-    "ManifestEntry",
-    "above",
-    "checkpoint_entry",
-    "digest_fd",
-    "find_runs",
-    "read_lineage",
-    "register",
-    "remove",
-]
 
 ARCHIVE_FORMAT: Final = "clawblox-ckpt-v1"
 """What tells an archive from a world's snapshot among the checkpoints of a manifest."""

@@ -33,8 +33,6 @@ from clawblox.checkpoint.names import METADATA_NAME
 from clawblox.checkpoint.progress import Progress
 from clawblox.errors import CheckpointError
 
-__all__ = ["ArchiveWriter"]
-
 _METADATA_MODE: Final = 0o600
 _INT64: Final = 2**63
 

@@ -14,8 +14,6 @@ from clawblox.checkpoint.model import Limits
 from clawblox.checkpoint.names import METADATA_NAME
 from clawblox.config.arguments import check_read_path
 
-__all__ = ["Difference", "diff_checkpoints"]
-
 _TOLD_OF_FILES: Final = ("files", "secret_scan")
 """What the metadata says of the members; the members themselves are compared."""
 

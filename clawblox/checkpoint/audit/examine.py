@@ -21,8 +21,6 @@ from clawblox.checkpoint.progress import Progress
 from clawblox.checkpoint.secrets import Scanner
 from clawblox.results import Finding
 
-__all__ = ["Examination"]
-
 _EXAMINERS: Final = 2
 _MUCH_BYTES: Final = 48 << 20
 """From this size on, examiners are faster: one boots in a quarter of a second."""

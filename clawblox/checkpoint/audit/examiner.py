@@ -29,8 +29,6 @@ from clawblox.checkpoint.secrets import Scanner
 from clawblox.errors import CheckpointError
 from clawblox.system.helper import detach_from_parent, spawn_helper
 
-__all__ = ["EXAMINER_NAME", "Answer", "Examiner", "ExaminerLost", "count_examiners", "main"]
-
 EXAMINER_NAME: Final = "clawblox-examiner"
 """Stands in an examiner's command line, for those who read a process list."""
 

@@ -16,17 +16,15 @@ import attrs
 from clawblox.checkpoint.archive.reader import Archive
 from clawblox.checkpoint.archive.registry import (
     ARCHIVE_FORMAT,
-    ManifestEntry,
     checkpoint_entry,
     register,
 )
 from clawblox.config.arguments import check_path
 from clawblox.errors import CheckpointError
 from clawblox.rundir.manifest import manifest_path, read_manifest
+from clawblox.rundir.manifest_entries import ManifestEntry
 from clawblox.system.files import sweep_partials
 from clawblox.system.regular_files import open_regular
-
-__all__ = ["Repair", "repair_checkpoints"]
 
 _PATTERN: Final = "*.ckpt"
 

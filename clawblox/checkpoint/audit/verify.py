@@ -18,8 +18,6 @@ from clawblox.checkpoint.secrets import Scanner, known_values
 from clawblox.config.arguments import check_read_path
 from clawblox.results import Finding
 
-__all__ = ["Scan", "Verification", "scan_checkpoint", "verify_checkpoint"]
-
 
 @attrs.frozen(kw_only=True)
 class Verification:

@@ -21,8 +21,6 @@ from clawblox.checkpoint.collect.sessions import FORMATS, SessionFormat, find_fo
 from clawblox.checkpoint.model import AgentState, Excluded, Link, Source
 from clawblox.errors import CheckpointError
 
-__all__ = ["Plan", "is_idle", "plan"]
-
 WORKSPACE: Final = "workspace"
 _NOT_IN_FORMAT: Final = "no part of a session that travels"
 

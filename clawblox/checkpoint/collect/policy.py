@@ -25,15 +25,6 @@ from clawblox.checkpoint.collect.policy_names import (
     REDIRECT_PATHS,
 )
 
-__all__ = [
-    "FoldedPath",
-    "find_repositories",
-    "fold_path",
-    "git_config",
-    "link_stays_inside",
-    "workspace_exclusion",
-]
-
 FoldedPath = tuple[str, ...]
 """The folded components of a path below a workspace."""
 

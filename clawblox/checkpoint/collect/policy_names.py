@@ -13,16 +13,6 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = [
-    "CAPABILITY_NAMES",
-    "CAPABILITY_PATHS",
-    "CREDENTIAL_NAMES",
-    "PROGRAM_CAPABILITIES",
-    "PROGRAM_CREDENTIALS",
-    "REBUILT_DIRS",
-    "REDIRECT_PATHS",
-]
-
 REBUILT_DIRS: Final = frozenset(
     [
         ".cache",

@@ -21,16 +21,6 @@ from clawblox.errors import CheckpointError
 from clawblox.system.foreign_files import OPEN_DIRECTORY, open_directory, open_file
 from clawblox.system.regular_files import open_regular
 
-__all__ = [
-    "Tree",
-    "file_opener",
-    "is_file",
-    "list_files",
-    "read_head",
-    "unreadable_error",
-    "walk",
-]
-
 _REPLACED: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 """Errors of opening a directory that has vanished or was replaced since it was listed."""
 

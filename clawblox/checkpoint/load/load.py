@@ -23,8 +23,6 @@ from clawblox.checkpoint.progress import Progress, Report
 from clawblox.errors import CheckpointLimitError
 from clawblox.telemetry.own_log import OwnLog
 
-__all__ = ["Loaded", "load", "unload"]
-
 _log = OwnLog(__name__)
 
 _USABLE: Final = 0.9

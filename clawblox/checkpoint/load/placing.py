@@ -25,8 +25,6 @@ from clawblox.checkpoint.collect.sessions import FORMATS, SessionFormat, Unrecor
 from clawblox.checkpoint.model import Excluded, Transform
 from clawblox.checkpoint.names import ROWS_NAME, SNAPSHOT_NAME, check_name, split_name
 
-__all__ = ["Place", "Placing", "agent_names"]
-
 _NO_WORKSPACE = "is in no workspace"
 _OUTSIDE = "would lead out of the workspace"
 _NO_SESSION = "the archive records no session of a known format"

@@ -23,8 +23,6 @@ from clawblox.system.files import (
     write_all,
 )
 
-__all__ = ["extract_snapshot", "require_snapshot"]
-
 _DIGEST_CHARS: Final = 12
 """How much of the digest the name of an extracted document holds."""
 

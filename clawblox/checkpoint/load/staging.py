@@ -34,8 +34,6 @@ from clawblox.system.files import (
 )
 from clawblox.system.process_tree import is_same_process
 
-__all__ = ["Staging", "Target"]
-
 Parts = tuple[str, ...]
 
 _LEFTOVER: Final = re.compile(r"\.load\.(?P<pid>\d+)-(?P<start>\d+)\.[0-9a-f]+\.partial")

@@ -11,8 +11,6 @@ import attrs
 from clawblox.checkpoint.model import Allowance
 from clawblox.errors import ConfigError
 
-__all__ = ["read_allowances"]
-
 _KEYS: Final = tuple(field.name for field in attrs.fields(Allowance))
 
 

@@ -14,8 +14,6 @@ from clawblox.checkpoint.secrets.matching import MAX_DEPTH
 from clawblox.checkpoint.secrets.windows import FindingCollector, Windows
 from clawblox.results import Finding
 
-__all__ = ["UNSCANNABLE", "ScannedContent"]
-
 UNSCANNABLE: Final = "unscannable"
 """The rule of findings that are not secrets but containers that cannot be searched."""
 

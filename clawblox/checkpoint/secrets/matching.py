@@ -20,8 +20,6 @@ from clawblox.checkpoint.secrets.patterns.known import KnownSecrets
 from clawblox.checkpoint.secrets.patterns.shapes import Match, find_shapes, long_words
 from clawblox.checkpoint.secrets.patterns.views import find_views
 
-__all__ = ["MAX_DEPTH", "UNFINISHED", "Base64Runs", "find_matches", "read_base64"]
-
 MAX_DEPTH: Final = 4
 """Maximum number of containers inside one another."""
 

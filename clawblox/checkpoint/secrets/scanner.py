@@ -19,8 +19,6 @@ from clawblox.checkpoint.secrets.windows import make_finding, make_preview
 from clawblox.errors import CheckpointError
 from clawblox.results import Finding
 
-__all__ = ["Scanner"]
-
 
 class Scanner:
     """Searches files for secrets, every byte of them, whatever their names.

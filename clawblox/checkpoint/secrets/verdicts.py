@@ -13,15 +13,6 @@ from typing import Final, Generic, TypeVar
 
 import attrs
 
-__all__ = [
-    "PROCESS_KEY",
-    "Verdict",
-    "Verdicts",
-    "content_verdicts",
-    "verdict_key",
-    "verdicts",
-]
-
 _T = TypeVar("_T")
 
 PROCESS_KEY: Final = secrets.token_bytes(32)

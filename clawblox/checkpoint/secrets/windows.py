@@ -24,16 +24,6 @@ from clawblox.checkpoint.secrets.patterns.shapes import Match
 from clawblox.checkpoint.secrets.verdicts import Verdict, verdict_key, verdicts
 from clawblox.results import Finding
 
-__all__ = [
-    "LEAD",
-    "OVERLAP",
-    "STRIDE",
-    "FindingCollector",
-    "Windows",
-    "make_finding",
-    "make_preview",
-]
-
 STRIDE: Final = 128 << 10
 """Number of new bytes in a window; it reports the secrets that begin in them."""
 

@@ -27,8 +27,6 @@ from clawblox.world.agent_client import AsyncAgentClient, join_place
 from clawblox.world.kept_sessions import KeptSession
 from clawblox.world.recorded import RecordedPlace
 
-__all__ = ["command"]
-
 _NUMBERED_NAME: Final = re.compile(r"w[0-9]{3,9}")
 """A name that clawblox gives: never an input type, even where no such instance exists."""
 

@@ -21,8 +21,6 @@ from clawblox.cli.tables.agent_rows import describe_agent
 from clawblox.cli.tables.formatting import format_json
 from clawblox.errors import UsageError
 
-__all__ = ["command"]
-
 
 @click.group(
     "agent",

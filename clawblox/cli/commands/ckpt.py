@@ -39,8 +39,6 @@ from clawblox.errors import CheckpointError, ClawbloxError
 from clawblox.rundir.records import read_records
 from clawblox.rundir.snapshot_files import source_run_dir
 
-__all__ = ["command"]
-
 _T = TypeVar("_T")
 
 

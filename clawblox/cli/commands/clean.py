@@ -20,8 +20,6 @@ from clawblox.cli.tables.formatting import (
 from clawblox.experiment.cleaning import RunFile, held, list_files, remove_files
 from clawblox.rundir.paths import resolve_run_dir
 
-__all__ = ["command"]
-
 
 @click.command(
     "clean",

@@ -21,8 +21,6 @@ from clawblox.cli.doctor.sandboxes import SANDBOX_CHECKS
 from clawblox.cli.parameters import json_option
 from clawblox.cli.tables.formatting import format_json
 
-__all__ = ["ALL_CHECKS", "command"]
-
 _TIMEOUT_S = 12.0
 
 ALL_CHECKS = (

@@ -30,8 +30,6 @@ from clawblox.rundir.operations import OnEvent, find_orchestrator, fork_instance
 from clawblox.rundir.snapshot_files import find_snapshot, snapshot_places
 from clawblox.rundir.status import InstanceStatus, read_instances
 
-__all__ = ["command"]
-
 
 @click.command(
     "fork",

@@ -17,8 +17,6 @@ from clawblox.cli.tables.formatting import shorten_path
 from clawblox.errors import ClawbloxError
 from clawblox.extras import find_missing, install_command
 
-__all__ = ["command"]
-
 _PYTHON: Final = {"world.toml": "world.toml", "world.py": "world.py", "API.md": "API.md"}
 _ENGINE: Final = {
     "world.toml": "engine/world.toml",

@@ -16,8 +16,6 @@ from clawblox.cli.tables.lineage_text import render_lineage, to_ascii
 from clawblox.cli.terminal.output import note
 from clawblox.rundir.lineage import Lineage, read_lineage
 
-__all__ = ["command"]
-
 
 @click.command(
     "lineage",

@@ -36,8 +36,6 @@ from clawblox.rundir.status import read_logs, select_records
 from clawblox.telemetry.log_times import index_path
 from clawblox.telemetry.logs import LogReader, log_size
 
-__all__ = ["command"]
-
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red")
 _BACKLOG = 256
 _TIME_COLUMNS = len("2026-06-22T18:59:25.104Z")

@@ -19,8 +19,6 @@ from clawblox.errors import UsageError
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.records import read_running
 
-__all__ = ["command"]
-
 
 @click.command(
     "play",

@@ -12,23 +12,17 @@ import click
 from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import StopOptions
 from clawblox.cli.parameters import choose_names, existing_run_dir, json_option, run_dir_arguments
-from clawblox.cli.tables.formatting import (
-    format_json,
-    format_seconds,
-    printable_lines,
-    shorten_path,
-)
+from clawblox.cli.tables.formatting import format_json, format_seconds, shorten_path
 from clawblox.cli.terminal.output import note
 from clawblox.cli.terminal.progress_bar import progress_bar
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.concurrency.batch import Outcome
 from clawblox.errors import UsageError
+from clawblox.printable import printable_lines
 from clawblox.results import Labels
 from clawblox.rundir.operations import restart_instances
 from clawblox.rundir.requests import Restarted
 from clawblox.rundir.status import select_records
-
-__all__ = ["command"]
 
 
 @click.command(

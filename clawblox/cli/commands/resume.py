@@ -19,18 +19,17 @@ from clawblox.cli.running.batch_run import BatchRun, add_orchestrator_options, r
 from clawblox.cli.running.resuming import find, require_interrupted, show_interruption
 from clawblox.cli.running.world_run import make_tokens, run_world
 from clawblox.cli.running.worlds import open_world
-from clawblox.cli.tables.formatting import format_labels, printable, shorten_path, suggest
+from clawblox.cli.tables.formatting import format_labels, shorten_path, suggest
 from clawblox.cli.terminal.output import note
 from clawblox.concurrency.batch import Batch
 from clawblox.config.options import StartOptions
 from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.errors import ClawbloxError, UsageError
+from clawblox.printable import printable
 from clawblox.results import Labels, StartedWorld
 from clawblox.rundir.interrupted import Interruption, interrupted_names
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.world.async_world import AsyncWorld
-
-__all__ = ["command"]
 
 
 @click.command(

@@ -37,8 +37,6 @@ from clawblox.world.async_world import AsyncWorld
 if TYPE_CHECKING:
     from clawblox.cli.running.companion import Companion
 
-__all__ = ["command", "resume_words"]
-
 
 @click.command(
     "run",

@@ -20,8 +20,6 @@ from clawblox.errors import ClawbloxError
 from clawblox.results import Labels
 from clawblox.rundir.status import is_ready, select_records
 
-__all__ = ["command"]
-
 
 @click.command(
     "save",

@@ -23,8 +23,6 @@ from clawblox.results import Labels, StopResult
 from clawblox.rundir.operations import stop_instances
 from clawblox.rundir.status import select_records
 
-__all__ = ["command"]
-
 _RUNG_TEXTS = {
     "not_running": "was not running",
     "already_exited": "had already ended",

@@ -19,8 +19,6 @@ from clawblox.cli.tables.formatting import count_words, shorten_path
 from clawblox.errors import ClawbloxError
 from clawblox.printable import printable_json
 
-__all__ = ["command"]
-
 
 @click.command(
     "trajectory",

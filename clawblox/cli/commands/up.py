@@ -31,8 +31,6 @@ from clawblox.rundir.interrupted import interrupted_names, set_aside
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.world.async_world import AsyncWorld
 
-__all__ = ["command"]
-
 
 @click.command(
     "up",

@@ -11,12 +11,11 @@ import anyio
 import click
 
 from clawblox.cli.parameters import SecondsType, choose_names, existing_run_dir, run_dir_arguments
-from clawblox.cli.tables.formatting import format_seconds, printable
+from clawblox.cli.tables.formatting import format_seconds
 from clawblox.cli.terminal.output import Output, OutputGone, note
-from clawblox.results import Labels, WorldExit
+from clawblox.printable import printable
+from clawblox.results import Labels, ProcessExit
 from clawblox.rundir.waiting import EndedInstance, EndWatch
-
-__all__ = ["command"]
 
 _TIMED_OUT_STATUS = 124
 
@@ -94,14 +93,14 @@ async def _wait(watch: EndWatch, timeout: float, is_quiet: bool) -> int:
 def _describe(end: EndedInstance) -> str:
     if end.state == "halted":
         return f"halted: {printable(end.halt or '')}"
-    how = str(end.exit or WorldExit())
+    how = str(end.exit or ProcessExit())
     if end.state == "interrupted":
         return "interrupted: it ended without an orchestrator"
     return how if end.state == "exited" else f"{end.state}: {how}"
 
 
 def _exit_status(end: EndedInstance) -> int:
-    found = end.exit or WorldExit()
+    found = end.exit or ProcessExit()
     if found.signal is not None:
         return 128 + _signal_number(found.signal)
     # A world can end with status 0 and still have failed: before it was ready, or after it halted.

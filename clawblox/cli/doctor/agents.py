@@ -28,8 +28,6 @@ from clawblox.cli.doctor.check import Check, CheckResult, missing, ok, warning
 from clawblox.cli.doctor.scratch import scratch_agent_dir
 from clawblox.system.process import CannotExecute
 
-__all__ = ["AGENT_CHECKS"]
-
 _TIMEOUT_S = 8.0
 """Programs that run in Node.js take a second or more, and they are asked all at once."""
 

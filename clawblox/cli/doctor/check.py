@@ -10,8 +10,6 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
-__all__ = ["Check", "CheckResult", "CheckState", "missing", "ok", "run_checks", "warning"]
-
 CheckState: TypeAlias = Literal["ok", "warning", "missing"]
 """``warning`` is there, but too little or in doubt."""
 

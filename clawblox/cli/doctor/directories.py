@@ -21,16 +21,6 @@ from clawblox.rundir.control_client import short_path
 from clawblox.system.files import EXCHANGE, rename_with
 from clawblox.system.port_leases import LEASE_ROOT
 
-__all__ = [
-    "DIRECTORY_CHECKS",
-    "look_at_durability",
-    "look_at_space",
-    "look_for_exchange",
-    "look_for_links",
-    "look_for_locks",
-    "look_for_sockets",
-]
-
 _LITTLE_SPACE, _NO_SPACE = 1_000_000_000, 10_000_000
 _SLOW_SYNC_S = 0.5
 

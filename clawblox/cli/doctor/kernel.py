@@ -18,8 +18,6 @@ from clawblox.system.port_leases import LeaseFile
 from clawblox.system.process_tree import boot_id, read_process
 from clawblox.system.sock_diag import has_sock_diag
 
-__all__ = ["KERNEL_CHECKS"]
-
 _NO_PORT = 0
 """Its slot in the lease file is never used."""
 

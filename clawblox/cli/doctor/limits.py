@@ -12,8 +12,6 @@ from clawblox.cli.doctor.check import Check, CheckResult, missing, ok, warning
 from clawblox.cli.tables.formatting import format_bytes
 from clawblox.system.process_tree import all_processes
 
-__all__ = ["LIMIT_CHECKS", "look_at_memory", "look_at_open_files", "look_at_processes"]
-
 _BASE_DESCRIPTORS, _DESCRIPTORS_EACH = 32, 4
 """What an orchestrator has open, and what it has open for each instance."""
 _FEW_INSTANCES = 64

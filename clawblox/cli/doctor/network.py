@@ -9,8 +9,6 @@ from typing import Final
 from clawblox.cli.doctor.check import Check, CheckResult, missing, ok, warning
 from clawblox.system.ports import LEASE_RANGE, ephemeral_range, every_listener
 
-__all__ = ["NETWORK_CHECKS", "look_at_range", "look_for_free_ports", "look_for_loopback"]
-
 _FEW_PORTS = 100
 
 

@@ -15,8 +15,6 @@ from clawblox.cli.doctor.check import Check, CheckResult, ok, warning
 from clawblox.rundir.records import InstanceRecord, read_records
 from clawblox.system.process_tree import all_processes, read_process, read_variables
 
-__all__ = ["ORPHAN_CHECKS"]
-
 _SHOWN = 3
 
 

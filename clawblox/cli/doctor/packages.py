@@ -14,8 +14,6 @@ import attrs
 from clawblox.cli.doctor.check import Check, CheckResult, missing, ok
 from clawblox.extras import EXTRAS, install_command
 
-__all__ = ["PACKAGE_CHECKS", "look_for_extra", "look_for_packages"]
-
 _OLDEST_PYTHON = (3, 11)
 
 

@@ -9,8 +9,6 @@ from typing import Final
 from clawblox.cli.doctor.check import Check, CheckResult, ok, warning
 from clawblox.system.short_process import run_briefly
 
-__all__ = ["PROGRAM_CHECKS", "run_program"]
-
 _TIMEOUT_S = 4.0
 _OLDEST_TMUX = (3, 0)
 """The first that can set variables of a window."""

@@ -11,9 +11,8 @@ from typing import Any, Final, TypeAlias
 import click
 
 from clawblox.cli.doctor.check import Check, CheckResult, CheckState
-from clawblox.cli.tables.formatting import count_words, printable
-
-__all__ = ["Results", "as_objects", "as_table", "has_what_is_required"]
+from clawblox.cli.tables.formatting import count_words
+from clawblox.printable import printable
 
 Results: TypeAlias = Sequence[tuple[Check, CheckResult]]
 

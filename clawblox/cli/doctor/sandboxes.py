@@ -18,8 +18,6 @@ from clawblox.errors import AgentSetupError
 from clawblox.system.network_namespace import helper_command, open_channel, receive_listeners
 from clawblox.system.short_process import run_briefly
 
-__all__ = ["SANDBOX_CHECKS"]
-
 _TIMEOUT_S = 4.0
 _PROGRAM: Final = Path("/usr/bin/env")
 """What is tried in the sandboxes; it is on every machine."""

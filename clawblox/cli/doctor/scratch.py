@@ -10,8 +10,6 @@ from pathlib import Path
 from clawblox.agents.layout import AgentDir
 from clawblox.system.files import make_private_dir
 
-__all__ = ["scratch_agent_dir"]
-
 
 @contextlib.contextmanager
 def scratch_agent_dir() -> Iterator[AgentDir]:

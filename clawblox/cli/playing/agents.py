@@ -17,8 +17,6 @@ from clawblox.world.access import join_answer
 from clawblox.world.agent_client import AsyncAgentClient, join_place
 from clawblox.world.recorded import RecordedPlace
 
-__all__ = ["TIMEOUT_S", "Player", "join_again"]
-
 TIMEOUT_S = 30.0
 """Seconds for the answer to a call."""
 

@@ -9,10 +9,8 @@ from typing import Any
 import anyio
 import attrs
 
-from clawblox.cli.tables.formatting import printable
+from clawblox.printable import printable
 from clawblox.world.agent_client import AsyncAgentClient
-
-__all__ = ["Chat", "Message", "read_messages"]
 
 _KEPT_MESSAGES = 200
 

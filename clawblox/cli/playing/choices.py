@@ -13,8 +13,6 @@ from clawblox.rundir.presence import exited_error, look
 from clawblox.rundir.records import InstanceRecord
 from clawblox.rundir.status import is_ready, select_records
 
-__all__ = ["agent_option", "choose_record", "login_name"]
-
 _FALLBACK_NAME = "player"
 
 

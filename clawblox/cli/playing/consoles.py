@@ -18,8 +18,6 @@ import anyio
 from clawblox.cli.playing.values import Kind, Paint, no_paint
 from clawblox.cli.terminal.output import CLEAR_LINE, Output
 
-__all__ = ["Complete", "Console", "StreamConsole", "colours"]
-
 Complete = Callable[[str], Sequence[str]]
 """Returns the lines that what was typed so far can become."""
 

@@ -11,8 +11,6 @@ import attrs
 from clawblox.cli.playing.paths import add_id, add_index, add_key
 from clawblox.cli.playing.values import Paint, format_inline, no_paint
 
-__all__ = ["ABSENT", "Difference", "find_differences", "format_difference"]
-
 _MAX_DEPTH = 50
 _MAX_CHARS = 60
 

@@ -23,8 +23,6 @@ from clawblox.cli.terminal.output import Output
 from clawblox.cli.terminal.streams import raw_stream
 from clawblox.system.regular_files import open_own
 
-__all__ = ["EditorConsole"]
-
 
 class EditorConsole:
     """A terminal with a line editor.

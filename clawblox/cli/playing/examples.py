@@ -9,8 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
-__all__ = ["InputExample", "find_examples"]
-
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _CODE_SPAN = re.compile(r"`([^`]+)`")
 _BRACE = re.compile(r"[{}]")

@@ -35,8 +35,6 @@ from clawblox.world.agent_client import join_place
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.recorded import RecordedPlace
 
-__all__ = ["Game"]
-
 _HISTORY_FILE = "play_history"
 
 

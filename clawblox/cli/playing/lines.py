@@ -11,8 +11,6 @@ import attrs
 
 from clawblox.errors import UsageError
 
-__all__ = ["NO_DATA", "VERBS", "Line", "Verb", "complete_line", "parse_data", "parse_line"]
-
 Verb: TypeAlias = Literal[
     "act", "observe", "changes", "show", "say", "chat", "api", "save", "help", "quit"
 ]

@@ -12,8 +12,6 @@ from typing import Any
 
 from clawblox.errors import UsageError
 
-__all__ = ["add_id", "add_index", "add_key", "find_value"]
-
 _NAME = re.compile(r"[^\W\d]\w*")
 _BARE_ID = re.compile(r"[\w:.-]*[^\W\d][\w:.-]*")
 _INDEX = re.compile(r"-?(0|[1-9]\d{0,8})")

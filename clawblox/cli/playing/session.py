@@ -20,7 +20,6 @@ from clawblox.cli.playing.paths import find_value
 from clawblox.cli.playing.values import format_value
 from clawblox.cli.running.saves import describe_saved
 from clawblox.cli.tables.event_lines import describe_error
-from clawblox.cli.tables.formatting import printable, printable_lines
 from clawblox.concurrency.tasks import Tasks
 from clawblox.errors import (
     ActionRefusedError,
@@ -28,9 +27,8 @@ from clawblox.errors import (
     WorldCallError,
     WorldExitedError,
 )
+from clawblox.printable import printable, printable_lines
 from clawblox.rundir.presence import Presence
-
-__all__ = ["Session"]
 
 _CHAT_INTERVAL_S = 1.0
 _LIFE_INTERVAL_S = 0.25

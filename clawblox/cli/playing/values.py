@@ -14,9 +14,7 @@ import attrs
 
 from clawblox.cli.playing.paths import add_index, add_key
 from clawblox.cli.tables.columns import text_width
-from clawblox.cli.tables.formatting import printable
-
-__all__ = ["Kind", "Paint", "format_inline", "format_value", "no_paint"]
+from clawblox.printable import printable
 
 Kind: TypeAlias = Literal["plain", "key", "string", "literal", "note", "error"]
 """What a piece of text is, which decides its colour."""

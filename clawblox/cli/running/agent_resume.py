@@ -33,8 +33,6 @@ from clawblox.rundir.paths import state_dir
 from clawblox.system.clock import utc_now
 from clawblox.system.files import make_private_dir
 
-__all__ = ["AgentResume", "find_agent_resume"]
-
 _SET_ASIDE: Final = "set-aside"
 
 

@@ -27,8 +27,6 @@ from clawblox.rundir.control_client import Lines
 from clawblox.rundir.paths import make_run_dir, state_dir
 from clawblox.telemetry.logs import last_lines, open_log
 
-__all__ = ["BackgroundProcess", "StartResult", "StarterChannel", "spawn_in_background"]
-
 _LOG_NAME = "up.log"
 _CLOSE_TIMEOUT_S = 1.0
 _MAX_MESSAGE_BYTES = 1 << 20

@@ -29,8 +29,6 @@ from clawblox.cli.terminal.progress_bar import progress_bar
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.world.async_world import AsyncWorld
 
-__all__ = ["BatchRun", "add_orchestrator_options", "run_batch"]
-
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _OPTIONS = (

@@ -30,13 +30,7 @@ from clawblox.cli.running.run_agents import (
     write_run_agent,
 )
 from clawblox.cli.running.shell_words import quote_words
-from clawblox.cli.tables.formatting import (
-    count_words,
-    format_count,
-    format_seconds,
-    printable,
-    shorten_path,
-)
+from clawblox.cli.tables.formatting import count_words, format_count, format_seconds, shorten_path
 from clawblox.cli.terminal.output import note
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
@@ -50,12 +44,11 @@ from clawblox.errors import (
     WorldExitedError,
 )
 from clawblox.experiment import Checkpointer, SavedCheckpoint
+from clawblox.printable import printable
 from clawblox.results import StartedWorld
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.world.access import SESSION_FILE
 from clawblox.world.async_world import AsyncWorld
-
-__all__ = ["Companion"]
 
 _TRANSCRIPT_WAIT_S: Final = 10.0
 """Longest wait, in seconds, for a program to write the conversation that it has confirmed."""

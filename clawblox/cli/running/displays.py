@@ -23,8 +23,6 @@ from clawblox.results import WorldEvent
 from clawblox.rundir.status import OVER, read_instances
 from clawblox.system.clock import format_utc, utc_now
 
-__all__ = ["Display", "LineDisplay", "TableDisplay"]
-
 _RECENT_EVENTS = 16
 _FINISH_TIMEOUT_S = 1.0
 

@@ -40,7 +40,6 @@ from clawblox.world.async_world import AsyncWorld
 if TYPE_CHECKING:
     from clawblox.cli.running.companion import Companion
 
-__all__ = ["Foreground", "end_at_last", "stop_signals", "summarise_run"]
 
 _TAIL_LINES = 10
 _TAIL_COLUMNS = 1000

@@ -22,8 +22,6 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.instance.ramp import read_stall_s
 from clawblox.rundir.status import InstanceStatus
 
-__all__ = ["LiveTable", "Look", "make_rows", "pressure_between"]
-
 _SHORT_REST_S, _LONG_REST_S = 0.25, 1.0
 """Seconds between two looks when something happens, and when nothing does."""
 _MAX_SHARE = 0.05

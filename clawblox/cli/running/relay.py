@@ -12,8 +12,6 @@ import anyio
 from clawblox.cli.terminal.output import OutputGone
 from clawblox.concurrency.tasks import Tasks
 
-__all__ = ["relay"]
-
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 _SHOW_TIMEOUT_S = 1.0

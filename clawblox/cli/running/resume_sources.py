@@ -27,8 +27,6 @@ from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.records import InstanceRecord, read_records
 from clawblox.rundir.snapshot_files import snapshot_places
 
-__all__ = ["ResumeSource", "find_resume_source", "nothing_saved"]
-
 _OF_ONE_START: Final = frozenset(
     {"command_file", "env", "log_file", "name", "record_dir", "reseed", "resume", "run_dir"}
 )

@@ -14,10 +14,11 @@ import click
 from clawblox.agents.status import read_agents
 from clawblox.cli.running.run_agents import find_checkpoint, holds_conversation, read_run_agent
 from clawblox.cli.running.shell_words import quote_words
-from clawblox.cli.tables.formatting import count_words, printable, shorten_path, suggest
+from clawblox.cli.tables.formatting import count_words, shorten_path, suggest
 from clawblox.cli.tables.interruptions import describe_interruption, describe_left
 from clawblox.cli.terminal.output import note
 from clawblox.errors import ClawbloxError, UsageError
+from clawblox.printable import printable
 from clawblox.rundir.interrupted import (
     STOPPED_ON_PURPOSE,
     Interruption,
@@ -26,16 +27,6 @@ from clawblox.rundir.interrupted import (
 )
 from clawblox.rundir.status import read_instances, run_owner
 from clawblox.world.resume import find_resumable
-
-__all__ = [
-    "Choice",
-    "choose",
-    "find",
-    "note_interrupted",
-    "refuse_interrupted",
-    "require_interrupted",
-    "show_interruption",
-]
 
 _SHOWN_NAMES = 8
 

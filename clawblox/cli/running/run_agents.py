@@ -25,18 +25,6 @@ from clawblox.rundir.paths import state_dir
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.regular_files import read_regular
 
-__all__ = [
-    "AGENTS_DIR",
-    "CHECKPOINTS_DIR",
-    "RunAgent",
-    "find_agent_dir",
-    "find_checkpoint",
-    "holds_conversation",
-    "read_run_agent",
-    "require_turns_left",
-    "write_run_agent",
-]
-
 AGENTS_DIR: Final = "agents"
 CHECKPOINTS_DIR: Final = "checkpoints"
 _FILE: Final = "agent.json"

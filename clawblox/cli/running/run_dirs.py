@@ -22,8 +22,6 @@ from clawblox.system.clock import utc_now
 from clawblox.system.files import make_private_dir
 from clawblox.world.async_world import AsyncWorld
 
-__all__ = ["RUNS_DIR", "inner_runs_dir", "opened_run_dir", "outer_run_dir"]
-
 RUNS_DIR: Final = "runs"
 _INNER_RUNS_DIR: Final = "inner"
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")

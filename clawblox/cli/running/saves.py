@@ -19,8 +19,6 @@ from clawblox.config.options import SaveOptions
 from clawblox.results import SavedSnapshot
 from clawblox.rundir.operations import OnSaved, save_instances
 
-__all__ = ["Saves", "describe_saved", "save_and_show"]
-
 
 @attrs.define
 class Saves:

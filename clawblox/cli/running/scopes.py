@@ -15,8 +15,6 @@ from clawblox.rundir.find_runs import find_runs_below, find_user_runs
 from clawblox.rundir.records import check_records, has_records
 from clawblox.rundir.status import OVER, InstanceStatus, read_runs
 
-__all__ = ["Scope", "make_scope"]
-
 
 @attrs.frozen
 class Scope:

@@ -11,8 +11,6 @@ import click
 from clawblox.cli.field_options import FieldOption
 from clawblox.results import format_label
 
-__all__ = ["option_words", "quote_words"]
-
 _SHORT_ESCAPES = {"\n": "\\n", "\t": "\\t", "\\": "\\\\", "'": "\\'"}
 
 

@@ -12,17 +12,15 @@ from pathlib import Path
 
 import attrs
 
-from clawblox.cli.tables.formatting import printable
 from clawblox.config.world_toml import ReadyRule, read_world_config
 from clawblox.errors import ConfigError
 from clawblox.instance.health import Probe, look_once
 from clawblox.instance.listening import find_elsewhere
+from clawblox.printable import printable
 from clawblox.rundir.records import InstanceRecord, read_record
 from clawblox.rundir.status import InstanceStatus
 from clawblox.system.process_tree import all_processes
 from clawblox.telemetry.logs import last_lines
-
-__all__ = ["SlowStarts", "StartProbe"]
 
 _PROBE_INTERVAL_S = 1.0
 _PROBE_TIMEOUT_S = 0.5

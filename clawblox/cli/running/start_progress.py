@@ -19,8 +19,6 @@ from clawblox.config.world_toml import ReadyRule
 from clawblox.results import StartedWorld
 from clawblox.rundir.records import InstanceRecord
 
-__all__ = ["StartProgress"]
-
 _FIRST_S = 0.5
 _TERMINAL_INTERVAL_S = 0.2
 _PLAIN_INTERVAL_S = 10.0

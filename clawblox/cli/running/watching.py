@@ -24,8 +24,6 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.rundir.status import OVER, InstanceStatus, count_waiting, read_runs, run_owner
 from clawblox.system.clock import utc_now
 
-__all__ = ["watch"]
-
 _INTERVAL_S = 1.0
 _RECENT_EVENTS = 16
 

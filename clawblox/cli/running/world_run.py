@@ -23,7 +23,6 @@ from clawblox.world.async_world import AsyncWorld
 if TYPE_CHECKING:
     from clawblox.cli.running.companion import Companion
 
-__all__ = ["make_tokens", "run_world"]
 
 _TOKEN_BYTES = 32
 

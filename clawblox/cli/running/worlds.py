@@ -8,8 +8,6 @@ from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.config.download import is_world_url
 from clawblox.world.async_world import AsyncWorld
 
-__all__ = ["open_world"]
-
 
 def open_world(source: str) -> AsyncWorld:
     """Return a world with its ``world.toml`` read and, if it is a URL, downloaded. Blocks.

@@ -16,11 +16,9 @@ from clawblox.cli.tables.formatting import (
     format_age,
     format_cost,
     format_count,
-    printable,
     shorten_path,
 )
-
-__all__ = ["agent_columns", "describe_agent", "order_agents", "summarise_agents"]
+from clawblox.printable import printable
 
 _STATES: Final = ("failed", "interrupted", "starting", "working", "idle", "stopped", "new")
 """The states, those that need attention first."""

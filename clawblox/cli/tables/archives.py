@@ -16,25 +16,9 @@ from clawblox.checkpoint.audit.repair import Repair
 from clawblox.checkpoint.audit.verify import Scan, Verification
 from clawblox.checkpoint.collect.sessions import FORMATS
 from clawblox.checkpoint.names import METADATA_NAME, SNAPSHOT_NAME
-from clawblox.cli.tables.formatting import (
-    count_words,
-    format_bytes,
-    format_table,
-    printable,
-    shorten_path,
-)
+from clawblox.cli.tables.formatting import count_words, format_bytes, format_table, shorten_path
 from clawblox.errors import CheckpointError
-
-__all__ = [
-    "archive_fields",
-    "describe",
-    "describe_difference",
-    "describe_findings",
-    "describe_loaded",
-    "describe_next_steps",
-    "describe_repair",
-    "describe_verification",
-]
+from clawblox.printable import printable
 
 _EXCLUDED_SHOWN: Final = 20
 _DIFFERENCES_SHOWN: Final = 200

@@ -25,10 +25,9 @@ from clawblox.cli.tables.columns import (
     text_width,
 )
 from clawblox.cli.tables.event_lines import EventLine, select_events
-from clawblox.cli.tables.formatting import format_seconds, printable
+from clawblox.cli.tables.formatting import format_seconds
 from clawblox.cli.tables.instance_rows import Row, instance_columns, order_states
-
-__all__ = ["View", "render"]
+from clawblox.printable import printable
 
 _STYLES = {
     "failed": "bold red",

@@ -14,8 +14,6 @@ import attrs
 
 from clawblox.printable import printable_name
 
-__all__ = ["GAP", "Column", "FittedColumn", "fit_columns", "format_line", "shorten", "text_width"]
-
 GAP = "  "
 """What separates two columns."""
 

@@ -12,22 +12,12 @@ from typing import Any, Final
 
 import attrs
 
-from clawblox.cli.tables.formatting import format_bytes, format_exit, format_seconds, printable
-from clawblox.results import EventKind, WorldEvent, WorldExit
+from clawblox.cli.tables.formatting import format_bytes, format_exit, format_seconds
+from clawblox.printable import printable
+from clawblox.results import EventKind, ProcessExit, WorldEvent
 from clawblox.rundir.status import InstanceStatus
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.telemetry.logs import last_lines
-
-__all__ = [
-    "EventLine",
-    "RecentEvents",
-    "changes_between",
-    "describe_end",
-    "describe_error",
-    "describe_event",
-    "describe_start_error",
-    "select_events",
-]
 
 _TROUBLE: Final[tuple[EventKind, ...]] = (
     "start_failed",
@@ -83,7 +73,7 @@ def describe_event(event: WorldEvent) -> EventLine:
         event.at,
         "" if event.kind in _WITHOUT_INSTANCE else event.instance,
         printable(_TEXTS[event.kind](event.detail)),
-        is_trouble=event.kind in _TROUBLE and event.detail.get("exit") != WorldExit(status=0),
+        is_trouble=event.kind in _TROUBLE and event.detail.get("exit") != ProcessExit(status=0),
     )
 
 

@@ -11,29 +11,10 @@ from pathlib import Path
 
 from clawblox.cli.tables.columns import Column, fit_columns, format_line, shorten
 from clawblox.foreign_values import clean_value
-from clawblox.printable import printable, printable_lines, printable_name
-from clawblox.results import Labels, WorldExit, format_label
+from clawblox.printable import printable
+from clawblox.results import Labels, ProcessExit, format_label
 from clawblox.rundir.status import InstanceStatus
 from clawblox.system.clock import utc_now
-
-__all__ = [
-    "count_words",
-    "format_age",
-    "format_bytes",
-    "format_cost",
-    "format_count",
-    "format_end",
-    "format_exit",
-    "format_json",
-    "format_labels",
-    "format_seconds",
-    "format_table",
-    "printable",
-    "printable_lines",
-    "printable_name",
-    "shorten_path",
-    "suggest",
-]
 
 _MAX_REASON_CHARS = 40
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
@@ -125,7 +106,7 @@ def format_cost(usd: float | None) -> str:
     return f"${usd:.2f}" if usd >= 0.01 or not usd else f"${usd:.2g}"
 
 
-def format_exit(exit_: WorldExit | None) -> str:
+def format_exit(exit_: ProcessExit | None) -> str:
     """Return the exit status of a process, or the name of the signal that killed it."""
     if exit_ is None:
         return ""

@@ -14,13 +14,11 @@ from clawblox.cli.tables.formatting import (
     format_end,
     format_labels,
     format_seconds,
-    printable,
     shorten_path,
 )
+from clawblox.printable import printable
 from clawblox.protocol import TickRate
 from clawblox.rundir.status import OVER, InstanceStatus
-
-__all__ = ["Row", "instance_columns", "make_row", "name_runs", "order_states"]
 
 _STATES = (
     "failed",

@@ -8,9 +8,7 @@ from typing import Any
 
 from clawblox.cli.tables.event_lines import describe_end
 from clawblox.errors import WorldExitedError
-from clawblox.results import WorldEvent, WorldExit
-
-__all__ = ["InstanceStates"]
+from clawblox.results import ProcessExit, WorldEvent
 
 _OVER = ("exited", "halted", "failed")
 
@@ -108,7 +106,7 @@ class InstanceStates:
         was_ended = state == "halted" or detail["unresponsive"]
         if detail["restart"] != "never":
             self.by_name[name] = "restarting"
-        elif detail["exit"] == WorldExit(status=0) and not was_ended:
+        elif detail["exit"] == ProcessExit(status=0) and not was_ended:
             self.by_name[name] = state
         else:
             self._fail(name, state, WorldExitedError(text, instance=name))

@@ -6,12 +6,11 @@ import contextlib
 from collections.abc import Iterator
 from datetime import datetime
 
-from clawblox.cli.tables.formatting import format_age, format_seconds, printable, shorten_path
+from clawblox.cli.tables.formatting import format_age, format_seconds, shorten_path
+from clawblox.printable import printable
 from clawblox.results import SavedSnapshot
 from clawblox.rundir.interrupted import Interrupted, Interruption
 from clawblox.rundir.records import InstanceRecord
-
-__all__ = ["describe_interruption", "describe_left"]
 
 
 def describe_interruption(found: Interruption) -> Iterator[str]:

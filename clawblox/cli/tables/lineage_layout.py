@@ -22,8 +22,6 @@ from clawblox.rundir.lineage import InstanceLineage, Lineage
 from clawblox.rundir.lives import Life, LineageSave
 from clawblox.system.clock import parse_utc
 
-__all__ = ["Branch", "Ending", "Fork", "Lane", "Layout", "Ring", "Turn", "lay_out"]
-
 Ending: TypeAlias = Literal["alive", "died", "ended", "unknown"]
 """How a line ends: it goes on, badly, well, or in a way that no file tells."""
 

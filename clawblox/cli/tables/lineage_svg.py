@@ -13,7 +13,6 @@ from typing import Final
 import attrs
 
 from clawblox.cli.tables.columns import shorten, text_width
-from clawblox.cli.tables.formatting import printable
 from clawblox.cli.tables.lineage_layout import (
     Branch,
     Ending,
@@ -30,9 +29,8 @@ from clawblox.cli.tables.lineage_words import (
     describe_state,
     describe_turn,
 )
+from clawblox.printable import printable
 from clawblox.rundir.lineage import Lineage
-
-__all__ = ["draw_lineage"]
 
 _WIDTH: Final = 900.0
 _MARGIN: Final = 20.0

@@ -12,16 +12,15 @@ from typing import Final
 import attrs
 
 from clawblox.cli.tables.columns import shorten, text_width
-from clawblox.cli.tables.formatting import format_table, printable
+from clawblox.cli.tables.formatting import format_table
 from clawblox.cli.tables.lineage_layout import Branch, Lane, Layout, Turn, lay_out
 from clawblox.cli.tables.lineage_words import (
     describe_branch,
     describe_lineage,
     describe_state,
 )
+from clawblox.printable import printable
 from clawblox.rundir.lineage import InstanceLineage, Lineage
-
-__all__ = ["format_forks", "render_lineage", "to_ascii"]
 
 _MAX_INDENTS: Final = 6
 _MAX_NAME: Final = 22

@@ -4,24 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from clawblox.cli.tables.formatting import (
-    count_words,
-    format_bytes,
-    format_exit,
-    format_labels,
-    printable,
-)
+from clawblox.cli.tables.formatting import count_words, format_bytes, format_exit, format_labels
 from clawblox.cli.tables.lineage_layout import Branch, Turn
+from clawblox.printable import printable
 from clawblox.rundir.lineage import InstanceLineage, Lineage
 from clawblox.rundir.lives import Life, LineageSave
-
-__all__ = [
-    "describe_branch",
-    "describe_lineage",
-    "describe_saves",
-    "describe_state",
-    "describe_turn",
-]
 
 _MAX_SAVES = 8
 """How many saves the tooltip of a ring tells of."""

@@ -15,8 +15,6 @@ from clawblox.cli.tables.formatting import count_words, format_age, format_exit,
 from clawblox.cli.tables.instance_rows import make_row
 from clawblox.rundir.status import InstanceStatus
 
-__all__ = ["summarise"]
-
 
 def summarise(
     run_dir: Path,

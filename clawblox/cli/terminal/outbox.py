@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
-__all__ = ["Outbox"]
-
 _MAX_LINES = 4096
 
 

@@ -16,8 +16,6 @@ import click
 
 from clawblox.cli.terminal.streams import guard_text, write_control
 
-__all__ = ["CLEAR_LINE", "Output", "OutputGone", "note", "redraw"]
-
 CLEAR_LINE = "\r\x1b[K"
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)

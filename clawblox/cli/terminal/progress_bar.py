@@ -14,8 +14,6 @@ from clawblox.cli.terminal.output import Output, OutputGone
 from clawblox.cli.terminal.screen import Screen
 from clawblox.concurrency.tasks import Tasks
 
-__all__ = ["Bar", "progress_bar"]
-
 _FULL, _EMPTY = "━", "─"
 _COLUMNS = 24
 _DELAY_S = 0.3

@@ -13,8 +13,6 @@ import anyio
 
 from clawblox.cli.terminal.output import Output, OutputGone
 
-__all__ = ["Screen"]
-
 _UP = "\x1b[{}A"
 _CLEAR_REST_OF_LINE = "\x1b[K"
 _CLEAR_BELOW = "\x1b[J"

@@ -21,8 +21,6 @@ from typing import Any, Final, TextIO
 
 from clawblox.printable import printable_lines
 
-__all__ = ["guard_streams", "guard_text", "raw_stream", "write_control"]
-
 _COLOUR: Final = re.compile(r"(\x1b\[(?:[0-2]|3[1-6]|9[1-6])?(?:;(?:[0-2]|3[1-6]|9[1-6]))*m)")
 """Reset, bold, faint, and colours that are read on light and dark backgrounds."""
 

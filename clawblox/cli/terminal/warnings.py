@@ -11,8 +11,6 @@ import structlog
 
 from clawblox.telemetry.own_log import escape_entry
 
-__all__ = ["configure_logging"]
-
 
 def configure_logging(warn: Callable[[str], None] | None = None) -> None:
     """Show what the library logs at warning level and above.

@@ -18,8 +18,6 @@ from clawblox.engine.values.singles import singles
 from clawblox.engine.values.vector3 import ZERO
 from clawblox.luau import make_vector
 
-__all__ = ["Character", "find_root", "state_item", "state_name"]
-
 ROOT_NAME: Final = "HumanoidRootPart"
 AIRBORNE: Final = ("Jumping", "Freefall")
 JUMPING_SPEED: Final = 0.05

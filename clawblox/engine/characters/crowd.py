@@ -14,8 +14,6 @@ from clawblox.engine.parts.syncing import LINEAR, POSE
 from clawblox.engine.slots import Slots
 from clawblox.luau import Vector
 
-__all__ = ["Characters"]
-
 
 class Characters:
     """The Humanoids below Workspace and how they move.

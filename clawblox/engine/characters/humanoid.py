@@ -13,8 +13,6 @@ from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.values.enums import EnumItem
 from clawblox.luau import RuntimeFault, Vector
 
-__all__ = ["add_humanoid"]
-
 
 def _vector(value: Any, function: str) -> Triple:
     if value.__class__ is not Vector:

@@ -10,8 +10,6 @@ from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.values.libraries import make_default
 from clawblox.luau import Vector
 
-__all__ = ["add_spawning", "load_character", "spawn_character"]
-
 SIZE: Final = Vector(2.0, 5.0, 2.0)
 MODEL_URL: Final = "asset://player.glb"
 HEIGHT: Final = 6.0

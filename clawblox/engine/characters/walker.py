@@ -15,8 +15,6 @@ from clawblox.engine import shapes
 from clawblox.engine.physics import GAP, HALF_HEIGHT, Movement, Space
 from clawblox.engine.ticks import TICK_RATE, TICK_S
 
-__all__ = ["Gait", "Walker"]
-
 AIR_CONTROL: Final = 220.0
 """How fast the horizontal velocity changes in the air, in studs/s²; thrown, also on the ground."""
 REACHED: Final = 0.5

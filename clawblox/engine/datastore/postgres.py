@@ -10,8 +10,6 @@ import psycopg
 from clawblox.engine.datastore.statements import Statements
 from clawblox.engine.datastore.store import Answer, Request, StoreError, UnfitDatabase
 
-__all__ = ["PostgresStore"]
-
 _CONNECT_TIMEOUT_S: Final = 5
 _LOCK_TIMEOUT: Final = "-c lock_timeout=5s"
 _PROBE: Final = '"\N{LATIN SMALL LETTER E WITH ACUTE}\N{SNOWMAN}\N{GRINNING FACE}"'

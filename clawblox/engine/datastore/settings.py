@@ -15,8 +15,6 @@ from clawblox.engine.datastore.store import Store, StoreError, UnfitDatabase
 from clawblox.extras import install_command
 from clawblox.protocol import DATASTORE_ENV
 
-__all__ = ["DATABASE_URL", "STATE_DIRECTORY", "Backend", "open_store", "read_game_id"]
-
 STATE_DIRECTORY: Final = ".clawblox"
 """Directory within a world's directory for what its runs leave behind."""
 DATABASE_URL: Final = "DATABASE_URL"

@@ -13,8 +13,6 @@ from typing import Final
 from clawblox.engine.datastore.statements import Statements
 from clawblox.engine.datastore.store import Answer, Request, StoreError
 
-__all__ = ["SqliteStore"]
-
 _BUSY_TIMEOUT_S: Final = 5.0
 _SCORE: Final = (
     "CASE WHEN json_type(value, '$.score') IN ('integer', 'real')"

@@ -9,8 +9,6 @@ import attrs
 
 from clawblox.engine.datastore.store import Answer, Read, Request, Write
 
-__all__ = ["Statements"]
-
 _MAX_LIMIT: Final = 2**63 - 1
 
 

@@ -8,17 +8,6 @@ from typing import Protocol, TypeAlias
 
 import attrs
 
-__all__ = [
-    "Answer",
-    "Read",
-    "ReadSorted",
-    "Request",
-    "Store",
-    "StoreError",
-    "UnfitDatabase",
-    "Write",
-]
-
 
 class StoreError(Exception):
     """The database failed; the message says why.

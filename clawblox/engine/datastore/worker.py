@@ -10,8 +10,6 @@ from typing import Final
 
 from clawblox.engine.datastore.store import Answer, Request, Store, StoreError
 
-__all__ = ["MAX_WAIT_S", "Batch", "Worker"]
-
 MAX_WAIT_S: Final = 1.0
 """How long a tick waits for the database, in seconds; then its requests fail."""
 

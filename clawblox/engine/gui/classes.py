@@ -8,8 +8,6 @@ from typing import Final
 from clawblox.engine.instances.kinds import ENUM_NAME
 from clawblox.engine.instances.spec import NEVER, ClassSpec, Event, Property
 
-__all__ = ["ROWS"]
-
 _BLACK: Final = (0.0, 0.0, 0.0)
 _WHITE: Final = (1.0, 1.0, 1.0)
 _BORDER: Final = (0.1, 0.1, 0.1)

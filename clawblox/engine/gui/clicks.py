@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from clawblox.engine.instances.instance import Instance
 
-__all__ = ["CLICK", "find_clicked"]
-
 _DIGITS: Final = re.compile(r"[0-9]{1,19}")
 
 CLICK: Final = "MouseButton1Click"

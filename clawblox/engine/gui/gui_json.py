@@ -14,8 +14,6 @@ from clawblox.engine.values.udim import UDim2
 from clawblox.engine.values.vector2 import Vector2
 from clawblox.luau import Vector
 
-__all__ = ["billboard_json", "color_json", "gui_json"]
-
 Json = Any
 
 

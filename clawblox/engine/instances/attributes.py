@@ -11,8 +11,6 @@ from clawblox.luau import LuaTable, RuntimeFault, Vector
 from clawblox.luau.core.border import border
 from clawblox.luau.core.operators import shown_type
 
-__all__ = ["PLAIN", "attribute_json", "attributes_json", "copy_attribute"]
-
 _MAX_DEPTH: Final = 32
 PLAIN: Final = ("boolean", "number", "string", "Vector3", "Color3")
 """The types of the values that are no tables."""

@@ -14,8 +14,6 @@ from typing import Final
 from clawblox.engine.instances.spec import NEVER, ClassSpec, Event, Property
 from clawblox.engine.settings import GRAVITY, MOST_GRAVITY
 
-__all__ = ["ROWS", "SERVICES"]
-
 SERVICES: Final = (
     "Workspace",
     "Players",

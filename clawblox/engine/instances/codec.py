@@ -18,7 +18,6 @@ from clawblox.luau import Vector
 if TYPE_CHECKING:
     from clawblox.engine.instances.model import DataModel
 
-__all__ = ["read_value", "write_value"]
 
 _UNUSUAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _MATRIX = 9

@@ -26,17 +26,6 @@ from clawblox.engine.signals import restore_signal, signal_document
 from clawblox.engine.slots import Slots
 from clawblox.luau import HostValue, LuaTable, RuntimeFault, Vector
 
-__all__ = [
-    "SIGNALS_SHAPE",
-    "TREE_SHAPE",
-    "fill_tree",
-    "make_tree",
-    "restore_signals",
-    "signals_document",
-    "tree_document",
-]
-
-
 TREE_SHAPE: Final = {
     "made": shapes.whole,
     "connections": shapes.whole,

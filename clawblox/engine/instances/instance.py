@@ -15,15 +15,6 @@ from clawblox.luau.core.values import describe_key, key_value
 if TYPE_CHECKING:
     from clawblox.engine.instances.model import DataModel
 
-__all__ = [
-    "ATTRIBUTE_SIGNAL",
-    "PROPERTY_SIGNAL",
-    "ROTATION",
-    "TWEEN_ELAPSED",
-    "TWEEN_GOALS",
-    "TWEEN_STARTS",
-    "Instance",
-]
 
 PROPERTY_SIGNAL = "@"
 """Begins the name of a signal that `GetPropertyChangedSignal` returns."""

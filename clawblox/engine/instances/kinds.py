@@ -14,9 +14,6 @@ from clawblox.luau import HostValue, LuaTable, RuntimeFault, Vector
 from clawblox.luau.core.numbers import format_number
 from clawblox.luau.core.operators import shown_type
 
-__all__ = ["ENUM_NAME", "check_value", "refuse_value"]
-
-
 ENUM_NAME: Final = "name of "
 """Begins the type of a property that is the name of an enum's item: ``name of Enum.Font``."""
 

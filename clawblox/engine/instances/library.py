@@ -11,8 +11,6 @@ from clawblox.engine.nearest import suggest
 from clawblox.luau import Host, LuaTable, RuntimeFault
 from clawblox.luau.core.values import describe_key
 
-__all__ = ["make_instance_library"]
-
 
 def make_instance_library(host: Host, model: DataModel) -> LuaTable:
     """Register ``Instance.new`` with a host; return the library."""

@@ -16,9 +16,6 @@ from clawblox.luau import LuaTable, RuntimeFault
 from clawblox.luau.core.errors import MAX_MESSAGE
 from clawblox.luau.core.operators import shown_type
 
-__all__ = ["ChildSearch", "add_members", "as_list", "text_argument", "wrong_argument"]
-
-
 _SEARCH_SHAPE = (shapes.whole, shapes.text, shapes.optional(shapes.whole))
 _LEVELS_PER_CHARGE: Final = 8
 _LIST_STEPS: Final = 5

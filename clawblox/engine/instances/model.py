@@ -16,8 +16,6 @@ from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.signals import SignalHub
 from clawblox.luau import Host, HostObject, HostType, RuntimeFault
 
-__all__ = ["DataModel", "Effect"]
-
 _MAKE_STEPS: Final = 60  # making an instance
 _MOVE_STEPS: Final = 20  # moving an instance
 _LEVELS_PER_STEP: Final = 2  # going up the tree to tell each ancestor

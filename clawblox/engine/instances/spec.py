@@ -15,8 +15,6 @@ import attrs
 
 from clawblox.luau import Host, HostValue, RuntimeFault
 
-__all__ = ["NEVER", "ClassSpec", "ClassTable", "Event", "Property"]
-
 
 @attrs.frozen
 class Property:

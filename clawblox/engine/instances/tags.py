@@ -9,7 +9,6 @@ from clawblox.engine.instances.instance import Instance
 if TYPE_CHECKING:
     from clawblox.engine.instances.model import DataModel
 
-__all__ = ["TAG_ADDED", "TAG_REMOVED", "TAG_SERVICE", "Tags"]
 
 TAG_SERVICE: Final = "CollectionService"
 TAG_ADDED: Final = "+"

@@ -6,8 +6,6 @@ import math
 
 from clawblox.engine.values.rotations import Rotation, Triple, apply_inverse, cross, dot
 
-__all__ = ["Box", "ball_overlaps", "boxes_overlap"]
-
 _LEAST = 1e-4
 """Boxes that share less than this, in studs, lie side by side."""
 

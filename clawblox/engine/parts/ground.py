@@ -8,8 +8,6 @@ from clawblox.engine import shapes
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.physics import BLOCK, Shape, Space
 
-__all__ = ["CELL", "Ground"]
-
 CELL: Final = 4.0
 """Length of a cell's side, in studs."""
 

@@ -18,8 +18,6 @@ from clawblox.engine.values.rotations import IDENTITY, from_euler, to_euler
 from clawblox.engine.values.vector3 import ZERO
 from clawblox.luau import Vector, make_vector
 
-__all__ = ["add_part_members"]
-
 
 def _vector_argument(value: Any, name: str) -> Vector:
     if value.__class__ is not Vector:

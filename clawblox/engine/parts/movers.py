@@ -18,8 +18,6 @@ from clawblox.engine.values import rotations
 from clawblox.engine.values.cframe import CFrame, invert, multiply
 from clawblox.engine.values.rotations import Triple
 
-__all__ = ["Movers", "is_mover"]
-
 
 def is_mover(instance: Instance) -> bool:
     """Return whether an instance puts forces on a part."""

@@ -28,8 +28,6 @@ from clawblox.engine.physics import (
 from clawblox.engine.slots import Slots
 from clawblox.luau import Vector
 
-__all__ = ["EYE_HEIGHT", "Parts"]
-
 EYE_HEIGHT: Final = 2.0
 """How far the eyes are above the centre of the root part, in studs."""
 

@@ -13,8 +13,6 @@ from clawblox.engine.values.cframe import CFrame, invert, make_cframe, multiply
 from clawblox.engine.values.rotations import IDENTITY, apply, dot
 from clawblox.luau import Vector, make_vector
 
-__all__ = ["add_pivots", "bounding_box", "move_parts", "part_box", "parts_below"]
-
 _PIVOT = "WorldPivot"
 _MOVE_STEPS: Final = 15  # moving a part with its model
 

@@ -16,8 +16,6 @@ from clawblox.engine.physics import BLOCK, Shape
 from clawblox.engine.values.cframe import CFrame
 from clawblox.luau import Vector, make_vector
 
-__all__ = ["Placing"]
-
 _SEARCH_STEPS: Final = 100
 _PART_STEPS: Final = 10  # of a part that may be in the way
 _SLACK: Final = 0.01

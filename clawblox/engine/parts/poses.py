@@ -14,8 +14,6 @@ from clawblox.engine.values.cframe import CFrame
 from clawblox.engine.values.rotations import IDENTITY, Rotation
 from clawblox.luau import RuntimeFault, Vector
 
-__all__ = ["read_cframe", "rotation", "triple", "write_cframe", "write_pose"]
-
 
 def triple(vector: Any) -> tuple[float, float, float]:
     """Return the components of a vector."""

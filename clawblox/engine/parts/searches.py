@@ -19,8 +19,6 @@ from clawblox.engine.values.cframe import CFrame
 from clawblox.engine.values.query_params import OverlapParams, QueryParams, RaycastResult
 from clawblox.luau import HostValue, LuaTable, Vector, make_vector
 
-__all__ = ["Searches"]
-
 _SEARCH_STEPS: Final = 100
 _PART_STEPS: Final = 10  # of a part that may be a result
 _BOX_STEPS: Final = 30  # of a part whose box is compared

@@ -18,18 +18,6 @@ from clawblox.engine.parts.welds import Fixture, Welds
 from clawblox.engine.physics import ANCHORED, CHARACTER, DYNAMIC, Motion, Shape, Space
 from clawblox.luau import HostValue, LuaTable, Vector
 
-__all__ = [
-    "ALL",
-    "ANGULAR",
-    "LINEAR",
-    "POSE",
-    "VELOCITY",
-    "Groups",
-    "Marks",
-    "material",
-    "part_shape",
-]
-
 POSE, VELOCITY, SHAPE, MOTION, COLLIDE, MATERIAL = 1, 2, 4, 8, 16, 32
 ALL = 63
 

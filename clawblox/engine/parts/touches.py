@@ -10,8 +10,6 @@ from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.slots import Slots
 
-__all__ = ["Touches"]
-
 Pair = tuple[int, int]
 Parts = tuple[Instance, Instance]
 

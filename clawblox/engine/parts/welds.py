@@ -14,8 +14,6 @@ from clawblox.engine.instances.instance import Instance
 from clawblox.engine.parts.poses import read_cframe, write_pose
 from clawblox.engine.values.cframe import CFrame, invert, multiply
 
-__all__ = ["Fixture", "Welds"]
-
 _OFFSET = "Offset"
 
 

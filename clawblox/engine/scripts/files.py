@@ -13,8 +13,6 @@ import attrs
 
 from clawblox.engine.errors import SettingsError, to_luau_text
 
-__all__ = ["ROOTS", "ScriptFile", "WorldScripts", "read_scripts"]
-
 ROOTS: Final = ("Workspace", "ServerScriptService")
 """The services that scripts run below, in the order in which they run."""
 

@@ -12,8 +12,6 @@ from clawblox.luau.core import operators
 from clawblox.luau.core.values import raw_set
 from clawblox.luau.lib.support import arguments as arg
 
-__all__ = ["make_script_globals", "share_tables"]
-
 
 def make_script_globals(host: Host, runner: ScriptRunner, scheduler: Scheduler) -> dict[str, Any]:
     """Register ``require`` and ``warn`` with a host; return them by name."""

@@ -13,8 +13,6 @@ from clawblox.engine.scripts.files import ROOTS, ScriptFile, WorldScripts
 from clawblox.engine.slots import Slots
 from clawblox.luau import LuaError, LuaTable, RuntimeFault
 
-__all__ = ["ScriptRunner"]
-
 _START_STEPS: Final = 100  # starting a script
 _LOOK_STEPS: Final = 2  # looking whether one is to start
 _YIELDED = "ModuleScript yielded during require (not yet supported)"

@@ -26,8 +26,6 @@ from clawblox.luau.runtime.host import to_luau
 from clawblox.server import InputError, Json
 from clawblox.server.payload import encode_json
 
-__all__ = ["MAX_QUEUED", "AgentInputs", "Effect", "add_agent_inputs", "check_input"]
-
 MAX_QUEUED: Final = 256
 """Inputs of a player that wait for ``GetInputs``; further ones displace the oldest."""
 _MAX_QUEUED_BYTES: Final = 1 << 20  # of their data as JSON

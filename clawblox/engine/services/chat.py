@@ -20,8 +20,6 @@ from clawblox.engine.instances.model import DataModel
 from clawblox.engine.slots import Slots
 from clawblox.luau import Vector
 
-__all__ = ["MAX_SAID", "Speech", "within_hearing"]
-
 MAX_SAID: Final = 1000
 """Most messages that wait for a tick; where no tick comes for long, the oldest are dropped."""
 

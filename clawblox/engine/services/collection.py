@@ -9,8 +9,6 @@ from clawblox.engine.instances.members import as_list, get_tags, text_argument, 
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.instances.tags import TAG_ADDED, TAG_REMOVED, TAG_SERVICE
 
-__all__ = ["add_collection"]
-
 
 def _instance(value: Any, function: str) -> Instance:
     if not isinstance(value, Instance):

@@ -33,8 +33,6 @@ from clawblox.luau import Coroutine, LuaError, LuaTable, RuntimeFault, fail_call
 from clawblox.luau.core.operators import shown_type
 from clawblox.luau.core.values import is_function
 
-__all__ = ["DataStores", "add_data_stores"]
-
 _log = logging.getLogger("clawblox.engine")
 
 _ORDERED: Final = "OrderedDataStore"

@@ -12,8 +12,6 @@ from clawblox.engine.slots import Slots
 from clawblox.engine.ticks import ticks_in
 from clawblox.luau import RuntimeFault
 
-__all__ = ["DebrisQueue", "add_debris"]
-
 _DEFAULT_S: Final = 10.0
 
 

@@ -41,8 +41,6 @@ from clawblox.engine.services.terrain import (
 from clawblox.engine.shapes import Shape
 from clawblox.engine.slots import Slots
 
-__all__ = ["Services", "add_services"]
-
 
 def add_services(classes: ClassTable) -> None:
     """Give all services, and the classes beside them, their members."""

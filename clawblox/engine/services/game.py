@@ -14,9 +14,6 @@ from clawblox.engine.slots import Slots
 from clawblox.luau import RuntimeFault
 from clawblox.luau.core.values import describe_key, is_function, key_value
 
-__all__ = ["Game", "add_game"]
-
-
 SHAPE: Final = [shapes.whole]
 
 

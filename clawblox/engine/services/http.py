@@ -10,8 +10,6 @@ from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.json_text import read_text, write_text
 from clawblox.luau import RuntimeFault
 
-__all__ = ["add_http"]
-
 
 def json_encode(service: Instance, value: Any) -> Any:
     """``JSONEncode(value)``: with sorted keys; what has no JSON form becomes null."""

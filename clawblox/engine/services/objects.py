@@ -8,8 +8,6 @@ from typing import Any, Final
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.spec import ClassTable
 
-__all__ = ["add_objects"]
-
 _MOST: Final = 2.0**53
 
 

@@ -16,8 +16,6 @@ from clawblox.engine.instances.members import as_list, text_argument
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.luau import LuaTable, RuntimeFault
 
-__all__ = ["DEFAULT_GROUP", "MAX_GROUPS", "CollisionGroups", "add_physics_groups"]
-
 DEFAULT_GROUP: Final = "Default"
 MAX_GROUPS: Final = 32
 _ALL: Final = (1 << MAX_GROUPS) - 1

@@ -20,8 +20,6 @@ from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.slots import Slots
 from clawblox.engine.ticks import TICK_RATE
 
-__all__ = ["Players", "Record", "add_players"]
-
 _USER_ID_BITS: Final = (1 << 53) - 1
 _TICKS_BETWEEN_CHECKS: Final = 60
 

@@ -24,8 +24,6 @@ from clawblox.luau.core.operators import shown_type
 from clawblox.luau.runtime.host import to_luau
 from clawblox.server import Json
 
-__all__ = ["RemoteEvents", "add_remote_events", "payload_json"]
-
 _KEPT: Final = 512
 _SHOWN: Final = 128
 _TEXT_PER_STEP: Final = 64

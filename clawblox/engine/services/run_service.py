@@ -6,8 +6,6 @@ from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.ticks import TICK_S
 
-__all__ = ["add_run_service", "fire_heartbeat", "fire_stepped"]
-
 
 def fire_stepped(model: DataModel) -> None:
     """Fire ``Stepped(time, dt)``, before inputs and physics.

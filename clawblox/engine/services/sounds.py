@@ -14,8 +14,6 @@ from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.ticks import TICK_RATE
 
-__all__ = ["add_sounds", "spectate_sounds"]
-
 _SINCE: Final = "PlayingSince"
 """Key of `Instance.props`: the tick in which a sound that plays began or went on."""
 _BEGAN: Final = "PlayedTo"

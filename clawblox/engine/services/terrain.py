@@ -18,8 +18,6 @@ from clawblox.engine.values.enums import ENUM, EnumItem
 from clawblox.engine.values.region3 import Region3
 from clawblox.luau import LuaTable, RuntimeFault, Vector
 
-__all__ = ["add_terrain", "find_terrain", "make_terrain", "restore_terrain", "terrain_document"]
-
 _MATERIALS: Final = ("Air", *(name for name in ENUM.enums["Material"].items if name != "Air"))
 _NUMBERS: Final = {name: number for number, name in enumerate(_MATERIALS)}
 _CHANNELS: Final = ("SolidMaterial", "SolidOccupancy", "LiquidOccupancy")

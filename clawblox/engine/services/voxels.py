@@ -11,8 +11,6 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
-__all__ = ["AIR", "FULL", "Box", "Cell", "Voxels", "overlap"]
-
 AIR: Final = 0
 """The material of a cell without ground."""
 FULL: Final = 255

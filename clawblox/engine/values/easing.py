@@ -13,8 +13,6 @@ from typing import Final
 from clawblox.engine.values.rotations import cosine, sine
 from clawblox.luau.core.numbers import raise_to
 
-__all__ = ["ease"]
-
 _OVERSHOOT: Final = 1.70158  # a tenth of the way
 _PERIOD: Final = 0.3  # of Elastic, as a share of the time
 _PERIOD_IN_OUT: Final = 0.45

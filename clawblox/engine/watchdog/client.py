@@ -21,8 +21,6 @@ from clawblox.luau import Places
 from clawblox.protocol import WATCHDOG_MARK, WATCHDOG_STATUS
 from clawblox.system.helper import spawn_helper
 
-__all__ = ["Watchdog", "WatchdogLimits"]
-
 WATCHDOG_NAME: Final = "clawblox-watchdog"
 """Identifies the helper in a process list: a word of its command line."""
 

@@ -17,8 +17,6 @@ import time
 from clawblox.engine.watchdog.slot import Slot
 from clawblox.system.helper import detach_from_parent
 
-__all__ = ["ASK_SIGNAL", "CAUSES", "CPU", "MEMORY", "main"]
-
 ASK_SIGNAL = 56
 """Asks the world to stop its script: a real-time signal, which nothing else uses."""
 

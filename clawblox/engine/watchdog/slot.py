@@ -8,8 +8,6 @@ from __future__ import annotations
 import mmap
 import os
 
-__all__ = ["Slot", "open_slot_file"]
-
 _SIZE = mmap.PAGESIZE
 _CALL, _ASKED, _CAUSE, _LENGTH = range(4)
 _TEXT = 64

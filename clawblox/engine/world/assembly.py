@@ -39,8 +39,6 @@ from clawblox.engine.world.console import Console, quote
 from clawblox.engine.world.document import System, check_document, read_tree, read_world
 from clawblox.luau import VM, Host, HostObject, LuauSyntaxError
 
-__all__ = ["Assembly"]
-
 
 class _WorldHost(Host):
     """What the VM borrows from the engine; finds instances, signals and connections."""

@@ -9,8 +9,6 @@ from typing import Final, TextIO
 
 from clawblox.engine.errors import WorldHalted, to_text
 
-__all__ = ["Console", "halt_lines", "quote"]
-
 _POSITION: Final = re.compile(r"^(?P<name>[^\n]*?):(?P<line>\d+): ")
 _CONTEXT: Final = 2  # lines of source on each side of an error
 

@@ -28,16 +28,6 @@ from clawblox.engine.signals import Connection, Signal
 from clawblox.engine.slots import Slots
 from clawblox.luau import VM, HostObject
 
-__all__ = [
-    "FORMAT",
-    "SCHEMA_VERSION",
-    "System",
-    "check_document",
-    "check_identity",
-    "find_instances",
-    "write_world",
-]
-
 FORMAT: Final = "clawblox-engine-v1"
 SCHEMA_VERSION: Final = 1
 

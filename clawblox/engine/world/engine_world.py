@@ -35,8 +35,6 @@ from clawblox.engine.world.spectator import spectate_entities, spectate_player
 from clawblox.engine.world.tick import run_tick
 from clawblox.luau import LuaError, SnapshotError, run_deep
 
-__all__ = ["EngineWorld"]
-
 _REBUILT: Final = (
     "[Snapshot] The physics was saved by another version of its library, or on another kind of "
     "processor. It has been rebuilt from poses, velocities and shapes: the world does not go on "

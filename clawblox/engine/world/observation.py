@@ -20,21 +20,6 @@ from clawblox.engine.rounding import hundredths, hundredths_of_vector, shortest
 from clawblox.luau import Vector
 from clawblox.luau.core.operators import shown_type
 
-__all__ = [
-    "find_humanoid",
-    "find_root",
-    "is_identity",
-    "leaderstats",
-    "observe_entities",
-    "observe_map",
-    "observe_others",
-    "observe_player",
-    "resolve_asset",
-    "rotation_rows",
-    "view_attributes",
-    "view_radius",
-]
-
 _FIELD_OF_VIEW_DEG: Final = 105.0
 _NO_CHARACTER: Final = Vector(0.0, 3.0, 0.0)
 _FULL_HEALTH: Final = 100

@@ -24,8 +24,6 @@ from clawblox.engine.world.observation import (
 from clawblox.luau import Vector
 from clawblox.luau.core.operators import shown_type
 
-__all__ = ["spectate_entities", "spectate_player"]
-
 _TOLERANCE: Final = 0.001  # within which a rotation is left out
 
 Json = Any

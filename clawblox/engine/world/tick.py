@@ -5,8 +5,6 @@ from __future__ import annotations
 from clawblox.engine.services.run_service import fire_heartbeat, fire_stepped
 from clawblox.engine.world.assembly import Assembly
 
-__all__ = ["run_tick"]
-
 
 def run_tick(world: Assembly) -> None:
     """Run one tick.

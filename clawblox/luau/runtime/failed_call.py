@@ -9,8 +9,6 @@ from clawblox.luau.core.errors import LuaError
 from clawblox.luau.core.machine import Coroutine, Frame
 from clawblox.luau.runtime.diagnose import suspended_levels
 
-__all__ = ["fail_call"]
-
 
 class FailedCall(Frame):
     """Stands for the call in which a coroutine is suspended, and fails instead of returning.

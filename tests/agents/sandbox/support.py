@@ -18,7 +18,7 @@ import attrs
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.sandbox.bubblewrap import Bubblewrap
 from clawblox.concurrency.threads import run_blocking
-from clawblox.results import WorldExit
+from clawblox.results import ProcessExit
 from clawblox.system.process import Grace, Process, end_tree, memory_log, spawn
 from clawblox.system.process_tree import Mark
 from tests.support import INSTANCE_ENV
@@ -76,7 +76,7 @@ class Running:
     async def end(self) -> str:
         """Wait until the program has exited with status 0; return its output."""
         with anyio.fail_after(TIMEOUT_S):
-            assert await self.process.wait() == WorldExit(status=0), self.output
+            assert await self.process.wait() == ProcessExit(status=0), self.output
         return self.output
 
 

@@ -21,7 +21,7 @@ from anyio import to_thread
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import AgentSetupError
-from clawblox.results import WorldExit
+from clawblox.results import ProcessExit
 from clawblox.system.process import Grace, end_tree
 from clawblox.system.process_tree import Mark, find_tree
 from tests.agents.sandbox.support import (
@@ -332,14 +332,14 @@ async def test_a_program_that_ignores_that_is_killed_with_all_it_left(sandbox: S
 async def test_nothing_is_left_when_its_leader_was_killed_first(sandbox: Sandbox) -> None:
     async with leaving(sandbox, STUBBORN) as (running, token):
         os.kill(running.process.pid, signal.SIGKILL)
-        assert await running.process.wait() == WorldExit(signal="SIGKILL")
+        assert await running.process.wait() == ProcessExit(signal="SIGKILL")
         assert (await end_tree(running.mark, running.process, Grace(0))).survivors == ()
         assert with_token(token) == []
 
 
 async def test_the_exit_status_is_that_of_the_program(sandbox: Sandbox) -> None:
     async with sandbox.running("sh", "-c", "exit 7") as running:
-        assert await running.process.wait() == WorldExit(status=7)
+        assert await running.process.wait() == ProcessExit(status=7)
 
 
 # ---------------------------------------------------------------------------------- refusals

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clawblox import AsyncWorld, WorldEvent, WorldExit, WorldExitedError
+from clawblox import AsyncWorld, ProcessExit, WorldEvent, WorldExitedError
 from tests.crowd import (
     act,
     join,
@@ -52,7 +52,7 @@ async def test_deaths_are_noticed_without_a_call(tmp_path: Path, run: Path) -> N
             seen = await until(events, "exited", [started.name])
             print(f"death {number} was seen after {1000 * (time.monotonic() - killed_at):.1f} ms")
             assert [one.kind for one in seen] == ["exited"]
-            assert seen[0].detail["exit"] == WorldExit(signal="SIGKILL")
+            assert seen[0].detail["exit"] == ProcessExit(signal="SIGKILL")
         assert world.instances == tuple(batch.done)[4:]
         survivors = [one for one in batch if is_alive(one.pid)]
         assert {one.name: len(requests(one)) for one in survivors} == {
@@ -74,7 +74,7 @@ async def test_a_world_that_is_not_restarted_stays_dead(tmp_path: Path, run: Pat
         )
         assert (await now(run)).state == "exited"
         result = await world.stop(instance="w000")
-        assert (result.rung, result.exit) == ("already_exited", WorldExit(signal="SIGKILL"))
+        assert (result.rung, result.exit) == ("already_exited", ProcessExit(signal="SIGKILL"))
         assert "restarts" not in manifest_of(run / "worlds" / "w000")
         assert world.instances == ("w001",)
         assert "restarting" not in kinds(await past(events), "w000")
@@ -93,7 +93,7 @@ async def test_a_fresh_restart_keeps_only_the_address(tmp_path: Path, run: Path)
         seen = await until(events, "ready", ["w000"])
         assert kinds(seen, "w000") == ["exited", *LIFE]
         assert dict(seen[1].detail) == {
-            "exit": WorldExit(signal="SIGKILL"),
+            "exit": ProcessExit(signal="SIGKILL"),
             "resume_path": None,
             "reason": None,
             "by": "policy",
@@ -236,7 +236,7 @@ async def test_leftovers_of_a_dead_world_are_ended_before_its_restart(
 
 
 async def test_a_world_that_dies_again_and_again_is_given_up(tmp_path: Path, run: Path) -> None:
-    killed = WorldExit(signal="SIGKILL")
+    killed = ProcessExit(signal="SIGKILL")
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         batch = await world.start_many(2, run_dir=run, restart="fresh", max_restarts=2)
         await past(events)
@@ -271,7 +271,7 @@ async def test_a_world_that_cannot_be_brought_back_is_given_up(tmp_path: Path, r
         attempt = ["restarting", "started", "start_failed"]
         assert kinds(seen, "w000") == ["exited", *attempt * 2, "gave_up"]
         errors = [one.detail["error"] for one in seen if one.kind == "start_failed"]
-        assert [error.exit for error in errors] == [WorldExit(status=4)] * 2
+        assert [error.exit for error in errors] == [ProcessExit(status=4)] * 2
         assert "restarts" not in manifest_of(started.instance_dir)
         assert world.metrics.start_failures == 2
     assert leftovers(run, [started.port]) == []

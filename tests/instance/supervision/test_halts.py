@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from clawblox import AsyncWorld, SnapshotError, StartedWorld, WorldExit, WorldExitedError
+from clawblox import AsyncWorld, ProcessExit, SnapshotError, StartedWorld, WorldExitedError
 from clawblox.instance.supervisor import Supervisor
 from clawblox.protocol import parse_halt
 from clawblox.telemetry.log_times import index_path
@@ -57,7 +57,7 @@ async def test_a_halt_is_an_event_and_a_state_with_its_reason(tmp_path: Path, ru
         halted, exited = (one.detail for one in seen)
         assert halted == {"reason": REASON}
         assert (exited["halt"], exited["unresponsive"]) == (REASON, False)
-        assert exited["exit"] == WorldExit(status=0)
+        assert exited["exit"] == ProcessExit(status=0)
         assert world.instances == ("w000",)
         with pytest.raises(WorldExitedError, match=f"has halted: {REASON}"):
             await world.save(instance="w001")
@@ -248,7 +248,7 @@ async def test_a_world_that_exits_at_its_halt_needs_no_probe(tmp_path: Path, run
         act(started, await join(world, started), "FailAtNextStep")
         seen = await until(events, "ready", ["w000"])
         assert kinds(seen, "w000") == ["exited", *LIFE]
-        assert seen[0].detail["exit"] == WorldExit(status=70)
+        assert seen[0].detail["exit"] == ProcessExit(status=70)
         await world.stop()
 
 

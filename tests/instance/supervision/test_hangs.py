@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import pytest
 
-from clawblox import AsyncWorld, WorldExit
+from clawblox import AsyncWorld, ProcessExit
 from clawblox.config.world_toml import LivenessRule
 from clawblox.instance.health import Steps, Wait, wait_until_unresponsive
 from tests.crowd import HANG_S, kinds, leftovers, past, until
@@ -83,7 +83,7 @@ async def test_an_unresponsive_world_has_failed_even_if_it_exits_with_0(
         switch(started, doc="status-500")
         seen = await until(events, "exited", ["w000"])
         assert seen[-1].detail["unresponsive"]
-        assert seen[-1].detail["exit"] == WorldExit(status=0)
+        assert seen[-1].detail["exit"] == ProcessExit(status=0)
     assert manifest_of(started.instance_dir)["run"]["status"] == "failed"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clawblox import AsyncWorld, WorldExitedBeforeReady, WorldExitedError
+from clawblox import AsyncWorld, WorldExitedBeforeReadyError, WorldExitedError
 from tests.crowd import join, kinds, leftovers, past, until
 from tests.instance.supervision.support import LIFE, now
 from tests.running import manifest_of
@@ -68,6 +68,6 @@ async def test_an_instance_that_is_greedy_before_it_is_ready_fails_to_start(
 ) -> None:
     directory = make_world(tmp_path, "--greedy-child", "100", "--mute", toml_extra=LIMITED)
     async with AsyncWorld(dir=directory) as world:
-        with pytest.raises(WorldExitedBeforeReady, match=f"ended before it was ready: {OVER}"):
+        with pytest.raises(WorldExitedBeforeReadyError, match=f"ended before it was ready: {OVER}"):
             await world.start(run_dir=run)
     assert marked_processes() == set()

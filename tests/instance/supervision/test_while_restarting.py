@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from clawblox import AsyncWorld, WorldExit, WorldExitedError
+from clawblox import AsyncWorld, ProcessExit, WorldExitedError
 from clawblox.instance import supervisor
 from clawblox.instance.startup import start_up
 from clawblox.rundir.operations import stop_instances
@@ -42,7 +42,7 @@ async def test_calls_fail_during_a_restart_and_work_after_it(tmp_path: Path, run
             await kill(run)
             await until(events, "restarting", ["w000"])
             await call("w000")
-        assert [error.exit for error in errors] == [WorldExit(signal="SIGKILL")] * 2
+        assert [error.exit for error in errors] == [ProcessExit(signal="SIGKILL")] * 2
         saves = await world.save_all(instances=batch.done)
         assert type(saves.failed["w000"]) is WorldExitedError
         assert "is being restarted" in str(saves.failed["w000"])

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from clawblox.results import WorldExit
+from clawblox.results import ProcessExit
 from clawblox.rundir.control_client import request
 from clawblox.rundir.control_server import SendEvent
 from tests.rundir.control.conftest import RawClient, serving
@@ -62,7 +62,7 @@ async def test_the_protocol_is_one_json_object_a_line(run_dir: Path) -> None:
 
 async def test_values_of_the_domain_travel_as_plain_ones(run_dir: Path) -> None:
     async def status(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
-        return {"path": Path("/a/b"), "exit": WorldExit(signal="SIGKILL")}
+        return {"path": Path("/a/b"), "exit": ProcessExit(signal="SIGKILL")}
 
     async with serving(run_dir, status=status) as server:
         answer = await request(server.path, "status", {})

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from clawblox.results import WorldExit
+from clawblox.results import ProcessExit
 from clawblox.system import process_finder as finder
 from clawblox.system.process import Grace, Process, TreeEnd, end_tree
 from clawblox.system.process_tree import Mark, Proc, Search, find_trees
@@ -75,7 +75,7 @@ async def test_a_leader_whose_first_thread_alone_has_ended_is_ended_too(
     with anyio.fail_after(DEADLINE_S):
         await end_tree(make_mark(cookie, leader), leader, Grace(0))
     assert leader.has_exited
-    assert await leader.wait() == WorldExit(signal="SIGKILL")
+    assert await leader.wait() == ProcessExit(signal="SIGKILL")
 
 
 async def test_a_tree_that_obeys_is_terminated(start: Spawn, cookie: str) -> None:
@@ -83,7 +83,7 @@ async def test_a_tree_that_obeys_is_terminated(start: Spawn, cookie: str) -> Non
     await wait_until_async(lambda: len(descendants(leader.pid)) == 2)
     tree = descendants(leader.pid)
     assert (await end_tree(make_mark(cookie, leader), leader, Grace(60))).rung == "terminated"
-    assert await leader.wait() == WorldExit(signal="SIGTERM")
+    assert await leader.wait() == ProcessExit(signal="SIGTERM")
     assert not {pid for pid in tree if is_alive(pid)}
 
 
@@ -96,7 +96,7 @@ async def test_what_ignores_the_signal_is_killed_and_named(
         end = await end_tree(make_mark(cookie, leader), leader, Grace(0))
     assert end.rung == "killed"
     assert f"{leader.pid} {' '.join(STUBBORN)}" in end.killed
-    assert await leader.wait() == WorldExit(signal="SIGKILL")
+    assert await leader.wait() == ProcessExit(signal="SIGKILL")
 
 
 async def test_an_orphan_that_carries_nothing_is_killed_since_it_was_seen_before(
@@ -232,7 +232,7 @@ async def test_many_that_have_to_be_killed_are_killed_together(
     for name, leader in leaders.items():
         assert ends[name].rung == "killed"
         assert leader.pid in pids_of(ends[name])
-        assert await leader.wait() == WorldExit(signal="SIGKILL")
+        assert await leader.wait() == ProcessExit(signal="SIGKILL")
     assert len({pid for end in ends.values() for pid in pids_of(end)}) == sum(
         len(end.killed) for end in ends.values()
     )
@@ -252,8 +252,8 @@ async def test_a_tree_that_dies_during_the_pass_is_over(
     note_passes(monkeypatch, kill_one)
     ends = await end_all({f"{cookie}0": dies, f"{cookie}1": stays}, 60)
     assert [ends[f"{cookie}{number}"].rung for number in range(2)] == ["terminated"] * 2
-    assert await dies.wait() == WorldExit(signal="SIGKILL")
-    assert await stays.wait() == WorldExit(signal="SIGTERM")
+    assert await dies.wait() == ProcessExit(signal="SIGKILL")
+    assert await stays.wait() == ProcessExit(signal="SIGTERM")
 
 
 @both_backends

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.results import WorldExit
+from clawblox.results import ProcessExit
 from clawblox.system.process import CannotExecute, memory_log, require_executable, spawn
 from tests.support import command_line, descendants, wait_until_async
 from tests.system.process.support import SLEEP, Spawn
@@ -68,7 +68,7 @@ async def test_a_process_gets_what_it_was_given_and_nothing_else(
         os.set_inheritable(inheritable.fileno(), True)
         program = (sys.executable, "-I", "-S", "-c", TELL, "a b", "", "ü", "$HOME")
         process = await start(*program, COLOUR="a\nb", **hand_over)
-        assert await process.wait() == WorldExit(status=0)
+        assert await process.wait() == ProcessExit(status=0)
     first, second = (tmp_path / "log").read_text().splitlines()
     told = json.loads(first)
     assert told["argv"] == ["-c", "a b", "", "ü", "$HOME"]
@@ -91,7 +91,7 @@ async def test_a_socket_is_handed_over_as_systemd_does(
         )
         told = json.loads(early.makefile().readline())
     assert told == {"LISTEN_FDS": "1", "LISTEN_FDNAMES": "world", "LISTEN_PID": str(process.pid)}
-    assert await process.wait() == WorldExit(status=0)
+    assert await process.wait() == ProcessExit(status=0)
     assert os.get_inheritable(listener.fileno()) is False
 
 
@@ -103,7 +103,7 @@ async def test_no_shell_stays_between_us_and_a_program_with_a_socket(
     await wait_until_async(lambda: command_line(process.pid) == " ".join(SLEEP))
     assert children() - before == {process.pid}
     os.kill(process.pid, signal.SIGTERM)
-    assert await process.wait() == WorldExit(signal="SIGTERM")
+    assert await process.wait() == ProcessExit(signal="SIGTERM")
 
 
 async def test_what_only_the_shell_finds_out_is_in_the_log(
@@ -111,7 +111,7 @@ async def test_what_only_the_shell_finds_out_is_in_the_log(
 ) -> None:
     program = script_of(str(tmp_path))(tmp_path / "program")
     process = await start(program, listener=listener.fileno())
-    assert await process.wait() in (WorldExit(status=126), WorldExit(status=127))
+    assert await process.wait() in (ProcessExit(status=126), ProcessExit(status=127))
     assert program in (tmp_path / "log").read_text()
 
 
@@ -122,7 +122,7 @@ async def test_a_relative_program_is_taken_from_the_working_directory(
     program = tmp_path / "bin" / "seven"
     program.write_text("#!/bin/sh\nexit 7\n")
     program.chmod(0o700)
-    assert await (await start("bin/seven", **hand_over)).wait() == WorldExit(status=7)
+    assert await (await start("bin/seven", **hand_over)).wait() == ProcessExit(status=7)
 
 
 def text_file(path: Path) -> str:
@@ -242,6 +242,6 @@ async def test_standard_error_may_have_a_place_of_its_own(tmp_path: Path, log: i
     with memory_log("errors") as errors:
         job = partial(spawn, command, cwd=tmp_path, env={}, output=log, errors=errors)
         process = await run_blocking(job)
-        assert await process.wait() == WorldExit(status=0)
+        assert await process.wait() == ProcessExit(status=0)
         process.release()
         assert ((tmp_path / "log").read_bytes(), os.pread(errors, 9, 0)) == (b"o", b"e")

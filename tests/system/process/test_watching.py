@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.results import WorldExit
+from clawblox.results import ProcessExit
 from clawblox.system.process import adopt, signal_name
 from tests.support import read_process, wait_until_async
 from tests.system.process.support import DEADLINE_S, SLEEP, Spawn, reaping_everything
@@ -23,17 +23,17 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.parametrize(
     ("ending", "expected"),
     [
-        ("exit 0", WorldExit(status=0)),
-        ("exit 3", WorldExit(status=3)),
-        ("exit 255", WorldExit(status=255)),
-        ("kill -TERM $$", WorldExit(signal="SIGTERM")),
-        ("kill -SEGV $$", WorldExit(signal="SIGSEGV")),
-        ("kill -KILL $$", WorldExit(signal="SIGKILL")),
-        ("kill -35 $$", WorldExit(signal="signal 35")),
+        ("exit 0", ProcessExit(status=0)),
+        ("exit 3", ProcessExit(status=3)),
+        ("exit 255", ProcessExit(status=255)),
+        ("kill -TERM $$", ProcessExit(signal="SIGTERM")),
+        ("kill -SEGV $$", ProcessExit(signal="SIGSEGV")),
+        ("kill -KILL $$", ProcessExit(signal="SIGKILL")),
+        ("kill -35 $$", ProcessExit(signal="signal 35")),
     ],
 )
 async def test_the_exit_is_known_by_its_status_or_the_name_of_its_signal(
-    start: Spawn, ending: str, expected: WorldExit
+    start: Spawn, ending: str, expected: ProcessExit
 ) -> None:
     process = await start("sh", "-c", ending)
     assert await process.wait() == expected
@@ -56,7 +56,7 @@ async def test_an_ended_process_is_a_zombie_until_it_is_released(start: Spawn) -
     assert read_process(process.pid) is None
     process.release()
     assert process.has_exited
-    assert await process.wait() == WorldExit(status=0)
+    assert await process.wait() == ProcessExit(status=0)
 
 
 async def test_a_process_has_exited_once_it_has(start: Spawn) -> None:
@@ -72,7 +72,7 @@ async def test_several_tasks_may_wait_and_one_that_is_cancelled_harms_no_other(
     start: Spawn,
 ) -> None:
     process = await start(*SLEEP)
-    exits: list[WorldExit] = []
+    exits: list[ProcessExit] = []
 
     async def wait() -> None:
         exits.append(await process.wait())
@@ -86,7 +86,7 @@ async def test_several_tasks_may_wait_and_one_that_is_cancelled_harms_no_other(
         tasks.start_soon(wait)
         await anyio.wait_all_tasks_blocked()
         os.kill(process.pid, signal.SIGKILL)
-    assert exits == [WorldExit(signal="SIGKILL")] * 2
+    assert exits == [ProcessExit(signal="SIGKILL")] * 2
 
 
 async def test_a_foreign_wait_for_every_child_only_hides_the_status(start: Spawn) -> None:
@@ -96,7 +96,7 @@ async def test_a_foreign_wait_for_every_child_only_hides_the_status(start: Spawn
         await wait_until_async(lambda: process.pid in reaped)
         assert process.has_exited
         with anyio.fail_after(DEADLINE_S):
-            assert await process.wait() == WorldExit()
+            assert await process.wait() == ProcessExit()
         process.release()
 
 
@@ -113,7 +113,7 @@ async def test_a_process_that_was_reaped_before_it_was_watched_has_exited(
         patch.setattr(os, "pidfd_open", reap_first)
         process = await start("true")
     assert process.has_exited
-    assert await process.wait() == WorldExit()
+    assert await process.wait() == ProcessExit()
     process.release()
 
 
@@ -130,7 +130,7 @@ async def test_a_process_that_was_reaped_while_it_was_opened_has_exited(
     with monkeypatch.context() as patch:
         patch.setattr(os, "pidfd_open", reap_then)
         process = await start("true")
-    assert await process.wait() == WorldExit()
+    assert await process.wait() == ProcessExit()
 
 
 async def test_the_process_of_somebody_else_is_adopted_without_its_status(
@@ -143,7 +143,7 @@ async def test_the_process_of_somebody_else_is_adopted_without_its_status(
         assert not process.is_child
         assert not process.has_exited
         os.kill(process.pid, signal.SIGKILL)
-        assert await process.wait() == WorldExit()
+        assert await process.wait() == ProcessExit()
         process.release()
         await wait_until_async(lambda: parent.poll() is not None)
     assert (tmp_path / "waited").exists()  # its parent has reaped it, not we
@@ -154,7 +154,7 @@ async def test_a_process_of_our_own_is_adopted_again_with_its_status(start: Spaw
     process = await run_blocking(adopt, let_go.pid)
     assert process.is_child
     os.kill(process.pid, signal.SIGKILL)
-    assert await process.wait() == WorldExit(signal="SIGKILL")
+    assert await process.wait() == ProcessExit(signal="SIGKILL")
     process.release()
     assert read_process(process.pid) is None
 

@@ -13,8 +13,8 @@ from clawblox import (
     ConfigError,
     SnapshotRefusedError,
     StartedWorld,
-    WorldExitedBeforeReady,
-    WorldReadyTimeout,
+    WorldExitedBeforeReadyError,
+    WorldReadyTimeoutError,
     WorldStartError,
 )
 from clawblox.concurrency.batch import Batch
@@ -174,9 +174,9 @@ async def test_a_failed_instance_does_not_affect_the_others(tmp_path: Path, run:
         batch = await world.start_many(specs, run_dir=run, health_timeout=3)
         assert list(batch.done) == ["w000", "w001", "w002"]
         assert {name: type(error) for name, error in batch.failed.items()} == {
-            "exits": WorldExitedBeforeReady,
+            "exits": WorldExitedBeforeReadyError,
             "refuses": SnapshotRefusedError,
-            "hangs": WorldReadyTimeout,
+            "hangs": WorldReadyTimeoutError,
         }
         assert list(batch.failed)[-1] == "hangs"  # the first cause first
         assert world.instances == ("w000", "w001", "w002")
@@ -198,7 +198,7 @@ def assert_says_what_failed(batch: Batch[StartedWorld]) -> None:
     for name, error in batch.failed.items():
         assert f"{name}: {type(error).__name__}: " in text
     assert caught.value.__cause__ is next(iter(batch.failed.values()))
-    with pytest.raises(WorldExitedBeforeReady) as failure:
+    with pytest.raises(WorldExitedBeforeReadyError) as failure:
         batch["exits"]
     assert failure.value.exit is not None
     assert failure.value.exit.status == 5
@@ -216,7 +216,7 @@ async def test_stop_all_ends_every_instance_at_the_first_failure(tmp_path: Path,
         batch = await world.start_many(specs, run_dir=run, on_failure="stop_all")
         assert batch.done == {}
         assert next(iter(batch.failed)) == "w002"
-        assert type(batch.failed["w002"]) is WorldExitedBeforeReady
+        assert type(batch.failed["w002"]) is WorldExitedBeforeReadyError
         for name in ("w000", "w001", "w003"):
             assert type(batch.failed[name]) is WorldStartError
             assert "'w002' failed" in str(batch.failed[name])

@@ -11,7 +11,7 @@ import anyio
 import pytest
 from anyio.to_thread import run_sync
 
-from clawblox import AsyncWorld, StartedWorld, WorldExit, WorldExitedError, WorldStartError
+from clawblox import AsyncWorld, ProcessExit, StartedWorld, WorldExitedError, WorldStartError
 from clawblox.concurrency.batch import Batch
 from clawblox.rundir.lineage import read_lineage
 from clawblox.rundir.operations import stop_instances
@@ -105,7 +105,7 @@ async def test_a_restart_that_fails_after_a_good_end_does_not_finish_the_run(
 
     await interrupt(directory, run, 1, break_restart)
     record = await find_record(run, "w000")
-    assert (record.exit, record.has_finished) == (WorldExit(status=0), False)
+    assert (record.exit, record.has_finished) == (ProcessExit(status=0), False)
     assert run_of(run, "w000")["status"] == "failed"
     assert list((await resume(directory, run))[0].done) == ["w000"]
 
@@ -246,7 +246,7 @@ async def test_a_resumed_detached_instance_is_attached_with_its_restart_policy(
     await resume(directory, run)
     async with AsyncWorld.attach(run) as world, world.events() as events:
         saved = await world.save()
-        ends: list[WorldExit] = []
+        ends: list[ProcessExit] = []
 
         async def wait() -> None:
             ends.append(await world.wait())

@@ -19,8 +19,6 @@ from clawblox.checkpoint.collect.sessions.shape import (
 )
 from clawblox.errors import CheckpointError
 
-__all__ = ["BucketFormat", "PathTable"]
-
 PathTable = tuple[tuple[str, str], ...]
 """Pairs of prefixes: of a name in the archive, and of its path in the state directory."""
 

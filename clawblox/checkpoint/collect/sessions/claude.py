@@ -14,8 +14,6 @@ from clawblox.agents.programs.claude import project_slug
 from clawblox.checkpoint.collect.sessions.buckets import BucketFormat, PathTable
 from clawblox.checkpoint.collect.sessions.transcripts import Record
 
-__all__ = ["ClaudeFormat"]
-
 
 class ClaudeFormat(BucketFormat):
     """The transcript, the transcripts of sub-agents, large tool results, memory and task list."""

@@ -24,8 +24,6 @@ from clawblox.checkpoint.collect.sessions.shape import (
 from clawblox.checkpoint.collect.sessions.transcripts import Record
 from clawblox.checkpoint.model import Source, Transform
 
-__all__ = ["CodexFormat"]
-
 _COMPRESSED = ".zst"
 _UUID_VERSION = 14
 _MAX_FIRST_RECORD = 1 << 20

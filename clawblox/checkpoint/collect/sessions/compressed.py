@@ -13,8 +13,6 @@ from clawblox.errors import CheckpointError
 from clawblox.extras import install_command
 from clawblox.system import foreign_files
 
-__all__ = ["decompression", "read_head"]
-
 _SLICE: Final = 256
 """Bytes to decompress at a time. They may expand 40,000 times, all of it in memory."""
 

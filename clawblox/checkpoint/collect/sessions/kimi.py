@@ -29,8 +29,6 @@ from clawblox.checkpoint.collect.sessions.transcripts import Record
 from clawblox.checkpoint.model import Transform
 from clawblox.errors import CheckpointFormatError
 
-__all__ = ["KimiFormat"]
-
 _WORKSPACE: Final = "${workspace}"
 _HOME: Final = "${home}"
 _ENDS_TURN: Final = {

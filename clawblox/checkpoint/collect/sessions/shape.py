@@ -29,15 +29,6 @@ from clawblox.system import foreign_files
 from clawblox.system.files import write_all
 from clawblox.telemetry.log_segments import SEGMENT_SUFFIX, list_segments
 
-__all__ = [
-    "AgentSession",
-    "Placement",
-    "SessionFiles",
-    "SessionFormat",
-    "UnrecordedSession",
-    "list_session_files",
-]
-
 _HOMES: Final = ("home", "sandbox-home")
 """Directories used as ``HOME``; a program without a given state directory keeps its state there."""
 

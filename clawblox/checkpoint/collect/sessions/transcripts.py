@@ -19,15 +19,6 @@ from clawblox.errors import CheckpointError, CheckpointLimitError
 from clawblox.foreign_values import MAX_MEMBERS, parse_document
 from clawblox.system import foreign_files
 
-__all__ = [
-    "Record",
-    "document_transform",
-    "empty_transcript_error",
-    "line_transform",
-    "newest_records",
-    "parse_record",
-]
-
 Record = dict[str, Any]
 
 _BLOCK: Final = 64 << 10

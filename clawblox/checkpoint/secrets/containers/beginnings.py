@@ -39,8 +39,6 @@ from clawblox.checkpoint.secrets.containers.pngs import PngDecoder, is_png
 from clawblox.checkpoint.secrets.containers.streams import is_zlib
 from clawblox.checkpoint.secrets.containers.zips import ZipMember
 
-__all__ = ["beginnings", "opener_at"]
-
 _BEGINNING: Final = 4096
 """Number of bytes that decide whether a container begins here; windows overlap by more."""
 

@@ -10,16 +10,6 @@ from typing import Final, Protocol
 
 from clawblox.checkpoint.secrets.containers.streams import Codec, Damaged
 
-__all__ = [
-    "CompressedStream",
-    "Decoder",
-    "EntryDecoder",
-    "OuterContent",
-    "Refusal",
-    "Sink",
-    "StreamDecoder",
-]
-
 MAX_RATIO: Final = 1100
 """Most bytes that one compressed byte may decode to; deflate reaches 1032 at most."""
 

@@ -24,23 +24,6 @@ from clawblox.checkpoint.secrets.containers.streams import (
 )
 from clawblox.checkpoint.secrets.containers.tars import TarDecoder, is_tar_header
 
-__all__ = [
-    "HEAD_SIZE",
-    "Opener",
-    "is_bzip2",
-    "is_doubtful",
-    "is_gzip",
-    "is_xz",
-    "is_zstd",
-    "open_bzip2",
-    "open_gzip",
-    "open_xz",
-    "open_zlib",
-    "open_zstd",
-    "opener_for",
-    "refusing_opener",
-]
-
 HEAD_SIZE: Final = 512
 """Number of first bytes that are enough to recognise every known container."""
 

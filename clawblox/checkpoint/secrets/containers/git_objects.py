@@ -10,8 +10,6 @@ from typing import Final
 
 from clawblox.checkpoint.secrets.containers.decoder import Sink
 
-__all__ = ["ObjectContent"]
-
 _HEADER: Final = re.compile(rb"(?:blob|commit|tag|tree) \d{1,20}\0")
 _HEADER_SIZE: Final = 32
 """Maximum length of a header."""

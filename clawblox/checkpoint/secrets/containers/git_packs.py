@@ -13,8 +13,6 @@ from clawblox.checkpoint.secrets.containers.decoder import (
 )
 from clawblox.checkpoint.secrets.containers.streams import Damaged, Inflate, is_zlib
 
-__all__ = ["PackDecoder", "first_entry_stream", "is_pack_header"]
-
 _HEADER_SIZE: Final = 12
 _OFFSET_DELTA: Final = 6
 _NAMED_DELTA: Final = 7

@@ -9,8 +9,6 @@ from typing import Final
 from clawblox.checkpoint.secrets.containers.beginnings import opener_at
 from clawblox.checkpoint.secrets.containers.decoder import Decoder, OuterContent, Refusal
 
-__all__ = ["Parts"]
-
 MAX_DECODED_BYTES: Final = 8 << 30
 """Most bytes that the containers of one file may decode to."""
 

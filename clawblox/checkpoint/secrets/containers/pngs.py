@@ -16,8 +16,6 @@ from clawblox.checkpoint.secrets.containers.decoder import (
 )
 from clawblox.checkpoint.secrets.containers.streams import Inflate
 
-__all__ = ["PngDecoder", "is_png"]
-
 _MAGIC: Final = b"\x89PNG\r\n\x1a\n"
 _HEADER_SIZE: Final = 8
 _CHECKSUM_SIZE: Final = 4

@@ -11,8 +11,6 @@ from typing import Final, Protocol
 
 from clawblox.checkpoint.zstd import Frame, find_zstandard
 
-__all__ = ["Codec", "Damaged", "Inflate", "bunzip2", "is_zlib", "unxz", "zstd_codec"]
-
 _PIECE: Final = 1 << 17
 _SLICE: Final = 512  # four bytes of Zstandard decode to 128 KiB at most
 _ERRORS: Final = (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError)

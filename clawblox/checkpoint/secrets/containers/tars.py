@@ -10,8 +10,6 @@ from typing import Final
 
 from clawblox.checkpoint.secrets.containers.decoder import EntryDecoder, OuterContent
 
-__all__ = ["BLOCK", "TarDecoder", "is_tar_header"]
-
 BLOCK: Final = 512
 _CHECKSUM: Final = slice(148, 156)
 _FILES: Final = b"\0" + b"07S"

@@ -29,8 +29,6 @@ from clawblox.checkpoint.secrets.containers.streams import (
     zstd_codec,
 )
 
-__all__ = ["ZipMember"]
-
 _MAGIC: Final = b"PK\x03\x04"
 _FIXED: Final = struct.Struct("<4s5H3I2H")
 _SATURATED: Final = 0xFFFFFFFF

@@ -15,8 +15,6 @@ from typing import Any, Final
 
 from clawblox.checkpoint.secrets.patterns.rules import CONTEXT_RULES, WORD_RULES
 
-__all__ = ["can_match", "is_accelerated", "widen_pattern"]
-
 _FLAGS: Final = re.IGNORECASE | re.DOTALL
 _BYTES: Final = frozenset(range(256))
 _MAX_REPEATS: Final = 16

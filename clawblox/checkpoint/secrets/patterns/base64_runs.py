@@ -9,8 +9,6 @@ from typing import Final
 
 from clawblox.checkpoint.secrets.patterns.shapes import ALNUM, character_mask, find_runs
 
-__all__ = ["Base64Stream", "base64_runs", "continue_run", "decode_base64", "skip_run"]
-
 _MIN_RUN: Final = 40
 _MIN_LINE: Final = 20
 _MIN_UNEVEN: Final = 32

@@ -23,8 +23,6 @@ from clawblox.checkpoint.secrets.patterns.shapes import Match, is_word, occurren
 from clawblox.checkpoint.secrets.patterns.spelling import find_anchors, is_plain, spelling_pattern
 from clawblox.system.foreign_files import find_files, open_file
 
-__all__ = ["KnownSecrets", "KnownValues", "known_values"]
-
 _MIN_CHARACTERS: Final = 12
 _TAIL_BYTES: Final = 256
 """Only this many last bytes of a value are searched; keys and tokens share their first bytes."""

@@ -11,8 +11,6 @@ import re
 from collections import Counter
 from typing import Final
 
-__all__ = ["SAMPLES", "encodes_login", "is_password", "is_plausible"]
-
 SAMPLES: Final = frozenset(
     "".join(halves).encode()
     for halves in (

@@ -19,8 +19,6 @@ from clawblox.checkpoint.secrets.patterns.plausible import (
     is_plausible,
 )
 
-__all__ = ["CONTEXT_RULES", "RULESET", "WORD_RULES", "Rule"]
-
 RULESET: Final = "clawblox-secrets-4"
 """Version of the rules, the placeholder filter and the samples; increased with every change."""
 

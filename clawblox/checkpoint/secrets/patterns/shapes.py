@@ -17,19 +17,6 @@ import attrs
 from clawblox.checkpoint.secrets.patterns.plausible import SAMPLES
 from clawblox.checkpoint.secrets.patterns.rules import CONTEXT_RULES, WORD_RULES, Rule
 
-__all__ = [
-    "ALNUM",
-    "Match",
-    "character_mask",
-    "find_runs",
-    "find_shapes",
-    "fold",
-    "is_unmarked",
-    "is_word",
-    "long_words",
-    "occurrences",
-]
-
 _MIN_WORD: Final = 15
 """Every token of :data:`WORD_RULES` has a run of letters, digits, ``_`` and ``-`` this long."""
 

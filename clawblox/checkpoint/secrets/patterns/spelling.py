@@ -12,8 +12,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-__all__ = ["find_anchors", "is_plain", "spelling_pattern"]
-
 _PLAIN: Final = re.compile(r"[A-Za-z0-9]+")
 _UNESCAPED: Final = re.compile(r"[A-Za-z0-9_.~-]*")
 _MIN_ANCHOR: Final = 3

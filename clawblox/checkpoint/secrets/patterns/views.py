@@ -12,8 +12,6 @@ from typing import Final, Protocol
 
 import attrs
 
-__all__ = ["TextView", "find_views"]
-
 _COLOUR: Final = rb"\[[0-9;]{0,20}[mK]"
 _HEX: Final = rb"(?P<hex>[2-7][0-9A-Fa-f]|0[9AaDd])"
 _SHORT_HEX: Final = rb"[2-7][0-9A-Fa-f]|[9AaDd]"
