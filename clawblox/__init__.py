@@ -62,11 +62,13 @@ if TYPE_CHECKING:
         WorldStartError,
         WorldStopError,
     )
+    from clawblox.experiment import AsyncCheckpointer, Checkpointer
     from clawblox.protocol import TickRate
     from clawblox.results import (
         Access,
         LogLine,
         ProcessExit,
+        SavedCheckpoint,
         SavedSnapshot,
         StartedWorld,
         StopResult,
@@ -110,12 +112,14 @@ _HOMES = {
     "clawblox.results": (
         "Access",
         "LogLine",
+        "SavedCheckpoint",
         "SavedSnapshot",
         "StartedWorld",
         "StopResult",
         "WorldEvent",
         "ProcessExit",
     ),
+    "clawblox.experiment": ("AsyncCheckpointer", "Checkpointer"),
     "clawblox.protocol": ("TickRate",),
     "clawblox.errors": (
         "ActionRefusedError",
@@ -173,6 +177,7 @@ __all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
     "AgentStartError",
     "AsyncAgent",
     "AsyncAgentClient",
+    "AsyncCheckpointer",
     "AsyncWorld",
     "Batch",
     "BatchError",
@@ -183,6 +188,7 @@ __all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
     "CheckpointPathError",
     "CheckpointSecretError",
     "CheckpointVersionError",
+    "Checkpointer",
     "ClawbloxError",
     "ConfigError",
     "ControlError",
@@ -203,6 +209,7 @@ __all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
     "PortInUseError",
     "ProcessExit",
     "RunLockedError",
+    "SavedCheckpoint",
     "SavedSnapshot",
     "SnapshotError",
     "SnapshotRefusedError",

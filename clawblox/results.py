@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -313,6 +314,47 @@ class WorldEvent:
     at: str
     detail: Mapping[str, Any] = attrs.field(factory=dict, converter=_read_only)
     labels: Labels = attrs.field(factory=dict, converter=_read_only)
+
+
+@attrs.frozen(kw_only=True)
+class Excluded:
+    """A file that was left out of an archive, or that a load left in the archive.
+
+    Attributes:
+        path: Name in the archive, for example ``agents/<name>/workspace/.venv``.
+        reason: Why, in a few words.
+    """
+
+    path: str
+    reason: str
+
+
+@attrs.frozen(kw_only=True)
+class SavedCheckpoint(os.PathLike[str]):
+    """A complete archive of a world and its agents; usable as its path.
+
+    Attributes:
+        path: The archive, absolute.
+        size_bytes: Size of the archive.
+        sha256: Digest of the archive, in hexadecimal.
+        metadata: Its ``metadata.json``, as ``read_metadata`` returns it.
+        excluded: Files of the agents that were left out.
+    """
+
+    path: Path
+    size_bytes: int
+    sha256: str
+    metadata: Mapping[str, Any] = attrs.field(repr=False, hash=False)
+    excluded: tuple[Excluded, ...] = attrs.field(repr=False)
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    @property
+    def mid_turn(self) -> tuple[str, ...]:
+        """Names of the agents whose conversations were cut in the middle of a turn."""
+        agents: Mapping[str, Mapping[str, Any]] = self.metadata["agents"]
+        return tuple(sorted(name for name, state in agents.items() if state["mid_turn"]))
 
 
 @attrs.frozen(kw_only=True)

@@ -13,8 +13,7 @@ import itertools
 import sys
 from pathlib import Path
 
-from clawblox import AUTO_CONTINUE, Agent, Budget, World
-from clawblox.experiment import SyncCheckpointer
+from clawblox import AUTO_CONTINUE, Agent, Budget, Checkpointer, World
 
 TURNS = 3
 
@@ -34,7 +33,7 @@ def main(driver: str) -> None:
         Agent(agent=driver, name=name, dir=run_dir / "agents" / name, budget=Budget(turns=TURNS))
         for name in ("Ada", "Ben")
     ]
-    with SyncCheckpointer(world, agents, dir=run_dir / "checkpoints", every=600) as checkpointer:
+    with Checkpointer(world, agents, dir=run_dir / "checkpoints", every=600) as checkpointer:
         for agent in agents:
             api = world.api_path(access=world.connect(agent=agent))
             agent.start(initial_prompt=f"You act in a world. Read {api} with curl, and begin.")

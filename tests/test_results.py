@@ -19,9 +19,11 @@ from clawblox.errors import BatchError, UsageError
 from clawblox.protocol import TickRate
 from clawblox.results import (
     Access,
+    Excluded,
     Finding,
     LogLine,
     ProcessExit,
+    SavedCheckpoint,
     SavedSnapshot,
     StartedWorld,
     StopResult,
@@ -36,6 +38,13 @@ SAVED = SavedSnapshot(
     sha256="ab" * 32,
     created_at="2026-06-22T18:59:25Z",
     instance="w000",
+)
+CHECKPOINT = SavedCheckpoint(
+    path=Path("/runs/r1/checkpoints/gen1.ckpt"),
+    size_bytes=4096,
+    sha256="cd" * 32,
+    metadata={"agents": {"Eko": {"mid_turn": True}, "Moa": {"mid_turn": None}}},
+    excluded=(Excluded(path="agents/Eko/workspace/.venv", reason="can be built again"),),
 )
 RUN = Path("/runs/r1")
 STARTED = StartedWorld(
@@ -67,6 +76,8 @@ ACCESS = Access(
     more={"spawn": {"x": 1.5}},
 )
 VALUES: list[Any] = [
+    CHECKPOINT,
+    CHECKPOINT.excluded[0],
     ACCESS,
     SAVED,
     STARTED,
@@ -130,6 +141,11 @@ def test_saved_snapshots_of_equal_fields_are_equal_and_hash_alike() -> None:
     twin = attrs.evolve(SAVED)
     assert (twin == SAVED, hash(twin) == hash(SAVED)) == (True, True)
     assert attrs.evolve(SAVED, time=2.0) != SAVED
+
+
+def test_a_saved_checkpoint_is_usable_as_its_path() -> None:
+    assert Path(CHECKPOINT) == CHECKPOINT.path
+    assert CHECKPOINT.mid_turn == ("Eko",)
 
 
 def test_an_access_is_the_mapping_that_connect_returns() -> None:

@@ -12,7 +12,8 @@ import attrs
 
 from clawblox.checkpoint.archive.metadata import serialise_metadata
 from clawblox.checkpoint.collect.plan import Plan
-from clawblox.checkpoint.model import SCHEMA_VERSION, AgentState, Allowance, Excluded
+from clawblox.checkpoint.model import SCHEMA_VERSION, AgentState, Allowance
+from clawblox.results import Excluded
 
 _INT64: Final = 2**63
 _LARGEST_FILE: Final = {

@@ -22,19 +22,6 @@ Transform = Callable[[Iterable[bytes]], Iterator[bytes]]
 
 
 @attrs.frozen(kw_only=True)
-class Excluded:
-    """Something that stayed out of an archive, or in it when the archive was loaded.
-
-    Attributes:
-        path: Name in the archive, ``agents/<name>/workspace/.venv`` for instance.
-        reason: Why, in a few words.
-    """
-
-    path: str
-    reason: str
-
-
-@attrs.frozen(kw_only=True)
 class Link:
     """A symbolic link of a workspace; it is recorded in the metadata, never as a member.
 

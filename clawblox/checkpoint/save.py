@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -25,7 +25,7 @@ from clawblox.checkpoint.audit.examine import Examination
 from clawblox.checkpoint.collect import plan as tiers
 from clawblox.checkpoint.collect.plan import Plan
 from clawblox.checkpoint.document import Document
-from clawblox.checkpoint.model import Allowance, Excluded, Source
+from clawblox.checkpoint.model import Allowance, Source
 from clawblox.checkpoint.names import METADATA_NAME, ROWS_NAME, SNAPSHOT_NAME, split_name
 from clawblox.checkpoint.options import SaveOptions, label_secrets
 from clawblox.checkpoint.progress import Progress
@@ -44,8 +44,7 @@ from clawblox.errors import (
     CheckpointSecretError,
     ManifestError,
 )
-from clawblox.results import Finding
-from clawblox.rundir.manifest_entries import ManifestEntry
+from clawblox.results import Excluded, Finding, SavedCheckpoint
 from clawblox.snapshot.rows import rows_beside
 from clawblox.system.clock import format_utc, utc_now
 
@@ -55,7 +54,7 @@ _UNREADABLE: Final = "unreadable"
 _OVERSIZED: Final = "too large"
 
 
-def save(options: SaveOptions) -> None:
+def save(options: SaveOptions) -> SavedCheckpoint:
     """Make the archive that the options ask for. Blocks.
 
     Raises:
@@ -68,7 +67,7 @@ def save(options: SaveOptions) -> None:
         with _translated(options.path):
             if not options.overwrite:
                 refuse_existing(options.path)
-            _Save(options).run()
+            return _Save(options).run()
     except CheckpointSecretError as error:
         # The locals of a traceback may be printed, and a name among them may hold what was found.
         raise error.with_traceback(None) from None
@@ -82,14 +81,14 @@ class _Save:
         self._known = _known_secrets(options)
         self._allow = (*options.allow, *_run_allowances(self._runs))
 
-    def run(self) -> None:
+    def run(self) -> SavedCheckpoint:
         if not self._options.workspace_only:
             self._wait_until_idle()
         document = self._look()
         with partial_file(self._options.path) as partial:
             try:
-                writer = self._fill(partial.fd, document)
-                entry = self._entry(partial.fd, document) if self._runs else {}
+                writer, metadata = self._fill(partial.fd, document)
+                saved = registry.describe_archive(self._options.path, partial.fd, metadata)
             except BaseException:
                 # Should the file stay, it is at least empty.
                 with contextlib.suppress(OSError):
@@ -98,7 +97,8 @@ class _Save:
             publish(partial, self._options.path, overwrite=self._options.overwrite)
         writer.remember(self._options.path)
         if self._runs:
-            _register(self._runs[0], self._options.path, entry)
+            _register(self._runs[0], saved)
+        return saved
 
     def _wait_until_idle(self) -> None:
         deadline = time.monotonic() + self._options.idle_wait
@@ -184,8 +184,8 @@ class _Save:
         if plan.unreadable:
             raise unreadable_refusal(plan.unreadable[0], self._options.path)
 
-    def _fill(self, fd: int, document: Document) -> ArchiveWriter:
-        """Write the archive, and read it again: it is sound, and no secret is in it."""
+    def _fill(self, fd: int, document: Document) -> tuple[ArchiveWriter, dict[str, Any]]:
+        """Write the archive, verify it and search it for secrets; return its metadata, too."""
         scanner = Scanner(self._known, self._allow)
         sources = [(source, _read_size(source)) for source in document.plan.sources]
         progress = Progress(self._report, 2 * sum(size for _, size in sources))
@@ -207,9 +207,9 @@ class _Save:
                 ]
             )
             writer.finish(document.as_bytes(writer.files, excluded, scanner.summary()))
-            self._examine_whole(fd, writer.members, examination)
+            metadata = self._examine_whole(fd, writer.members, examination)
         progress.finish()
-        return writer
+        return writer, metadata
 
     def _add_all(self, writer: ArchiveWriter, sources: Sequence[SizedSource]) -> list[Excluded]:
         """Add files; return those that are excluded because they could not be added."""
@@ -228,8 +228,14 @@ class _Save:
             raise unreadable_refusal(source.name, source.path) from error
         return Excluded(path=source.name, reason=_UNREADABLE)
 
-    def _examine_whole(self, fd: int, members: Sequence[Member], examination: Examination) -> None:
-        """Read the complete archive as a reader does: all but the content that was examined."""
+    def _examine_whole(
+        self, fd: int, members: Sequence[Member], examination: Examination
+    ) -> dict[str, Any]:
+        """Read the complete archive as a reader does, without the content examined before.
+
+        Returns:
+            Its metadata.
+        """
         os.fsync(fd)
         with Archive.from_fd(fd, self._options.path) as archive:
             metadata, *others = map(archive.member, archive.entries)
@@ -238,15 +244,7 @@ class _Save:
                 raise CheckpointFormatError(message, path=self._options.path)
             # It is searched again: now it holds the summary of the scan, which names findings.
             self._refuse(examination.run(fd, self._options.path, [metadata]))
-
-    def _entry(self, fd: int, document: Document) -> ManifestEntry:
-        return registry.checkpoint_entry(
-            self._options.path,
-            fd,
-            created_at=document.created_at,
-            world=document.world,
-            run_id=document.lineage.get("run_id"),
-        )
+            return archive.metadata
 
     def _refuse_other_snapshot(self, writer: ArchiveWriter) -> None:
         snapshot = self._options.world_snapshot
@@ -302,13 +300,13 @@ def _read_size(source: Source) -> int:
         return 0
 
 
-def _register(run_dir: Path, path: Path, entry: ManifestEntry) -> None:
+def _register(run_dir: Path, saved: SavedCheckpoint) -> None:
     try:
-        registry.register(run_dir, entry)
+        registry.register(run_dir, saved)
     except ManifestError as error:
         raise CheckpointError(
             f"the archive is complete, but its run's manifest does not list it: {error.message}",
-            path=path,
+            path=saved.path,
             hint=f"clawblox ckpt repair {run_dir} registers it",
         ) from error
 

@@ -1,6 +1,6 @@
 """What is done with worlds and their agents together, while they run.
 
-- ``checkpointer``: checkpoints of a running world and its agents, at an interval.
+- ``async_checkpointer``: checkpoints of a running world and its agents, at an interval.
 - ``sync_checkpointer``: the same without ``await``.
 - ``idle``: the moment in which no agent is in the middle of a turn.
 - ``pointer``: the file that names the latest archive.
@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from clawblox.experiment.checkpointer import Checkpointer, SavedCheckpoint
-from clawblox.experiment.sync_checkpointer import SyncCheckpointer
+from clawblox.experiment.async_checkpointer import AsyncCheckpointer
+from clawblox.experiment.sync_checkpointer import Checkpointer
 
-__all__ = ["Checkpointer", "SavedCheckpoint", "SyncCheckpointer"]
+__all__ = ["AsyncCheckpointer", "Checkpointer"]

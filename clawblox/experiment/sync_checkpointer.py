@@ -1,64 +1,103 @@
-"""The checkpointer without ``await``."""
+"""Checkpointer: AsyncCheckpointer without ``await``."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from clawblox.concurrency.portal import portal
-from clawblox.concurrency.synchronous import call_as, synchronous
+from clawblox.concurrency.synchronous import suggesting, synchronous
 from clawblox.config.agent_arguments import Agents
-from clawblox.experiment.checkpointer import Checkpointer, Outcome, SavedCheckpoint
+from clawblox.experiment.async_checkpointer import (
+    DEFAULT_EVERY_S,
+    DEFAULT_IDLE_QUIET_S,
+    DEFAULT_IDLE_WAIT_S,
+    AsyncCheckpointer,
+    Outcome,
+)
+from clawblox.results import SavedCheckpoint
 from clawblox.world.sync_world import World
 
-
-class _Options(TypedDict, total=False):
-    every: float
-    idle_quiet: float
-    idle_wait: float
-    keep: int | None
-    min_free: int | str | None
-    metadata: Mapping[str, Any] | None
-    instance: str | None
-    pointer: str | os.PathLike[str] | None
-    elapsed: float
-    on_outcome: Outcome | None
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
-def _twin(checkpointer: SyncCheckpointer) -> Checkpointer:
+def _twin(checkpointer: Checkpointer) -> AsyncCheckpointer:
     return checkpointer._checkpointer
 
 
-class SyncCheckpointer:
-    """Makes archives of a world and its agents while its ``with`` block runs.
+def _sync(
+    method: Callable[Concatenate[AsyncCheckpointer, _P], Awaitable[_T]],
+) -> Callable[Concatenate[Checkpointer, _P], _T]:
+    """Return the method that calls one of ``AsyncCheckpointer``; see :func:`synchronous`."""
+    return synchronous(method, f"{__name__}.Checkpointer", _twin)
+
+
+class Checkpointer:
+    """Saves archives of a world and its agents at an interval while its ``with`` block runs.
 
     Args:
         world: The world.
         agents: Its agents, or their directories by name.
-        dir: Where the archives go.
-        **options: As those of :class:`Checkpointer`. ``on_outcome`` is called in another thread.
+        dir: Directory for the archives; it is created if it is missing.
+        every: Seconds from the beginning of one checkpoint to that of the next.
+        idle_quiet: Seconds without output after which an agent that does not report its state may
+            be between two turns.
+        idle_wait: Seconds to wait for a moment in which no agent is in the middle of a turn.
+        keep: Number of this object's archives to keep; None keeps all.
+        min_free: Free disk space below which no checkpoint is made at the interval, in bytes or as
+            text such as ``"5 GB"``; None for no limit.
+        metadata: JSON values for the top level of the archives' metadata; None for none.
+        instance: Name of the instance; not needed while there is only one.
+        pointer: The file that names the latest archive; None means ``checkpoint.json`` in ``dir``.
+        elapsed: Seconds that the run had lasted before it was resumed.
+        on_outcome: Called in another thread with each checkpoint made at the interval, or with the
+            error; None for no calls.
 
     Raises:
         ConfigError: An argument is wrong.
     """
 
+    @suggesting
     def __init__(
         self,
         world: World,
         agents: Agents,
         *,
         dir: str | os.PathLike[str],  # noqa: A002 - the word of the API
-        **options: Unpack[_Options],
+        every: float = DEFAULT_EVERY_S,
+        idle_quiet: float = DEFAULT_IDLE_QUIET_S,
+        idle_wait: float = DEFAULT_IDLE_WAIT_S,
+        keep: int | None = None,
+        min_free: int | str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        instance: str | None = None,
+        pointer: str | os.PathLike[str] | None = None,
+        elapsed: float = 0.0,
+        on_outcome: Outcome | None = None,
     ) -> None:
         world.open()
-        name = type(self).__qualname__
-        self._checkpointer = call_as(name, Checkpointer, world._world, agents, dir=dir, **options)
+        self._checkpointer = AsyncCheckpointer(
+            world._world,
+            agents,
+            dir=dir,
+            every=every,
+            idle_quiet=idle_quiet,
+            idle_wait=idle_wait,
+            keep=keep,
+            min_free=min_free,
+            metadata=metadata,
+            instance=instance,
+            pointer=pointer,
+            elapsed=elapsed,
+            on_outcome=on_outcome,
+        )
 
     @property
     def latest(self) -> SavedCheckpoint | None:
-        """See :attr:`Checkpointer.latest`."""
+        """See :attr:`AsyncCheckpointer.latest`."""
         return self._checkpointer.latest
 
     def __enter__(self) -> Self:
@@ -73,4 +112,5 @@ class SyncCheckpointer:
     ) -> None:
         portal.leave(self._checkpointer, exc)
 
-    save = synchronous(Checkpointer.save, f"{__name__}.SyncCheckpointer", _twin)
+    run = _sync(AsyncCheckpointer.run)
+    save = _sync(AsyncCheckpointer.save)

@@ -25,7 +25,7 @@ from clawblox.errors import CheckpointError, ConfigError
 from clawblox.instance.launch import Launch
 from clawblox.instance.lifecycle import State
 from clawblox.instance.supervisor import Supervisor
-from clawblox.results import SavedSnapshot, SnapshotLike, StartedWorld
+from clawblox.results import SavedCheckpoint, SavedSnapshot, SnapshotLike, StartedWorld
 from clawblox.rundir.paths import make_run_dir
 from clawblox.rundir.snapshot_files import find_archive
 from clawblox.system.files import digest_file
@@ -242,7 +242,7 @@ class ArchiveArguments:
 
 async def save_archive(
     fleet: Fleet, supervisor: Supervisor, saving: SaveOptions, arguments: ArchiveArguments
-) -> Path:
+) -> SavedCheckpoint:
     """Save an instance, and archive the save; see ``AsyncWorld.checkpoint``.
 
     Raises:
@@ -254,7 +254,7 @@ async def save_archive(
     before = await run_blocking(_identity, options.path)
     saved = await save_now(fleet, supervisor, saving)
     try:
-        await run_with_progress(partial(_write_archive, options, saved), options.progress)
+        return await run_with_progress(partial(_write_archive, options, saved), options.progress)
     except BaseException:
         with anyio.CancelScope(shield=True):
             # An error may come after the archive is complete: then both of them stay.
@@ -262,7 +262,6 @@ async def save_archive(
             if not is_complete and not _may_be_restored(fleet, supervisor, saved):
                 await remove_saves(fleet, supervisor, [saved])
         raise
-    return options.path
 
 
 async def remove_archive(fleet: Fleet, supervisor: Supervisor, archive: Path) -> None:
@@ -307,10 +306,12 @@ def _may_be_restored(fleet: Fleet, supervisor: Supervisor, saved: SavedSnapshot)
     return is_restarting or saved.path in fleet.snapshots_in_use
 
 
-def _write_archive(options: ArchiveOptions, saved: SavedSnapshot, report: Report) -> None:
+def _write_archive(
+    options: ArchiveOptions, saved: SavedSnapshot, report: Report
+) -> SavedCheckpoint:
     from clawblox.checkpoint.save import save
 
-    save(attrs.evolve(options, world_snapshot=saved, progress=report))
+    return save(attrs.evolve(options, world_snapshot=saved, progress=report))
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -57,6 +57,7 @@ from clawblox.results import (
     Labels,
     ProcessExit,
     RestartMode,
+    SavedCheckpoint,
     SavedSnapshot,
     SnapshotLike,
     StartedWorld,
@@ -998,7 +999,7 @@ class AsyncWorld(WorldMetadata):
         progress: Report | None = None,
         timeout: float = DEFAULT_SAVE_TIMEOUT_S,
         max_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
-    ) -> Path:
+    ) -> SavedCheckpoint:
         """Save an instance, and make an archive of the save and of its agents' state.
 
         Does as :meth:`save` and then ``save_checkpoint`` do; the manifest lists both the snapshot,
@@ -1027,7 +1028,7 @@ class AsyncWorld(WorldMetadata):
             max_bytes: Size limit of the snapshot, in bytes.
 
         Returns:
-            The path of the archive, absolute.
+            The archive: its path, size and digest, its metadata, and what was left out.
 
         Raises:
             ConfigError: An argument is wrong.

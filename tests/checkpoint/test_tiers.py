@@ -10,8 +10,9 @@ import pytest
 
 from clawblox.checkpoint import names
 from clawblox.checkpoint.collect import plan as tiers
-from clawblox.checkpoint.model import AgentState, Excluded, Link
+from clawblox.checkpoint.model import AgentState, Link
 from clawblox.errors import CheckpointError, ConfigError
+from clawblox.results import Excluded
 from tests.checkpoint.agents import BACKENDS, build_agent
 
 

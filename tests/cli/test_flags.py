@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from clawblox import Agent, World, errors
+from clawblox import Agent, Checkpointer, World, errors
 from clawblox.cli import flags
 from clawblox.cli.flags import find_command, in_flags
-from clawblox.experiment import SyncCheckpointer
 from tests.cli.commands import find_command as command_called
 from tests.cli.conftest import Start
 from tests.support import make_world
@@ -39,7 +38,7 @@ def hints() -> Iterator[tuple[str, str]]:
 
 
 def test_every_argument_that_a_hint_names_is_one_of_the_api() -> None:
-    classes = [Agent, World, SyncCheckpointer]
+    classes = [Agent, World, Checkpointer]
     functions = [
         member for of in classes for _, member in inspect.getmembers(of, inspect.isfunction)
     ]

@@ -238,13 +238,12 @@ def test_an_agent_of_a_script_is_named_with_the_line_that_brings_it_back(
 
 SCRIPT = """
 import os, sys
-from clawblox import Agent, World
-from clawblox.experiment import SyncCheckpointer
+from clawblox import Agent, Checkpointer, World
 world = World(sys.argv[1], run_dir="run")
 world.start()
 agent = Agent(agent="claude", name="Eko", dir="run/agents/Eko", auto_continue=False)
 world.connect(agent=agent)
-with SyncCheckpointer(world, [agent], dir="run/checkpoints") as checkpointer:
+with Checkpointer(world, [agent], dir="run/checkpoints") as checkpointer:
     agent.start(initial_prompt="Begin")
     agent.wait()
     checkpointer.save()

@@ -15,13 +15,12 @@ from urllib.parse import urlsplit
 import anyio
 import pytest
 
-from clawblox import AsyncWorld, StartedWorld
+from clawblox import AsyncCheckpointer, AsyncWorld, StartedWorld
 from clawblox.agents.async_agent import AsyncAgent
 from clawblox.agents.status import read_status
 from clawblox.agents.trajectory import export_trajectory
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import AgentResumeError
-from clawblox.experiment import Checkpointer
 from tests.agents.access.test_refusals import TARGETS
 from tests.agents.standins import common, install, misbehave
 from tests.running import requests
@@ -195,7 +194,7 @@ async def test_secrets_stay_where_they_belong(
             (workspace / common.HOLD_FILE).touch()
             said += [await agent.send(prompt="Wait."), agent, repr(agent), str(access)]
             await run_blocking(check_holders, agent, started)
-            saves = Checkpointer(world, [agent], dir=run_dir / "checkpoints", idle_wait=0.0)
+            saves = AsyncCheckpointer(world, [agent], dir=run_dir / "checkpoints", idle_wait=0.0)
             said.append(await saves.save())
             (workspace / common.HOLD_FILE).unlink()
             said += [await run_blocking(read_status, agent.dir), await agent.wait()]

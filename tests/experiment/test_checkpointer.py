@@ -14,9 +14,12 @@ import attrs
 import pytest
 
 from clawblox import (
+    AsyncCheckpointer,
     AsyncWorld,
+    Checkpointer,
     CheckpointSecretError,
     ConfigError,
+    SavedCheckpoint,
     StartedWorld,
     UsageError,
     World,
@@ -24,7 +27,6 @@ from clawblox import (
 )
 from clawblox.checkpoint import verify_checkpoint
 from clawblox.errors import ClawbloxError
-from clawblox.experiment import Checkpointer, SavedCheckpoint, SyncCheckpointer
 from clawblox.experiment.idle import check_agents, idle_moment
 from tests.checkpoint.agents import build_agent
 from tests.checkpoint.runs import fake_token
@@ -59,9 +61,9 @@ class Scene:
     moa: Path
     dir: Path
 
-    def checkpointer(self, **options: Any) -> Checkpointer:
+    def checkpointer(self, **options: Any) -> AsyncCheckpointer:
         arguments = {"dir": self.dir, "every": NEVER_S, "idle_wait": 0.0, **options}
-        return Checkpointer(self.world, [self.eko], **arguments)
+        return AsyncCheckpointer(self.world, [self.eko], **arguments)
 
     def archives(self) -> list[str]:
         return sorted(path.name for path in self.dir.glob("*.ckpt"))
@@ -118,7 +120,7 @@ async def test_a_checkpoint_is_an_archive_of_the_world_and_its_agents(scene: Sce
     checkpointer = scene.checkpointer(metadata={"generation": 3}, elapsed=900.0)
     saved = await checkpointer.save()
     assert saved.path == scene.dir / "t000900.ckpt"
-    assert (saved.elapsed_s, saved.mid_turn) == (900, ())
+    assert (saved.metadata["elapsed_seconds"], saved.mid_turn) == (900, ())
     assert checkpointer.latest == saved
     assert await is_sound(saved.path)
     metadata = await anyio.to_thread.run_sync(read_metadata, saved.path)
@@ -168,7 +170,7 @@ async def test_they_come_at_an_interval_until_the_block_is_left(scene: Scene) ->
 
 async def test_agents_may_be_directories_by_name(scene: Scene) -> None:
     agents = {"Eko": scene.eko.dir, "Moa": str(scene.moa)}
-    saved = await Checkpointer(scene.world, agents, dir=scene.dir, idle_quiet=0.0).save()
+    saved = await AsyncCheckpointer(scene.world, agents, dir=scene.dir, idle_quiet=0.0).save()
     metadata = await anyio.to_thread.run_sync(read_metadata, saved.path)
     assert set(metadata["agents"]) == {"Eko", "Moa"}
 
@@ -218,7 +220,7 @@ async def test_an_agent_between_two_turns_whose_log_is_quiet_is_not_waited_for(
     scene: Scene,
 ) -> None:
     os.utime(scene.moa / "logs" / "agent.log", (0, 0))
-    checkpointer = Checkpointer(
+    checkpointer = AsyncCheckpointer(
         scene.world, {"Moa": scene.moa}, dir=scene.dir, idle_wait=NEVER_S, idle_quiet=60.0
     )
     assert (await checkpointer.save()).mid_turn == ()
@@ -292,7 +294,7 @@ async def test_a_pointer_that_cannot_be_written_keeps_the_archive_before(
 
 async def test_the_save_that_a_restart_needs_is_not_removed(tmp_path: Path, scene: Scene) -> None:
     other = await scene.world.start(run_dir=tmp_path / "run2", name="r", restart="checkpoint")
-    checkpointer = Checkpointer(scene.world, {}, dir=tmp_path / "out", instance="r", keep=1)
+    checkpointer = AsyncCheckpointer(scene.world, {}, dir=tmp_path / "out", instance="r", keep=1)
     await checkpointer.save()
     async with scene.world.events() as events:
         ask(other.port, "POST", "/__die?status=9")
@@ -324,7 +326,7 @@ async def test_none_is_made_while_the_disk_is_low(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = 10**9
-    monkeypatch.setattr("clawblox.experiment.checkpointer.available_bytes", lambda _: free)
+    monkeypatch.setattr("clawblox.experiment.async_checkpointer.available_bytes", lambda _: free)
     outcomes = Outcomes()
     async with scene.checkpointer(every=SOON_S, min_free=free + 1, on_outcome=outcomes) as made:
         await wait_until_async(lambda: outcomes.errors)
@@ -354,7 +356,7 @@ async def test_a_stop_within_the_block_ends_it(scene: Scene) -> None:
 async def test_it_goes_on_after_a_restart(tmp_path: Path, scene: Scene) -> None:
     other = await scene.world.start(run_dir=tmp_path / "run2", name="r", restart="checkpoint")
     outcomes = Outcomes()
-    checkpointer = Checkpointer(
+    checkpointer = AsyncCheckpointer(
         scene.world, {}, dir=tmp_path / "out", instance="r", every=SOON_S, on_outcome=outcomes
     )
     async with checkpointer, scene.world.events() as events:
@@ -368,9 +370,9 @@ async def test_it_goes_on_after_a_restart(tmp_path: Path, scene: Scene) -> None:
 async def test_without_one_instance_it_says_so(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         with pytest.raises(UsageError, match="needs one instance; there are 0"):
-            await Checkpointer(world, {}, dir=tmp_path).save()
+            await AsyncCheckpointer(world, {}, dir=tmp_path).save()
         with pytest.raises(UsageError, match="needs one instance; there are 0"):
-            async with Checkpointer(world, {}, dir=tmp_path):
+            async with AsyncCheckpointer(world, {}, dir=tmp_path):
                 pass
 
 
@@ -392,7 +394,7 @@ async def test_a_wrong_argument_is_named(tmp_path: Path, wrong: dict[str, Any]) 
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         agents = wrong.pop("agents", {})
         with pytest.raises(ConfigError) as caught:
-            Checkpointer(world, agents, dir=tmp_path, **wrong)
+            AsyncCheckpointer(world, agents, dir=tmp_path, **wrong)
     assert caught.value.key in {*wrong, "agents", "agents.Eko"}
 
 
@@ -406,7 +408,7 @@ def test_a_script_makes_checkpoints(tmp_path: Path) -> None:
         world.start(run_dir=tmp_path / "run")
         agents = {"Eko": make_agent(tmp_path / "run", "Eko")}
         options: dict[str, Any] = {"idle_quiet": 0.0, "on_outcome": outcomes, "every": SOON_S}
-        with SyncCheckpointer(world, agents, dir=out, **options) as checkpoints:
+        with Checkpointer(world, agents, dir=out, **options) as checkpoints:
             wait_until(lambda: outcomes.saved)
             saved = checkpoints.save()
             assert checkpoints.latest == saved

@@ -12,8 +12,7 @@ from pathlib import Path
 import anyio.to_thread
 import pytest
 
-from clawblox import AsyncWorld, RunLockedError
-from clawblox.experiment import Checkpointer
+from clawblox import AsyncCheckpointer, AsyncWorld, RunLockedError
 from clawblox.experiment.cleaning import RunFile, held, list_files, remove_files
 from clawblox.experiment.pointer import POINTER_NAME, read_pointer
 from clawblox.rundir.manifest import manifest_path, read_manifest
@@ -130,7 +129,7 @@ async def test_the_archives_of_an_interval_go_with_their_saves_but_for_the_lates
 ) -> None:
     await world.start_many(1, run_dir=run)
     archives = run / "checkpoints"
-    checkpointer = Checkpointer(world, {}, dir=archives, elapsed=60)
+    checkpointer = AsyncCheckpointer(world, {}, dir=archives, elapsed=60)
     older, latest = (await checkpointer.save()).path, (await checkpointer.save()).path
     mine = archives / "mine.ckpt"
     mine.write_bytes(older.read_bytes())

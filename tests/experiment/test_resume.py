@@ -45,10 +45,9 @@ import json, sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 import anyio
-from clawblox import AsyncWorld
+from clawblox import AsyncCheckpointer, AsyncWorld
 from clawblox.agents.async_agent import AsyncAgent
 from clawblox.concurrency.threads import run_blocking
-from clawblox.experiment import Checkpointer
 
 async def main(world_dir, run_dir, bin_dir, drivers):
     async with AsyncExitStack() as stack:
@@ -63,7 +62,7 @@ async def main(world_dir, run_dir, bin_dir, drivers):
             started = await agent.start(initial_prompt="Begin", system_prompt="Be curious.")
             told[name] = {**access, "conversation": started.session_id}
         saves = {"dir": Path(run_dir, "checkpoints"), "idle_wait": 0.0}
-        checkpointer = Checkpointer(world, agents, **saves)
+        checkpointer = AsyncCheckpointer(world, agents, **saves)
         print(json.dumps(told), flush=True)
         while await run_blocking(sys.stdin.readline):
             saved = await checkpointer.save()

@@ -13,14 +13,13 @@ from typing import Any
 import anyio
 import pytest
 
-from clawblox import Agent, AsyncWorld, World, load_checkpoint
+from clawblox import Agent, AsyncCheckpointer, AsyncWorld, World, load_checkpoint
 from clawblox.agents.async_agent import AsyncAgent
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import AgentError, AgentResumeError
-from clawblox.experiment import Checkpointer
 from tests.agents.standins import install, told
 from tests.support import make_world
 
@@ -108,7 +107,7 @@ async def test_an_archive_is_resumed_with_the_sandbox_that_the_agent_had(
             access = await world.connect(agent=agent)
             started = await agent.start(initial_prompt=FIRST, system_prompt="Be curious.")
             await agent.wait()
-            saves = Checkpointer(world, [agent], dir=tmp_path / "saves", idle_wait=0.0)
+            saves = AsyncCheckpointer(world, [agent], dir=tmp_path / "saves", idle_wait=0.0)
             saved = await saves.save()
         loaded = await run_blocking(load_checkpoint, saved.path, tmp_path / "two")
         directory = loaded["agents"]["Eko"]

@@ -9,13 +9,12 @@ import anyio
 import attrs
 import pytest
 
-from clawblox import AsyncWorld
+from clawblox import AsyncCheckpointer, AsyncWorld
 from clawblox.agents.async_agent import AsyncAgent
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.concurrency.threads import run_blocking
-from clawblox.experiment import Checkpointer
 from tests.agents.standins import hold, install, misbehave, told
 from tests.support import make_world, wait_until_async
 
@@ -30,7 +29,7 @@ class Scene:
     """An agent at work in a world."""
 
     agent: AsyncAgent
-    checkpointer: Checkpointer
+    checkpointer: AsyncCheckpointer
 
     @property
     def workspace(self) -> Path:
@@ -64,7 +63,9 @@ async def scene(
         await world.start(run_dir=tmp_path / "run")
         await world.connect(agent=agent)
         await agent.start(initial_prompt="Begin", system_prompt="Be curious.")
-        yield Scene(agent, Checkpointer(world, [agent], dir=tmp_path / "out", idle_wait=NEVER_S))
+        yield Scene(
+            agent, AsyncCheckpointer(world, [agent], dir=tmp_path / "out", idle_wait=NEVER_S)
+        )
 
 
 async def test_it_is_saved_between_two_turns_and_goes_on(scene: Scene) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import io
 import json
+import os
 import traceback
 import zipfile
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
+import attrs
 import pytest
 
 import clawblox
@@ -75,9 +77,8 @@ async def archive(tmp_path: Path, world_dir: Path, agent: Path) -> Path:
         access = await world.connect(Bot("Rocky", agent))
         add(started, access["headers"], 5)
         path = tmp_path / "first" / "checkpoints" / "gen1.ckpt"
-        made = await world.checkpoint(path, {"Rocky": agent}, metadata={"generation": 1})
-    assert made == path
-    return made
+        await world.checkpoint(path, {"Rocky": agent}, metadata={"generation": 1})
+    return path
 
 
 def number(started: StartedWorld) -> int:
@@ -344,6 +345,28 @@ async def test_a_checkpoint_is_a_save_and_an_archive_and_both_are_registered(
     assert metadata["lineage"]["run_id"] == snapshot["run_id"] == listed["run_id"]
     assert metadata["generation"] == 1
     assert [one["path"] for one in metadata["excluded"]] == ["agents/Rocky/workspace/.mcp.json"]
+
+
+async def test_a_checkpoint_returns_the_facts_of_its_archive(
+    tmp_path: Path, world_dir: Path, agent: Path
+) -> None:
+    async with AsyncWorld(dir=world_dir) as world:
+        await world.start(run_dir=tmp_path / "first")
+        path = tmp_path / "first" / "gen1.ckpt"
+        saved = await world.checkpoint(path, {"Rocky": agent}, metadata={"generation": 1})
+        assert (saved.path, os.fspath(saved)) == (path, str(path))
+        content = path.read_bytes()
+        assert saved.size_bytes == len(content)
+        assert saved.sha256 == hashlib.sha256(content).hexdigest()
+        assert saved.metadata == await async_read_metadata(saved)
+        (left_out,) = saved.excluded
+        assert left_out.path == "agents/Rocky/workspace/.mcp.json"
+        assert saved.mid_turn == ()
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            saved.size_bytes = 0  # type: ignore[misc]
+        listed = manifest_of(tmp_path / "first")["checkpoints"][-1]
+        assert (listed["sha256"], listed["size_bytes"]) == (saved.sha256, saved.size_bytes)
+        assert (await world.start(resume=saved, run_dir=tmp_path / "next")).loaded is not None
 
 
 async def test_a_checkpoint_takes_the_options_of_save_checkpoint() -> None:

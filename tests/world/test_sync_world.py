@@ -19,14 +19,15 @@ from clawblox import (
     Agent,
     AgentClient,
     AsyncAgentClient,
+    AsyncCheckpointer,
     AsyncWorld,
+    Checkpointer,
     UsageError,
     World,
     WorldExitedBeforeReadyError,
     read_manifest,
 )
 from clawblox.concurrency.synchronous import call_as
-from clawblox.experiment import SyncCheckpointer
 from tests.support import is_alive, make_world, marked_processes, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +44,12 @@ RETURNS_OTHERWISE = {
 
 
 TWINS = pytest.mark.parametrize(
-    ("sync", "async_"), [(World, AsyncWorld), (AgentClient, AsyncAgentClient)]
+    ("sync", "async_"),
+    [
+        (World, AsyncWorld),
+        (AgentClient, AsyncAgentClient),
+        (Checkpointer, AsyncCheckpointer),
+    ],
 )
 
 
@@ -75,6 +81,14 @@ def test_methods_have_the_same_parameters_defaults_and_annotations(
 
 def test_both_worlds_are_made_of_the_same_arguments() -> None:
     assert inspect.signature(World).parameters == inspect.signature(AsyncWorld).parameters
+
+
+def test_both_checkpointers_are_made_of_the_same_arguments() -> None:
+    ours = dict(inspect.signature(Checkpointer).parameters)
+    theirs = dict(inspect.signature(AsyncCheckpointer).parameters)
+    assert [(name, ours[name].default) for name in ours] == [
+        (name, theirs[name].default) for name in theirs
+    ]
 
 
 @TWINS
@@ -157,8 +171,8 @@ def test_a_wrong_argument_is_named_with_the_sync_class_and_the_nearest_one(
             "Agent.send() got 'promt'. Did you mean 'prompt'?": lambda: agent.send(promt="m"),
             "World.__init__() got 'rundir'. Did you mean 'run_dir'?": lambda: World("w", rundir=1),
             "Agent.__init__() got 'modle'. Did you mean 'model'?": lambda: Agent(modle="m"),
-            "SyncCheckpointer.__init__() got 'evry'. Did you mean 'every'?": lambda: (
-                SyncCheckpointer(world, {}, dir="c", evry=3)
+            "Checkpointer.__init__() got 'evry'. Did you mean 'every'?": lambda: Checkpointer(
+                world, {}, dir="c", evry=3
             ),
         }
         assert {expected: complaint(call) for expected, call in wrong.items()} == {

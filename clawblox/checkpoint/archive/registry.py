@@ -13,6 +13,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from clawblox.errors import ManifestError
+from clawblox.results import Excluded, SavedCheckpoint
 from clawblox.rundir.manifest import find_checkpoint, manifest_path, read_manifest
 from clawblox.rundir.manifest_entries import ManifestEntry
 from clawblox.rundir.manifest_file import ManifestFile
@@ -68,46 +69,52 @@ def _find_run_id(snapshot: Path) -> str | None:
     return None if found is None else _text(found[1].get("run_id"))
 
 
-def checkpoint_entry(
-    path: Path,
-    fd: int,
-    *,
-    created_at: object,
-    world: Mapping[str, Any] | None,
-    run_id: object,
-) -> ManifestEntry:
-    """Return what a manifest says of an archive. Blocks; reads the whole archive.
+def describe_archive(path: Path, fd: int, metadata: Mapping[str, Any]) -> SavedCheckpoint:
+    """Return the facts of a complete archive. Blocks; reads the whole archive.
 
     Args:
         path: Where it is, or will be.
-        fd: It, open for reading.
-        created_at: As its metadata says it.
-        world: As its metadata says it.
-        run_id: Id of its run, as its metadata says it.
+        fd: The archive, open for reading.
+        metadata: Its metadata.
 
     Raises:
         OSError: It cannot be read.
     """
     digest, size = digest_fd(fd)
-    return {
-        **({"run_id": run_id} if isinstance(run_id, str) else {}),
-        "path": str(path.absolute()),
-        "format": ARCHIVE_FORMAT,
-        "time": None if world is None else world.get("time"),
-        "created_at": created_at,
-        "size_bytes": size,
-        "sha256": digest,
-    }
+    return SavedCheckpoint(
+        path=path.absolute(),
+        size_bytes=size,
+        sha256=digest,
+        metadata=metadata,
+        excluded=tuple(
+            Excluded(path=entry["path"], reason=entry["reason"])
+            for entry in metadata.get("excluded", ())
+        ),
+    )
 
 
-def register(run_dir: Path, *entries: ManifestEntry) -> None:
+def register(run_dir: Path, *archives: SavedCheckpoint) -> None:
     """Put archives into the manifest of a run, durably. Blocks.
 
     Raises:
         ManifestError: They are not there; or perhaps not durably.
     """
     manifest = ManifestFile(manifest_path(run_dir), lock_wait=_LOCK_WAIT_S)
-    manifest.apply([checkpoint_update(entry) for entry in entries])
+    manifest.apply([checkpoint_update(_entry(archive)) for archive in archives])
+
+
+def _entry(archive: SavedCheckpoint) -> ManifestEntry:
+    world, lineage = (archive.metadata.get(key) or {} for key in ("world", "lineage"))
+    run_id = _text(lineage.get("run_id"))
+    return {
+        **({} if run_id is None else {"run_id": run_id}),
+        "path": str(archive.path),
+        "format": ARCHIVE_FORMAT,
+        "time": world.get("time"),
+        "created_at": archive.metadata.get("created_at"),
+        "size_bytes": archive.size_bytes,
+        "sha256": archive.sha256,
+    }
 
 
 def remove(path: Path) -> None:

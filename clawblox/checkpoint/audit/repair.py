@@ -9,18 +9,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import attrs
 
 from clawblox.checkpoint.archive.reader import Archive
 from clawblox.checkpoint.archive.registry import (
     ARCHIVE_FORMAT,
-    checkpoint_entry,
+    describe_archive,
     register,
 )
 from clawblox.config.arguments import check_path
 from clawblox.errors import CheckpointError
+from clawblox.results import SavedCheckpoint
 from clawblox.rundir.manifest import manifest_path, read_manifest
 from clawblox.rundir.manifest_entries import ManifestEntry
 from clawblox.system.files import sweep_partials
@@ -60,13 +61,13 @@ def repair_checkpoints(run_dir: str | os.PathLike[str]) -> Repair:
     """
     root = check_path(run_dir, "run_dir").absolute()
     known = _known_entries(root)
-    registered: dict[Path, ManifestEntry] = {}
+    registered: dict[Path, SavedCheckpoint] = {}
     refused: dict[Path, CheckpointError] = {}
     found = _find_archives(root)
     for path in found:
         try:
             if not _is_known(path, known.get(path)):
-                registered[path] = _read_entry(path)
+                registered[path] = _verify(path)
         except CheckpointError as error:
             refused[path] = error
     if registered:
@@ -123,19 +124,12 @@ def _is_known(path: Path, entry: ManifestEntry | None) -> bool:
     return (entry.get("size_bytes"), entry.get("created_at")) == (path.stat().st_size, created_at)
 
 
-def _read_entry(path: Path) -> ManifestEntry:
+def _verify(path: Path) -> SavedCheckpoint:
     with Archive.open(path) as archive:
         archive.verify()
-        metadata: Mapping[str, Any] = archive.metadata
+        metadata = archive.metadata
     fd = open_regular(path)
     try:
-        lineage = metadata.get("lineage") or {}
-        return checkpoint_entry(
-            path,
-            fd,
-            created_at=metadata.get("created_at"),
-            world=metadata.get("world"),
-            run_id=lineage.get("run_id"),
-        )
+        return describe_archive(path, fd, metadata)
     finally:
         os.close(fd)

@@ -18,8 +18,9 @@ import attrs
 from clawblox.checkpoint import names
 from clawblox.checkpoint.collect import policy, tree
 from clawblox.checkpoint.collect.sessions import FORMATS, SessionFormat, find_format
-from clawblox.checkpoint.model import AgentState, Excluded, Link, Source
+from clawblox.checkpoint.model import AgentState, Link, Source
 from clawblox.errors import CheckpointError
+from clawblox.results import Excluded
 
 WORKSPACE: Final = "workspace"
 _NOT_IN_FORMAT: Final = "no part of a session that travels"

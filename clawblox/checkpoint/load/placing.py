@@ -22,8 +22,9 @@ from clawblox.checkpoint.collect.policy import (
     workspace_exclusion,
 )
 from clawblox.checkpoint.collect.sessions import FORMATS, SessionFormat, UnrecordedSession
-from clawblox.checkpoint.model import Excluded, Transform
+from clawblox.checkpoint.model import Transform
 from clawblox.checkpoint.names import ROWS_NAME, SNAPSHOT_NAME, check_name, split_name
+from clawblox.results import Excluded
 
 _NO_WORKSPACE = "is in no workspace"
 _OUTSIDE = "would lead out of the workspace"

@@ -43,9 +43,9 @@ from clawblox.errors import (
     UsageError,
     WorldExitedError,
 )
-from clawblox.experiment import Checkpointer, SavedCheckpoint
+from clawblox.experiment import AsyncCheckpointer
 from clawblox.printable import printable
-from clawblox.results import StartedWorld
+from clawblox.results import SavedCheckpoint, StartedWorld
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.world.access import SESSION_FILE
 from clawblox.world.async_world import AsyncWorld
@@ -117,7 +117,7 @@ class Companion:
         self._turn_words: tuple[str, ...] = ()
         self._stack = AsyncExitStack()
         self._saving: anyio.CancelScope
-        self._checkpointer: Checkpointer | None = None
+        self._checkpointer: AsyncCheckpointer | None = None
         self._begun = anyio.Event()
         self._headings: list[str] = []
         self._events: AgentEventStream
@@ -172,7 +172,7 @@ class Companion:
         if not self._options.checkpoint_every:
             self._begun.set()
         else:
-            checkpointer = Checkpointer(
+            checkpointer = AsyncCheckpointer(
                 self._world,
                 [self._agent],
                 dir=started.run_dir / CHECKPOINTS_DIR,
@@ -209,7 +209,7 @@ class Companion:
             self._agent._limit_turns(limit)
             self._turn_words = ("--max-turns", str(limit - before))
 
-    async def _save_first(self, checkpointer: Checkpointer) -> None:
+    async def _save_first(self, checkpointer: AsyncCheckpointer) -> None:
         """Make the first checkpoint, now that the agent has joined, whatever it is doing."""
         give_up_at = anyio.current_time() + _TRANSCRIPT_WAIT_S
         while True:
@@ -224,7 +224,7 @@ class Companion:
                 _tell_of_checkpoint(error)
             return
 
-    async def _make_checkpoints(self, checkpointer: Checkpointer) -> None:
+    async def _make_checkpoints(self, checkpointer: AsyncCheckpointer) -> None:
         with self._saving, contextlib.suppress(UsageError):  # the world was closed meanwhile
             try:
                 await self._save_first(checkpointer)
@@ -274,7 +274,7 @@ class Companion:
         if self._checkpointer is not None and grace:
             await self._save_end(self._checkpointer)
 
-    async def _save_end(self, checkpointer: Checkpointer) -> None:
+    async def _save_end(self, checkpointer: AsyncCheckpointer) -> None:
         """Make a checkpoint of how it ended, unless the world has ended before."""
         try:
             saved = await checkpointer.save()

@@ -15,9 +15,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
 import anyio
-import attrs
 
-from clawblox.checkpoint import async_read_metadata
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.agent_arguments import Agents
@@ -26,6 +24,7 @@ from clawblox.errors import ClawbloxError, UsageError
 from clawblox.experiment.idle import check_agents, held, idle_moment
 from clawblox.experiment.pointer import POINTER_NAME, write_pointer
 from clawblox.protocol import ARCHIVE_SUFFIX
+from clawblox.results import SavedCheckpoint
 from clawblox.system.files import available_bytes
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.async_world import AsyncWorld
@@ -37,26 +36,11 @@ DEFAULT_IDLE_WAIT_S: Final = 60.0
 _log = OwnLog(__name__)
 
 
-@attrs.frozen(kw_only=True)
-class SavedCheckpoint:
-    """A checkpoint that was made.
-
-    Attributes:
-        path: The archive.
-        elapsed_s: Seconds that the run had been going, as the archive says them.
-        mid_turn: Names of the agents whose conversations were cut in the middle of a turn.
-    """
-
-    path: Path
-    elapsed_s: int
-    mid_turn: tuple[str, ...]
-
-
 Outcome: TypeAlias = Callable[[SavedCheckpoint | Exception], object]
 """Is told of each checkpoint that is made at the interval, or why it could not be made."""
 
 
-class Checkpointer:
+class AsyncCheckpointer:
     """Makes archives of a world and its agents while both run.
 
     Use it as an async context manager, or call :meth:`run` in a task. The archives are called
@@ -118,7 +102,7 @@ class Checkpointer:
         self._on_outcome = on_outcome
         self._begun_at: float | None = None
         self._saving = anyio.Lock()
-        self._made: list[Path] = []
+        self._archives: list[Path] = []
         self._latest: SavedCheckpoint | None = None
         self._tasks: Tasks | None = None
 
@@ -234,7 +218,7 @@ class Checkpointer:
         await idle_moment(self._agents, quiet_s=self._idle_quiet_s, wait_s=wait_s)
         elapsed_s = self._now()
         facts = {**self._metadata, "elapsed_seconds": elapsed_s}
-        path = await self._world.checkpoint(
+        saved = await self._world.checkpoint(
             await run_blocking(self._free_path, elapsed_s),
             {agent.name: agent.dir for agent in self._agents},
             instance=self._instance,
@@ -242,12 +226,10 @@ class Checkpointer:
             idle_wait=0.0,
             on_unarchivable="record",
         )
-        agents = (await async_read_metadata(path))["agents"]
-        cut = tuple(sorted(name for name in agents if agents[name].get("mid_turn")))
-        self._made.append(path)
-        self._latest = SavedCheckpoint(path=path, elapsed_s=elapsed_s, mid_turn=cut)
-        await run_blocking(self._point, path, facts)
-        return self._latest
+        self._archives.append(saved.path)
+        self._latest = saved
+        await run_blocking(self._point, saved.path, facts)
+        return saved
 
     def _free_path(self, elapsed_s: int) -> Path:
         """Return a path for a new archive. Blocks."""
@@ -268,10 +250,10 @@ class Checkpointer:
         """Remove the oldest archives, now that the pointer names the latest."""
         if self._keep is None:
             return
-        while len(self._made) > self._keep:
-            path = self._made[0]
+        while len(self._archives) > self._keep:
+            path = self._archives[0]
             try:
                 await self._world.remove_checkpoint(path, instance=self._instance)
             except ClawbloxError as error:  # another one may have removed it
                 _log.warning("checkpoint not removed", path=str(path), error=str(error))
-            del self._made[0]
+            del self._archives[0]
