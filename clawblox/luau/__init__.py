@@ -1,7 +1,7 @@
 """Luau in pure Python, with state that can be saved and restored; `docs/luau.md` explains it.
 
 Rooms, each of which imports only those before it: `core`, `compiler`, `runtime`, `lib`, `state`;
-then the modules `vm`, `reference_globals` and `cli`. This package needs nothing of the others.
+then the module `vm` and the command in `__main__`. This package imports nothing of the others.
 """
 
 from clawblox.luau.core.deep import run_deep
@@ -10,7 +10,7 @@ from clawblox.luau.core.errors import (
     LuaError,
     LuauSyntaxError,
     RuntimeFault,
-    SnapshotError,
+    VMSnapshotError,
 )
 from clawblox.luau.core.machine import Coroutine
 from clawblox.luau.core.values import (
@@ -24,11 +24,9 @@ from clawblox.luau.core.values import (
 )
 from clawblox.luau.core.vectors import make_vector
 from clawblox.luau.runtime.chunk import Places
-from clawblox.luau.runtime.failed_call import fail_call
+from clawblox.luau.runtime.coroutines import fail_call
 from clawblox.luau.runtime.host import Host, HostObject, HostType, suspend
-from clawblox.luau.runtime.host_value import HostValue
-from clawblox.luau.runtime.raw import suspend_raw
-from clawblox.luau.runtime.vector_type import VectorType
+from clawblox.luau.runtime.raw import HostValue, VectorType, suspend_raw
 from clawblox.luau.vm import VM
 
 __all__ = [
@@ -48,8 +46,8 @@ __all__ = [
     "NativeFunction",
     "Places",
     "RuntimeFault",
-    "SnapshotError",
     "Userdata",
+    "VMSnapshotError",
     "Vector",
     "VectorType",
     "fail_call",

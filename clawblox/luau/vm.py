@@ -10,14 +10,12 @@ from types import FunctionType
 from typing import Any, TypeVar
 
 from clawblox.luau.core import iteration, operators
-from clawblox.luau.core.context import current
 from clawblox.luau.core.deep import is_deep, run_deep
-from clawblox.luau.core.errors import LuaError, SnapshotError
+from clawblox.luau.core.errors import LuaError, VMSnapshotError
 from clawblox.luau.core.limits import Charge, free_of_charge
-from clawblox.luau.core.machine import Coroutine
+from clawblox.luau.core.machine import Coroutine, current
 from clawblox.luau.core.numbers import format_number
 from clawblox.luau.core.random import DEFAULT_SEED, PcgRandom
-from clawblox.luau.core.serials import read_serial, set_serial
 from clawblox.luau.core.values import (
     Function,
     LuaTable,
@@ -30,7 +28,7 @@ from clawblox.luau.core.values import (
     table_key,
     type_name,
 )
-from clawblox.luau.lib.global_table import build_globals
+from clawblox.luau.lib import build_globals
 from clawblox.luau.lib.support.registry import BUILTINS
 from clawblox.luau.runtime import suspension
 from clawblox.luau.runtime.chunk import CheckedFunction, Chunk
@@ -38,7 +36,8 @@ from clawblox.luau.runtime.coroutines import close, resume
 from clawblox.luau.runtime.diagnose import to_luau_error
 from clawblox.luau.runtime.host import Host, HostObject, lent_name, to_luau
 from clawblox.luau.runtime.limited import LimitedMachine
-from clawblox.luau.runtime.vector_type import PLAIN_VECTORS, VectorType
+from clawblox.luau.runtime.raw import PLAIN_VECTORS, VectorType
+from clawblox.luau.state.document import read_serial, set_serial
 from clawblox.luau.state.restore import Loader
 from clawblox.luau.state.snapshot import Saver
 
@@ -337,11 +336,11 @@ class VM(LimitedMachine):
                 the host has to find them again when the document is restored.
 
         Raises:
-            SnapshotError: A script is running, or a value in reach, such as a Python function that
-                is not registered with the host, cannot be saved.
+            VMSnapshotError: A script is running; or a value in reach cannot be saved, such as a
+                Python function that is not registered with the host.
         """
         if self.is_running:
-            raise SnapshotError("a VM cannot be saved while it runs")
+            raise VMSnapshotError("a VM cannot be saved while it runs")
         saver = Saver(self)
         document: dict[str, Any] = run_deep(saver.save)
         if lent is not None:
@@ -368,7 +367,7 @@ class VM(LimitedMachine):
             options: The arguments of the constructor.
 
         Raises:
-            SnapshotError: The document is damaged or of another version, a source has changed, or
+            VMSnapshotError: The document is damaged or of another version, a source has changed, or
                 the host lacks a function or object.
         """
         vm = cls(**options)

@@ -7,8 +7,8 @@ import textwrap
 from operator import length_hint
 from typing import Any
 
-from clawblox.luau.core.context import current
 from clawblox.luau.core.errors import LuaError, RuntimeFault
+from clawblox.luau.core.machine import current
 from clawblox.luau.core.operators import to_text
 from clawblox.luau.runtime.host import Host, suspend, to_luau
 from clawblox.luau.vm import VM

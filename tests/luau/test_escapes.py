@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from clawblox.luau.core.errors import LuaError, SnapshotError
+from clawblox.luau.core.errors import LuaError, VMSnapshotError
 from clawblox.luau.lib.support.registry import BUILTINS
 from clawblox.luau.runtime.host import Host
 from clawblox.luau.vm import VM
@@ -204,5 +204,5 @@ def test_scripts_see_the_name_of_a_chunk_as_bytes() -> None:
     assert vm.call(vm.load(size)) == (11.0,)
     document = vm.snapshot()
     VM.restore(document, sources={"=世界": "local ok, message = pcall(error, 'x') error('y')"})
-    with pytest.raises(SnapshotError, match="the source of '=世界' has changed"):
+    with pytest.raises(VMSnapshotError, match="the source of '=世界' has changed"):
         VM.restore(document, sources={"=世界": ""})

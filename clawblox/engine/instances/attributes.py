@@ -8,8 +8,8 @@ from typing import Any, Final
 from clawblox.engine.errors import to_text
 from clawblox.engine.rounding import shortest
 from clawblox.luau import LuaTable, RuntimeFault, Vector
-from clawblox.luau.core.border import border
 from clawblox.luau.core.operators import shown_type
+from clawblox.luau.core.tables import border
 
 _MAX_DEPTH: Final = 32
 PLAIN: Final = ("boolean", "number", "string", "Vector3", "Color3")

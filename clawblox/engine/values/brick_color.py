@@ -12,8 +12,8 @@ from clawblox.engine.values.color3 import Color3, make_color3
 from clawblox.engine.values.functions import Check, Functions, checked, instance_check, number
 from clawblox.engine.values.value import Value, expect_contents, operator
 from clawblox.luau import RuntimeFault
-from clawblox.luau.core.context import current
 from clawblox.luau.core.iteration import charge_work
+from clawblox.luau.core.machine import current
 from clawblox.luau.lib.support import arguments as arg
 
 CONSTRUCTORS: Functions = {}

@@ -9,9 +9,9 @@ from clawblox.engine.values.enums import EnumItem, enum_item
 from clawblox.engine.values.functions import Functions, any_value, checked, instance_check
 from clawblox.engine.values.value import Value, expect_contents, operator
 from clawblox.luau import HostObject, LuaTable, RuntimeFault, Vector
-from clawblox.luau.core.border import border
 from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.operators import shown_type, to_text
+from clawblox.luau.core.tables import border
 
 _EXCLUDE = enum_item("RaycastFilterType", "Exclude")
 _INCLUDE = enum_item("RaycastFilterType", "Include")

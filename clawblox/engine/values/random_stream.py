@@ -15,10 +15,10 @@ from clawblox.engine.values.functions import (
 )
 from clawblox.engine.values.value import Value, expect_contents, operator
 from clawblox.luau import LuaTable, RuntimeFault, Vector, make_vector
-from clawblox.luau.core.border import border
-from clawblox.luau.core.context import current
 from clawblox.luau.core.iteration import charge_work
+from clawblox.luau.core.machine import current
 from clawblox.luau.core.random import PcgRandom
+from clawblox.luau.core.tables import border
 from clawblox.luau.core.values import check_writable
 
 METHODS: Functions = {}

@@ -170,7 +170,7 @@ class Assembly:
         """Take over the state of a snapshot instead.
 
         Raises:
-            SnapshotError: The document is damaged, or of another version.
+            VMSnapshotError: The document is damaged, or of another version.
             ValueError: The same.
         """
         check_document(self.systems, state)

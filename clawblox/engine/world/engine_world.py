@@ -33,7 +33,7 @@ from clawblox.engine.world.observation import (
 )
 from clawblox.engine.world.spectator import spectate_entities, spectate_player
 from clawblox.engine.world.tick import run_tick
-from clawblox.luau import LuaError, SnapshotError, run_deep
+from clawblox.luau import LuaError, VMSnapshotError, run_deep
 
 _REBUILT: Final = (
     "[Snapshot] The physics was saved by another version of its library, or on another kind of "
@@ -337,7 +337,7 @@ class EngineWorld:
         check_identity(state, self.content_hash())
         try:
             run_deep(lambda: self._parts.restore(state))
-        except (SnapshotError, ValueError) as error:
+        except (VMSnapshotError, ValueError) as error:
             raise SnapshotMismatch(f"the snapshot cannot be restored: {error}") from error
         except Exception as error:
             raise SnapshotMismatch(

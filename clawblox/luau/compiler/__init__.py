@@ -1,5 +1,21 @@
 """Compiles source text to Python text, without running any of it.
 
-- `grammar`: source to syntax tree
-- `codegen`: syntax tree to Python code and continuations
+The same source always gives the same code: snapshots depend on it (`FORMAT` in `runtime.chunk`).
+All errors about a source that is not Luau are raised here, with Luau's wording.
+
+Source to syntax tree:
+
+- `lexer`: source to tokens, and stepping through them
+- `syntax`: the nodes of the tree, and the scopes that bind names to locals
+- `typesyntax`: types, which are parsed and dropped
+- `expressions`: the grammar of expressions and functions
+- `parser`: the grammar of statements, and `parse`
+
+Syntax tree to Python code and continuations:
+
+- `infer`: functions that are only called by name, and locals that only hold numbers
+- `ir`: structured code, and how it is written as functions and continuations
+- `liveness`: the variables that the rest of a function needs
+- `lowering`: the state of lowering one function
+- `lower_operators`, `lower_expressions`, `lower_statements`: the syntax nodes
 """

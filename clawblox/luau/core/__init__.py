@@ -4,10 +4,9 @@ Nothing here knows source code, generated code or libraries.
 
 - `errors`: the exceptions of the VM
 - `limits`: the budget of one call from the host
-- `machine`: the part of the VM that the packages below it use, and the coroutine that it runs
-- `context`: which VM runs on this thread
+- `machine`: the VM as the packages below it see it, and the VM that runs on this thread
 - `values`: nil, tables, userdata, vectors and buffers as Python objects
-- `border`: the length of a table
+- `tables`: the length of a table, and the room of removed entries
 - `numbers`: arithmetic, and numbers as text
 - `vectors`: arithmetic of vectors
 - `operators`: what generated code calls for operands its fast paths do not handle

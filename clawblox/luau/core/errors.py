@@ -5,7 +5,7 @@ Exception
 │   ├── RuntimeFault    an error raised by the runtime, still without its position
 │   ├── OutOfMemory
 │   └── LuauSyntaxError a chunk that does not compile
-├── SnapshotError       a state or document that cannot be saved or restored
+├── VMSnapshotError       a state or document that cannot be saved or restored
 └── HostError           the host misused the interface
 """
 
@@ -69,7 +69,7 @@ class LuauSyntaxError(LuaError):
         self.reason = reason
 
 
-class SnapshotError(Exception):
+class VMSnapshotError(Exception):
     """A VM that cannot be saved now, or a document that cannot be restored here."""
 
 

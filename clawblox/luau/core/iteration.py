@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator
 from itertools import chain, repeat
 from typing import Any
 
-from clawblox.luau.core.border import border
-from clawblox.luau.core.context import call_unyieldable, current
 from clawblox.luau.core.errors import RuntimeFault
+from clawblox.luau.core.machine import call_unyieldable, current
 from clawblox.luau.core.numbers import to_number
 from clawblox.luau.core.operators import adjust, shown_type
-from clawblox.luau.core.room import give_back_room, repack
+from clawblox.luau.core.tables import border, give_back_room, repack
 from clawblox.luau.core.values import (
     FALSE_KEY,
     TRUE_KEY,

@@ -27,7 +27,7 @@ def free_of_charge(steps: int) -> None:
     """Take no steps: the host pays for its own work."""
 
 
-class Budget:
+class StepBudget:
     """The steps that a call from the host has left.
 
     Generated code takes its steps from an iterator, which costs next to nothing; the budget hands

@@ -1,11 +1,13 @@
-"""The part of the VM that the packages below it use, and the coroutine that it runs."""
+"""The VM as the packages below it see it, its coroutines, and the VM that runs on this thread."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from clawblox.luau.core.errors import LuaError
+from clawblox.luau.core.limits import BYTES_PER_STEP, LONG_TEXT
 from clawblox.luau.core.random import PcgRandom
 
 
@@ -36,7 +38,7 @@ class Members(Protocol):
         """
 
 
-class Frame:
+class SuspendedFrame:
     """Something suspended that waits for the result of a call."""
 
     __slots__ = ()
@@ -70,7 +72,7 @@ class Coroutine:
     def __init__(self, function: Callable[..., Any] | None, environment: Any) -> None:
         self.status = "suspended"
         self.function = function
-        self.frames: list[Frame] = []
+        self.frames: list[SuspendedFrame] = []
         self.environment = environment
         self.error: LuaError | None = None
 
@@ -174,3 +176,44 @@ class Machine(Protocol):
 
     def load_charged(self, source: str, name: str, environment: Any) -> Callable[..., Any]:
         """Compile a chunk for the running script; return its main function."""
+
+
+class _Context(threading.local):
+    vm: Machine = cast("Machine", None)  # outside all VMs, where no code asks for it
+
+
+current = _Context()
+MAX_C_CALLS = 200
+MAX_C_CALLS_IN_HANDLER = 225
+
+
+def thread_environment() -> Any:
+    """Return the globals of chunks that the running coroutine loads."""
+    vm = current.vm
+    return vm.main_environment if vm.running is None else vm.running.environment
+
+
+def charge_reading(size: int) -> None:
+    """Charge going through a long text, as comparing and hashing do.
+
+    Raises:
+        LuaError: The call has used up its steps or its memory, or the host has interrupted it.
+    """
+    if size >= LONG_TEXT:
+        current.vm.charge_work(size // BYTES_PER_STEP)
+
+
+def call_unyieldable(function: Any, *arguments: Any) -> Any:
+    """Call a metamethod or callback, which must not yield and nests at most 200 deep.
+
+    Raises:
+        LuaError: The function fails, or callbacks nest too deep.
+    """
+    vm = current.vm
+    vm.c_calls += 1
+    try:
+        if vm.c_calls >= MAX_C_CALLS:
+            vm.check_c_calls()
+        return function(*arguments)
+    finally:
+        vm.c_calls -= 1

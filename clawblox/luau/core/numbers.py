@@ -7,7 +7,7 @@ import re
 import struct
 from typing import Any
 
-from clawblox.luau.core.context import current
+from clawblox.luau.core.machine import current
 
 _DECIMAL = re.compile(
     r"[ \t\n\v\f\r]*([+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?)[ \t\n\v\f\r]*"

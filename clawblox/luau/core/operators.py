@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from clawblox.luau.core import vectors
-from clawblox.luau.core.border import border
-from clawblox.luau.core.context import call_unyieldable as call_hook
-from clawblox.luau.core.context import charge_reading, current
 from clawblox.luau.core.errors import OutOfMemory, RuntimeFault
+from clawblox.luau.core.machine import call_unyieldable as call_hook
+from clawblox.luau.core.machine import charge_reading, current
 from clawblox.luau.core.numbers import (
     divide,
     floor_divide,
@@ -18,6 +17,7 @@ from clawblox.luau.core.numbers import (
     raise_to,
     to_number,
 )
+from clawblox.luau.core.tables import border
 from clawblox.luau.core.values import (
     LuaTable,
     Userdata,

@@ -14,10 +14,9 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
-from clawblox.luau.core.context import call_unyieldable as call_hook
-from clawblox.luau.core.context import charge_reading, current
 from clawblox.luau.core.errors import MAX_MESSAGE, RuntimeFault
-from clawblox.luau.core.machine import Coroutine
+from clawblox.luau.core.machine import Coroutine, charge_reading, current
+from clawblox.luau.core.machine import call_unyieldable as call_hook
 
 Function = Callable[..., Any]
 

@@ -1,10 +1,54 @@
 """The standard library: one module per library, named as Luau names it.
 
+`build_globals` returns the globals of a new VM.
+
 - `base`, `bit32`, `buffer`, `coroutine`, `debug`, `math`, `os`, `string`, `table`, `utf8`,
   `vector`: the functions scripts find in their globals
-- `global_table`: the globals of a new VM
 - `support`: modules that several libraries, or one large function, need
 
 The ``Raises:`` of a library function are about its arguments. Functions whose work grows with their
 arguments also raise `LuaError` when the call has used up its steps or its memory.
 """
+
+from __future__ import annotations
+
+from clawblox.luau.core.values import LuaTable
+from clawblox.luau.lib import (
+    base,
+    bit32,
+    buffer,
+    coroutine,
+    debug,
+    math,
+    os,
+    string,
+    table,
+    utf8,
+    vector,
+)
+from clawblox.luau.lib.support.registry import BUILTINS
+
+_LIBRARIES = (base, string, table, math, bit32, utf8, buffer, vector, coroutine, os, debug)
+"""Importing them registers their functions."""
+
+
+def build_globals() -> tuple[LuaTable, LuaTable]:
+    """Return the globals of a new VM, and its string library."""
+    globals_table = LuaTable()
+    # Sorted, so that the order does not depend on which module was imported first.
+    for name, function in sorted(BUILTINS.functions.items()):
+        library, dot, field = name.partition(".")
+        if not dot:
+            globals_table[name] = function
+            continue
+        if library not in globals_table:
+            globals_table[library] = LuaTable()
+        globals_table[library][field] = function
+    for name, value in (math.CONSTANTS | utf8.CONSTANTS | vector.CONSTANTS).items():
+        library, _, field = name.partition(".")
+        globals_table[library][field] = value
+    globals_table["_VERSION"] = "Luau"
+    globals_table["_G"] = globals_table
+    globals_table["unpack"] = globals_table["table"]["unpack"]
+    string_library = globals_table["string"]
+    return globals_table, string_library

@@ -8,13 +8,13 @@ from itertools import islice
 from types import FrameType
 from typing import Any
 
-from clawblox.luau.core.border import border
-from clawblox.luau.core.context import MAX_C_CALLS, current, thread_environment
 from clawblox.luau.core.deep import HEADROOM
 from clawblox.luau.core.errors import LuaError, LuauSyntaxError, RuntimeFault
 from clawblox.luau.core.iteration import builtin_iterators, charge_work, next_entry
+from clawblox.luau.core.machine import MAX_C_CALLS, current, thread_environment
 from clawblox.luau.core.numbers import parse_in_base, to_number
 from clawblox.luau.core.operators import join, raw_equal, shown_type, to_text
+from clawblox.luau.core.tables import border
 from clawblox.luau.core.values import (
     LuaTable,
     Userdata,
@@ -36,8 +36,7 @@ from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.registry import builtin
 from clawblox.luau.runtime.chunk import environment_cell, find_prototype
 from clawblox.luau.runtime.diagnose import Level, run_handler, stack, to_luau_error
-from clawblox.luau.runtime.garbage import collect
-from clawblox.luau.runtime.measure import heap_bytes
+from clawblox.luau.runtime.heap import collect, heap_bytes
 from clawblox.luau.runtime.suspension import ProtectedFrame, ScriptFrame, Yield
 
 _STEPS_TO_COLLECT = 1000

@@ -6,10 +6,10 @@ import math
 import struct
 from typing import Any
 
-from clawblox.luau.core.context import current
 from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.limits import BYTES_PER_STEP
+from clawblox.luau.core.machine import current
 from clawblox.luau.core.numbers import single
 from clawblox.luau.core.operators import account_text
 from clawblox.luau.core.values import Buffer

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from clawblox.luau.core.context import current, thread_environment
 from clawblox.luau.core.iteration import charge_work
-from clawblox.luau.core.machine import Coroutine
+from clawblox.luau.core.machine import Coroutine, current, thread_environment
 from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.registry import builtin
 from clawblox.luau.runtime import coroutines

@@ -8,8 +8,7 @@ from itertools import islice
 from types import FrameType, FunctionType
 from typing import Any
 
-from clawblox.luau.core.context import current
-from clawblox.luau.core.machine import Coroutine
+from clawblox.luau.core.machine import Coroutine, current
 from clawblox.luau.core.operators import to_text
 from clawblox.luau.core.values import as_result, is_function
 from clawblox.luau.lib.support import arguments as arg

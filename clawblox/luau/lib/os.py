@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from clawblox.luau.core.context import current
 from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.iteration import charge_work
+from clawblox.luau.core.machine import current
 from clawblox.luau.core.numbers import to_number
 from clawblox.luau.core.operators import join
 from clawblox.luau.core.values import LuaTable, raw_get

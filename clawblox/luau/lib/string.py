@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from clawblox.luau.core.context import call_unyieldable, charge_reading, current
 from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.iteration import charge_iterations, charge_work
 from clawblox.luau.core.limits import BYTES_PER_STEP
+from clawblox.luau.core.machine import call_unyieldable, charge_reading, current
 from clawblox.luau.core.operators import MAX_STRING, account_text, index, join
 from clawblox.luau.core.values import (
     LuaTable,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from clawblox.luau.core.border import border
-from clawblox.luau.core.context import call_unyieldable, current
 from clawblox.luau.core.errors import OutOfMemory, RuntimeFault
 from clawblox.luau.core.iteration import charge_iterations, charge_work, ordered_keys
 from clawblox.luau.core.limits import BYTES_PER_STEP, LONG_TEXT
+from clawblox.luau.core.machine import call_unyieldable, current
 from clawblox.luau.core.numbers import format_number
 from clawblox.luau.core.operators import equal, join, shown_type
-from clawblox.luau.core.room import give_back_room
+from clawblox.luau.core.tables import border, give_back_room
 from clawblox.luau.core.values import (
     FrozenTable,
     LuaTable,

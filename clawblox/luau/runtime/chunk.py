@@ -6,11 +6,13 @@ from collections.abc import Callable
 from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any
 
-from clawblox.luau.compiler.codegen.infer import NumberLocals
-from clawblox.luau.compiler.codegen.ir import (
+from clawblox.luau.compiler import syntax as ast
+from clawblox.luau.compiler.infer import NumberLocals
+from clawblox.luau.compiler.ir import (
     Block,
-    Line,
+    CodeLine,
     Site,
+    Variable,
     Writer,
     add_tolls,
     holds,
@@ -18,11 +20,9 @@ from clawblox.luau.compiler.codegen.ir import (
     write_continuation,
     write_function,
 )
-from clawblox.luau.compiler.codegen.liveness import Liveness
-from clawblox.luau.compiler.codegen.lower_statements import FunctionLowering
-from clawblox.luau.compiler.codegen.variables import Variable
-from clawblox.luau.compiler.grammar import syntax as ast
-from clawblox.luau.compiler.grammar.parser import parse
+from clawblox.luau.compiler.liveness import Liveness
+from clawblox.luau.compiler.lower_statements import FunctionLowering
+from clawblox.luau.compiler.parser import parse
 from clawblox.luau.core.deep import recursion_is_unchecked
 from clawblox.luau.core.errors import LuauSyntaxError, RuntimeFault, chunk_id
 from clawblox.luau.core.limits import CHARGED_COPY, Charge, free_of_charge
@@ -226,7 +226,7 @@ def _write(
     add_tolls(block)
     if holds(block):
         if body.is_vararg:
-            block.insert(0, Line(f"if len(va) > {CHARGED_COPY}: hold(va)", body.line))
+            block.insert(0, CodeLine(f"if len(va) > {CHARGED_COPY}: hold(va)", body.line))
         block.insert(0, toll(body.line))
     prototype.block, prototype.sites = block, compiler.sites
     prototype.variables = compiler.variables

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
-from clawblox.luau.core.context import MAX_C_CALLS, current
 from clawblox.luau.core.deep import COUNTS_C_CALLS, MAX_CALLS, call_limit
 from clawblox.luau.core.errors import LuaError, RuntimeFault
-from clawblox.luau.core.machine import Coroutine, Frame
+from clawblox.luau.core.machine import MAX_C_CALLS, Coroutine, SuspendedFrame, current
 from clawblox.luau.core.values import NativeFunction, as_result, as_tuple
 from clawblox.luau.runtime.diagnose import (
     RESUME_CODES,
@@ -159,9 +159,9 @@ def _run(coroutine: Coroutine, values: tuple[Any, ...]) -> Any:
     return result
 
 
-def _recover(frames: list[Frame], error: LuaError) -> Any:
+def _recover(frames: list[SuspendedFrame], error: LuaError) -> Any:
     """Unwind to the innermost ``pcall``; return its result."""
-    left: list[Frame] = []
+    left: list[SuspendedFrame] = []
     while frames and not isinstance(frames[-1], ProtectedFrame):
         left.append(frames.pop())
     error.traceback += describe(suspended_levels(left[:_MAX_LEVELS][::-1]))
@@ -194,3 +194,42 @@ def close(coroutine: Coroutine) -> tuple[Any, ...]:
 
 RESUME_CODES.add(_run.__code__)
 _WRAP_CODE = WrapFunction.__call__.__code__
+
+
+class FailedCall(SuspendedFrame):
+    """Stands for the call in which a coroutine is suspended, and fails instead of returning.
+
+    Args:
+        error: The error.
+    """
+
+    __slots__ = ("_error",)
+
+    def __init__(self, error: LuaError) -> None:
+        self._error = error
+
+    def rest(self, result: Any) -> tuple[Callable[[Any], Any], Any]:
+        """Fail."""
+        self._fail()
+
+    def _fail(self) -> NoReturn:
+        raise self._error
+
+
+def fail_call(coroutine: Coroutine, error: LuaError) -> None:
+    """Let the host's call in which a coroutine is suspended fail; then resume the coroutine.
+
+    The error appears in the script as if the host function had raised it. The host resumes the
+    coroutine at once: a snapshot in between is impossible.
+
+    Args:
+        coroutine: A coroutine that a host function has suspended.
+        error: The error; a `RuntimeFault` gets the position of the call.
+    """
+    if not error.located and isinstance(error.value, str):
+        (level,) = suspended_levels(coroutine.frames[-1:]) or (None,)
+        if level is not None and level.prototype is not None:
+            error.value = f"{level.prototype.chunk.shown_name}:{level.line}: {error.value}"
+            error.args = (error.value,)
+        error.located = True
+    coroutine.frames.append(FailedCall(error))

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple
 
-from clawblox.luau.core.context import current
 from clawblox.luau.core.errors import LuaError, OutOfMemory, RuntimeFault
+from clawblox.luau.core.machine import current
 from clawblox.luau.core.operators import shown_type
 from clawblox.luau.core.values import Function, as_tuple, describe_key, first, key_value
 from clawblox.luau.runtime.chunk import Prototype, Unit, is_generated, locate

@@ -17,8 +17,7 @@ from clawblox.luau.core.values import (
     describe_key,
     key_value,
 )
-from clawblox.luau.runtime.host_value import HostValue
-from clawblox.luau.runtime.raw import make_raw, raw_name, suspend_raw
+from clawblox.luau.runtime.raw import HostValue, make_raw, raw_name, suspend_raw
 from clawblox.luau.runtime.suspension import Yield
 
 

@@ -11,7 +11,6 @@ from types import FrameType
 from typing import Any
 from weakref import WeakSet
 
-from clawblox.luau.core.context import MAX_C_CALLS, MAX_C_CALLS_IN_HANDLER
 from clawblox.luau.core.deep import MAX_CALLS, call_limit
 from clawblox.luau.core.errors import LuaError, OutOfMemory, RuntimeFault
 from clawblox.luau.core.limits import (
@@ -20,15 +19,14 @@ from clawblox.luau.core.limits import (
     MOST_PATTERNS,
     STEP_BYTES,
     STEPS_PER_COLLECTION,
-    Budget,
     Charge,
+    StepBudget,
     batch,
 )
-from clawblox.luau.core.machine import Coroutine
+from clawblox.luau.core.machine import MAX_C_CALLS, MAX_C_CALLS_IN_HANDLER, Coroutine
 from clawblox.luau.core.values import LuaTable
 from clawblox.luau.runtime.chunk import Chunk
-from clawblox.luau.runtime.garbage import collect
-from clawblox.luau.runtime.measure import heap_bytes
+from clawblox.luau.runtime.heap import collect, heap_bytes
 
 _STEPS_PER_SEARCH = 2000  # for what the process has besides the heap
 _OBSERVED_STEPS = 200
@@ -65,7 +63,7 @@ class LimitedMachine:
         self.extra_calls = 0
         self.running: Coroutine | None = None
         self.chunks: WeakSet[Chunk] = WeakSet()
-        self._budget = Budget()
+        self._budget = StepBudget()
         self._is_full = False  # memory was refused
         self.steps: Iterator[Any] = batch(0)
         self.allocated = 0

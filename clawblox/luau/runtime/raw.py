@@ -1,11 +1,13 @@
-"""Raw functions: plain Python functions that scripts call directly, with Luau values."""
+"""What a host lends without conversions: raw functions, values, and members of vectors."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from types import FunctionType
-from typing import Any
+from typing import Any, ClassVar, Self
 
-from clawblox.luau.core.errors import HostError
+from clawblox.luau.core.errors import HostError, RuntimeFault
+from clawblox.luau.core.values import LuaTable, Userdata, Vector, describe_key, key_value
 from clawblox.luau.runtime.coroutines import check_yieldable
 from clawblox.luau.runtime.diagnose import BUILTIN_CODES, RAW_NAMES
 from clawblox.luau.runtime.suspension import Yield
@@ -56,3 +58,108 @@ def suspend_raw(*values: Any) -> Yield:
     """
     check_yieldable()
     return Yield(values)
+
+
+class HostValue(Userdata):
+    """A value of a type of the host, such as a colour; each type is a subclass.
+
+    A snapshot holds its type's name and its contents, and restores it as one object wherever it was
+    one. The host registers the subclass with `Host.value_type`. A subclass defines
+    ``__getitem__(key)``, which gets a table key and returns a Luau value, and `find_method` if it
+    has members; both work without conversions. Where it defines ``__eq__``, scripts compare with
+    that; tables tell its values apart by identity all the same.
+
+    Attributes:
+        type_name: The name that ``typeof`` returns, unique in the host.
+        operators: Plain Python functions on Luau values by event, such as ``__add`` and
+            ``__tostring``; without ``__eq``.
+    """
+
+    __slots__ = ()
+
+    type_name = "value"
+    operators: ClassVar[Mapping[str, Callable[..., Any]]] = {}
+
+    def __init__(self) -> None:
+        """Do nothing: the metatable is that of the type."""
+
+    def __init_subclass__(cls) -> None:
+        """Make the metatable of the type, and let tables tell its values apart."""
+        super().__init_subclass__()
+        meta = LuaTable(cls.operators)
+        meta["__metatable"] = "The metatable is locked"
+        cls.meta = meta  # type: ignore[misc]  # one for the type, not one for each value
+        if cls.__dict__.get("__hash__", True) is None:  # because it defines ``__eq__``
+            cls.__hash__ = object.__hash__  # type: ignore[assignment]
+
+    @classmethod
+    def empty(cls) -> Self:
+        """Return a value without contents, which `fill` gives it."""
+        return cls.__new__(cls)
+
+    def contents(self) -> tuple[Any, ...]:
+        """Return the Luau values that `fill` takes.
+
+        Equal contents have to give equal documents, so their order is fixed.
+        """
+        raise NotImplementedError
+
+    def fill(self, *values: Any) -> None:
+        """Give an empty value its contents, which may come from a document that no VM wrote.
+
+        Tables and other values among them may still be empty, so they are only kept here.
+
+        Raises:
+            TypeError, ValueError: `contents` never returns such values.
+        """
+        raise NotImplementedError
+
+
+class VectorType:
+    """What vectors are called, and what they have besides their components.
+
+    All its functions get and return Luau values, without conversions.
+
+    Args:
+        name: The name that ``typeof`` returns.
+        properties: Getters by name; each gets the vector.
+        methods: Plain Python functions by name; each gets the vector and the arguments. They become
+            raw functions called ``name:method``, which snapshots find again here.
+
+    Attributes:
+        functions: The methods by their full names.
+
+    Raises:
+        HostError: A method is no plain function, or is registered under another name.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        properties: Mapping[str, Callable[[Vector], Any]] | None = None,
+        methods: Mapping[str, Callable[..., Any]] | None = None,
+    ) -> None:
+        self.name = name
+        self.properties = dict(properties or {})
+        self.methods = {
+            key: make_raw(f"{name}:{key}", method) for key, method in (methods or {}).items()
+        }
+        self.functions = {f"{name}:{key}": method for key, method in self.methods.items()}
+
+    def read(self, vector: Vector, key: Any) -> Any:
+        """Return a member that is neither a component in a capital letter nor a property.
+
+        Raises:
+            RuntimeFault: Vectors have no such member.
+        """
+        if key in ("x", "y", "z"):
+            return getattr(vector, key)
+        method = self.methods.get(key)
+        if method is not None:
+            return method
+        raise RuntimeFault(f"attempt to index {self.name} with {describe_key(key_value(key))}")
+
+
+PLAIN_VECTORS = VectorType("vector")
+"""Vectors as the reference has them: nothing but their components."""

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from types import CellType, FunctionType
 from typing import Any
 
-from clawblox.luau.core.context import current
 from clawblox.luau.core.limits import CHARGED_COPY
-from clawblox.luau.core.machine import Frame
+from clawblox.luau.core.machine import SuspendedFrame, current
 from clawblox.luau.core.values import Function, as_tuple
 from clawblox.luau.runtime.chunk import Continuation, Prototype
 
@@ -30,10 +29,10 @@ class Yield(BaseException):
     def __init__(self, values: tuple[Any, ...]) -> None:
         super().__init__()
         self.values = values
-        self.frames: list[Frame] = []
+        self.frames: list[SuspendedFrame] = []
 
 
-class ScriptFrame(Frame):
+class ScriptFrame(SuspendedFrame):
     """A Luau function suspended at a call.
 
     Attributes:
@@ -56,7 +55,7 @@ class ScriptFrame(Frame):
         return self.continuation.function(self.environment), [*self.values, result]
 
 
-class ProtectedFrame(Frame):
+class ProtectedFrame(SuspendedFrame):
     """A suspended ``pcall``, or ``xpcall`` with its handler."""
 
     __slots__ = ("handler",)

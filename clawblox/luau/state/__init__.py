@@ -1,6 +1,7 @@
 """A VM as a JSON-able document, and back.
 
 - `snapshot`: writes a document
-- `restore`: reads one, and checks all of it
-- `checks`: the checks of what a document says
+- `restore`: reads a document into a new VM, and checks all of it
+- `read_values`, `read_frames`: values, and suspended calls with their variables
+- `document`: what writing and reading share
 """

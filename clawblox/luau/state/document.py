@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from types import FunctionType
 from typing import Any, Protocol
 
 from clawblox.luau.core.machine import Coroutine, Machine
@@ -39,3 +40,23 @@ class WholeMachine(Machine, Protocol):
 def digest(source: str) -> str:
     """Return the fingerprint by which a document identifies a source."""
     return hashlib.sha256(source.encode("latin-1")).hexdigest()
+
+
+def read_serial(value: Any) -> int | None:
+    """Return the serial number of an object; None while it has none."""
+    if isinstance(value, FunctionType):
+        serial: int | None = value.__dict__.get("serial")
+        return serial
+    return getattr(value, "_serial", None)
+
+
+def set_serial(value: Any, serial: int) -> None:
+    """Give an object a serial number.
+
+    Raises:
+        AttributeError: The value is not an object.
+    """
+    if isinstance(value, FunctionType):
+        value.__dict__["serial"] = serial
+    else:
+        value._serial = serial

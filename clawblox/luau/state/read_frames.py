@@ -6,24 +6,23 @@ from collections.abc import Callable
 from types import CellType
 from typing import Any
 
-from clawblox.luau.compiler.codegen.variables import Variable
+from clawblox.luau.compiler.ir import Variable
 from clawblox.luau.core import iteration
 from clawblox.luau.core.iteration import FunctionLoop, LoopIterator, SequenceLoop, TableLoop
-from clawblox.luau.core.machine import Frame, Members
+from clawblox.luau.core.machine import Members, SuspendedFrame
 from clawblox.luau.core.values import LuaTable
 from clawblox.luau.runtime.chunk import Chunk, Prototype, find_prototype
 from clawblox.luau.runtime.host import Host
 from clawblox.luau.runtime.suspension import ProtectedFrame, ScriptFrame
-from clawblox.luau.state.checks import check_kind, items, position, whole
 from clawblox.luau.state.document import Json
-from clawblox.luau.state.read_values import ValueReader
+from clawblox.luau.state.read_values import ValueReader, check_kind, items, position, whole
 
 
 class FrameReader(ValueReader):
     """Reads frames and variables.
 
-    Every method raises SnapshotError, LuaError, TypeError, ValueError or LookupError for what no VM
-    would write.
+    Every method raises VMSnapshotError, LuaError, TypeError, ValueError or LookupError for a
+    document that no VM would write.
     """
 
     def __init__(self, host: Host | None, vectors: Members) -> None:
@@ -31,7 +30,7 @@ class FrameReader(ValueReader):
         self._boxes: list[tuple[list[Any], Variable]] = []
         self._owners: dict[int, tuple[Chunk, str]] = {}  # the local that a box belongs to
 
-    def frames(self, saved: Json) -> list[Frame]:
+    def frames(self, saved: Json) -> list[SuspendedFrame]:
         """Return the frames of a coroutine.
 
         Raises:
@@ -83,7 +82,7 @@ class FrameReader(ValueReader):
         for box, variable in self._boxes:
             check_kind(variable.kind, box[0])
 
-    def _frame(self, saved: Json) -> Frame:
+    def _frame(self, saved: Json) -> SuspendedFrame:
         if saved == ["pcall"]:
             return ProtectedFrame(None)
         if saved[0] == "xpcall":
@@ -148,7 +147,7 @@ _SPECIAL: dict[str, Callable[[FrameReader, str, Json], Any]] = {
 """Kinds of variables that hold no value of a script."""
 
 
-def _check_calls(frames: list[Frame]) -> None:
+def _check_calls(frames: list[SuspendedFrame]) -> None:
     """Check that a call of a direct function waits for that function: it trusts the result."""
     for at, frame in enumerate(frames):
         if not isinstance(frame, ScriptFrame) or frame.continuation.site.callee is None:

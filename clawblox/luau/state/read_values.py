@@ -5,15 +5,108 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from clawblox.luau.core.errors import SnapshotError
+from clawblox.luau.core.errors import VMSnapshotError
+from clawblox.luau.core.iteration import is_position
 from clawblox.luau.core.machine import Members
-from clawblox.luau.core.values import check_key, flag
+from clawblox.luau.core.values import LuaTable, check_key, flag, is_function
 from clawblox.luau.core.vectors import make_vector
 from clawblox.luau.lib.support.registry import BUILTINS
 from clawblox.luau.runtime.chunk import Chunk, Prototype
 from clawblox.luau.runtime.host import Host
-from clawblox.luau.state.checks import mismatch, text, whole
 from clawblox.luau.state.document import Json
+
+_LARGEST = 2**53
+_CLASSES: dict[str, type] = {
+    "num": float,
+    "str": str,
+    "bool": bool,
+    "nil": type(None),
+    "table": LuaTable,
+}
+_NAMES = {
+    "NoneType": "nil",
+    "bool": "boolean",
+    "float": "number",
+    "int": "number",
+    "str": "string",
+    "list": "list",
+    "dict": "object",
+    "LuaTable": "table",
+}
+
+
+def mismatch(value: Any, wanted: str) -> TypeError:
+    """Return the error that says that a value should have been something else."""
+    kind = type(value).__name__
+    return TypeError(f"expected a {wanted}, not a {_NAMES.get(kind, kind)}")
+
+
+def whole(saved: Any, largest: int = _LARGEST) -> int:
+    """Return a whole number.
+
+    Raises:
+        ValueError: It is no whole number from 0 to the largest.
+    """
+    if saved.__class__ is not int or not 0 <= saved <= largest:
+        raise ValueError(f"expected a whole number from 0 to {largest}, not {saved!r}")
+    return int(saved)
+
+
+def position(value: Any) -> float:
+    """Return a number of elements.
+
+    Raises:
+        ValueError: It is no whole number of the size of a table.
+    """
+    if not is_position(value):
+        raise ValueError(f"expected a position in a table, not {value!r}")
+    return float(value)
+
+
+def text(saved: Any) -> str:
+    """Return a string of bytes.
+
+    Raises:
+        TypeError: It is no string.
+        ValueError: A character of it is no byte.
+    """
+    if saved.__class__ is not str:
+        raise mismatch(saved, "string")
+    saved.encode("latin-1")
+    return str(saved)
+
+
+def items(saved: Any) -> list[Any]:
+    """Return a list.
+
+    Raises:
+        TypeError: It is no list.
+    """
+    if saved.__class__ is not list:
+        raise mismatch(saved, "list")
+    found: list[Any] = saved
+    return found
+
+
+def check_kind(kind: str, value: Any) -> None:
+    """Check that a value is one that a variable may hold.
+
+    Args:
+        kind: A kind of `Variable`.
+        value: The value.
+
+    Raises:
+        TypeError: It is not.
+    """
+    if kind == "func":
+        fits = is_function(value)
+    elif kind == "counter":
+        fits = value.__class__ is float and value == value
+    else:
+        fits = isinstance(value, _CLASSES.get(kind, object))
+    if not fits:
+        raise mismatch(value, kind)
+
 
 HIDDEN = object()
 """Stands among the values for an object that scripts never see."""
@@ -34,7 +127,7 @@ class ValueReader:
         """Return the Luau value that a document writes like this.
 
         Raises:
-            SnapshotError: It is of an unknown kind, or something the host lacks.
+            VMSnapshotError: It is of an unknown kind, or something the host lacks.
             TypeError, ValueError, LookupError: The document is damaged.
         """
         kind = saved.__class__
@@ -63,14 +156,14 @@ class ValueReader:
             return self._host_function(text(saved[1]))
         if kind == "o":
             return self._host_object(text(saved[1]), text(saved[2]))
-        raise SnapshotError(f"the document has a value of unknown kind {kind!r}")
+        raise VMSnapshotError(f"the document has a value of unknown kind {kind!r}")
 
     def value_of_type(self, saved: Json, kinds: type | tuple[type, ...], wanted: str) -> Any:
         """Return a value that must be of certain classes, which errors call ``wanted``.
 
         Raises:
             TypeError: It is of another class.
-            SnapshotError, ValueError, LookupError: As `value` says.
+            VMSnapshotError, ValueError, LookupError: As `value` says.
         """
         value = self.value(saved)
         if not isinstance(value, kinds):
@@ -82,7 +175,7 @@ class ValueReader:
 
         Raises:
             LuaError: It is nil or NaN.
-            SnapshotError, TypeError, ValueError, LookupError: As `value` says.
+            VMSnapshotError, TypeError, ValueError, LookupError: As `value` says.
         """
         key = flag(saved) if saved.__class__ is bool else self.value(saved)
         check_key(key)
@@ -118,18 +211,18 @@ class ValueReader:
     def _host_function(self, name: str) -> Any:
         function = self._functions.get(name)
         if function is None:
-            raise SnapshotError(f"the host has no function {name!r}")
+            raise VMSnapshotError(f"the host has no function {name!r}")
         return function
 
     def _host_object(self, kind: str, ident: str) -> Any:
         found = None if self._host is None else self._host.find_object(ident)
         if found is None:
-            raise SnapshotError(f"the host has no {kind} with the id {ident!r}")
+            raise VMSnapshotError(f"the host has no {kind} with the id {ident!r}")
         return found
 
 
 def _find_builtin(name: str) -> Any:
     function = BUILTINS.find(name)
     if function is None:
-        raise SnapshotError(f"the document uses an unknown built-in function {name!r}")
+        raise VMSnapshotError(f"the document uses an unknown built-in function {name!r}")
     return function

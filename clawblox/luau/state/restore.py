@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
-from clawblox.luau.core.errors import LuaError, SnapshotError
+from clawblox.luau.core.errors import LuaError, VMSnapshotError
 from clawblox.luau.core.iteration import Cursor
 from clawblox.luau.core.limits import STEPS_PER_COLLECTION
 from clawblox.luau.core.machine import Coroutine
-from clawblox.luau.core.serials import set_serial
 from clawblox.luau.core.values import (
     Buffer,
     LuaTable,
@@ -33,12 +32,11 @@ from clawblox.luau.runtime.chunk import (
 )
 from clawblox.luau.runtime.coroutines import WrapFunction
 from clawblox.luau.runtime.host import Host, to_python
-from clawblox.luau.runtime.host_value import HostValue
+from clawblox.luau.runtime.raw import HostValue
 from clawblox.luau.runtime.suspension import ScriptFrame
-from clawblox.luau.state.checks import items, position, text, whole
-from clawblox.luau.state.document import CLASS_LETTERS, NAME, Json, WholeMachine, digest
+from clawblox.luau.state.document import CLASS_LETTERS, NAME, Json, WholeMachine, digest, set_serial
 from clawblox.luau.state.read_frames import FrameReader
-from clawblox.luau.state.read_values import HIDDEN
+from clawblox.luau.state.read_values import HIDDEN, items, position, text, whole
 
 _STATUSES = ("suspended", "dead")
 _TABLE_OR_NIL = (LuaTable, type(None))
@@ -80,7 +78,7 @@ class Loader(FrameReader):
         """Fill the VM.
 
         Raises:
-            SnapshotError: The document is of another format or version, or damaged; a source has
+            VMSnapshotError: The document is of another format or version, or damaged; a source has
                 changed; or the host lacks what the document names.
         """
         _check_format(self._document)
@@ -88,7 +86,7 @@ class Loader(FrameReader):
             self._load()
         except _DAMAGES as error:
             place = "" if self._reading is None else f" at object {self._reading}"
-            raise SnapshotError(f"the document is damaged{place}: {error}") from error
+            raise VMSnapshotError(f"the document is damaged{place}: {error}") from error
 
     def _load(self) -> None:
         document = self._document
@@ -138,12 +136,12 @@ class Loader(FrameReader):
 
     def _chunk(self, name: str, fingerprint: str, source: str) -> Chunk:
         if digest(source) != fingerprint:
-            raise SnapshotError(f"the source of {name!r} in the document is damaged")
+            raise VMSnapshotError(f"the source of {name!r} in the document is damaged")
         shown = to_python(text(name))
         if self._sources is not None and shown in self._sources:
             current = self._sources[shown].encode().decode("latin-1")
             if digest(current) != fingerprint:
-                raise SnapshotError(f"the source of {shown!r} has changed since the snapshot")
+                raise VMSnapshotError(f"the source of {shown!r} has changed since the snapshot")
         return self._vm.compile(source, name)
 
     def _give_classes(self) -> None:
@@ -195,7 +193,7 @@ class Loader(FrameReader):
     def _make(self, saved: Json) -> Any:
         make = _MAKERS.get(saved[0])
         if make is None:
-            raise SnapshotError(f"the document has an object of unknown kind {saved[0]!r}")
+            raise VMSnapshotError(f"the document has an object of unknown kind {saved[0]!r}")
         return make(self, saved)
 
     def _make_function(self, saved: Json) -> FunctionType:
@@ -211,7 +209,7 @@ class Loader(FrameReader):
         name = text(saved[1])
         cls = None if self._host is None else self._host.value_types.get(name)
         if cls is None:
-            raise SnapshotError(f"the host has no type of values {name!r}")
+            raise VMSnapshotError(f"the host has no type of values {name!r}")
         return cls.empty()
 
     # Objects: filled
@@ -327,7 +325,7 @@ class Loader(FrameReader):
         try:
             made.fill(*values)
         except Exception as error:
-            raise SnapshotError(f"the host refuses the contents of a {name}: {error}") from error
+            raise VMSnapshotError(f"the host refuses the contents of a {name}: {error}") from error
 
     def _keep(self, *_: Json) -> None:
         """Fill nothing: the object is complete already."""
@@ -368,7 +366,7 @@ def _is_hidden(found: Any) -> bool:
 
 def _check_format(document: Json) -> None:
     if not isinstance(document, dict) or document.get("format") != NAME:
-        raise SnapshotError("the document is no snapshot of a Luau VM")
+        raise VMSnapshotError("the document is no snapshot of a Luau VM")
     version = document.get("version")
     if version != FORMAT:
-        raise SnapshotError(f"the snapshot is of version {version}; this program reads {FORMAT}")
+        raise VMSnapshotError(f"the snapshot is of version {version}; this program reads {FORMAT}")

@@ -13,11 +13,10 @@ from types import FunctionType
 from typing import Any
 
 from clawblox.luau.core import iteration
-from clawblox.luau.core.errors import SnapshotError
+from clawblox.luau.core.errors import VMSnapshotError
 from clawblox.luau.core.iteration import Cursor, LoopIterator, SequenceLoop, TableLoop
 from clawblox.luau.core.limits import SHORT_TEXT
-from clawblox.luau.core.machine import Coroutine, Frame
-from clawblox.luau.core.serials import read_serial
+from clawblox.luau.core.machine import Coroutine, SuspendedFrame
 from clawblox.luau.core.values import (
     Buffer,
     Flag,
@@ -39,10 +38,16 @@ from clawblox.luau.runtime.chunk import (
 )
 from clawblox.luau.runtime.coroutines import WrapFunction
 from clawblox.luau.runtime.host import HostFunction, HostObject
-from clawblox.luau.runtime.host_value import HostValue
-from clawblox.luau.runtime.raw import raw_name
+from clawblox.luau.runtime.raw import HostValue, raw_name
 from clawblox.luau.runtime.suspension import ProtectedFrame, ScriptFrame
-from clawblox.luau.state.document import CLASS_LETTERS, NAME, Json, WholeMachine, digest
+from clawblox.luau.state.document import (
+    CLASS_LETTERS,
+    NAME,
+    Json,
+    WholeMachine,
+    digest,
+    read_serial,
+)
 
 _NO_CONTENTS = (int, tuple, list, dict, bytes)
 
@@ -70,7 +75,7 @@ class Saver:
         """Return the document.
 
         Raises:
-            SnapshotError: A coroutine runs, or something that the host has not registered is in
+            VMSnapshotError: A coroutine runs, or something that the host has not registered is in
                 reach.
         """
         vm = self._vm
@@ -210,7 +215,7 @@ class Saver:
             return self._host_value(found)
         save = _SAVERS.get(found.__class__)
         if save is None:
-            raise SnapshotError(f"{type(found).__name__}: a value of this type cannot be saved")
+            raise VMSnapshotError(f"{type(found).__name__}: a value of this type cannot be saved")
         return save(self, found)
 
     def _text(self, found: str) -> Json:
@@ -235,7 +240,7 @@ class Saver:
         contents = found.contents()
         for part in contents:
             if part.__class__ in _NO_CONTENTS:
-                raise SnapshotError(
+                raise VMSnapshotError(
                     f"{found.type_name}: its contents have a Python {type(part).__name__}, "
                     "which is no Luau value"
                 )
@@ -277,7 +282,7 @@ class Saver:
     def _function(self, function: FunctionType) -> Json:
         prototype = find_prototype(function)
         if prototype is None:
-            raise SnapshotError(
+            raise VMSnapshotError(
                 f"{function.__qualname__}: this Python function is not registered with the host"
             )
         cells = upvalue_cells(function, prototype)
@@ -286,7 +291,7 @@ class Saver:
 
     def _coroutine(self, coroutine: Coroutine) -> Json:
         if coroutine.status in ("running", "normal"):
-            raise SnapshotError("a VM cannot be saved while a coroutine runs")
+            raise VMSnapshotError("a VM cannot be saved while a coroutine runs")
         error = coroutine.error
         return [
             "coroutine",
@@ -297,7 +302,7 @@ class Saver:
             None if error is None else [self.value(error.value), error.traceback],
         ]
 
-    def _frame(self, frame: Frame) -> Json:
+    def _frame(self, frame: SuspendedFrame) -> Json:
         if isinstance(frame, ProtectedFrame):
             return ["pcall"] if frame.handler is None else ["xpcall", self.value(frame.handler)]
         assert isinstance(frame, ScriptFrame)

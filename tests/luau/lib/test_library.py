@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawblox.luau.core.border import border
+from clawblox.luau.core.tables import border
 from clawblox.luau.core.values import LuaTable
 from clawblox.luau.vm import VM
 from tests.luau.support import MODES, values

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawblox.luau.core.context import current
 from clawblox.luau.core.errors import RuntimeFault
+from clawblox.luau.core.machine import current
 from clawblox.luau.lib.support.fastpatterns import search
 from clawblox.luau.lib.support.patterns import Matcher, parse_pattern
 from clawblox.luau.lib.support.textformat import _format_once, format_text

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clawblox.luau import VM, Host, LuaError, SnapshotError, run_deep, suspend_raw
+from clawblox.luau import VM, Host, LuaError, VMSnapshotError, run_deep, suspend_raw
 from tests.luau.support import round_trip, values
 
 LOOP = "for i = 1, 600 do local t = i end"
@@ -80,7 +80,7 @@ def test_a_block_on_an_ordinary_thread_serves_other_threads_of_the_call() -> Non
     with vm.entered():
         assert vm.is_running
         assert vm.call(vm.load("return math.random(1, 1)")) == (1.0,)
-        with pytest.raises(SnapshotError, match="while it runs"):
+        with pytest.raises(VMSnapshotError, match="while it runs"):
             vm.snapshot()
     assert not vm.is_running
     vm.snapshot()

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from clawblox.luau import VM, Host, HostError, HostValue, RuntimeFault, SnapshotError
+from clawblox.luau import VM, Host, HostError, HostValue, RuntimeFault, VMSnapshotError
 from clawblox.luau.core.values import LuaTable
 from tests.luau.support import round_trip
 
@@ -170,7 +170,7 @@ def test_the_memory_of_their_contents_counts(palette: Palette) -> None:
 def test_what_is_no_luau_value_is_refused_when_it_is_saved(palette: Palette) -> None:
     vm = make_vm(palette)
     vm.roots["colour"] = Colour(1, 2.0, 3.0)
-    with pytest.raises(SnapshotError, match="Colour: its contents have a Python int"):
+    with pytest.raises(VMSnapshotError, match="Colour: its contents have a Python int"):
         vm.snapshot()
 
 
@@ -203,13 +203,13 @@ def saved(palette: Palette) -> tuple[dict[str, Any], int]:
 def test_hostile_documents_are_refused(palette: Palette, parts: list[Any], text: str) -> None:
     document, at = saved(palette)
     document["objects"][at] = ["value", *parts]
-    with pytest.raises(SnapshotError, match=text):
+    with pytest.raises(VMSnapshotError, match=text):
         VM.restore(document, host=palette)
 
 
 def test_a_host_without_the_type_is_refused(palette: Palette) -> None:
     document, _ = saved(palette)
-    with pytest.raises(SnapshotError, match="the host has no"):
+    with pytest.raises(VMSnapshotError, match="the host has no"):
         VM.restore(document)
 
 

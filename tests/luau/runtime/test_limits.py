@@ -11,7 +11,7 @@ import pytest
 
 from clawblox.luau.core.deep import recursion_is_unchecked, run_deep
 from clawblox.luau.core.errors import LuaError
-from clawblox.luau.core.limits import Budget
+from clawblox.luau.core.limits import StepBudget
 from clawblox.luau.vm import VM
 from tests.luau.support import MODES, failure, run_plainly, steps_taken
 
@@ -269,7 +269,7 @@ def test_compiling_can_be_interrupted() -> None:
 
 
 def test_a_budget_never_hands_out_more_than_it_has() -> None:
-    budget = Budget()
+    budget = StepBudget()
     budget.steps_left = 1500
     assert (budget.take_batch(), budget.take_batch()) == (1000, 500)
     budget.steps_left = 10

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clawblox.luau import VM, Host, HostError, LuaError, RuntimeFault, SnapshotError, suspend_raw
+from clawblox.luau import VM, Host, HostError, LuaError, RuntimeFault, VMSnapshotError, suspend_raw
 from clawblox.luau.core.values import LuaTable
 from tests.luau.support import round_trip
 
@@ -61,7 +61,7 @@ class Shop(Host):
 
         @self.raw("call")
         def call(function: Any, *values: Any) -> Any:
-            from clawblox.luau.core.context import current
+            from clawblox.luau.core.machine import current
 
             vm: Any = current.vm
             return vm.resume(vm.coroutine(function), *values)
@@ -163,7 +163,7 @@ def test_snapshots_name_raw_functions() -> None:
     kept = restored.globals["kept"]
     assert kept[1.0] is shop.functions["pair"]
     assert kept[shop.functions["pair"]] == 1.0
-    with pytest.raises(SnapshotError, match="the host has no function"):
+    with pytest.raises(VMSnapshotError, match="the host has no function"):
         VM.restore(vm.snapshot(), host=Host())
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clawblox.luau import VM, HostError, LuaError, SnapshotError, Vector, VectorType
+from clawblox.luau import VM, HostError, LuaError, Vector, VectorType, VMSnapshotError
 from clawblox.luau.core.vectors import make_vector
 from tests.luau.support import round_trip, run_plainly, value
 
@@ -75,7 +75,7 @@ def test_snapshots_find_methods_of_vectors_again() -> None:
     assert restored.call(restored.load("return dot(v, v) == v:Dot(v), 1 / v.Z")) == (
         True, float("-inf"),
     )  # fmt: skip
-    with pytest.raises(SnapshotError, match="the host has no function 'Vector3:Dot'"):
+    with pytest.raises(VMSnapshotError, match="the host has no function 'Vector3:Dot'"):
         VM.restore(vm.snapshot())
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from clawblox.luau.core.errors import LuaError, SnapshotError
+from clawblox.luau.core.errors import LuaError, VMSnapshotError
 from clawblox.luau.core.machine import Coroutine
 from clawblox.luau.vm import VM
 from tests.luau.state.test_snapshots import begin
@@ -115,7 +115,7 @@ def live(document: Any) -> None:
     """Restore a document and use the VM in every way; only Luau errors may result."""
     try:
         vm = VM.restore(document, **LIMITS)
-    except SnapshotError:
+    except VMSnapshotError:
         return
     main = vm.roots.get("main")
     for value in (1.0, "text", LuaError, None, vm.globals):
@@ -236,7 +236,7 @@ def suspended(steps: int) -> tuple[Any, list[Any]]:
 def refused(document: Any) -> bool:
     try:
         VM.restore(document, **LIMITS)
-    except SnapshotError:
+    except VMSnapshotError:
         return True
     return False
 
@@ -403,7 +403,7 @@ def test_collection_works_after_a_refused_document() -> None:
     document = vm.snapshot()
     (table,) = [each for each in document["objects"] if each[:2] == ["table", "m"]]
     table[2] = "no metatable"
-    with pytest.raises(SnapshotError) as refused:
+    with pytest.raises(VMSnapshotError) as refused:
         VM.restore(document)
     # Its tables live as long as the traceback does.
     assert vm.call(vm.load("collectgarbage() return 'collected'")) == ("collected",)

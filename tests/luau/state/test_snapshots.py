@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from clawblox.luau.core.errors import LuaError, SnapshotError
+from clawblox.luau.core.errors import LuaError, VMSnapshotError
 from clawblox.luau.vm import VM
 from tests.luau.support import round_trip
 
@@ -126,9 +126,9 @@ def damaged(**changes: Any) -> Any:
 
 
 def test_another_version_is_refused() -> None:
-    with pytest.raises(SnapshotError, match="of version 99; this program reads 5"):
+    with pytest.raises(VMSnapshotError, match="of version 99; this program reads 5"):
         VM.restore(damaged(version=99))
-    with pytest.raises(SnapshotError, match="no snapshot of a Luau VM"):
+    with pytest.raises(VMSnapshotError, match="no snapshot of a Luau VM"):
         VM.restore({"format": "something"})
 
 
@@ -152,7 +152,7 @@ def test_a_damaged_document_is_refused_or_restored() -> None:
         part[key] = MUTANTS[at % len(MUTANTS)]
         try:
             VM.restore(document)
-        except SnapshotError:
+        except VMSnapshotError:
             outcomes.append("refused")
         else:
             outcomes.append("restored")
@@ -164,7 +164,7 @@ def test_a_frame_with_too_few_variables_is_refused() -> None:
     coroutine = next(saved for saved in document["objects"] if saved[0] == "coroutine")
     coroutine[4][0][4].pop()
     number = document["objects"].index(coroutine)
-    with pytest.raises(SnapshotError, match=f"damaged at object {number}: "):
+    with pytest.raises(VMSnapshotError, match=f"damaged at object {number}: "):
         VM.restore(document)
 
 
@@ -187,10 +187,10 @@ def test_restored_weak_tables_still_lose_dead_entries() -> None:
 def test_a_changed_source_is_refused() -> None:
     document = damaged()
     VM.restore(document, sources={"=world": WORLD})
-    with pytest.raises(SnapshotError, match="the source of '=world' has changed"):
+    with pytest.raises(VMSnapshotError, match="the source of '=world' has changed"):
         VM.restore(document, sources={"=world": WORLD + " "})
     name, digest, source = document["chunks"][0]
-    with pytest.raises(SnapshotError, match="damaged"):
+    with pytest.raises(VMSnapshotError, match="damaged"):
         VM.restore(damaged(chunks=[[name, digest, source + " "]]))
 
 
@@ -198,17 +198,17 @@ def test_a_missing_host_function_or_object_is_named() -> None:
     vm = VM()
     document = vm.snapshot()
     document["roots"]["kept"]["f"] = ["h", "wait"]
-    with pytest.raises(SnapshotError, match="the host has no function 'wait'"):
+    with pytest.raises(VMSnapshotError, match="the host has no function 'wait'"):
         VM.restore(document)
     document["roots"]["kept"]["f"] = ["o", "Part", "p7"]
-    with pytest.raises(SnapshotError, match="the host has no Part with the id 'p7'"):
+    with pytest.raises(VMSnapshotError, match="the host has no Part with the id 'p7'"):
         VM.restore(document)
 
 
 def test_unregistered_functions_cannot_be_saved() -> None:
     vm = VM()
     vm.globals["f"] = lambda: None
-    with pytest.raises(SnapshotError, match="not registered with the host"):
+    with pytest.raises(VMSnapshotError, match="not registered with the host"):
         vm.snapshot()
 
 
@@ -219,7 +219,7 @@ def test_a_running_vm_cannot_be_saved() -> None:
     def save(*_: Any) -> tuple[()]:
         try:
             vm.snapshot()
-        except SnapshotError as error:
+        except VMSnapshotError as error:
             refused.append(str(error))
         return ()
 

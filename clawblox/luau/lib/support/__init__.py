@@ -5,5 +5,4 @@
 - `patterns`, `fastpatterns`: matching string patterns
 - `textformat`, `packing`: ``string.format``, ``string.pack`` and ``string.unpack``
 - `sorting`: ``table.sort``
-- `noise`: ``math.noise``
 """

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, NoReturn
 
-from clawblox.luau.core.context import current
 from clawblox.luau.core.errors import RuntimeFault
+from clawblox.luau.core.machine import current
 from clawblox.luau.core.numbers import format_number, to_number
 from clawblox.luau.core.operators import shown_type
 from clawblox.luau.core.values import Buffer, LuaTable, Vector, is_function

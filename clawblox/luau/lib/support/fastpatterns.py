@@ -10,9 +10,9 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from clawblox.luau.core.context import current
 from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.limits import BYTES_PER_STEP, MOST_PATTERNS
+from clawblox.luau.core.machine import current
 from clawblox.luau.lib.support.patterns import _ALL, Item, Matcher, parse_pattern, read_pattern
 
 _LONG_PATTERN = 256  # longer patterns are read each time they are used, and never by `re`
@@ -24,7 +24,7 @@ _WORK_PER_STEP = 1 << 13  # generous, as the worst case is rare
 _REPEAT = {"*": "*", "+": "+", "-": "*?", "?": "?"}
 
 
-class Match:
+class PatternMatch:
     """A match."""
 
     __slots__ = ("_source", "end", "start", "text")
@@ -54,7 +54,7 @@ class Match:
             return (self.text[self.start : self.end],) if whole else ()
         return tuple(self._group(match, program, index) for index in range(len(program.captures)))
 
-    def _group(self, match: re.Match[str], program: Program, index: int) -> Any:
+    def _group(self, match: re.Match[str], program: PatternExpression, index: int) -> Any:
         if program.captures[index]:
             return float(match.start(index + 1) + 1)
         return match.group(index + 1)
@@ -73,7 +73,7 @@ class Match:
         return Matcher(self.text, []).capture(index, self.start, self.end)
 
 
-class Program:
+class PatternExpression:
     """A pattern as a regular expression.
 
     Attributes:
@@ -102,7 +102,9 @@ class Program:
         return work if work <= _MAX_WORK else None
 
 
-def search(text: str, pattern: str, start: int, *, is_anchored: bool | None = None) -> Match | None:
+def search(
+    text: str, pattern: str, start: int, *, is_anchored: bool | None = None
+) -> PatternMatch | None:
     """Return the first match at or behind a position, or None.
 
     Args:
@@ -131,7 +133,7 @@ def search(text: str, pattern: str, start: int, *, is_anchored: bool | None = No
         match = expression.match(text, start) if anchored else expression.search(text, start)
         if match is None:
             return None
-        return Match(text, match.start(), match.end(), (match, program))
+        return PatternMatch(text, match.start(), match.end(), (match, program))
     return _slow_search(text, parse_pattern(body), start, anchored)
 
 
@@ -139,19 +141,19 @@ def _reading_steps(body: str) -> int:
     return _STEPS_TO_READ + _STEPS_PER_CHARACTER * len(body)
 
 
-def _slow_search(text: str, items: list[Item], start: int, anchored: bool) -> Match | None:
+def _slow_search(text: str, items: list[Item], start: int, anchored: bool) -> PatternMatch | None:
     matcher = Matcher(text, items)
     for at in range(start, start + 1 if anchored else len(text) + 1):
         end = matcher.match(at)
         if end is not None:
             matcher.charge_rest()
-            return Match(text, at, end, matcher)
+            return PatternMatch(text, at, end, matcher)
     matcher.charge_rest()
     return None
 
 
 @lru_cache(maxsize=MOST_PATTERNS)
-def _translate(body: str) -> Program | None:
+def _translate(body: str) -> PatternExpression | None:
     items = parse_pattern(body)
     if any(item[0] in ("fail", "back", "balance") for item in items):
         return None
@@ -186,7 +188,7 @@ def _translate(body: str) -> Program | None:
         return None
     power = backtracking + (1 if repeats and not _ends_open(items) else 0)
     power += 1 if repeats or choices else 0
-    return Program(re.compile("".join(parts), re.DOTALL), captures, power, choices)
+    return PatternExpression(re.compile("".join(parts), re.DOTALL), captures, power, choices)
 
 
 def _repeated(item: Item, rest: list[Item]) -> tuple[str, bool]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from clawblox.luau.core.context import current
 from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.limits import BYTES_PER_STEP
+from clawblox.luau.core.machine import current
 from clawblox.luau.core.operators import account_text
 from clawblox.luau.lib.support import arguments as arg
 
@@ -19,7 +19,7 @@ _SIZES = {"b": 1, "h": 2, "i": 4, "l": 8, "j": 4}
 _FLOATS = {"f": "f", "d": "d", "n": "d"}
 
 
-class _Reader:
+class _FormatReader:
     """Reads a format string option by option.
 
     An option is (kind, size, padding), the kind one of ``int``, ``uint``, ``float``, ``char``,
@@ -124,7 +124,7 @@ def pack(args: arg.Arguments) -> str:
     Raises:
         RuntimeFault: The format is malformed, or a value does not fit it.
     """
-    reader = _Reader(arg.string(args, 0, "pack"), "pack")
+    reader = _FormatReader(arg.string(args, 0, "pack"), "pack")
     pieces: list[bytes] = []
     total, at = 0, 0
     while reader:
@@ -140,7 +140,7 @@ def pack(args: arg.Arguments) -> str:
     return b"".join(pieces).decode("latin-1")
 
 
-def _pack_one(kind: str, size: int, reader: _Reader, args: arg.Arguments, at: int) -> bytes:
+def _pack_one(kind: str, size: int, reader: _FormatReader, args: arg.Arguments, at: int) -> bytes:
     byteorder: Any = "little" if reader.little else "big"
     if kind in ("int", "uint"):
         return _pack_integer(kind, size, byteorder, args, at)
@@ -184,7 +184,7 @@ def packsize(args: arg.Arguments) -> float:
     Raises:
         RuntimeFault: The format is malformed, or its size varies.
     """
-    reader = _Reader(arg.string(args, 0, "packsize"), "packsize")
+    reader = _FormatReader(arg.string(args, 0, "packsize"), "packsize")
     total = 0
     while reader:
         kind, size, padding = reader.option(total)
@@ -202,7 +202,7 @@ def unpack(args: arg.Arguments) -> tuple[Any, ...]:
     Raises:
         RuntimeFault: The format is malformed, or the data is too short for it.
     """
-    reader = _Reader(arg.string(args, 0, "unpack"), "unpack")
+    reader = _FormatReader(arg.string(args, 0, "unpack"), "unpack")
     data = arg.string(args, 1, "unpack")
     position = arg.optional_integer(args, 2, "unpack", 1)
     if position < 0:
@@ -222,7 +222,7 @@ def unpack(args: arg.Arguments) -> tuple[Any, ...]:
 
 
 def _unpack_one(
-    kind: str, size: int, reader: _Reader, data: str, at: int, values: list[Any]
+    kind: str, size: int, reader: _FormatReader, data: str, at: int, values: list[Any]
 ) -> int:
     byteorder: Any = "little" if reader.little else "big"
     piece = data[at : at + size].encode("latin-1")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from clawblox.luau.core.context import call_unyieldable, current
 from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.limits import BYTES_PER_STEP, LONG_TEXT, STEP_BYTES
+from clawblox.luau.core.machine import call_unyieldable, current
 from clawblox.luau.core.operators import less as less_than
 from clawblox.luau.core.values import LuaTable, first, truth
 

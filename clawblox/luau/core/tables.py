@@ -1,8 +1,8 @@
-"""The length of a table, which the reference defines by how its array grows."""
+"""The length of a table, and the room that its removed entries leave."""
 
 from __future__ import annotations
 
-from clawblox.luau.core.context import current
+from clawblox.luau.core.machine import current
 from clawblox.luau.core.values import LuaTable, raw_has
 
 
@@ -63,3 +63,21 @@ def _bisect(table: LuaTable, low: float, high: float) -> float:
         else:
             high = middle
     return low
+
+
+_SPARE_BYTES = 2048
+_BYTES_PER_ENTRY = 256  # twice the most that a dictionary of present entries takes
+_room = LuaTable.__sizeof__
+
+
+def give_back_room(table: LuaTable) -> None:
+    """Make a table smaller if most of its room is that of removed entries."""
+    if _room(table) > _SPARE_BYTES + _BYTES_PER_ENTRY * len(table):
+        repack(table)
+
+
+def repack(table: LuaTable) -> None:
+    """Give back all room of removed entries; the order of the others stays."""
+    entries = list(dict.items(table))
+    dict.clear(table)
+    dict.update(table, entries)

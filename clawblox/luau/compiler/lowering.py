@@ -11,16 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from clawblox.luau.compiler.codegen.direct import is_multiple
-from clawblox.luau.compiler.codegen.infer import NumberLocals
-from clawblox.luau.compiler.codegen.ir import Block, If, Line, Site
-from clawblox.luau.compiler.codegen.variables import Variable
-from clawblox.luau.compiler.grammar import syntax as ast
+from clawblox.luau.compiler import syntax as ast
+from clawblox.luau.compiler.infer import NumberLocals, is_multiple
+from clawblox.luau.compiler.ir import Block, CodeBranch, CodeLine, Site, Variable
 from clawblox.luau.core.limits import CHARGED_COPY, LONG_TEXT, Charge
 
 
 @dataclass(slots=True)
-class Value:
+class Lowered:
     """A lowered expression.
 
     Attributes:
@@ -50,12 +48,12 @@ class Value:
 _COMPONENTS = ("X", "Y", "Z")  # of vectors
 
 
-def is_short(value: Value) -> bool:
+def is_short(value: Lowered) -> bool:
     """Return whether a string is certainly shorter than `LONG_TEXT`."""
     return len(value.text) < LONG_TEXT if value.constant else value.short
 
 
-def key_text(key: Value) -> str:
+def key_text(key: Lowered) -> str:
     """Return the text of a string or number as a key."""
     return key.text if key.kind == "num" or is_short(key) else f"as_key({key.text})"
 
@@ -97,7 +95,7 @@ class Lowering:
 
     def emit(self, text: str, line: int) -> None:
         """Append a statement that cannot be suspended."""
-        self.block.append(Line(text, line))
+        self.block.append(CodeLine(text, line))
 
     def emit_site(
         self,
@@ -121,7 +119,7 @@ class Lowering:
             text = f"{target} = {call}"
         else:
             text = call
-        self.block.append(Line(text, line, site))
+        self.block.append(CodeLine(text, line, site))
 
     @contextmanager
     def sub_block(self) -> Iterator[Block]:
@@ -159,21 +157,21 @@ class Lowering:
         self.variables[name] = Variable(kind, is_temporary=True)
         return name
 
-    def pin(self, value: Value, line: int) -> Value:
+    def pin(self, value: Lowered, line: int) -> Lowered:
         """Evaluate a value now, into a temporary."""
         if value.constant:
             return value
         name = self.temporary(value.kind)
         self.emit(f"{name} = {value.text}", line)
-        return Value(name, value.kind, stable=True, simple=True)
+        return Lowered(name, value.kind, stable=True, simple=True)
 
-    def force(self, value: Value, line: int) -> Value:
+    def force(self, value: Lowered, line: int) -> Lowered:
         """Put a literal into a variable: Python warns of operations that will certainly fail."""
         name = self.temporary()
         self.emit(f"{name} = {value.text}", line)
-        return Value(name, "any", stable=True, simple=True)
+        return Lowered(name, "any", stable=True, simple=True)
 
-    def twice(self, value: Value) -> tuple[str, str]:
+    def twice(self, value: Lowered) -> tuple[str, str]:
         """Return the text that evaluates a value, and the text that uses its result again."""
         if value.simple:
             return value.text, value.text
@@ -219,7 +217,7 @@ class Lowering:
                 return True
         return False
 
-    def ordered(self, expressions: list[ast.Expression]) -> list[Value]:
+    def ordered(self, expressions: list[ast.Expression]) -> list[Lowered]:
         """Lower expressions so that their texts can be used together afterwards.
 
         Raises:
@@ -262,13 +260,13 @@ class Lowering:
         result = self.call(expression, "many")
         return f"({_charged_tuple(result)} if {result}.__class__ is tuple else ({result},))"
 
-    def adjusted(self, expressions: list[ast.Expression], count: int) -> list[Value]:
+    def adjusted(self, expressions: list[ast.Expression], count: int) -> list[Lowered]:
         """Lower a list to exactly ``count`` values.
 
         Raises:
             LuaError: `charge` refuses.
         """
-        nil = Value("None", "nil", stable=True, simple=True, constant=True)
+        nil = Lowered("None", "nil", stable=True, simple=True, constant=True)
         if not expressions or len(expressions) > count or not is_multiple(expressions[-1]):
             values = self.ordered(expressions)
             for extra in values[count:]:
@@ -286,9 +284,9 @@ class Lowering:
         names = [self.temporary() for _ in range(missing)]
         take = "first_of" if isinstance(last, ast.Vararg) else "adjust"
         self.emit(f"{', '.join(names)} = {take}({source}, {missing})", self.line)
-        return values + [Value(name, "any", stable=True, simple=True) for name in names]
+        return values + [Lowered(name, "any", stable=True, simple=True) for name in names]
 
-    def read(self, holder: Value, key: Value) -> Value:
+    def read(self, holder: Lowered, key: Lowered) -> Lowered:
         """Return the text that reads a field."""
         if holder.constant:
             holder = self.force(holder, self.line)
@@ -301,7 +299,7 @@ class Lowering:
                 f"or c is str and len({again}) < {LONG_TEXT} else as_key({again})"
             )
         if holder.kind == "table":
-            return Value(f"{holder.text}[{index}]", "any")
+            return Lowered(f"{holder.text}[{index}]", "any")
         if not key.constant and not key.simple:
             key = self.pin(key, self.line)
             return self.read(holder, key)
@@ -313,9 +311,9 @@ class Lowering:
         else:
             attribute = ""
         field = f"{again}[{index}] if {text}.__class__ is not str else {otherwise}"
-        return Value(f"({attribute}{field})", "any")
+        return Lowered(f"({attribute}{field})", "any")
 
-    def store(self, holder: Value, key: Value, value: Value, line: int) -> None:
+    def store(self, holder: Lowered, key: Lowered, value: Lowered, line: int) -> None:
         """Emit the assignment of a field."""
         if holder.constant:
             holder = self.force(holder, line)
@@ -329,15 +327,15 @@ class Lowering:
             return
         if not value.simple:
             value = self.pin(value, line)
-        test = If(f"{value.text} is None", line)
-        test.then.append(Line(f"put({holder.text}, {key.text}, None)", line))
+        test = CodeBranch(f"{value.text} is None", line)
+        test.then.append(CodeLine(f"put({holder.text}, {key.text}, None)", line))
         if value.kind != "nil":
-            test.otherwise.append(Line(f"{holder.text}[{key.text}] = {value.text}", line))
+            test.otherwise.append(CodeLine(f"{holder.text}[{key.text}] = {value.text}", line))
             self.block.append(test)
         else:
             self.block += test.then
 
-    def _store_dynamic(self, holder: Value, key: Value, value: Value, line: int) -> None:
+    def _store_dynamic(self, holder: Lowered, key: Lowered, value: Lowered, line: int) -> None:
         if not key.simple:
             if not holder.stable:
                 holder = self.pin(holder, line)
@@ -358,12 +356,12 @@ class Lowering:
         if not tests:
             self.emit(f"{holder.text}[{key.text}] = {value.text}", line)
             return
-        node = If(" and ".join(tests), line)
-        node.then.append(Line(f"{holder.text}[{key.text}] = {value.text}", line))
-        node.otherwise.append(Line(f"put({holder.text}, {key.text}, {value.text})", line))
+        node = CodeBranch(" and ".join(tests), line)
+        node.then.append(CodeLine(f"{holder.text}[{key.text}] = {value.text}", line))
+        node.otherwise.append(CodeLine(f"put({holder.text}, {key.text}, {value.text})", line))
         self.block.append(node)
 
-    def expression(self, expression: ast.Expression) -> Value:
+    def expression(self, expression: ast.Expression) -> Lowered:
         """Lower an expression to one value.
 
         Raises:

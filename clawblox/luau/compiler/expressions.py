@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from clawblox.luau.compiler.grammar import syntax as ast
-from clawblox.luau.compiler.grammar.lexer import Token
-from clawblox.luau.compiler.grammar.scope import MAX_LOCALS, Scope
-from clawblox.luau.compiler.grammar.tokens import TokenReader
-from clawblox.luau.compiler.grammar.typesyntax import TypeReader
+from clawblox.luau.compiler import syntax as ast
+from clawblox.luau.compiler.lexer import Token, TokenReader
+from clawblox.luau.compiler.syntax import MAX_LOCALS, NameScope
+from clawblox.luau.compiler.typesyntax import TypeReader
 from clawblox.luau.core.limits import Charge
 
 BINARY_PRIORITY = {
@@ -30,7 +29,7 @@ class ExpressionParser(TokenReader):
 
     def __init__(self, source: str, chunk_name: str, charge: Charge) -> None:
         super().__init__(source, chunk_name, charge)
-        self.scope = Scope()
+        self.scope = NameScope()
         self.types = TypeReader(self, self.expression, self.attributes)
 
     def block_statements(self) -> list[ast.Statement]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from clawblox.luau.compiler.grammar.tokens import TokenReader
+from clawblox.luau.compiler.lexer import TokenReader
 
 _ACCESS = {"read", "write"}
 

@@ -10,8 +10,7 @@ import ast as python
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from clawblox.luau.compiler.codegen.ir import Block, If, Line, Loop, Site, holds
-from clawblox.luau.compiler.codegen.variables import Variable
+from clawblox.luau.compiler.ir import Block, CodeBranch, CodeLine, CodeLoop, Site, Variable, holds
 
 _Names = frozenset[str]
 _LEAVING = (python.Return, python.Break, python.Continue)
@@ -67,11 +66,11 @@ class Liveness:
         return False, known
 
     def _enter(
-        self, node: Line | If | Loop, site: Site, known: _Names
+        self, node: CodeLine | CodeBranch | CodeLoop, site: Site, known: _Names
     ) -> tuple[bool, _Names | None]:
-        if isinstance(node, Line):
+        if isinstance(node, CodeLine):
             return node.site is site, None if site.is_return else known
-        if isinstance(node, If):
+        if isinstance(node, CodeBranch):
             is_inside, after = self._follow(node.then, site, known)
             return (True, after) if is_inside else self._follow(node.otherwise, site, known)
         if not holds(node.body, site):
@@ -86,15 +85,15 @@ class Liveness:
         for node in block:
             if known is None:
                 return None
-            if isinstance(node, Line):
+            if isinstance(node, CodeLine):
                 known = self._note(node.text, known)
-            elif isinstance(node, If):
+            elif isinstance(node, CodeBranch):
                 known = self._branch(node, known)
             else:
                 self._run(node.body, self._note(f"{node.header} pass", known))
         return known
 
-    def _branch(self, node: If, known: _Names) -> _Names | None:
+    def _branch(self, node: CodeBranch, known: _Names) -> _Names | None:
         tested = self._note(node.condition, known)
         then, otherwise = self._run(node.then, tested), self._run(node.otherwise, tested)
         if then is None or otherwise is None:

@@ -9,11 +9,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from clawblox.luau.compiler.codegen.ir import Block, If, Line, Loop, charged_loop, toll
-from clawblox.luau.compiler.codegen.lower_expressions import ExpressionLowering
-from clawblox.luau.compiler.codegen.lowering import Value
-from clawblox.luau.compiler.codegen.variables import Variable
-from clawblox.luau.compiler.grammar import syntax as ast
+from clawblox.luau.compiler import syntax as ast
+from clawblox.luau.compiler.ir import (
+    Block,
+    CodeBranch,
+    CodeLine,
+    CodeLoop,
+    Variable,
+    charged_loop,
+    toll,
+)
+from clawblox.luau.compiler.lower_expressions import ExpressionLowering
+from clawblox.luau.compiler.lowering import Lowered
 
 _HIDDEN_IDENTS = 1_000_000  # above the idents of any chunk's locals
 
@@ -110,7 +117,7 @@ class FunctionLowering(ExpressionLowering):
         for local, value in zip(statement.locals, values, strict=True):
             self._declare(local, value, statement.line)
 
-    def _declare(self, local: ast.Local, value: Value, line: int) -> None:
+    def _declare(self, local: ast.Local, value: Lowered, line: int) -> None:
         name = self.local_name(local)
         self.emit(f"{name} = [{value.text}]" if local.boxed else f"{name} = {value.text}", line)
         if not local.writes:
@@ -154,7 +161,7 @@ class FunctionLowering(ExpressionLowering):
 
     def _place(
         self, target: ast.Expression, *, pin: bool, later: bool
-    ) -> tuple[Value, Value] | None:
+    ) -> tuple[Lowered, Lowered] | None:
         if not isinstance(target, ast.Index):
             return None
         holder = self.expression(target.object)
@@ -168,16 +175,16 @@ class FunctionLowering(ExpressionLowering):
     def _store(
         self,
         target: ast.Expression,
-        place: tuple[Value, Value] | None,
-        value: Value,
+        place: tuple[Lowered, Lowered] | None,
+        value: Lowered,
         line: int,
     ) -> None:
         if isinstance(target, ast.LocalName):
             name = self.local_name(target.local)
             self.emit(f"{name}{'[0]' if target.local.boxed else ''} = {value.text}", line)
         elif isinstance(target, ast.GlobalName):
-            key = Value(repr(target.name), "str", stable=True, simple=True, constant=True)
-            self.store(Value("E", "table", stable=True, simple=True), key, value, line)
+            key = Lowered(repr(target.name), "str", stable=True, simple=True, constant=True)
+            self.store(Lowered("E", "table", stable=True, simple=True), key, value, line)
         else:
             assert place is not None
             self.store(*place, value, line)
@@ -214,7 +221,7 @@ class FunctionLowering(ExpressionLowering):
     ) -> None:
         into = self.block
         for condition, body, (tested, _) in zip(conditions, bodies, statement.arms, strict=True):
-            node = If(condition, tested.line)
+            node = CodeBranch(condition, tested.line)
             into.append(node)
             with self.sub_block() as node.then:
                 self.statements(body)
@@ -227,11 +234,13 @@ class FunctionLowering(ExpressionLowering):
         """Find the arm first, then branch on its number, so that long chains stay flat."""
         self.emit(f"{arm} = 0", statement.line)
         for number, (block, text) in enumerate(blocks, 1):
-            chosen = If(text, statement.line, [Line(f"{arm} = {number}", statement.line)])
+            chosen = CodeBranch(
+                text, statement.line, [CodeLine(f"{arm} = {number}", statement.line)]
+            )
             if number == 1:
                 self.block += [*block, chosen]
             else:
-                self.block.append(If(f"{arm} == 0", statement.line, [*block, chosen]))
+                self.block.append(CodeBranch(f"{arm} == 0", statement.line, [*block, chosen]))
         conditions = [f"{arm} == {number}" for number in range(1, len(blocks) + 1)]
         self._chain(conditions, [body for _, body in statement.arms], statement)
 
@@ -276,7 +285,7 @@ class FunctionLowering(ExpressionLowering):
         """Lower a body with a ``continue``, which has to continue at ``until``."""
         flag = self._hidden("bool")
         self.emit(f"{flag} = False", statement.line)
-        once = Loop("for _ in ONCE:", "for _ in ONCE:", statement.line)
+        once = CodeLoop("for _ in ONCE:", "for _ in ONCE:", statement.line)
         self.block.append(once)
         with self.sub_block() as once.body, self._in_loop(flag):
             self._open_statements(statement.body)
@@ -295,7 +304,7 @@ class FunctionLowering(ExpressionLowering):
                 self.show_local(statement.local)
             else:
                 self.show(name, Variable("counter"))
-            loop = Loop(
+            loop = CodeLoop(
                 f"for {control} in count({start}, {limit}, {increment}):",
                 f"for {control} in count_on({control}, {limit}, {increment}):",
                 line,
@@ -310,7 +319,7 @@ class FunctionLowering(ExpressionLowering):
                     self.loop_names.add(name)
                 self.statements(statement.body)
 
-    def _kept(self, value: Value, line: int) -> str:
+    def _kept(self, value: Lowered, line: int) -> str:
         if value.constant:
             return value.text
         name = self._hidden(value.kind)
@@ -332,7 +341,7 @@ class FunctionLowering(ExpressionLowering):
             if len(names) == 1:
                 names.append(self._hidden("any"))
             first, second = names[:2]
-            loop = Loop(
+            loop = CodeLoop(
                 f"for {first}, {second} in {iterator}:",
                 f"for {first}, {second} in {iterator}.again({first}, {second}):",
                 line,
@@ -342,7 +351,7 @@ class FunctionLowering(ExpressionLowering):
                 self._advance(iterator, names, line)
                 for local, name in zip(statement.locals, names, strict=False):
                     if local.writes:
-                        self._declare(local, Value(name, "any"), line)
+                        self._declare(local, Lowered(name, "any"), line)
                 self.statements(statement.body)
 
     def _loop_name(self, local: ast.Local, variable: Variable) -> str:
@@ -354,7 +363,7 @@ class FunctionLowering(ExpressionLowering):
 
     def _advance(self, iterator: str, names: list[str], line: int) -> None:
         """Emit the start of a generic loop's body: the call of an iterator that is a function."""
-        step = If(f"{names[0]} is CALL", line)
+        step = CodeBranch(f"{names[0]} is CALL", line)
         with self.sub_block() as step.then:
             self.block.append(toll(line))
             result = self.temporary("many")
@@ -362,8 +371,8 @@ class FunctionLowering(ExpressionLowering):
             self.emit_site(call, result, line, key=names[0])
             self.emit(f"{', '.join(names)} = {iterator}.take({result}, {len(names)})", line)
             self.emit(f"if {names[0]} is None: break", line)
-        step.otherwise.append(If(f"{names[1]} is None", line, [Line("continue", line)]))
-        step.otherwise += [Line(f"{name} = None", line) for name in names[2:]]
+        step.otherwise.append(CodeBranch(f"{names[1]} is None", line, [CodeLine("continue", line)]))
+        step.otherwise += [CodeLine(f"{name} = None", line) for name in names[2:]]
         self.block.append(step)
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clawblox.luau.cli import main
-from clawblox.luau.reference_globals import ConformanceHost
+from clawblox.luau.__main__ import ConformanceHost, main
 from clawblox.luau.vm import VM
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from clawblox.luau.compiler.codegen.infer import ARITHMETIC
-from clawblox.luau.compiler.codegen.ir import If, Line
-from clawblox.luau.compiler.codegen.lowering import Lowering, Value, is_short
-from clawblox.luau.compiler.grammar import syntax as ast
+from clawblox.luau.compiler import syntax as ast
+from clawblox.luau.compiler.infer import ARITHMETIC
+from clawblox.luau.compiler.ir import CodeBranch, CodeLine
+from clawblox.luau.compiler.lowering import Lowered, Lowering, is_short
 from clawblox.luau.core.limits import LONG_TEXT
 
 MAX_TEXT = 700  # characters of one Python expression, which limits its nesting
@@ -21,45 +21,45 @@ _COMPARE = {"<": "less", "<=": "less_equal"}
 class OperatorLowering(Lowering):
     """Operators, and the expressions that choose between others."""
 
-    def _unary(self, expression: ast.Unary) -> Value:
+    def _unary(self, expression: ast.Unary) -> Lowered:
         if expression.operator == "not":
-            return Value(f"(not {self.condition(expression.operand)})", "bool")
+            return Lowered(f"(not {self.condition(expression.operand)})", "bool")
         operand = self.expression(expression.operand)
         if expression.operator == "#":
             if operand.kind == "str":
-                return Value(f"float(len({operand.text}))", "num", stable=operand.stable)
-            return Value(f"length({operand.text})", "num")
+                return Lowered(f"float(len({operand.text}))", "num", stable=operand.stable)
+            return Lowered(f"length({operand.text})", "num")
         if operand.constant and operand.kind == "num":
             return number_literal(-operand.literal)
         if operand.kind == "num":
-            return Value(f"(-{operand.text})", "num", stable=operand.stable)
+            return Lowered(f"(-{operand.text})", "num", stable=operand.stable)
         text, again = self.twice(operand)
-        return Value(f"(-{again} if {text}.__class__ is float else minus({again}))", "any")
+        return Lowered(f"(-{again} if {text}.__class__ is float else minus({again}))", "any")
 
-    def _binary(self, expression: ast.Binary) -> Value:
+    def _binary(self, expression: ast.Binary) -> Lowered:
         operator = expression.operator
         if operator in ("and", "or"):
             return self._logical(expression)
         if operator == "..":
             return self._concatenation(expression)
         if operator not in ARITHMETIC:
-            return Value(self._comparison(expression), "bool")
+            return Lowered(self._comparison(expression), "bool")
         left, right = self.ordered([expression.left, expression.right])
         return self.operate(operator, left, right)
 
-    def operate(self, operator: str, left: Value, right: Value) -> Value:
+    def operate(self, operator: str, left: Lowered, right: Lowered) -> Lowered:
         """Lower a binary operator on two values."""
         if operator == "..":
             return self._join([left, right])
         helper = _HELPERS[operator]
         if operator in ("//", "^"):
             kind = "num" if left.kind == right.kind == "num" else "any"
-            return Value(f"{helper}({left.text}, {right.text})", kind)
+            return Lowered(f"{helper}({left.text}, {right.text})", kind)
         divides = operator in ("/", "%")
         if divides and not _is_safe_divisor(operator, right):
             kind = "num" if left.kind == right.kind == "num" else "any"
             if operator == "%" or not right.simple:
-                return Value(f"{helper}({left.text}, {right.text})", kind)
+                return Lowered(f"{helper}({left.text}, {right.text})", kind)
         guards, left_text, right_text = self._number_guards(left, right)
         if divides and not _is_safe_divisor(operator, right):
             guards.append(right_text)
@@ -73,11 +73,11 @@ class OperatorLowering(Lowering):
             quick = f"{left_text} {operator} {right_text}"
         kind = "num" if left.kind == right.kind == "num" else "any"
         if not guards:
-            return Value(f"({quick})", kind, stable=left.stable and right.stable)
+            return Lowered(f"({quick})", kind, stable=left.stable and right.stable)
         test = " and ".join(guards)
-        return Value(f"({quick} if {test} else {helper}({left_text}, {right_text}))", kind)
+        return Lowered(f"({quick} if {test} else {helper}({left_text}, {right_text}))", kind)
 
-    def _number_guards(self, left: Value, right: Value) -> tuple[list[str], str, str]:
+    def _number_guards(self, left: Lowered, right: Lowered) -> tuple[list[str], str, str]:
         """Return tests that two operands are numbers, and the texts that use them behind these.
 
         An operand that a test has to evaluate is in the first test, which always runs.
@@ -94,7 +94,7 @@ class OperatorLowering(Lowering):
             texts.append(again)
         return guards, texts[0], texts[1]
 
-    def _concatenation(self, expression: ast.Binary) -> Value:
+    def _concatenation(self, expression: ast.Binary) -> Lowered:
         parts: list[ast.Expression] = []
         rest: ast.Expression = expression
         while isinstance(rest, ast.Binary) and rest.operator == "..":
@@ -102,7 +102,7 @@ class OperatorLowering(Lowering):
             rest = rest.right
         return self._join(self.ordered([*parts, rest]))
 
-    def _join(self, values: list[Value]) -> Value:
+    def _join(self, values: list[Lowered]) -> Lowered:
         texts = ", ".join(value.text for value in values)
         if all(value.kind in ("str", "num") for value in values):
             pieces = [v.text if v.kind == "str" else f"text({v.text})" for v in values]
@@ -110,28 +110,28 @@ class OperatorLowering(Lowering):
             is_short = sum(len(v.text) for v in values if v.constant) <= _SHORT_LITERALS
             joined = " + ".join(pieces)
             if not variable and is_short:
-                return Value(f"({joined})", "str", short=True)
+                return Lowered(f"({joined})", "str", short=True)
             if is_short and len(variable) == 1 and variable[0].simple:
                 call = "concat_all" if len(values) > 2 else "concat"
                 test = f"len({variable[0].text}) <= {_SHORT_LITERALS}"
-                return Value(f"({joined} if {test} else {call}({texts}))", "str")
+                return Lowered(f"({joined} if {test} else {call}({texts}))", "str")
         kind = "str" if all(value.kind in ("str", "num") for value in values) else "any"
         if len(values) > 2:
-            return Value(f"concat_all({texts})", kind)
+            return Lowered(f"concat_all({texts})", kind)
         literals = [
             value.constant and value.kind == "str" and len(value.text) <= _SHORT_LITERALS
             for value in values
         ]
         if not any(literals):  # doubling a string must be charged
-            return Value(f"concat({texts})", kind)
+            return Lowered(f"concat({texts})", kind)
         literal, other = values if literals[0] else values[::-1]
         first, again = self.twice(other)
         order = (literal.text, again) if literals[0] else (again, literal.text)
         a, b = order
         quick = f"{first}.__class__ is str and len({again}) <= {_SHORT_LITERALS}"
-        return Value(f"({a} + {b} if {quick} else concat({a}, {b}))", kind)
+        return Lowered(f"({a} + {b} if {quick} else concat({a}, {b}))", kind)
 
-    def _logical(self, expression: ast.Binary) -> Value:
+    def _logical(self, expression: ast.Binary) -> Lowered:
         is_and = expression.operator == "and"
         left = self.expression(expression.left)
         with self.sub_block() as block:
@@ -151,16 +151,16 @@ class OperatorLowering(Lowering):
                 if is_and
                 else (f"({again} if {test} else {right.text})")
             )
-            return Value(text, "bool" if kind == "bool" else "any")
+            return Lowered(text, "bool" if kind == "bool" else "any")
         result = self.temporary()
         self.emit(f"{result} = {left.text}", self.line)
-        truth, _ = self._truth_test(Value(result, left.kind, simple=True))
-        branch = If(truth if is_and else f"not {truth}", self.line)
-        branch.then += [*block, Line(f"{result} = {right.text}", self.line)]
+        truth, _ = self._truth_test(Lowered(result, left.kind, simple=True))
+        branch = CodeBranch(truth if is_and else f"not {truth}", self.line)
+        branch.then += [*block, CodeLine(f"{result} = {right.text}", self.line)]
         self.block.append(branch)
-        return Value(result, "any", stable=True, simple=True)
+        return Lowered(result, "any", stable=True, simple=True)
 
-    def _truth_test(self, value: Value) -> tuple[str, str]:
+    def _truth_test(self, value: Lowered) -> tuple[str, str]:
         """Return the Python test of a value's truth, and the text that uses it again."""
         if value.constant:
             return str(value.literal is not None and value.literal is not False), value.text
@@ -202,7 +202,9 @@ class OperatorLowering(Lowering):
         result = self.temporary("bool")
         self.emit(f"{result} = {left}", self.line)
         test = result if expression.operator == "and" else f"not {result}"
-        self.block.append(If(test, self.line, [*block, Line(f"{result} = {right}", self.line)]))
+        self.block.append(
+            CodeBranch(test, self.line, [*block, CodeLine(f"{result} = {right}", self.line)])
+        )
         return result
 
     def _comparison(self, expression: ast.Binary) -> str:
@@ -225,7 +227,7 @@ class OperatorLowering(Lowering):
             slow = f"{helper}({right_text}, {left_text})"
         return f"({quick} if {' and '.join(guards)} else {slow})" if guards else slow
 
-    def _equality(self, left: Value, right: Value) -> str:
+    def _equality(self, left: Lowered, right: Lowered) -> str:
         if left.constant and right.constant:
             return f"({left.text} == {right.text})" if left.kind == right.kind else "False"
         if left.constant:
@@ -259,12 +261,12 @@ class OperatorLowering(Lowering):
             f"else equal({left.text}, {again}))"
         )
 
-    def _if_expression(self, expression: ast.IfExpression) -> Value:
+    def _if_expression(self, expression: ast.IfExpression) -> Lowered:
         return self._if_arms(expression.arms, expression.otherwise)
 
     def _if_arms(
         self, arms: list[tuple[ast.Expression, ast.Expression]], otherwise: ast.Expression
-    ) -> Value:
+    ) -> Lowered:
         if not arms:
             return self.expression(otherwise)
         test = self.condition(arms[0][0])
@@ -274,13 +276,13 @@ class OperatorLowering(Lowering):
             other = self._if_arms(arms[1:], otherwise)
         kind = chosen.kind if chosen.kind == other.kind else "any"
         if not then_block and not else_block:
-            return Value(f"({chosen.text} if {test} else {other.text})", kind)
+            return Lowered(f"({chosen.text} if {test} else {other.text})", kind)
         result = self.temporary(kind)
-        branch = If(test, self.line)
-        branch.then += [*then_block, Line(f"{result} = {chosen.text}", self.line)]
-        branch.otherwise += [*else_block, Line(f"{result} = {other.text}", self.line)]
+        branch = CodeBranch(test, self.line)
+        branch.then += [*then_block, CodeLine(f"{result} = {chosen.text}", self.line)]
+        branch.otherwise += [*else_block, CodeLine(f"{result} = {other.text}", self.line)]
         self.block.append(branch)
-        return Value(result, kind, stable=True, simple=True)
+        return Lowered(result, kind, stable=True, simple=True)
 
 
 def _alike(first: str, other: str) -> str:
@@ -291,7 +293,7 @@ def _alike(first: str, other: str) -> str:
     )
 
 
-def _is_safe_divisor(operator: str, value: Value) -> bool:
+def _is_safe_divisor(operator: str, value: Lowered) -> bool:
     """Return whether dividing by a literal can be written in Python as it stands."""
     if not value.constant or value.kind != "num" or math.isinf(value.literal):
         return False
@@ -299,8 +301,8 @@ def _is_safe_divisor(operator: str, value: Value) -> bool:
     return size != 0 if operator == "/" else size >= 1
 
 
-def number_literal(value: float) -> Value:
+def number_literal(value: float) -> Lowered:
     """Return a number that is known."""
     size = "INF" if math.isinf(value) else repr(abs(value))
     text = size if math.copysign(1.0, value) > 0.0 else f"(-{size})"
-    return Value(text, "num", stable=True, simple=True, constant=True, literal=value)
+    return Lowered(text, "num", stable=True, simple=True, constant=True, literal=value)

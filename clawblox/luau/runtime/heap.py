@@ -1,19 +1,29 @@
-"""Estimates the size of a VM's heap; the estimate is the same on every machine."""
+"""The heap of a VM: an estimate of its size, the same on every machine, and its weak tables."""
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable, Iterable
 from types import FrameType, FunctionType
 from typing import Any, Protocol
 
 from clawblox.luau.core.limits import SHORT_TEXT
 from clawblox.luau.core.machine import Coroutine
-from clawblox.luau.core.room import give_back_room
-from clawblox.luau.core.values import OWN_CLASS_BYTES, Buffer, LuaTable, Vector, has_own_class
+from clawblox.luau.core.tables import give_back_room
+from clawblox.luau.core.values import (
+    OWN_CLASS_BYTES,
+    Buffer,
+    LuaTable,
+    Vector,
+    has_own_class,
+    raw_get,
+    raw_set,
+)
 from clawblox.luau.runtime.chunk import CheckedFunction, Chunk, find_prototype
 from clawblox.luau.runtime.coroutines import WrapFunction
 from clawblox.luau.runtime.host import HostObject
-from clawblox.luau.runtime.host_value import HostValue
+from clawblox.luau.runtime.raw import HostValue
 from clawblox.luau.runtime.suspension import ScriptFrame
 
 _TABLE_BYTES = 120
@@ -136,3 +146,50 @@ def _size(value: Any, pending: list[Any]) -> int:
     elif isinstance(value, Chunk):
         return len(value.source) + _TOKEN_BYTES * value.tokens
     return _OBJECT_BYTES
+
+
+_ABSENT = object()
+
+
+def collect() -> None:
+    """Collect garbage, and remove the dead entries of weak tables."""
+    tables = [
+        found
+        for found in gc.get_objects()
+        if isinstance(found, LuaTable) and found.meta is not None and _mode(found)
+    ]
+    weakened = [(table, _weaken(table, _mode(table))) for table in tables]
+    gc.collect()
+    for table, entries in weakened:
+        for key, value in entries:
+            key, value = _strong(key), _strong(value)
+            if key is not _ABSENT and value is not _ABSENT:
+                raw_set(table, key, value)
+
+
+def _mode(table: LuaTable) -> str:
+    mode = raw_get(table.meta, "__mode") if table.meta is not None else None
+    return mode if mode.__class__ is str else ""
+
+
+def _weaken(table: LuaTable, mode: str) -> list[tuple[Any, Any]]:
+    entries = [
+        (_weak(key) if "k" in mode else key, _weak(value) if "v" in mode else value)
+        for key, value in table.items()
+    ]
+    table.clear()
+    return entries
+
+
+def _weak(value: Any) -> Any:
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return value
+
+
+def _strong(value: Any) -> Any:
+    if not isinstance(value, weakref.ref):
+        return value
+    found = value()
+    return _ABSENT if found is None else found

@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from clawblox.luau.compiler.codegen.direct import is_multiple
-from clawblox.luau.compiler.codegen.key_order import literal_order
-from clawblox.luau.compiler.codegen.lower_operators import (
+from clawblox.luau.compiler import syntax as ast
+from clawblox.luau.compiler.infer import is_multiple
+from clawblox.luau.compiler.lower_operators import (
     MAX_TEXT,
     OperatorLowering,
     number_literal,
 )
-from clawblox.luau.compiler.codegen.lowering import Value
-from clawblox.luau.compiler.grammar import syntax as ast
+from clawblox.luau.compiler.lowering import Lowered
 
 _FEW_FIELDS = 8  # that need no check of memory
-_Pairs = list[tuple[Value | None, Value]]  # keys (None for positional items) and values
+_Pairs = list[tuple[Lowered | None, Lowered]]  # keys (None for positional items) and values
 
 
 class ExpressionLowering(OperatorLowering):
     """All expressions."""
 
-    def expression(self, expression: ast.Expression) -> Value:
+    def expression(self, expression: ast.Expression) -> Lowered:
         """Lower an expression to one value.
 
         Raises:
@@ -35,57 +34,57 @@ class ExpressionLowering(OperatorLowering):
             return self.pin(value, expression.line)
         return value
 
-    def _constant(self, expression: ast.Constant) -> Value:
+    def _constant(self, expression: ast.Constant) -> Lowered:
         value = expression.value
         if isinstance(value, float):
             return number_literal(value)
         kind = {bool: "bool", str: "str"}.get(type(value), "nil")
-        return Value(repr(value), kind, stable=True, simple=True, constant=True, literal=value)
+        return Lowered(repr(value), kind, stable=True, simple=True, constant=True, literal=value)
 
-    def _vararg(self, expression: ast.Vararg) -> Value:
-        return Value("(va[0] if va else None)", "any", stable=True)
+    def _vararg(self, expression: ast.Vararg) -> Lowered:
+        return Lowered("(va[0] if va else None)", "any", stable=True)
 
-    def _local_name(self, expression: ast.LocalName) -> Value:
+    def _local_name(self, expression: ast.LocalName) -> Lowered:
         local = expression.local
         name = self.local_name(local)
         kind = self.local_kind(local)
         if local.boxed:
-            return Value(f"{name}[0]", kind)
-        return Value(name, kind, stable=True, simple=True)
+            return Lowered(f"{name}[0]", kind)
+        return Lowered(name, kind, stable=True, simple=True)
 
-    def _global_name(self, expression: ast.GlobalName) -> Value:
-        return Value(f"E[{expression.name!r}]", "any")
+    def _global_name(self, expression: ast.GlobalName) -> Lowered:
+        return Lowered(f"E[{expression.name!r}]", "any")
 
-    def _single(self, expression: ast.Single) -> Value:
+    def _single(self, expression: ast.Single) -> Lowered:
         return self.expression(expression.inner)
 
-    def _call(self, expression: ast.Call) -> Value:
+    def _call(self, expression: ast.Call) -> Lowered:
         callee = self.numbers.direct.callee(expression)
         kind = "num" if callee in self.numbers.numeric_functions else "any"
-        return Value(self.call(expression, "one"), kind, stable=True, simple=True)
+        return Lowered(self.call(expression, "one"), kind, stable=True, simple=True)
 
-    def _function_expression(self, expression: ast.FunctionExpression) -> Value:
+    def _function_expression(self, expression: ast.FunctionExpression) -> Lowered:
         body = expression.body
         captured = [
             self.local_name(local) for local in body.upvalues if not self._is_self(local, body)
         ]
-        return Value(f"M{body.index}({', '.join(['E', *captured])})", "func")
+        return Lowered(f"M{body.index}({', '.join(['E', *captured])})", "func")
 
     def _is_self(self, local: ast.Local, body: ast.FunctionBody) -> bool:
         return local.self_function is body and not local.boxed
 
-    def _index(self, expression: ast.Index) -> Value:
+    def _index(self, expression: ast.Index) -> Lowered:
         holder, key = self.ordered([expression.object, expression.key])
         return self.read(holder, key)
 
-    def _interpolation(self, expression: ast.Interpolation) -> Value:
+    def _interpolation(self, expression: ast.Interpolation) -> Lowered:
         values = self.ordered(expression.values)
         texts = ", ".join(value.text for value in values)
         if not values:
             return self._constant(ast.Constant(expression.line, expression.texts[0]))
-        return Value(f"interpolate({tuple(expression.texts)!r}, {texts})", "str")
+        return Lowered(f"interpolate({tuple(expression.texts)!r}, {texts})", "str")
 
-    def _table_literal(self, expression: ast.TableLiteral) -> Value:
+    def _table_literal(self, expression: ast.TableLiteral) -> Lowered:
         items = expression.items
         spread = None
         if items and items[-1][0] is None and is_multiple(items[-1][1]):
@@ -100,24 +99,24 @@ class ExpressionLowering(OperatorLowering):
             pairs = [(key and self._pinned(key), self._pinned(value)) for key, value in pairs]
         return self._build_table(pairs, spread)
 
-    def _pinned(self, value: Value) -> Value:
+    def _pinned(self, value: Lowered) -> Lowered:
         return value if value.stable else self.pin(value, self.line)
 
-    def _build_table(self, pairs: _Pairs, spread: ast.Expression | None) -> Value:
+    def _build_table(self, pairs: _Pairs, spread: ast.Expression | None) -> Lowered:
         items, fields, dynamic = _parts(pairs)
         texts = [f"{float(at)!r}: {value.text}" for at, value in enumerate(items, 1)]
         texts += [f"{key}: {value.text}" for key, value in fields.items()]
         text = self._table_text(texts, [*items, *fields.values()], len(items), spread)
         if not dynamic:
-            return Value(text, "table")
-        table = self.pin(Value(text, "table"), self.line)
+            return Lowered(text, "table")
+        table = self.pin(Lowered(text, "table"), self.line)
         limit = None if spread is not None else len(items)
         for key, value in dynamic:
             self.emit(f"place({table.text}, {key.text}, {value.text}, {limit})", self.line)
         return table
 
     def _table_text(
-        self, texts: list[str], values: list[Value], count: int, spread: ast.Expression | None
+        self, texts: list[str], values: list[Lowered], count: int, spread: ast.Expression | None
     ) -> str:
         shape = f"{{{', '.join(texts)}}}"
         if spread is not None:
@@ -200,7 +199,7 @@ class ExpressionLowering(OperatorLowering):
                 f"else method({holder.text}, {name}))"
             )
         if any(self.has_call(part) for part in expression.arguments):
-            function = self.pin(Value(function, "any"), expression.line).text
+            function = self.pin(Lowered(function, "any"), expression.line).text
         outer, self.line = self.line, expression.line
         arguments, _ = self.value_list(expression.arguments)
         self.line = outer
@@ -208,7 +207,7 @@ class ExpressionLowering(OperatorLowering):
         return function, text, f"{text}, {arguments}" if arguments else text
 
 
-_LOWERERS: dict[type[ast.Expression], Callable[[ExpressionLowering, Any], Value]] = {
+_LOWERERS: dict[type[ast.Expression], Callable[[ExpressionLowering, Any], Lowered]] = {
     ast.Binary: ExpressionLowering._binary,
     ast.Call: ExpressionLowering._call,
     ast.Constant: ExpressionLowering._constant,
@@ -226,11 +225,13 @@ _LOWERERS: dict[type[ast.Expression], Callable[[ExpressionLowering, Any], Value]
 }
 
 
-def _parts(pairs: _Pairs) -> tuple[list[Value], dict[str, Value], list[tuple[Value, Value]]]:
+def _parts(
+    pairs: _Pairs,
+) -> tuple[list[Lowered], dict[str, Lowered], list[tuple[Lowered, Lowered]]]:
     """Return a literal's positional items, its fields in iteration order, and all others."""
     items = [value for key, value in pairs if key is None]
-    fields: dict[Any, tuple[Value, Value]] = {}
-    dynamic: list[tuple[Value, Value]] = []
+    fields: dict[Any, tuple[Lowered, Lowered]] = {}
+    dynamic: list[tuple[Lowered, Lowered]] = []
     for key, value in pairs:
         if key is None:
             continue
@@ -259,7 +260,7 @@ def _as_iterated(keys: list[Any]) -> list[Any]:
     return literal_order(keys)
 
 
-def _shadowed(key: Value, positional: int) -> bool:
+def _shadowed(key: Lowered, positional: int) -> bool:
     """Return whether a positional item overwrites a literal key."""
     number = key.literal
     return key.kind == "num" and number.is_integer() and 1 <= number <= positional
@@ -267,3 +268,50 @@ def _shadowed(key: Value, positional: int) -> bool:
 
 def _can_fail(expression: ast.Expression) -> bool:
     return isinstance(expression, (ast.Index, ast.Binary, ast.Unary))
+
+
+_MASK = 0xFFFFFFFF
+_LONG = 32
+_BLOCK = 12
+
+
+def string_hash(text: str) -> int:
+    """Return the reference's hash of a string."""
+    data = text.encode("latin-1")
+    a = b = 0
+    value = len(data)
+    while len(data) >= _LONG:
+        block = [int.from_bytes(data[at : at + 4], "little") for at in (0, 4, 8)]
+        a, b, value = (a + block[0]) & _MASK, (b + block[1]) & _MASK, (value + block[2]) & _MASK
+        a = ((a ^ value) - _turn(value, 14)) & _MASK
+        b = ((b ^ a) - _turn(a, 11)) & _MASK
+        value = ((value ^ b) - _turn(b, 25)) & _MASK
+        data = data[_BLOCK:]
+    for byte in reversed(data):
+        value ^= ((value << 5) + (value >> 2) + byte) & _MASK
+    return value
+
+
+def _turn(value: int, by: int) -> int:
+    return (value >> by | value << (32 - by)) & _MASK
+
+
+def literal_order(keys: list[str]) -> list[str]:
+    """Return different keys, inserted in this order into a new table, in iteration order."""
+    size = 1
+    while size < len(keys):
+        size *= 2
+    nodes: list[str | None] = [None] * size
+    free = size
+    for key in keys:
+        home = string_hash(key) & (size - 1)
+        occupant = nodes[home]
+        if occupant is not None:
+            while nodes[free := free - 1] is not None:
+                pass
+            if string_hash(occupant) & (size - 1) == home:
+                nodes[free] = key
+                continue
+            nodes[free] = occupant
+        nodes[home] = key
+    return [key for key in nodes if key is not None]

@@ -1,14 +1,37 @@
 """The structured code of one function, and its two written forms.
 
-A function is a tree of `Line`, `If` and `Loop`. `write_function` writes it as one Python function;
-`write_continuation` writes the code behind one call: the rest of the innermost block, then the rest
-of each block around it, with loops entered in the middle.
+A function is a tree of `CodeLine`, `CodeBranch` and `CodeLoop`. `write_function` writes it as one
+Python function; `write_continuation` writes the code behind one call: the rest of the innermost
+block, then the rest of each block around it, with loops entered in the middle.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A Python variable of generated code.
+
+    Attributes:
+        kind: What it holds: a Luau value (``any``), a value of a known type (``num``, ``str``,
+            ``bool``, ``nil``, ``table``, ``func``), a number that is not NaN (``counter``), the
+            number of a branch (``arm``), the running ``for`` (``loop``), its key (``key``), a
+            tuple of arguments (``arguments``), or the result of a function (``many``).
+        is_boxed: Whether it holds a box with that, which closures share.
+        is_temporary: Whether it belongs to no scope, and is needed wherever it is read.
+        function: The number of the function it holds; None if it may hold any.
+        loop: For a key, the variable of its loop.
+    """
+
+    kind: str
+    is_boxed: bool = False
+    is_temporary: bool = False
+    function: int | None = None
+    loop: str = ""
+
 
 _LENGTH_PER_STEP = 1000  # characters
 _LINE_LENGTH = 20  # characters that a line counts for, besides its own
@@ -46,7 +69,7 @@ class Site:
 
 
 @dataclass(slots=True, eq=False)
-class Line:
+class CodeLine:
     """One Python statement on one line."""
 
     text: str
@@ -55,7 +78,7 @@ class Line:
 
 
 @dataclass(slots=True, eq=False)
-class If:
+class CodeBranch:
     """A condition with two blocks."""
 
     condition: str
@@ -65,7 +88,7 @@ class If:
 
 
 @dataclass(slots=True, eq=False)
-class Loop:
+class CodeLoop:
     """A Python ``for``; ``resumed`` is its header when it is entered in the middle.
 
     A charged loop runs on the iterator of steps, and continues with a new one when that is used up.
@@ -79,7 +102,7 @@ class Loop:
     is_charged: bool = False
 
 
-Block = list[Line | If | Loop]
+Block = list[CodeLine | CodeBranch | CodeLoop]
 
 
 class Writer:
@@ -104,10 +127,10 @@ class Writer:
         if not block:
             self.put(indent, "pass", 0)
 
-    def _node(self, node: Line | If | Loop, indent: int) -> None:
-        if isinstance(node, Line):
+    def _node(self, node: CodeLine | CodeBranch | CodeLoop, indent: int) -> None:
+        if isinstance(node, CodeLine):
             self.put(indent, node.text, node.line, node.site)
-        elif isinstance(node, If):
+        elif isinstance(node, CodeBranch):
             self._if(node, indent, "if")
         else:
             indent = self._loop_start(node, indent)
@@ -115,11 +138,11 @@ class Writer:
             self.block(node.body, indent + 1)
             self._loop_end(node, indent)
 
-    def _if(self, node: If, indent: int, word: str) -> None:
+    def _if(self, node: CodeBranch, indent: int, word: str) -> None:
         while True:
             self.put(indent, f"{word} {node.condition}:", node.line)
             self.block(node.then, indent + 1)
-            if len(node.otherwise) == 1 and isinstance(node.otherwise[0], If):
+            if len(node.otherwise) == 1 and isinstance(node.otherwise[0], CodeBranch):
                 node, word = node.otherwise[0], "elif"
                 continue
             if node.otherwise:
@@ -127,13 +150,13 @@ class Writer:
                 self.block(node.otherwise, indent + 1)
             return
 
-    def _loop_start(self, node: Loop, indent: int) -> int:
+    def _loop_start(self, node: CodeLoop, indent: int) -> int:
         if not node.is_charged:
             return indent
         self.put(indent, "while True:", node.line)
         return indent + 1
 
-    def _loop_end(self, node: Loop, indent: int) -> None:
+    def _loop_end(self, node: CodeLoop, indent: int) -> None:
         if node.is_charged:
             self.put(indent, "else:", node.line)
             self.put(indent + 1, "more(); continue", node.line)
@@ -151,12 +174,12 @@ class Writer:
                 return True
         return False
 
-    def _enter(self, node: Line | If | Loop, site: Site, indent: int) -> bool:
-        if isinstance(node, Line):
+    def _enter(self, node: CodeLine | CodeBranch | CodeLoop, site: Site, indent: int) -> bool:
+        if isinstance(node, CodeLine):
             if node.site is site and site.is_return:
                 self.put(indent, f"return {site.target}", node.line)
             return node.site is site
-        if isinstance(node, If):
+        if isinstance(node, CodeBranch):
             return self.rest(node.then, site, indent) or self.rest(node.otherwise, site, indent)
         if not holds(node.body, site):
             return False
@@ -177,10 +200,10 @@ class Writer:
 def holds(block: Block, site: Site | None = None) -> bool:
     """Return whether a site lies within a block; None asks for any site."""
     for node in block:
-        if isinstance(node, Line):
+        if isinstance(node, CodeLine):
             if node.site is not None and (site is None or node.site is site):
                 return True
-        elif isinstance(node, If):
+        elif isinstance(node, CodeBranch):
             if holds(node.then, site) or holds(node.otherwise, site):
                 return True
         elif holds(node.body, site):
@@ -188,14 +211,14 @@ def holds(block: Block, site: Site | None = None) -> bool:
     return False
 
 
-def charged_loop(line: int) -> Loop:
+def charged_loop(line: int) -> CodeLoop:
     """Return an endless loop whose iterations are charged."""
-    return Loop("for _ in B:", "for _ in B:", line, is_charged=True)
+    return CodeLoop("for _ in B:", "for _ in B:", line, is_charged=True)
 
 
-def toll(line: int) -> Loop:
+def toll(line: int) -> CodeLoop:
     """Return the code that takes one step."""
-    return Loop("for _ in B:", "for _ in B:", line, [Line("break", line)], "more()")
+    return CodeLoop("for _ in B:", "for _ in B:", line, [CodeLine("break", line)], "more()")
 
 
 def add_tolls(block: Block) -> int:
@@ -204,16 +227,16 @@ def add_tolls(block: Block) -> int:
     length = 0
     for node in block:
         behind = 0
-        if isinstance(node, Line):
+        if isinstance(node, CodeLine):
             length += _LINE_LENGTH + _length(node.text)
-        elif isinstance(node, If):
+        elif isinstance(node, CodeBranch):
             conditions, behind = _add_tolls_to_arms(node)
             length += conditions
         else:
             behind = add_tolls(node.body)
         steps, length = divmod(length, _LENGTH_PER_STEP)
         if steps > _MOST_TOLLS:
-            made.append(Line(f"charge({steps})", node.line))
+            made.append(CodeLine(f"charge({steps})", node.line))
         else:
             made += [toll(node.line) for _ in range(steps)]
         made.append(node)
@@ -222,13 +245,13 @@ def add_tolls(block: Block) -> int:
     return length
 
 
-def _add_tolls_to_arms(node: If) -> tuple[int, int]:
+def _add_tolls_to_arms(node: CodeBranch) -> tuple[int, int]:
     """Charge the arms of a chain; return the length of its conditions, and the longest rest."""
     conditions = rest = 0
     while True:
         conditions += _length(node.condition)
         rest = max(rest, add_tolls(node.then))
-        if len(node.otherwise) != 1 or not isinstance(node.otherwise[0], If):
+        if len(node.otherwise) != 1 or not isinstance(node.otherwise[0], CodeBranch):
             return conditions, max(rest, add_tolls(node.otherwise))
         node = node.otherwise[0]
 

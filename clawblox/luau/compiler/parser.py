@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from clawblox.luau.compiler.grammar import syntax as ast
-from clawblox.luau.compiler.grammar.expressions import ExpressionParser
-from clawblox.luau.compiler.grammar.lexer import Token
-from clawblox.luau.compiler.grammar.tokens import EXPERIMENTAL
+from clawblox.luau.compiler import syntax as ast
+from clawblox.luau.compiler.expressions import ExpressionParser
+from clawblox.luau.compiler.lexer import EXPERIMENTAL, Token
 from clawblox.luau.core.limits import Charge
 
 COMPOUND = {"+=", "-=", "*=", "/=", "//=", "%=", "^=", "..="}
