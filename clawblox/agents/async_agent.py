@@ -37,7 +37,7 @@ from clawblox.agents.prompts import (
 )
 from clawblox.agents.running.agenda import Hold
 from clawblox.agents.running.hooks import Hooks, NoWindow
-from clawblox.agents.running.lifecycle import Lifecycle
+from clawblox.agents.running.lifecycle import MOVES
 from clawblox.agents.running.order import Limits, Order
 from clawblox.agents.running.owner import Owner
 from clawblox.agents.running.preparation import check_setup, require_arguments
@@ -52,6 +52,7 @@ from clawblox.config.arguments import check_env, check_seconds
 from clawblox.config.options import DEFAULT_GRACE_S
 from clawblox.errors import UsageError
 from clawblox.rundir.control_server import ControlServer
+from clawblox.supervision.lifecycle import Lifecycle
 from clawblox.telemetry.events import Hub
 from clawblox.telemetry.own_log import OwnLog
 
@@ -151,7 +152,7 @@ class AsyncAgent:
         )
         self._limits = Limits()
         self._hub: AgentEventHub = Hub()
-        self._lifecycle = Lifecycle()
+        self._lifecycle = Lifecycle[AgentState](MOVES, "new")
         self._hold = Hold()
         self._control: ControlServer | None = None
         self._first_started_at: float | None = None

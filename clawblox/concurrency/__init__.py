@@ -5,7 +5,6 @@
 - ``lookout``: one regular look for all who wait for a condition that only a blocking check can see.
 - ``per_loop``: objects of which each event loop has one.
 - ``deadlines``: deadlines that count only the time in which this process ran.
-- ``restarts``: how often and how soon something that died is restarted.
 - ``portal``: the event loop in a thread behind all sync classes.
 - ``synchronous``: turns async methods and streams into sync ones.
 - ``batch``: one operation on many instances: outcomes as they land, or all at once.

@@ -1,7 +1,7 @@
 """One instance: its process tree, from the lease of its port until it is reaped.
 
 - ``supervisor``: the one task that owns an instance.
-- ``lifecycle``: the states of an instance, their transitions, and the restart budget.
+- ``lifecycle``: the states of an instance, their transitions, and the pauses before restarts.
 - ``restart_source``: what an instance is restarted from, and the request of a restart.
 - ``watch``: from its readiness to its exit.
 - ``pacer``: hurries the liveness probe of a world that may have halted.
@@ -9,7 +9,6 @@
 - ``rates``: worlds that run slower than real time.
 - ``watchdog_end``: why the watchdog of an engine world ended it.
 - ``memory``: ends instances that use more memory than their world allows.
-- ``stop_ladder``: how all of its processes are ended.
 - ``bookkeeping``: what is written about an instance: record, manifest, index of the log.
 - ``startup``: one start, from the port to readiness.
 - ``launcher``: the thread that spawns and probes.

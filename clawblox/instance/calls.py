@@ -13,8 +13,9 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldCallError, WorldError, WorldExitedError
 from clawblox.instance.failures import exited_error
 from clawblox.instance.instance import Instance
-from clawblox.instance.lifecycle import Lifecycle, State
+from clawblox.instance.lifecycle import State
 from clawblox.instance.pacer import ProbePacer
+from clawblox.supervision.lifecycle import Lifecycle
 
 _HALT_NOTICE_S = 5.0
 """How long to wait for the result of a probe after a world answered 503, in seconds."""
@@ -33,7 +34,7 @@ class Calls:
         pacer: Hurries its liveness probes; a call that is answered 503 does.
     """
 
-    def __init__(self, instance: Instance, lifecycle: Lifecycle) -> None:
+    def __init__(self, instance: Instance, lifecycle: Lifecycle[State]) -> None:
         self._instance = instance
         self._lifecycle = lifecycle
         self._scopes: set[anyio.CancelScope] = set()

@@ -9,7 +9,7 @@ from clawblox.instance.bookkeeping import Bookkeeping
 from clawblox.instance.health import find_halt
 from clawblox.instance.instance import Instance
 from clawblox.instance.startup import Tell
-from clawblox.system.process import Grace
+from clawblox.supervision.tree import Grace
 
 _LOOK_S = 1.0
 """Longest time that a stop waits for the answer whether the world has halted, in seconds."""

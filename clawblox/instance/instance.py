@@ -37,11 +37,11 @@ from clawblox.results import ProcessExit
 from clawblox.rundir.claims import Claim, claim_name
 from clawblox.rundir.records import InstanceRecord, RecordState, replace_record, write_record
 from clawblox.rundir.rows import prepare_rows
+from clawblox.supervision.tree import Grace, ProcessTree, TreeEnd
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import make_private_dir, publish_bytes
-from clawblox.system.guard import guard
 from clawblox.system.ports import Lease, connect_host, open_listener, take_free_port, wait_for_port
-from clawblox.system.process import Grace, Process, TreeEnd, adopt, end_tree
+from clawblox.system.process import Process, adopt
 from clawblox.system.process_tree import boot_id, read_variables
 from clawblox.telemetry.log_index import LogIndex, begin_index
 from clawblox.telemetry.logs import last_lines
@@ -107,7 +107,6 @@ class Instance:
         self._is_claimed = False
         self._lease: Lease | None = None
         self._running: Running | None = None
-        self._may_have_survivors = False
         self._cookie = secrets.token_hex(16) if record is None else record.cookie
         self._begun_at = utc_now()
         self.started_at = past.started_at if past else format_utc(self._begun_at)
@@ -266,19 +265,18 @@ class Instance:
         self._running = running = self._begin_running(named, environment)
         if self.log_index is None:
             self.log_index = begin_index(named.log_file, launch.how_back)
-        guard.watch(running.mark)  # before they exist
-        self._may_have_survivors = True
-        processes = running.processes
-        env = child_environment(launch, environment, running.cookie, self._lease.token)
+        processes, tree = running.processes, running.processes.tree
+        tree.watch()  # before they exist
+        env = child_environment(launch, environment, self._cookie, self._lease.token)
         hands_over = launch.hands_listener_over
         inherited = open_listener(launch.options.host, self.port) if hands_over else nullcontext()
         with inherited as listener:
             processes.start_world(world_command(launch), env, named.log_file, listener)
-        guard.watch(running.mark)
+        tree.watch()
         self.write_record("starting")
         for sidecar in config.sidecars:
             processes.start_sidecar(sidecar.name, fill_command(sidecar.command), env)
-            guard.watch(running.mark)
+            tree.watch()
         return processes.world.pidfd if processes.world is not None else -1
 
     def _begin_running(self, named: Named, environment: WorldEnvironment) -> Running:
@@ -288,9 +286,10 @@ class Instance:
             named=named,
             port=self.port,
             url=self.url,
-            cookie=self._cookie,
             environment=environment,
-            processes=WorldProcesses(self.launch.config.dir, self.launch.tmux_session),
+            processes=WorldProcesses(
+                ProcessTree(self._cookie), self.launch.config.dir, self.launch.tmux_session
+            ),
         )
 
     def watch_until_ready(self, expected_s: float) -> Steps:
@@ -356,24 +355,24 @@ class Instance:
         return self.exit
 
     async def end(self, grace: Grace) -> TreeEnd:
-        """End all of its processes; call it shielded.
+        """End all of its processes; see :meth:`ProcessTree.end`.
 
         Args:
             grace: Time between TERM and KILL.
 
-        Raises:
-            OSError: There are no file descriptors left to find all of them.
+        Cancellation: stops climbing; call it shielded.
         """
-        if (running := self._running) is None:
+        if self._running is None:
             return TreeEnd("already_exited")
-        end = await end_tree(running.mark, running.processes.world, grace)
-        self._may_have_survivors = bool(end.survivors)
+        end = await self._running.processes.tree.end(grace)
+        if end.failure is None:
+            await self.wait_exit()
         return end
 
     def kill(self) -> None:
         """Kill what clawblox started, without descriptors; the guard watches the rest."""
         if self._running is not None:
-            self._running.processes.kill()
+            self._running.processes.tree.kill()
 
     def begin_anew(self, *, keep_port: bool) -> None:
         """Prepare for another :meth:`bring_up` under the same name, after :meth:`end`. Blocks.
@@ -393,7 +392,7 @@ class Instance:
     def detach(self) -> None:
         """Tell the guard to forget it, because it has ended or outlives this orchestrator."""
         if self._running is not None:
-            guard.forget(self._running.mark)
+            self._running.processes.tree.forget()
 
     def release(self) -> None:
         """Release what is held besides the processes; a second call does nothing. Blocks."""
@@ -402,8 +401,8 @@ class Instance:
             releases.callback(self._release_port)
             if self._running is not None:
                 releases.callback(self._running.processes.release)
-            if not self._may_have_survivors:
-                self.detach()
+                if not self._running.processes.tree.may_have_survivors:
+                    self.detach()
 
     def _release_name(self) -> None:
         with self._record_lock:

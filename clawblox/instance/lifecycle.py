@@ -8,8 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from clawblox.concurrency.restarts import RestartBudget, exponential_delay
-from clawblox.config.options import SharedOptions
+from clawblox.supervision.lifecycle import exponential_delay
 
 
 class State(StrEnum):
@@ -47,39 +46,8 @@ MOVES: Final[dict[State, frozenset[State]]] = {
 its port to another process begins again. A restarted instance is RESTARTING until it serves."""
 
 
-class IllegalMove(AssertionError):  # noqa: N818 - says the condition
-    """A move that is not in the table: a bug in this package."""
-
-
-class Lifecycle:
-    """The current state of one instance."""
-
-    def __init__(self) -> None:
-        self.state = State.LEASING
-
-    def move(self, to: State) -> None:
-        """Change the state to ``to``.
-
-        Raises:
-            IllegalMove: The move is not in the table.
-        """
-        if to not in MOVES[self.state]:
-            raise IllegalMove(f"{self.state} -> {to}")
-        self.state = to
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the state is final."""
-        return not MOVES[self.state]
-
-
 _FIRST_RESTART_DELAY_S = 0.1
 _LAST_RESTART_DELAY_S = 5.0
-
-
-def restart_budget(options: SharedOptions) -> RestartBudget:
-    """Return the restarts that these options allow."""
-    return RestartBudget(options.max_restarts, options.restart_window)
 
 
 def restart_delay(before: int) -> float:

@@ -1,7 +1,7 @@
 """The processes of an instance: the world's own and its sidecars, each in a session of its own.
 
 Starts them, directly or in tmux windows, and releases them. The other resources of an instance
-belong to ``instance``; ``process`` ends whole trees. Methods that start or end something block.
+belong to ``instance``; their tree ends them. Methods that start or end something block.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.foreign_values import whole_number
 from clawblox.protocol import TickRate
 from clawblox.results import ProcessExit
+from clawblox.supervision.tree import ProcessTree
 from clawblox.system.process import Process, adopt, require_executable, signal_name, spawn
 from clawblox.system.tmux import close_window, open_window
 from clawblox.telemetry.logs import open_log
@@ -34,6 +35,7 @@ class WorldProcesses:
     """The processes that clawblox starts for one instance, known from the moment they exist.
 
     Attributes:
+        tree: All that belongs to them.
         cwd: Their working directory.
         tmux_session: tmux session to run them in; None runs them directly.
         world: The world's own process; None before it is started.
@@ -43,6 +45,7 @@ class WorldProcesses:
         rate: How fast the world runs, as it reported last; None if it did not.
     """
 
+    tree: ProcessTree
     cwd: Path
     tmux_session: str | None
     world: Process | None = None
@@ -51,11 +54,6 @@ class WorldProcesses:
     log_start: int = 0
     rate: TickRate | None = None
     _status_files: list[Path] = attrs.field(factory=list, init=False)
-
-    @property
-    def all(self) -> list[Process]:
-        """All of them, the world's first."""
-        return [found for found in (self.world, *self.sidecars.values()) if found is not None]
 
     def start_world(
         self,
@@ -85,6 +83,7 @@ class WorldProcesses:
                 self.world = spawn(command, cwd=self.cwd, env=env, output=log, listener=fd)
             else:
                 self.world = self._start_in_tmux(command, env, log_file, None)
+            self.tree.add(self.world)
         finally:
             os.close(log)
 
@@ -109,6 +108,7 @@ class WorldProcesses:
                 self.sidecars[name] = spawn(command, cwd=self.cwd, env=env, output=log)
             else:
                 self.sidecars[name] = self._start_in_tmux(command, env, log_file, name)
+            self.tree.add(self.sidecars[name])
         finally:
             os.close(log)
 
@@ -138,6 +138,7 @@ class WorldProcesses:
     def adopt_world(self, world: Process, log_file: Path, log_start: int) -> None:
         """Take over a world's process that another orchestrator started, with its log."""
         self.world, self.log_files, self.log_start = world, [log_file], log_start
+        self.tree.add(world)
 
     async def wait_exit(self) -> ProcessExit | None:
         """Wait until the world's process has ended; return None if there is no process.
@@ -151,19 +152,14 @@ class WorldProcesses:
             found = await run_blocking(_read_status, self._status_files[0])
         return found
 
-    def kill(self) -> None:
-        """Kill them; needs no file descriptor."""
-        for process in self.all:
-            process.kill()
-
     def release(self) -> None:
         """Reap them and close their windows; a second call does nothing."""
         with ExitStack() as releases:  # each is released, whatever becomes of the others
             for status_file in self._status_files:
                 releases.callback(status_file.unlink, missing_ok=True)
-            for process in self.all:
-                releases.callback(process.release)
-                if self.tmux_session is not None and process.has_exited:
+            releases.callback(self.tree.release)
+            for process in self.tree.processes if self.tmux_session is not None else ():
+                if process.has_exited:
                     releases.callback(close_window, process.pid)
         self.world, self.sidecars, self._status_files = None, {}, []
 

@@ -13,7 +13,7 @@ from clawblox.errors import UsageError
 from clawblox.instance.launch import Launch
 from clawblox.results import SavedSnapshot
 from clawblox.rundir.rows import is_good_save
-from clawblox.system.process import Grace
+from clawblox.supervision.tree import Grace
 
 NO_GOOD_SAVE = "there is no good save"
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import attrs
 
-from clawblox import protocol
 from clawblox.config.world_toml import LivenessRule
 from clawblox.instance.environment import world_command
 from clawblox.instance.health import Probe
@@ -48,7 +47,6 @@ class Running:
         named: Its claim and its files.
         port: Its port.
         url: Its local address, base path included, without a trailing slash.
-        cookie: Marks its processes.
         environment: The contract variables of its processes.
         processes: Its own process and its sidecars.
     """
@@ -58,15 +56,13 @@ class Running:
     named: Named
     port: int
     url: str
-    cookie: str
     environment: WorldEnvironment
     processes: WorldProcesses
 
     @property
     def mark(self) -> Mark:
         """The mark of its processes."""
-        leaders = tuple((found.pid, found.start_time) for found in self.processes.all)
-        return Mark(f"{protocol.INSTANCE_ENV}={self.cookie}".encode(), leaders)
+        return self.processes.tree.mark
 
     @property
     def is_over(self) -> bool:

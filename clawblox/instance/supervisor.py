@@ -18,23 +18,24 @@ import anyio
 
 from clawblox.concurrency.threads import current_batcher, run_blocking
 from clawblox.config.options import DEFAULT_GRACE_S
-from clawblox.errors import SnapshotRefusedError, UsageError
+from clawblox.errors import SnapshotRefusedError, UsageError, WorldStopError
 from clawblox.instance.bookkeeping import Bookkeeping, Emit, Write
 from clawblox.instance.calls import Calls
 from clawblox.instance.ends import End
-from clawblox.instance.failures import start_failure, start_stopped
+from clawblox.instance.failures import start_failure, start_stopped, stop_error
 from clawblox.instance.halts import Halts
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
 from clawblox.instance.launcher import Launcher
-from clawblox.instance.lifecycle import Lifecycle, State, restart_budget, restart_delay
+from clawblox.instance.lifecycle import MOVES, State, restart_delay
 from clawblox.instance.restart_source import NO_GOOD_SAVE, RestartRequest, RestartSource
 from clawblox.instance.startup import FAILED_START_GRACE_S, start_up
-from clawblox.instance.stop_ladder import StopLadder
 from clawblox.instance.watch import Watch
 from clawblox.results import EventKind, ProcessExit, StartedWorld, StopResult, describe_end
 from clawblox.rundir.manifest_updates import RestartedBy
-from clawblox.system.process import Grace
+from clawblox.supervision.lifecycle import Lifecycle, RestartBudget
+from clawblox.supervision.shared_stop import SharedStop
+from clawblox.supervision.tree import Grace, TreeEnd
 from clawblox.telemetry.own_log import OwnLog
 
 _log = OwnLog(__name__)
@@ -73,7 +74,7 @@ class Supervisor:
         on_back: Callable[[Supervisor], Awaitable[Callable[[], None]]],
     ) -> None:
         self.instance = instance
-        self.lifecycle = Lifecycle()
+        self.lifecycle = Lifecycle(MOVES, State.LEASING)
         self.started: StartedWorld | None = None
         self.calls = Calls(instance, self.lifecycle)
         self.ends_on_purpose = False
@@ -85,15 +86,14 @@ class Supervisor:
         self._on_settled = on_settled
         self._on_back = on_back
         self.source = RestartSource(instance.launch.begun, instance.launch.saves)
-        self._budget = restart_budget(instance.launch.options)
-        self._scope = anyio.CancelScope()
+        options = instance.launch.options
+        self._budget = RestartBudget(options.max_restarts, options.restart_window)
+        self._stop = SharedStop()
         self._settled = anyio.Event()
         self._is_announced = False
-        self._finished = anyio.Event()
         self._failure: Exception | None = None
         self._defect: Exception | None = None
-        self._ladder = StopLadder(instance)
-        self._grace: Grace | None = None
+        self._stop_failure: Exception | None = None
         self._request: RestartRequest | None = None
         self._interruptible = anyio.CancelScope()
         self.restart_lock = anyio.Lock()
@@ -119,7 +119,7 @@ class Supervisor:
         """
         await self._settled.wait()
         if self.started is None:
-            await self._finished.wait()
+            await self._stop.is_over.wait()
             raise self._failure or start_stopped()
         return self.started
 
@@ -135,17 +135,12 @@ class Supervisor:
 
         Cancellation: the instance is stopped all the same.
         """
-        if self._grace is None:
-            self._grace = Grace(grace_seconds)
-            self.ends_on_purpose |= on_purpose
-        else:
-            self._grace.shorten(grace_seconds)
+        self.ends_on_purpose |= on_purpose and self._stop.grace is None
         if self._request is not None:
             self._request.grace.shorten(grace_seconds)
-        self._scope.cancel()
-        await self._finished.wait()
-        if self._ladder.failure is not None:
-            raise self._ladder.failure
+        await self._stop.request(grace_seconds)
+        if self._stop_failure is not None:
+            raise self._stop_failure
         return self._result
 
     async def wait_ended(self) -> ProcessExit:
@@ -153,7 +148,7 @@ class Supervisor:
 
         Cancellation: changes nothing.
         """
-        await self._finished.wait()
+        await self._stop.is_over.wait()
         return self.instance.exit or ProcessExit()
 
     async def restart(self, *, fresh: bool, grace_seconds: float) -> StartedWorld:
@@ -185,8 +180,7 @@ class Supervisor:
 
     def kill_now(self) -> None:
         """End the grace of a stop that is under way."""
-        if self._grace is not None:
-            self._grace.shorten(0.0)
+        self._stop.kill_now()
 
     def end_at_limit(self, reason: str) -> None:
         """Kill the instance, which exceeds a limit; ``reason`` is recorded like that of a halt."""
@@ -202,7 +196,7 @@ class Supervisor:
         Cancellation: runs the stop ladder, shielded, then propagates.
         """
         try:
-            with self._scope:
+            with self._stop.scope:
                 with self._contained("instance ended by a defect"):
                     is_up = await self._bring_up()
                     while is_up:
@@ -345,8 +339,8 @@ class Supervisor:
         """Restart the instance as somebody asked for; return whether it serves again."""
         self._begin_restarting()
         with anyio.CancelScope(shield=True):
-            await self._ladder.end(request.grace)
-        request.failure = self._ladder.failure
+            await self._end_tree(request.grace)
+        request.failure = self._stop_failure
         if request.failure is None:
             restart = partial(self._restart, request.launch, "request")
             request.failure = await restart(asks_for_save=not request.fresh)
@@ -397,8 +391,18 @@ class Supervisor:
     async def _clear_away(self) -> bool:
         """End the remaining processes of the instance; return whether all of them ended."""
         with anyio.CancelScope(shield=True):
-            await self._ladder.end(Grace(FAILED_START_GRACE_S))
-        return self._ladder.failure is None
+            await self._end_tree(Grace(FAILED_START_GRACE_S))
+        return self._stop_failure is None
+
+    async def _end_tree(self, grace: Grace) -> TreeEnd:
+        """End all processes; a failure is kept for the callers that stop the instance."""
+        self._stop_failure = None
+        end = await self.instance.end(grace)
+        if end.failure is not None:
+            self._stop_failure = WorldStopError(end.failure, instance=self.instance.name)
+            _log.error("stop failed", instance=self.instance.name, reason=end.failure)
+            self._stop_failure = await run_blocking(stop_error, self.instance, end.failure)
+        return end
 
     async def _note_failed_restart(self, error: Exception, launch: Launch) -> Exception:
         failure = await self._describe(error)
@@ -413,9 +417,9 @@ class Supervisor:
     async def _tear_down(self) -> None:
         """End what is left, record the end, release everything."""
         is_left_running = False
-        if self.lifecycle.state is State.READY and self._grace is not None:
+        if self.lifecycle.state is State.READY and self._stop.grace is not None:
             with self._contained("halt not looked for"):
-                await self._halts.look(self._grace)
+                await self._halts.look(self._stop.grace)
         self.has_died |= self.started is not None and self.instance.halt is not None
         with self._contained("end of an instance not begun"):
             is_left_running = self._is_left_running()
@@ -441,8 +445,7 @@ class Supervisor:
         self._result = StopResult(name, "killed", self.instance.exit)
         with self._contained("processes not ended"):
             seconds = FAILED_START_GRACE_S if self.started is None else DEFAULT_GRACE_S
-            self._grace = self._grace or Grace(seconds)
-            tree = await self._ladder.end(self._grace)
+            tree = await self._end_tree(self._stop.begin(seconds))
             elapsed_s = anyio.current_time() - begun_at
             self._result = StopResult(name, tree.rung, self.instance.exit, tree.killed, elapsed_s)
         if self._defect is not None:
@@ -457,7 +460,7 @@ class Supervisor:
         """Let nobody wait any longer, whatever went wrong before."""
         # A defect may have left any other state.
         self.lifecycle.state = State.FAILED if self.started is None else State.EXITED
-        self._finished.set()
+        self._stop.is_over.set()
         if self._request is not None:
             self._request.failure = self._defect or start_stopped()
             self._request.is_over.set()
@@ -478,7 +481,7 @@ class Supervisor:
     def _is_left_running(self) -> bool:
         """Return whether the instance is detached and serves, so that it stays."""
         is_serving = self.lifecycle.state is State.READY and not self.instance.is_over
-        return self.instance.launch.options.detach and is_serving and self._grace is None
+        return self.instance.launch.options.detach and is_serving and self._stop.grace is None
 
     def _describe_end(self) -> End:
         return End(

@@ -55,8 +55,8 @@ from clawblox.rundir.requests import Restarted, read_outcome
 from clawblox.rundir.save import save_snapshot
 from clawblox.rundir.status import OVER, is_ready, make_mark, run_owner, select_records
 from clawblox.snapshot.transfer import SnapshotSource
+from clawblox.supervision.tree import Grace, TreeEnd, end_tree
 from clawblox.system.clock import utc_now
-from clawblox.system.process import Grace, TreeEnd, end_tree
 from clawblox.system.process_tree import read_variables
 from clawblox.telemetry.own_log import OwnLog
 

@@ -1,4 +1,4 @@
-"""Starting, watching and ending processes, which only this module, guard and tmux do.
+"""Starting and watching processes, which only this module, guard and tmux do.
 
 Every process leads its own session, has no standard input unless it is given one, and writes its
 output to given descriptors. It is watched through a pidfd, which needs no SIGCHLD, no thread per
@@ -22,7 +22,6 @@ from pathlib import Path
 import anyio
 import attrs
 
-from clawblox.concurrency.threads import run_blocking
 from clawblox.protocol import (
     LISTEN_FD,
     LISTEN_FD_NAME,
@@ -30,9 +29,8 @@ from clawblox.protocol import (
     LISTEN_FDS_ENV,
     LISTEN_PID_ENV,
 )
-from clawblox.results import ProcessExit, Rung
-from clawblox.system.process_finder import Finder, current_finder
-from clawblox.system.process_tree import Mark, Proc, command_line, read_process, read_start_time
+from clawblox.results import ProcessExit
+from clawblox.system.process_tree import read_process, read_start_time
 
 _HAND_OVER = f'export {LISTEN_PID_ENV}=$$; exec "$@" {LISTEN_FD}<&0 </dev/null'
 """Turns standard input into the descriptor that is handed over. A shell does that, because only the
@@ -40,10 +38,6 @@ process itself knows its pid before its program runs."""
 
 _HEAD_BYTES = 256
 """The part of a program that the kernel looks at."""
-
-_KILL_TIMEOUT_S = 10.0
-_FIRST_DELAY_S = 0.002
-_LAST_DELAY_S = 0.05
 
 _released_lock = threading.Lock()
 _released: set[int] = set()
@@ -110,6 +104,8 @@ class Process:
 
     def kill(self) -> None:
         """Kill the process, and its group when it is a child, without opening any descriptor."""
+        if self._pidfd < 0:
+            return
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
         if self.is_child:  # unreaped, so the number of its group is still its own
@@ -141,36 +137,6 @@ class Process:
             return os.waitid(os.P_PIDFD, self._pidfd, options)
         except ChildProcessError:  # other code in this process waits for every child
             return None
-
-
-class Grace:
-    """The time that a stopping instance still has; a second, shorter stop shortens it.
-
-    Args:
-        seconds: Time between TERM and KILL.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self.scope = anyio.CancelScope(deadline=anyio.current_time() + seconds)
-
-    def shorten(self, seconds: float) -> None:
-        """Leave at most ``seconds`` from now."""
-        self.scope.deadline = min(self.scope.deadline, anyio.current_time() + seconds)
-
-
-@attrs.frozen
-class TreeEnd:
-    """How a process tree was ended.
-
-    Attributes:
-        rung: The rung of the ladder that did it.
-        killed: What had to be killed, as ``pid command``.
-        survivors: What even SIGKILL did not end within its time.
-    """
-
-    rung: Rung
-    killed: tuple[str, ...] = ()
-    survivors: tuple[str, ...] = ()
 
 
 def _reap_released() -> None:
@@ -338,63 +304,6 @@ def _open(pid: int, *, is_child: bool) -> Process:
     except ProcessLookupError:
         os.close(pidfd)
         raise
-
-
-async def end_tree(mark: Mark, leader: Process | None, grace: Grace) -> TreeEnd:
-    """End everything that belongs to ``mark``: TERM, the grace, KILL until nothing is left.
-
-    Args:
-        mark: Marks the processes; it must name the leader, so that its session counts.
-        leader: The process to wait for first, if there is one.
-        grace: Time between TERM and KILL.
-
-    Raises:
-        OSError: The processes cannot be looked at, for lack of file descriptors.
-
-    Cancellation: stops climbing; call it shielded.
-    """
-    finder = current_finder()
-    with finder.looking():
-        end = await _climb(finder, mark, leader, grace)
-    if leader is not None and not end.survivors and not leader.has_exited:
-        # A program whose first thread has ended looks dead, and its other threads may go on.
-        leader.kill()
-        with anyio.move_on_after(_KILL_TIMEOUT_S):
-            await leader.wait()
-    return end
-
-
-async def _climb(finder: Finder, mark: Mark, leader: Process | None, grace: Grace) -> TreeEnd:
-    members = await finder.find(mark, number=signal.SIGTERM)
-    if not members:
-        return TreeEnd("already_exited")
-    with grace.scope:
-        if leader is not None:
-            await leader.wait()
-        delay = _FIRST_DELAY_S
-        while members := await finder.find(mark, members):
-            await anyio.sleep(delay)
-            delay = min(delay * 2, _LAST_DELAY_S)
-        return TreeEnd("terminated")
-    return await _kill(finder, mark, members)
-
-
-async def _kill(finder: Finder, mark: Mark, known: Sequence[Proc]) -> TreeEnd:
-    left = await finder.find(mark, known)
-    killed = await run_blocking(_describe, left)
-    deadline = anyio.current_time() + _KILL_TIMEOUT_S
-    delay = _FIRST_DELAY_S
-    while left := await finder.find(mark, left, number=signal.SIGKILL):
-        if anyio.current_time() >= deadline:
-            break
-        await anyio.sleep(delay)
-        delay = min(delay * 2, _LAST_DELAY_S)
-    survivors = await run_blocking(_describe, left)
-    return TreeEnd("killed" if killed else "terminated", killed, survivors)
-
-
-def _describe(processes: Sequence[Proc]) -> tuple[str, ...]:
-    return tuple(f"{proc.pid} {command_line(proc.pid)[:200]}".rstrip() for proc in processes)
 
 
 def signal_name(number: int) -> str:

@@ -31,7 +31,7 @@ from clawblox.rundir.moved import adopt_moved
 from clawblox.rundir.records import InstanceRecord, read_records
 from clawblox.rundir.status import make_mark
 from clawblox.rundir.unlisted_saves import settle_unlisted_saves
-from clawblox.system.process import Grace, end_tree
+from clawblox.supervision.tree import Grace, end_tree
 from clawblox.system.process_tree import Search, boot_id, find_trees
 from clawblox.world.fleet import Fleet
 from clawblox.world.progress import shown_progress

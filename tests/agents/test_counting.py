@@ -28,12 +28,13 @@ from clawblox.agents.running.agenda import Hold
 from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.dialogue import understand
 from clawblox.agents.running.hooks import Hooks
-from clawblox.agents.running.lifecycle import Lifecycle
+from clawblox.agents.running.lifecycle import MOVES
 from clawblox.agents.running.order import Order
 from clawblox.agents.running.output import OutputReader
 from clawblox.agents.running.uncounted import catch_up
 from clawblox.agents.trajectory import export_trajectory
 from clawblox.agents.usage import Ledger
+from clawblox.supervision.lifecycle import Lifecycle
 from clawblox.telemetry.events import Hub
 from clawblox.telemetry.log_segments import begin_segment
 
@@ -197,7 +198,7 @@ class Life:
 
     def load(self) -> Bookkeeping:
         """Return the books of a new orchestrator, which has caught up."""
-        books = Bookkeeping(self.order, Lifecycle(), Hub(), 0.0)
+        books = Bookkeeping(self.order, Lifecycle(MOVES, "new"), Hub(), 0.0)
         books.load()
         anyio.run(catch_up, self.order, books)
         books._write(books.record())

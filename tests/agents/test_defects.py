@@ -25,7 +25,7 @@ SAMPLE = [
     Point("agents.running.attempt:Attempt._watch_exit", "start"),
     Point("agents.running.attempt:Attempt.release", "end"),
     Point("agents.running.bookkeeping:Bookkeeping.record", "end"),
-    Point("system.process:end_tree", "stop"),
+    Point("supervision.tree:end_tree", "stop"),
 ]
 
 

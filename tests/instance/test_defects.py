@@ -21,7 +21,7 @@ SAMPLE = [
     Point("instance.watch:Watch.run", "crash"),
     Point("rundir.records:write_record", "stop"),
     Point("instance.supervisor:Supervisor._tear_down", "stop"),
-    Point("system.process:end_tree", "stop"),
+    Point("supervision.tree:end_tree", "stop"),
 ]
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from clawblox.config.options import SharedOptions
 from clawblox.errors import ConfigError
-from clawblox.instance.lifecycle import restart_budget, restart_delay
+from clawblox.instance.lifecycle import restart_delay
+from clawblox.supervision.lifecycle import RestartBudget
 
 # ----------------------------------------------------------------------------------- options
 
@@ -58,8 +59,7 @@ def test_the_error_for_a_wrong_value_names_the_argument(
 
 def delays(times: list[float], max_restarts: int, window: float) -> list[float | None]:
     """Return what a policy says to a death at each of the times."""
-    options = SharedOptions(restart="fresh", max_restarts=max_restarts, restart_window=window)
-    budget = restart_budget(options)
+    budget = RestartBudget(max_restarts, window)
     taken = [budget.take(now) for now in times]
     return [None if before is None else restart_delay(before) for before in taken]
 

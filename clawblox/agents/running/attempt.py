@@ -29,6 +29,7 @@ from clawblox.agents.values import Report
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import current_batcher, run_blocking
 from clawblox.results import ProcessExit
+from clawblox.supervision.tree import ProcessTree
 from clawblox.system.process import Process
 from clawblox.telemetry.log_segments import begin_segment
 from clawblox.telemetry.logs import last_lines
@@ -65,7 +66,7 @@ class Attempt:
         prepared: What the start has made.
         books: Is told of all that happens.
         agenda: Says what the program is told next.
-        cookie: Marks the processes of the agent.
+        tree: The processes of the agent.
         message: What the process is started to be told.
         turn: The same for the driver.
 
@@ -84,7 +85,7 @@ class Attempt:
         books: Bookkeeping,
         agenda: Agenda,
         *,
-        cookie: str,
+        tree: ProcessTree,
         message: Message,
         turn: Turn,
     ) -> None:
@@ -92,7 +93,7 @@ class Attempt:
         self._prepared = prepared
         self._books = books
         self._agenda = agenda
-        self._cookie = cookie
+        self._tree = tree
         self._message = message
         self._turn = turn
         self._conversation: Conversation = order.driver.converse(prepared.setup, turn)
@@ -161,7 +162,7 @@ class Attempt:
 
     def _spawn(self, invocation: Invocation, is_asked_for: bool) -> None:
         order, setup, directory = self._order, self._prepared.setup, self._order.directory
-        env = build_environment(order, setup, self._cookie, invocation.env)
+        env = build_environment(order, setup, self._tree.cookie, invocation.env)
         self._expected, cwd = Expected.of_turn(order, self._turn), directory.workspace
         enclosed = order.hooks.enclosure.enclose(invocation.argv, env, setup.workspace)
         if is_asked_for:
@@ -173,6 +174,8 @@ class Attempt:
         self.log_start = self._turn_offset = segment.end
         complaints = Complaints(directory.errors_file)
         self.process = spawn_program(enclosed, cwd=cwd, directory=directory, stdin=self._stdin)
+        self._tree.add(self.process)
+        self._tree.watch()
         self._reader = OutputReader(directory.log_file, self.log_start, begins_at=segment.start)
         complaints.open()
         self._complaints = complaints
@@ -480,10 +483,8 @@ class Attempt:
                 await self._listen_to_last_words()
 
     def _let_go(self) -> None:
-        self._books.pid = None
-        if self.process is not None:
-            self.process.release()
-            self.process = None
+        self._books.pid = self.process = None
+        self._tree.release()
 
     async def _listen_to_last_words(self) -> None:
         if self.dialogue is None or self._complaints is None:

@@ -15,12 +15,12 @@ import anyio
 
 from clawblox.agents.drivers.driver import Interruption, RecordedUsage
 from clawblox.agents.events import NOT_KEPT, AgentEventHub, EventFile
-from clawblox.agents.running.lifecycle import Lifecycle
 from clawblox.agents.running.order import Order
 from clawblox.agents.status import AgentRecord
 from clawblox.agents.usage import Ledger
 from clawblox.agents.values import AgentEvent, AgentState, EventType, Report, Usage
 from clawblox.concurrency.threads import current_batcher, run_interruptible
+from clawblox.supervision.lifecycle import Lifecycle
 from clawblox.system.clock import format_utc_ms, utc_now_ns
 from clawblox.system.files import publish_bytes
 from clawblox.telemetry.log_segments import log_end
@@ -53,7 +53,7 @@ class Bookkeeping:
     def __init__(
         self,
         order: Order,
-        lifecycle: Lifecycle,
+        lifecycle: Lifecycle[AgentState],
         hub: AgentEventHub,
         first_started_at: float,
     ) -> None:
@@ -182,7 +182,7 @@ class Bookkeeping:
         if to == self._lifecycle.state:
             return
         self._lifecycle.move(to)
-        if not self._lifecycle.is_active:
+        if to in ("stopped", "failed"):
             self._is_within_turn = False
         self.reason = reason
         self.tell_change()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from clawblox.agents.values import AgentState, ErrorKind
-from clawblox.concurrency.restarts import exponential_delay
+from clawblox.supervision.lifecycle import exponential_delay
 
 MOVES: Final[dict[AgentState, frozenset[AgentState]]] = {
     "new": frozenset({"starting"}),
@@ -31,32 +31,6 @@ _SHORT_TURN_S: Final = 1.0
 _FREE_SHORT_TURNS: Final = 5
 _FIRST_PACE_S: Final = 0.1
 _LAST_PACE_S: Final = 10.0
-
-
-class IllegalMove(AssertionError):  # noqa: N818 - says the condition
-    """A move that is not in the table: a bug in this package."""
-
-
-class Lifecycle:
-    """The current state of one agent."""
-
-    def __init__(self) -> None:
-        self.state: AgentState = "new"
-
-    def move(self, to: AgentState) -> None:
-        """Change the state to ``to``.
-
-        Raises:
-            IllegalMove: The move is not in the table.
-        """
-        if to not in MOVES[self.state]:
-            raise IllegalMove(f"{self.state} -> {to}")
-        self.state = to
-
-    @property
-    def is_active(self) -> bool:
-        """Whether the agent is started and has not ended."""
-        return self.state in ("starting", "working", "idle")
 
 
 def is_hopeless(kind: ErrorKind) -> bool:

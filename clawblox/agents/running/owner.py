@@ -22,7 +22,7 @@ from clawblox.agents.running.attempt import Attempt
 from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.dialogue import BudgetUsedUp, Trouble
 from clawblox.agents.running.hooks import Service
-from clawblox.agents.running.lifecycle import Lifecycle, is_hopeless, retry_delay
+from clawblox.agents.running.lifecycle import is_hopeless, retry_delay
 from clawblox.agents.running.order import Order
 from clawblox.agents.running.preparation import (
     Prepared,
@@ -34,8 +34,7 @@ from clawblox.agents.running.preparation import (
 from clawblox.agents.running.session import read_session_id, require_transcript
 from clawblox.agents.running.uncounted import catch_up, count_rest
 from clawblox.agents.running.version import find_number
-from clawblox.agents.values import AgentResult, StartedAgent
-from clawblox.concurrency.restarts import RestartBudget
+from clawblox.agents.values import AgentResult, AgentState, StartedAgent
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import DEFAULT_GRACE_S
@@ -46,10 +45,10 @@ from clawblox.errors import (
     AgentStallError,
     AgentStartError,
 )
-from clawblox.protocol import INSTANCE_ENV
-from clawblox.system.guard import guard
-from clawblox.system.process import CannotExecute, Grace, end_tree
-from clawblox.system.process_tree import Mark
+from clawblox.supervision.lifecycle import Lifecycle, RestartBudget
+from clawblox.supervision.shared_stop import SharedStop
+from clawblox.supervision.tree import Grace, ProcessTree
+from clawblox.system.process import CannotExecute
 from clawblox.telemetry.own_log import OwnLog
 
 _log = OwnLog(__name__)
@@ -76,7 +75,11 @@ class Owner:
     """
 
     def __init__(
-        self, order: Order, lifecycle: Lifecycle, hub: AgentEventHub, first_started_at: float
+        self,
+        order: Order,
+        lifecycle: Lifecycle[AgentState],
+        hub: AgentEventHub,
+        first_started_at: float,
     ) -> None:
         self._order = order
         self._name = order.name
@@ -87,16 +90,11 @@ class Owner:
         self._agenda = Agenda(nudge, order.hold)
         self._first = Message(order.prompt)
         self._restarts = RestartBudget(order.options.max_restarts, order.options.restart_window)
-        self._cookie = secrets.token_hex(16)
-        self._has_survivors = False
-        self._leaders: tuple[tuple[int, int], ...] = ()
+        self._tree = ProcessTree(secrets.token_hex(16))
         self._doubts: list[Requirement] = []
         self._attempt: Attempt | None = None
         self._exit_code: int | None = None
-        self._scope = anyio.CancelScope()
-        self._finished = anyio.Event()
-        self._grace: Grace | None = None
-        self._is_stopping = False
+        self._stop = SharedStop()
         lifecycle.move("starting")
 
     # -- requests ---------------------------------------------------------------------------
@@ -104,12 +102,12 @@ class Owner:
     @property
     def is_over(self) -> bool:
         """Whether the agent has ended and nothing of it is left."""
-        return self._finished.is_set()
+        return self._stop.is_over.is_set()
 
     @property
     def is_ending(self) -> bool:
         """Whether the agent is being stopped, or has ended."""
-        return self._is_stopping or self.is_over
+        return self._stop.grace is not None or self.is_over
 
     @property
     def is_between_turns(self) -> bool:
@@ -157,8 +155,8 @@ class Owner:
 
     async def _wait_settled(self, message: Message) -> StartedAgent:
         await message.is_settled.wait()
-        if self._is_stopping:
-            await self._finished.wait()
+        if self.is_ending:
+            await self._stop.is_over.wait()
         if self.failure is not None:
             raise self.failure
         if not self.books.is_confirmed:
@@ -177,19 +175,12 @@ class Owner:
 
         Cancellation: the agent is stopped all the same.
         """
-        self._is_stopping = True
-        if self._grace is None:
-            self._grace = Grace(grace_seconds)
-        else:
-            self._grace.shorten(grace_seconds)
-        self._scope.cancel()
-        await self._finished.wait()
+        await self._stop.request(grace_seconds)
         return self.result
 
     def kill_now(self) -> None:
         """End the grace of a stop that is under way."""
-        if self._grace is not None:
-            self._grace.shorten(0.0)
+        self._stop.kill_now()
 
     async def wait(self) -> AgentResult:
         """Wait until the agent pauses or has ended.
@@ -239,7 +230,7 @@ class Owner:
         """
         reason = "stopped on request"
         try:
-            with self._scope:
+            with self._stop.scope:
                 async with Tasks() as services:
                     await self._work(services)
         except BudgetUsedUp as used_up:
@@ -294,11 +285,11 @@ class Owner:
         await catch_up(order, self.books)
         if order.hooks.enclosure.level != "none":
             self.books.emit("sandbox", order.hooks.enclosure.facts)
-        await run_blocking(guard.watch, self._mark())
+        await run_blocking(self._tree.watch)
         turn = self._make_turn(self._first)
         own = order.driver.invocation(prepared.setup, turn).env
-        env = build_environment(order, prepared.setup, self._cookie, own)
-        version = await read_version(order, prepared, self._cookie, turn)
+        env = build_environment(order, prepared.setup, self._tree.cookie, own)
+        version = await read_version(order, prepared, self._tree.cookie, turn)
         self.books.version = find_number(version)
         session_id = self.books.session_id
         doubts = await prepare_home(order, prepared.setup, env, version, session_id)
@@ -310,14 +301,6 @@ class Owner:
 
     def _make_turn(self, message: Message) -> Turn:
         return Turn(prompt=message.text, session_id=self.books.session_id, new_id=str(uuid.uuid4()))
-
-    def _mark(self) -> Mark:
-        process = None if self._attempt is None else self._attempt.process
-        if process is not None:
-            leader = process.pid, process.start_time
-            # The first one stays: what it left behind is older than the latest.
-            self._leaders = tuple(dict.fromkeys((*self._leaders[:1], leader)))
-        return Mark(f"{INSTANCE_ENV}={self._cookie}".encode(), self._leaders)
 
     # -- processes --------------------------------------------------------------------------
 
@@ -339,12 +322,11 @@ class Owner:
             prepared,
             self.books,
             self._agenda,
-            cookie=self._cookie,
+            tree=self._tree,
             message=message,
             turn=turn,
         )
         await attempt.spawn(is_asked_for=not message.is_nudge)
-        await run_blocking(guard.watch, self._mark())
         await attempt.run()
         await self._end_attempt(Grace(_FAILED_GRACE_S), only_leader=attempt.exit is not None)
         self._note_exit("finished")
@@ -407,21 +389,9 @@ class Owner:
             self._exit_code = attempt.exit_code
 
     async def _end_tree(self, grace: Grace) -> None:
-        process = None if self._attempt is None else self._attempt.process
-        self._has_survivors = True  # for the guard, until it is known
-        try:
-            end = await end_tree(self._mark(), process, grace)
-        except Exception as error:  # whatever it is, as much as can be is ended
-            if process is not None:
-                process.kill()
-                await process.wait()
-            if not isinstance(error, OSError):
-                raise
-            _log.warning("processes not looked for", agent=self._order.name, error=str(error))
-        else:
-            self._has_survivors = bool(end.survivors)
-            if end.survivors:
-                _log.error("processes survive", agent=self._order.name, left=end.survivors)
+        end = await self._tree.end(grace)
+        if end.failure is not None:
+            _log.error("stop failed", agent=self._order.name, reason=end.failure)
 
     # -- the end ----------------------------------------------------------------------------
 
@@ -457,17 +427,15 @@ class Owner:
         )
 
     async def _tear_down(self, reason: str) -> None:
-        grace = self._grace or Grace(DEFAULT_GRACE_S if self.failure is None else _FAILED_GRACE_S)
-        self._grace = grace
-        self._is_stopping = True
+        grace = self._stop.begin(DEFAULT_GRACE_S if self.failure is None else _FAILED_GRACE_S)
         with self._contained("processes not ended"):
             if self._attempt is None:
                 await self._end_tree(grace)  # a version command may be left
             else:
                 await self._end_attempt(grace)
         with self._contained("guard not told"):
-            if not self._has_survivors:
-                await run_blocking(guard.forget, self._mark())
+            if not self._tree.may_have_survivors:
+                await run_blocking(self._tree.forget)
         with self._contained("end not told"):
             if self.failure is None:
                 self._note_exit("stopped")
@@ -484,15 +452,13 @@ class Owner:
 
     def _release_waiters(self, reason: str) -> None:
         """Let nobody wait any longer, whatever went wrong before."""
-        self._is_stopping = True
         if self._lifecycle.state not in ("stopped", "failed"):
             self._lifecycle.state = "stopped" if self.failure is None else "failed"
             self.books.reason = reason if self.failure is None else self.failure.message
-        for event in (self._finished, self._first.is_settled, self.books.changed):
+        for event in (self._stop.is_over, self._first.is_settled, self.books.changed):
             event.set()
         with self._contained("messages not settled"):
             self._agenda.settle_all()
-        if self._attempt is not None and (process := self._attempt.process) is not None:
-            with self._contained("process not killed"):  # only a defect leaves one
-                process.kill()
-                process.release()
+        with self._contained("process not killed"):  # only a defect leaves one
+            self._tree.kill()
+            self._tree.release()

@@ -30,10 +30,9 @@ from clawblox.protocol import (
     WORLD_URL_ENV,
     display_name,
 )
+from clawblox.supervision.tree import ProcessTree
 from clawblox.system.files import make_private_dir, publish_bytes
-from clawblox.system.guard import guard
 from clawblox.system.process import CannotExecute
-from clawblox.system.process_tree import Mark
 
 _VERSION_TIMEOUT_S = 20.0
 _SCRIPT_MODE = 0o700
@@ -161,15 +160,14 @@ async def check_setup(order: Order) -> None:
     """
     binary = await run_blocking(find_binary, order)
     setup = make_setup(order, binary, order.system_prompt or "")
-    cookie = secrets.token_hex(16)
-    env = build_environment(order, setup, cookie, {})
-    mark = Mark(f"{INSTANCE_ENV}={cookie}".encode(), ())
-    await run_blocking(guard.watch, mark)
+    tree = ProcessTree(secrets.token_hex(16))
+    env = build_environment(order, setup, tree.cookie, {})
+    await run_blocking(tree.watch)
     try:
-        version = await read_version(order, Prepared(binary=binary, setup=setup), cookie)
+        version = await read_version(order, Prepared(binary=binary, setup=setup), tree.cookie)
     finally:
         with anyio.CancelScope(shield=True):
-            await run_blocking(guard.forget, mark)
+            await run_blocking(tree.forget)
     found = await run_blocking(order.driver.check, order.directory, setup, env, version)
     _require_usable(order, [one for one in found if one.is_certain])
     await run_blocking(_try_enclosure, order, binary)
@@ -243,8 +241,7 @@ async def read_version(
         setup = attrs.evolve(prepared.setup, home=home, state=home)
         own = {} if turn is None else order.driver.invocation(setup, turn).env
         env = build_environment(order, setup, cookie, own)
-        mark = f"{INSTANCE_ENV}={cookie}".encode()
-        answer = await ask_version(argv, env=env, cookie=mark, timeout=_VERSION_TIMEOUT_S)
+        answer = await ask_version(argv, env=env, cookie=cookie, timeout=_VERSION_TIMEOUT_S)
     except CannotExecute as error:
         hint = "install the program anew, or give the path of another with binary="
         raise AgentSetupError(str(error), agent=order.name, hint=hint) from error

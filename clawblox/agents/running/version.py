@@ -13,8 +13,8 @@ import attrs
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.results import ProcessExit
-from clawblox.system.process import Grace, end_tree, memory_log, spawn
-from clawblox.system.process_tree import Mark
+from clawblox.supervision.tree import Grace, ProcessTree
+from clawblox.system.process import memory_log, spawn
 
 _GRACE_S = 1.0
 _MOST_BYTES = 4096
@@ -41,14 +41,14 @@ def find_number(text: str) -> str | None:
 
 
 async def ask_version(
-    argv: Sequence[str], *, env: Mapping[str, str], cookie: bytes, timeout: float
+    argv: Sequence[str], *, env: Mapping[str, str], cookie: str, timeout: float
 ) -> VersionAnswer | None:
     """Return what a program answers, and end all that it has started.
 
     Args:
         argv: The command that prints the version.
         env: Its whole environment.
-        cookie: The entry of ``env`` that marks its processes.
+        cookie: Marks its processes, in ``env``.
         timeout: Seconds after which it is ended.
 
     Returns:
@@ -61,17 +61,16 @@ async def ask_version(
     Cancellation: ends the processes.
     """
     with memory_log("version") as output, memory_log("complaints") as errors:
+        tree, end = ProcessTree(cookie), None
         start = partial(spawn, argv, cwd=Path("/"), env=env, output=output, errors=errors)
-        process = await run_blocking(start)
-        end = None
+        tree.add(process := await run_blocking(start))
         try:
             with anyio.move_on_after(timeout):
                 end = await process.wait()
         finally:
             with anyio.CancelScope(shield=True):
-                leader = Mark(cookie, ((process.pid, process.start_time),))
-                await end_tree(leader, process, Grace(_GRACE_S))
-            process.release()
+                await tree.end(Grace(_GRACE_S))
+            tree.release()
         return None if end is None else VersionAnswer(end, _read(output) or _read(errors))
 
 

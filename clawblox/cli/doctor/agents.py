@@ -52,7 +52,7 @@ def look_for_program(driver: Driver, command: str) -> CheckResult:
 
 
 async def _ask(argv: Sequence[str], env: Mapping[str, str]) -> VersionAnswer | None:
-    cookie = f"{protocol.INSTANCE_ENV}={env[protocol.INSTANCE_ENV]}".encode()
+    cookie = env[protocol.INSTANCE_ENV]
     return await ask_version(argv, env=env, cookie=cookie, timeout=_TIMEOUT_S)
 
 

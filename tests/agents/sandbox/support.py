@@ -19,7 +19,8 @@ from clawblox.agents.layout import AgentDir
 from clawblox.agents.sandbox.bubblewrap import Bubblewrap
 from clawblox.concurrency.threads import run_blocking
 from clawblox.results import ProcessExit
-from clawblox.system.process import Grace, Process, end_tree, memory_log, spawn
+from clawblox.supervision.tree import Grace, end_tree
+from clawblox.system.process import Process, memory_log, spawn
 from clawblox.system.process_tree import Mark
 from tests.support import INSTANCE_ENV
 

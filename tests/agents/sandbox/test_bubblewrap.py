@@ -22,7 +22,7 @@ from anyio import to_thread
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import AgentSetupError
 from clawblox.results import ProcessExit
-from clawblox.system.process import Grace, end_tree
+from clawblox.supervision.tree import Grace, end_tree
 from clawblox.system.process_tree import Mark, find_tree
 from tests.agents.sandbox.support import (
     LABEL,
@@ -399,7 +399,7 @@ import anyio, anyio.to_thread
 from tests.agents.sandbox.support import Sandbox, answering
 from tests.agents.sandbox.test_bubblewrap import LABEL, LOOK, POLITE, PYTHON, REACH
 from tests.support import wait_until_async
-from clawblox.system.process import Grace, end_tree
+from clawblox.supervision.tree import Grace, end_tree
 from clawblox.system.process_tree import Mark, find_tree
 
 async def main():

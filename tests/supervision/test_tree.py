@@ -13,8 +13,10 @@ import anyio
 import pytest
 
 from clawblox.results import ProcessExit
+from clawblox.supervision import tree
+from clawblox.supervision.tree import Grace, ProcessTree, TreeEnd, end_tree
 from clawblox.system import process_finder as finder
-from clawblox.system.process import Grace, Process, TreeEnd, end_tree
+from clawblox.system.process import Process
 from clawblox.system.process_tree import Mark, Proc, Search, find_trees
 from tests.support import descendants, is_alive, marked_processes, wait_until_async
 from tests.system.process.support import (
@@ -130,6 +132,64 @@ async def test_a_tree_ends_even_where_somebody_else_reaps_its_leader(
         assert end.rung == "terminated"
         assert not marked_processes(cookie)
         leader.release()
+
+
+# ------------------------------------------------------------------------------ its leaders
+
+
+async def test_a_mark_keeps_the_first_leader_and_those_that_are_not_released(
+    start: Spawn, cookie: str
+) -> None:
+    tree = ProcessTree(cookie)
+    leaders = [await start("true") for _ in range(4)]
+    for leader in leaders:
+        await leader.wait()
+    identities = [(leader.pid, leader.start_time) for leader in leaders]
+    for leader in leaders[:2]:
+        tree.add(leader)
+    assert tree.mark.leaders == (identities[0], identities[1])
+    tree.release()
+    assert tree.mark.leaders == (identities[0], identities[1])
+    for leader in leaders[2:]:
+        tree.add(leader)
+    assert tree.mark.leaders == (identities[0], identities[2], identities[3])
+    tree.release()
+    assert all(leader.pidfd < 0 for leader in leaders)
+
+
+async def test_a_tree_may_have_survivors_until_all_of_it_has_ended(
+    start: Spawn, cookie: str
+) -> None:
+    tree = ProcessTree(cookie)
+    assert not tree.may_have_survivors
+    tree.add(await start(*SLEEP))
+    assert tree.may_have_survivors
+    assert await tree.end(Grace(60)) == TreeEnd("terminated")
+    assert not tree.may_have_survivors
+    assert await tree.end(Grace(60)) == TreeEnd("already_exited")
+
+
+@pytest.mark.parametrize("error", [OSError(24, "Too many open files"), RuntimeError("a defect")])
+async def test_the_leaders_are_killed_where_the_tree_cannot_be_looked_for(
+    start: Spawn, cookie: str, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    async def fail(*_: object) -> TreeEnd:
+        raise error
+
+    processes = ProcessTree(cookie)
+    leader = await start(*SLEEP)
+    processes.add(leader)
+    monkeypatch.setattr(tree, "end_tree", fail)
+    end = await processes.end(Grace(60))
+    reason = "Too many open files" if isinstance(error, OSError) else repr(error)
+    assert (end.rung, end.failure) == ("killed", f"its processes cannot be looked at: {reason}")
+    assert processes.may_have_survivors
+    assert await leader.wait() == ProcessExit(signal="SIGKILL")
+
+
+def test_survivors_are_a_failure() -> None:
+    assert TreeEnd("killed", ("1 a",)).failure is None
+    assert TreeEnd("killed", ("1 a",), ("1 a", "2 b")).failure == "not even SIGKILL ended 1 a, 2 b"
 
 
 # ------------------------------------------------------------------------- many at one time

@@ -1,0 +1,206 @@
+"""A process tree: all processes that carry one cookie, guarded, and ended down the ladder."""
+
+from __future__ import annotations
+
+import signal  # noqa: TID251 - numbers only; the finder sends them
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Final
+
+import anyio
+import attrs
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.protocol import INSTANCE_ENV
+from clawblox.results import Rung
+from clawblox.system.guard import guard
+from clawblox.system.process import Process
+from clawblox.system.process_finder import Finder, current_finder
+from clawblox.system.process_tree import Mark, Proc, command_line
+from clawblox.telemetry.own_log import OwnLog
+
+_log = OwnLog(__name__)
+
+_KILL_TIMEOUT_S: Final = 10.0
+_FIRST_DELAY_S: Final = 0.002
+_LAST_DELAY_S: Final = 0.05
+
+
+class Grace:
+    """The time that a stopping tree still has; a second, shorter stop shortens it.
+
+    Args:
+        seconds: Time between TERM and KILL.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.scope = anyio.CancelScope(deadline=anyio.current_time() + seconds)
+
+    def shorten(self, seconds: float) -> None:
+        """Leave at most ``seconds`` from now."""
+        self.scope.deadline = min(self.scope.deadline, anyio.current_time() + seconds)
+
+
+@attrs.frozen
+class TreeEnd:
+    """How a process tree was ended.
+
+    Attributes:
+        rung: The rung of the ladder that did it.
+        killed: What had to be killed, as ``pid command``.
+        survivors: What even SIGKILL did not end within its time.
+        failure: Why processes may be left; None if none are.
+    """
+
+    rung: Rung
+    killed: tuple[str, ...] = ()
+    survivors: tuple[str, ...] = ()
+    failure: str | None = attrs.field()
+
+    @failure.default
+    def _name_survivors(self) -> str | None:
+        return f"not even SIGKILL ended {', '.join(self.survivors)}" if self.survivors else None
+
+
+class ProcessTree:
+    """The processes that carry one cookie. It survives its leaders, which may come and go.
+
+    Args:
+        cookie: The value of the variable that marks the processes.
+
+    Attributes:
+        cookie: The same.
+        processes: The leaders that have not been released, in the order of their start.
+        may_have_survivors: Whether a process may be left: from the first watch or leader on, until
+            all have been ended.
+    """
+
+    def __init__(self, cookie: str) -> None:
+        self.cookie = cookie
+        self.may_have_survivors = False
+        self.processes: list[Process] = []
+        self._leaders: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def mark(self) -> Mark:
+        """Marks the processes: by the cookie, and by the sessions of the leaders."""
+        return Mark(f"{INSTANCE_ENV}={self.cookie}".encode(), self._leaders)
+
+    def watch(self) -> None:
+        """Have the guard end the tree when this process is gone; call it before a spawn. Blocks.
+
+        Raises:
+            OSError: The guard cannot be started.
+        """
+        self.may_have_survivors = True
+        guard.watch(self.mark)
+
+    def add(self, process: Process) -> None:
+        """Add a process that was spawned with the cookie; the first is the one to wait for.
+
+        The very first leader stays in the mark when it has been released: what it left behind is
+        older than its successors.
+        """
+        self.may_have_survivors = True
+        self.processes.append(process)
+        present = [(process.pid, process.start_time) for process in self.processes]
+        self._leaders = tuple(dict.fromkeys((*self._leaders[:1], *present)))
+
+    async def end(self, grace: Grace) -> TreeEnd:
+        """End all processes. Where they cannot be looked for, the leaders are killed.
+
+        Args:
+            grace: Time between TERM and KILL.
+
+        Cancellation: stops climbing; call it shielded.
+        """
+        self.may_have_survivors = True
+        leader = next(iter(self.processes), None)
+        try:
+            end = await end_tree(self.mark, leader, grace)
+        except Exception as error:  # noqa: BLE001 - whatever it is, as much as possible is ended
+            self.kill()
+            if not isinstance(error, OSError):
+                _log.defect("processes not looked for", error)
+            reason = getattr(error, "strerror", None) or repr(error)
+            failure = f"its processes cannot be looked at: {reason}"
+            end = TreeEnd("killed", failure=failure)
+            if leader is not None:
+                with anyio.move_on_after(_KILL_TIMEOUT_S):
+                    await leader.wait()
+        else:
+            self.may_have_survivors = bool(end.survivors)
+        return end
+
+    def kill(self) -> None:
+        """Kill the leaders and their groups; needs no descriptor. The guard watches the rest."""
+        for process in self.processes:
+            process.kill()
+
+    def forget(self) -> None:
+        """Have the guard forget the tree, which has ended or outlives this process."""
+        guard.forget(self.mark)
+
+    def release(self) -> None:
+        """Reap the leaders and close their pidfds; a second call does nothing."""
+        with ExitStack() as releases:  # each is released, whatever becomes of the others
+            for process in self.processes:
+                releases.callback(process.release)
+        self.processes = []
+
+
+async def end_tree(mark: Mark, leader: Process | None, grace: Grace) -> TreeEnd:
+    """End everything that belongs to ``mark``: TERM, the grace, KILL until nothing is left.
+
+    Args:
+        mark: Marks the processes; it must name the leader, so that its session counts.
+        leader: The process to wait for first, if there is one.
+        grace: Time between TERM and KILL.
+
+    Raises:
+        OSError: The processes cannot be looked at, for lack of file descriptors.
+
+    Cancellation: stops climbing; call it shielded.
+    """
+    finder = current_finder()
+    with finder.looking():
+        end = await _climb(finder, mark, leader, grace)
+    if leader is not None and not end.survivors and not leader.has_exited:
+        # A program whose first thread has ended looks dead, while its other threads still run.
+        leader.kill()
+        with anyio.move_on_after(_KILL_TIMEOUT_S):
+            await leader.wait()
+    return end
+
+
+async def _climb(finder: Finder, mark: Mark, leader: Process | None, grace: Grace) -> TreeEnd:
+    members = await finder.find(mark, number=signal.SIGTERM)
+    if not members:
+        return TreeEnd("already_exited")
+    with grace.scope:
+        if leader is not None:
+            await leader.wait()
+        delay = _FIRST_DELAY_S
+        while members := await finder.find(mark, members):
+            await anyio.sleep(delay)
+            delay = min(delay * 2, _LAST_DELAY_S)
+        return TreeEnd("terminated")
+    return await _kill(finder, mark, members)
+
+
+async def _kill(finder: Finder, mark: Mark, known: Sequence[Proc]) -> TreeEnd:
+    left = await finder.find(mark, known)
+    killed = await run_blocking(_describe, left)
+    deadline = anyio.current_time() + _KILL_TIMEOUT_S
+    delay = _FIRST_DELAY_S
+    while left := await finder.find(mark, left, number=signal.SIGKILL):
+        if anyio.current_time() >= deadline:
+            break
+        await anyio.sleep(delay)
+        delay = min(delay * 2, _LAST_DELAY_S)
+    survivors = await run_blocking(_describe, left)
+    return TreeEnd("killed" if killed else "terminated", killed, survivors)
+
+
+def _describe(processes: Sequence[Proc]) -> tuple[str, ...]:
+    return tuple(f"{proc.pid} {command_line(proc.pid)[:200]}".rstrip() for proc in processes)
