@@ -7,10 +7,9 @@ click. The commands' summaries are here for the same reason.
 - ``doctor``: what ``clawblox doctor`` checks.
 - ``playing``: acting in a running world from a shell.
 - ``running``: running worlds for a command, in the foreground or in the background.
-- ``tables``: tables, event lines and archives as text.
 - ``terminal``: writing to terminals and pipes without blocking.
 - ``flags``: errors of the library in the words of a command.
-- ``parameters``: what the commands' parameters have in common.
+- ``parameters``: parameters that several commands share.
 - ``options``, ``field_options``, ``option_help``: command options made from the option classes.
 - ``starter``: the world that ``clawblox init`` writes.
 """

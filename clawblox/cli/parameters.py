@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -11,19 +12,20 @@ from typing import Any, Final, TypeVar
 import click
 
 from clawblox.cli.field_options import SectionOption, parse_labels
-from clawblox.cli.tables.formatting import shorten_path
 from clawblox.config.arguments import check_count, check_seconds
-from clawblox.errors import ClawbloxError, ConfigError
+from clawblox.errors import ClawbloxError, ConfigError, UsageError
 from clawblox.results import Labels
 from clawblox.rundir.claims import describe_holder
 from clawblox.rundir.find_runs import find_runs_below
 from clawblox.rundir.locks import retry
 from clawblox.rundir.owners import find_owner
 from clawblox.rundir.paths import records_journal
-from clawblox.rundir.records import check_records
-from clawblox.rundir.status import select_records
+from clawblox.rundir.presence import exited_error, look
+from clawblox.rundir.records import InstanceRecord, check_records
+from clawblox.rundir.status import is_ready, select_records
 from clawblox.system.clock import format_utc_ms, utc_now_ns
 from clawblox.system.ports import MAX_LEASES
+from clawblox.views.formatting import shorten_path, suggest
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _RUNS_NAMED: Final = 5
@@ -265,3 +267,60 @@ count_option = click.option(
     metavar="N",
     help=f"Number of instances to start, at most {MAX_LEASES}.",
 )
+
+
+_FALLBACK_NAME = "player"
+
+
+def login_name() -> str:
+    """Return the user's login name, the agent's by default."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError, ImportError):  # a container without an entry for the user
+        return _FALLBACK_NAME
+    return name if name.isprintable() else _FALLBACK_NAME
+
+
+def _check_agent_name(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
+    if value is None:
+        return login_name()
+    if not value.strip() or not value.isprintable():
+        raise click.BadParameter(f"must be a printable text, not {value!r}", ctx, param)
+    return value
+
+
+agent_option = click.option(
+    "--as",
+    "agent",
+    metavar="NAME",
+    callback=_check_agent_name,
+    show_default="your login name",
+    help="Name of the agent.",
+)
+
+
+def choose_record(run_dir: Path, name: str | None) -> InstanceRecord:
+    """Return the record of an instance that serves: the named one, or the only one. Blocks.
+
+    Raises:
+        UsageError: There is no instance of that name, or several serve and none is named.
+        ClawbloxError: It does not serve, or none does.
+    """
+    if name is not None:
+        (record,) = select_records(run_dir, [name])
+        if not is_ready(record):
+            raise exited_error(look(run_dir, record), record.log_start)
+        return record
+    ready = [record for record in select_records(run_dir, ()) if is_ready(record)]
+    if not ready:
+        raise ClawbloxError(
+            f"Nothing in '{shorten_path(run_dir)}' is ready, so there is nothing to join",
+            hint=f"{suggest('ps', run_dir)} shows what runs there",
+        )
+    if len(ready) > 1:
+        names = ", ".join(record.name for record in ready)
+        raise UsageError(
+            f"Several instances in '{shorten_path(run_dir)}' are ready: {names}",
+            hint=f"name one of them: {suggest('play', run_dir, ready[0].name)}",
+        )
+    return ready[0]

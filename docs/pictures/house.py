@@ -26,6 +26,7 @@ _ROW: Final = re.compile(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
 
 ANNEXES: Final = ("engine", "server", "luau")
 _GROUND: Final = (
+    "checks",
     "errors",
     "results",
     "protocol",

@@ -20,10 +20,10 @@ import anyio
 import httpx
 
 from clawblox import AsyncWorld, StartedWorld
-from clawblox.cli.tables.lineage_svg import draw_lineage
-from clawblox.cli.tables.lineage_text import render_lineage
 from clawblox.rundir.lineage import Lineage, read_lineage
 from clawblox.telemetry.events import EventStream
+from clawblox.views.lineage_svg import draw_lineage
+from clawblox.views.lineage_text import render_lineage
 
 __all__ = ["PICTURE", "play"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from clawblox.agents.running import lifecycle
 from clawblox.agents.status import AgentStatus, make_status
-from clawblox.cli.tables.agent_rows import agent_columns, describe_agent, summarise_agents
+from clawblox.views.rows import agent_columns, describe_agent, summarise_agents
 from tests.agents.small import opened, records, small, until
 
 __all__ = ["small"]

@@ -20,7 +20,6 @@ from clawblox.checkpoint.collect.policy import git_config
 from clawblox.checkpoint.collect.sessions import find_format
 from clawblox.checkpoint.load import staging
 from clawblox.checkpoint.model import Limits
-from clawblox.cli.tables.archives import describe_loaded, describe_next_steps
 from clawblox.errors import (
     CheckpointError,
     CheckpointFormatError,
@@ -28,6 +27,7 @@ from clawblox.errors import (
     CheckpointPathError,
 )
 from clawblox.system import files
+from clawblox.views.archives import describe_loaded, describe_next_steps
 from tests.checkpoint.archives import (
     EXECUTABLE,
     Member,

@@ -9,16 +9,16 @@ import pytest
 
 from clawblox.agents.status import AgentStatus, StatusState
 from clawblox.agents.values import Usage
-from clawblox.cli.tables.agent_rows import (
+from clawblox.views.board import render
+from clawblox.views.columns import fit_columns, format_line, text_width
+from clawblox.views.formatting import format_cost, format_count
+from clawblox.views.rows import (
     agent_columns,
     describe_agent,
+    make_row,
     order_agents,
     summarise_agents,
 )
-from clawblox.cli.tables.board import render
-from clawblox.cli.tables.columns import fit_columns, format_line, text_width
-from clawblox.cli.tables.formatting import format_cost, format_count
-from clawblox.cli.tables.instance_rows import make_row
 from tests.agents.support import USAGE
 from tests.cli.test_board import plain, status, view
 

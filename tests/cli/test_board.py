@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from clawblox.cli.running.live_table import Look, make_rows, pressure_between
-from clawblox.cli.tables.board import View, render
-from clawblox.cli.tables.event_lines import (
+from clawblox.cli.running.displays import Look, make_rows, pressure_between
+from clawblox.cli.running.instance_states import InstanceStates
+from clawblox.errors import ClawbloxError, WorldStartError
+from clawblox.results import EventKind, ProcessExit, WorldEvent
+from clawblox.rundir.status import InstanceState, InstanceStatus
+from clawblox.views.board import View, render
+from clawblox.views.event_lines import (
     EventLine,
     RecentEvents,
     changes_between,
     describe_event,
     select_events,
 )
-from clawblox.cli.tables.instance_rows import Row, make_row
-from clawblox.cli.tables.instance_states import InstanceStates
-from clawblox.errors import ClawbloxError, WorldStartError
-from clawblox.results import EventKind, ProcessExit, WorldEvent
-from clawblox.rundir.status import InstanceState, InstanceStatus
+from clawblox.views.rows import Row, make_row
 
 AT = "2026-06-22T18:59:25Z"
 

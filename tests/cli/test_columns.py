@@ -7,11 +7,11 @@ from itertools import pairwise
 
 import pytest
 
-from clawblox.cli.tables.board import View, render
-from clawblox.cli.tables.columns import Column, fit_columns, format_line, shorten, text_width
-from clawblox.cli.tables.event_lines import EventLine
-from clawblox.cli.tables.instance_rows import Row, instance_columns, make_row
 from clawblox.results import ProcessExit
+from clawblox.views.board import View, render
+from clawblox.views.columns import Column, fit_columns, format_line, shorten, text_width
+from clawblox.views.event_lines import EventLine
+from clawblox.views.rows import Row, instance_columns, make_row
 from tests.cli.test_board import AT, status
 
 WIDTHS = range(40, 201)

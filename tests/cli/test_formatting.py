@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from clawblox.cli.tables.formatting import (
+from clawblox.printable import printable, printable_lines
+from clawblox.views.formatting import (
     format_age,
     format_bytes,
     format_json,
     format_table,
     suggest,
 )
-from clawblox.printable import printable, printable_lines
 
 
 def test_sizes_are_readable() -> None:

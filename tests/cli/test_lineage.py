@@ -21,11 +21,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawblox import ManifestError
-from clawblox.cli.tables.columns import text_width
-from clawblox.cli.tables.lineage_layout import lay_out
-from clawblox.cli.tables.lineage_svg import draw_lineage
-from clawblox.cli.tables.lineage_text import format_forks, render_lineage, to_ascii
 from clawblox.rundir.lineage import Lineage, read_lineage
+from clawblox.views.columns import text_width
+from clawblox.views.lineage_layout import lay_out
+from clawblox.views.lineage_svg import draw_lineage
+from clawblox.views.lineage_text import format_forks, render_lineage, to_ascii
 from docs.pictures import lineage as picture
 from tests.cli.conftest import Start, look
 from tests.lineages import (

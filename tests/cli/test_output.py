@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from clawblox.cli.running.relay import relay
 from clawblox.cli.terminal.output import OutputGone
+from clawblox.cli.terminal.screen import relay
 
 pytestmark = pytest.mark.anyio
 

@@ -14,17 +14,22 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from clawblox.cli.playing.differences import (
+from clawblox.cli.playing.lines import Line, find_examples, parse_data, parse_line
+from clawblox.errors import UsageError
+from clawblox.views.changes import (
     ABSENT,
     Difference,
     find_differences,
     format_difference,
 )
-from clawblox.cli.playing.examples import find_examples
-from clawblox.cli.playing.lines import Line, parse_data, parse_line
-from clawblox.cli.playing.paths import add_id, add_index, add_key, find_value
-from clawblox.cli.playing.values import format_inline, format_value
-from clawblox.errors import UsageError
+from clawblox.views.observations import (
+    add_id,
+    add_index,
+    add_key,
+    find_value,
+    format_inline,
+    format_value,
+)
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,12 +11,12 @@ import anyio.to_thread
 import pytest
 
 from clawblox import AsyncWorld
-from clawblox.cli.tables.event_lines import describe_event
-from clawblox.cli.tables.instance_rows import make_row
 from clawblox.instance import rates
 from clawblox.instance.rates import BehindDetector, CoreBudget
 from clawblox.protocol import TickRate, parse_rate
 from clawblox.rundir.status import read_instances
+from clawblox.views.event_lines import describe_event
+from clawblox.views.rows import make_row
 from tests.crowd import HANG_S, until
 from tests.support import wait_until_async
 

@@ -12,9 +12,7 @@ import anyio
 import attrs
 import click
 
-from clawblox.cli.parameters import PATH, existing_run_dir
-from clawblox.cli.playing.agents import TIMEOUT_S, join_again
-from clawblox.cli.playing.choices import agent_option, choose_record
+from clawblox.cli.parameters import PATH, agent_option, choose_record, existing_run_dir
 from clawblox.cli.playing.lines import parse_data
 from clawblox.cli.terminal.output import note
 from clawblox.cli.terminal.warnings import configure_logging
@@ -25,7 +23,7 @@ from clawblox.rundir.status import select_records
 from clawblox.world.access import join_answer
 from clawblox.world.agent_client import AsyncAgentClient, join_place
 from clawblox.world.kept_sessions import KeptSession
-from clawblox.world.recorded import RecordedPlace
+from clawblox.world.recorded import TIMEOUT_S, RecordedPlace, join_again
 
 _NUMBERED_NAME: Final = re.compile(r"w[0-9]{3,9}")
 """A name that clawblox gives: never an input type, even where no such instance exists."""

@@ -17,9 +17,9 @@ from clawblox.cli.commands.trajectory import command as trajectory
 from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import StopOptions
 from clawblox.cli.parameters import PATH, existing_path, json_option
-from clawblox.cli.tables.agent_rows import describe_agent
-from clawblox.cli.tables.formatting import format_json
 from clawblox.errors import UsageError
+from clawblox.views.formatting import format_json
+from clawblox.views.rows import describe_agent
 
 
 @click.group(

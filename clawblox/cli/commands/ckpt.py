@@ -22,7 +22,12 @@ from clawblox.checkpoint.progress import Report
 from clawblox.checkpoint.secrets import read_allowances
 from clawblox.checkpoint.twins import run_with_progress
 from clawblox.cli.parameters import PATH, existing_path, json_option, run_dir_argument
-from clawblox.cli.tables.archives import (
+from clawblox.cli.terminal.output import note
+from clawblox.cli.terminal.screen import progress_bar
+from clawblox.errors import CheckpointError, ClawbloxError
+from clawblox.rundir.records import read_records
+from clawblox.rundir.snapshot_files import source_run_dir
+from clawblox.views.archives import (
     archive_fields,
     describe,
     describe_difference,
@@ -32,12 +37,7 @@ from clawblox.cli.tables.archives import (
     describe_repair,
     describe_verification,
 )
-from clawblox.cli.tables.formatting import format_bytes, format_json, shorten_path
-from clawblox.cli.terminal.output import note
-from clawblox.cli.terminal.progress_bar import progress_bar
-from clawblox.errors import CheckpointError, ClawbloxError
-from clawblox.rundir.records import read_records
-from clawblox.rundir.snapshot_files import source_run_dir
+from clawblox.views.formatting import format_bytes, format_json, shorten_path
 
 _T = TypeVar("_T")
 

@@ -10,15 +10,15 @@ import attrs
 import click
 
 from clawblox.cli.parameters import PATH, existing_run_dir, json_option
-from clawblox.cli.tables.formatting import (
+from clawblox.experiment.cleaning import RunFile, held, list_files, remove_files
+from clawblox.rundir.paths import resolve_run_dir
+from clawblox.views.formatting import (
     count_words,
     format_bytes,
     format_json,
     format_table,
     shorten_path,
 )
-from clawblox.experiment.cleaning import RunFile, held, list_files, remove_files
-from clawblox.rundir.paths import resolve_run_dir
 
 
 @click.command(

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final, TypeAlias
 
 import click
 
-from clawblox.cli.doctor.agents import AGENT_CHECKS
-from clawblox.cli.doctor.check import run_checks
+from clawblox.checks import Check, CheckResult, CheckStatus, run_checks
+from clawblox.cli.doctor.agents import AGENT_CHECKS, SANDBOX_CHECKS
 from clawblox.cli.doctor.directories import DIRECTORY_CHECKS
-from clawblox.cli.doctor.kernel import KERNEL_CHECKS
-from clawblox.cli.doctor.limits import LIMIT_CHECKS
-from clawblox.cli.doctor.network import NETWORK_CHECKS
-from clawblox.cli.doctor.orphans import ORPHAN_CHECKS
-from clawblox.cli.doctor.packages import PACKAGE_CHECKS
-from clawblox.cli.doctor.programs import PROGRAM_CHECKS
-from clawblox.cli.doctor.report import as_objects, as_table, has_what_is_required
-from clawblox.cli.doctor.sandboxes import SANDBOX_CHECKS
+from clawblox.cli.doctor.machine import KERNEL_CHECKS, LIMIT_CHECKS, NETWORK_CHECKS, ORPHAN_CHECKS
+from clawblox.cli.doctor.software import PACKAGE_CHECKS, PROGRAM_CHECKS
 from clawblox.cli.parameters import json_option
-from clawblox.cli.tables.formatting import format_json
+from clawblox.printable import printable
+from clawblox.views.formatting import count_words, format_json
 
 _TIMEOUT_S = 12.0
 
@@ -64,3 +64,84 @@ def command(ctx: click.Context, *, as_json: bool) -> None:
         encoding = sys.stdout.encoding or "utf-8"
         click.echo(text.encode(encoding, errors="replace").decode(encoding))
     ctx.exit(0 if has_what_is_required(results) else 1)
+
+
+Results: TypeAlias = Sequence[tuple[Check, CheckResult]]
+
+_WIDTH = 79
+_NAME_WIDTH = 18
+_SIGNS: Final[Mapping[CheckStatus, str]] = {"ok": "✓", "warning": "!", "missing": "-"}
+_REQUIRED_SIGN = "✗"
+_COLOURS: Final[Mapping[CheckStatus, str]] = {
+    "ok": "green",
+    "warning": "yellow",
+    "missing": "yellow",
+}
+_INDENT = " " * 13
+
+
+def has_what_is_required(results: Results) -> bool:
+    """Return whether everything is there that clawblox cannot do without."""
+    return not any(check.is_required and result.status == "missing" for check, result in results)
+
+
+def as_objects(results: Results) -> list[dict[str, Any]]:
+    """Return the results as plain values."""
+    return [
+        {
+            "group": check.group,
+            "name": check.id,
+            "state": result.status,
+            "is_required": check.is_required,
+            "found": result.text,
+            "without": check.without,
+            "remedy": result.remedy or check.remedy,
+        }
+        for check, result in results
+    ]
+
+
+def as_table(results: Results, *, is_coloured: bool) -> str:
+    """Return the results under the headings of their groups, and a last line that sums them up."""
+    lines: list[str] = []
+    for group, members in groupby(results, lambda pair: pair[0].group):
+        lines.append(group)
+        for check, result in members:
+            lines += _describe(check, result, is_coloured=is_coloured)
+        lines.append("")
+    return "\n".join([*lines, *_wrap(_sum_up(results), "", "")])
+
+
+def _describe(check: Check, result: CheckResult, *, is_coloured: bool) -> Iterator[str]:
+    is_lacking = check.is_required and result.status == "missing"
+    sign = _REQUIRED_SIGN if is_lacking else _SIGNS[result.status]
+    state = f"{sign} {result.status}".ljust(10)
+    text = f"{check.id.ljust(_NAME_WIDTH)} {printable(result.text)}"
+    later = _INDENT + " " * (_NAME_WIDTH + 1)
+    first, *rest = _wrap(text, _INDENT, later)
+    if is_coloured:
+        state = click.style(state, fg="red" if is_lacking else _COLOURS[result.status])
+    yield f"  {state} {first.removeprefix(_INDENT)}"
+    yield from rest
+    if result.status != "ok":
+        need = "Required: " if is_lacking else ""
+        yield from _wrap(f"{need}{check.without}", _INDENT, _INDENT)
+        yield from _wrap(result.remedy or check.remedy, _INDENT, _INDENT)
+
+
+def _wrap(text: str, first: str, later: str) -> list[str]:
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=first, subsequent_indent=later, break_on_hyphens=False
+    )
+
+
+def _sum_up(results: Results) -> str:
+    counts = Counter(result.status for _, result in results)
+    warnings = count_words(counts["warning"], "warning")
+    counted = f"{counts['ok']} ok, {warnings}, {counts['missing']} missing."
+    absent = [
+        check.id for check, result in results if check.is_required and result.status == "missing"
+    ]
+    if absent:
+        return f"{counted} clawblox cannot work without: {', '.join(absent)}."
+    return f"{counted} Everything that clawblox requires is there."

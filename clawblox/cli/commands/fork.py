@@ -17,18 +17,17 @@ from clawblox.cli.field_options import FieldOption, SectionedCommand, SectionOpt
 from clawblox.cli.options import OrchestratorOptions
 from clawblox.cli.parameters import PATH, count_option, existing_run_dir
 from clawblox.cli.running.batch_run import BatchRun, add_orchestrator_options, run_batch
-from clawblox.cli.running.relay import relay
+from clawblox.cli.running.run_dirs import open_world
 from clawblox.cli.running.saves import save_and_show
-from clawblox.cli.running.worlds import open_world
-from clawblox.cli.tables.formatting import shorten_path
 from clawblox.cli.terminal.output import Output, note
-from clawblox.cli.terminal.progress_bar import progress_bar
+from clawblox.cli.terminal.screen import progress_bar, relay
 from clawblox.config.options import ManyOptions, SaveOptions
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.rundir.last_saves import last_saves_by_run
 from clawblox.rundir.operations import OnEvent, find_orchestrator, fork_instances
 from clawblox.rundir.snapshot_files import find_snapshot, snapshot_places
 from clawblox.rundir.status import InstanceStatus, read_instances
+from clawblox.views.formatting import shorten_path
 
 
 @click.command(

@@ -13,9 +13,9 @@ import click
 import tomlkit
 
 from clawblox.cli.parameters import PATH
-from clawblox.cli.tables.formatting import shorten_path
 from clawblox.errors import ClawbloxError
 from clawblox.extras import find_missing, install_command
+from clawblox.views.formatting import shorten_path
 
 _PYTHON: Final = {"world.toml": "world.toml", "world.py": "world.py", "API.md": "API.md"}
 _ENGINE: Final = {

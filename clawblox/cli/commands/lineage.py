@@ -10,11 +10,11 @@ import attrs
 import click
 
 from clawblox.cli.parameters import PATH, existing_run_dir, json_option, run_dir_argument
-from clawblox.cli.tables.formatting import format_json, shorten_path
-from clawblox.cli.tables.lineage_svg import draw_lineage
-from clawblox.cli.tables.lineage_text import render_lineage, to_ascii
 from clawblox.cli.terminal.output import note
 from clawblox.rundir.lineage import Lineage, read_lineage
+from clawblox.views.formatting import format_json, shorten_path
+from clawblox.views.lineage_svg import draw_lineage
+from clawblox.views.lineage_text import render_lineage, to_ascii
 
 
 @click.command(

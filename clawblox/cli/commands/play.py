@@ -2,22 +2,47 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, suppress
+from functools import partial
 from pathlib import Path
 
 import anyio
 import click
 
-from clawblox.cli.parameters import PATH, existing_path, existing_run_dir
-from clawblox.cli.playing.choices import agent_option
-from clawblox.cli.playing.game import Game
-from clawblox.cli.running.run_dirs import opened_run_dir
-from clawblox.cli.running.worlds import open_world
+from clawblox.cli.parameters import (
+    PATH,
+    agent_option,
+    choose_record,
+    existing_path,
+    existing_run_dir,
+)
+from clawblox.cli.playing.consoles import Console, StreamConsole
+from clawblox.cli.playing.lines import InputExample, complete_line, find_examples
+from clawblox.cli.playing.session import Session
+from clawblox.cli.running.foreground import end_at_last, stop_signals, summarise_run
+from clawblox.cli.running.run_dirs import open_world, opened_run_dir
+from clawblox.cli.running.start_progress import StartProgress
+from clawblox.cli.terminal.output import OutputGone, note
 from clawblox.cli.terminal.warnings import configure_logging
+from clawblox.concurrency.tasks import Tasks
+from clawblox.concurrency.threads import run_blocking
 from clawblox.config.download import is_world_url
-from clawblox.config.world_toml import CONFIG_NAME
-from clawblox.errors import UsageError
+from clawblox.config.home import home_dir
+from clawblox.config.world_toml import CONFIG_NAME, read_world_config
+from clawblox.errors import ClawbloxError, UsageError
+from clawblox.extras import install_command
 from clawblox.rundir.paths import resolve_run_dir
-from clawblox.rundir.records import read_running
+from clawblox.rundir.presence import Presence
+from clawblox.rundir.records import InstanceRecord, read_running
+from clawblox.rundir.status import own_start
+from clawblox.views.formatting import format_seconds, shorten_path
+from clawblox.world.agent_client import join_place
+from clawblox.world.async_world import AsyncWorld
+from clawblox.world.recorded import TIMEOUT_S, Player, RecordedPlace
 
 
 @click.command(
@@ -81,3 +106,132 @@ def _is_world(source: str, instance: str | None) -> bool:
     if instance is not None or read_running(path):
         return False
     return (path / CONFIG_NAME).exists()
+
+
+_HISTORY_FILE = "play_history"
+
+
+class Game:
+    """One agent in one instance, for as long as this program.
+
+    Args:
+        run_dir: The run directory.
+        instance: Name of the instance; None for the only one.
+        agent: Name of the agent.
+        world: The world to start there; None joins what runs there.
+    """
+
+    _scope: anyio.CancelScope
+
+    def __init__(
+        self, run_dir: Path, instance: str | None, agent: str, world: AsyncWorld | None = None
+    ) -> None:
+        self._run_dir = run_dir
+        self._instance = instance
+        self._agent = agent
+        self._world = world
+        self._session: Session | None = None
+        self._signal: signal.Signals | None = None
+        self._status = 1
+
+    async def run(self) -> int:
+        """Play until the lines end, the world does, or a signal arrives.
+
+        Returns:
+            The exit status.
+
+        Raises:
+            ClawbloxError: The world could not be started or joined.
+
+        Cancellation: the agent leaves; a world that was started for it is stopped.
+        """
+        self._scope = anyio.CancelScope()
+        with anyio.open_signal_receiver(*stop_signals()) as received:
+            async with Tasks() as tasks:
+                tasks.start_soon(self._obey, received)
+                if self._world is None:
+                    await self._visit()
+                else:
+                    await self._host(self._world)
+        return self._status if self._signal is None else 128 + self._signal
+
+    async def _obey(self, received: AsyncIterator[signal.Signals]) -> None:
+        """Let Ctrl-C end a command, and any other signal everything."""
+        async for number in received:
+            if self._signal is not None:
+                end_at_last(number)
+                if self._world is not None:
+                    await self._world.stop_all(grace_seconds=0.0)
+            elif number != signal.SIGINT or not (
+                self._session is not None and await self._session.interrupt()
+            ):
+                self._signal = number
+                self._scope.cancel()
+
+    async def _visit(self) -> None:
+        """Play in an instance that runs already."""
+        with self._scope:
+            record = await run_blocking(choose_record, self._run_dir, self._instance)
+            await self._join(record)
+            if self._session is not None and not self._session.has_world_ended:
+                note(f"Left {record.name}, which goes on.")
+
+    async def _host(self, world: AsyncWorld) -> None:
+        """Start a world, play in it, and stop it."""
+        note(f"Run directory: {shorten_path(self._run_dir)}")
+        async with world:
+            # The scope is within the block: cancelling what is around it would close the world.
+            with self._scope:
+                try:
+                    await self._join(await self._start(world))
+                finally:
+                    world._interrupt()  # so that it can continue
+                    with anyio.CancelScope(shield=True):
+                        stops = await world.stop_all()
+            for error in stops.failed.values():
+                raise error
+            if any(stop.rung in ("terminated", "killed") for stop in stops):
+                note("The world is stopped.")
+                for line in await run_blocking(summarise_run, self._run_dir, list(stops.done)):
+                    note(line)
+
+    async def _start(self, world: AsyncWorld) -> InstanceRecord:
+        find = partial(own_start, self._run_dir)
+        progress = StartProgress(world.name, find, read_world_config(world.dir).ready, ())
+        started = await progress.accompany(partial(world.start, run_dir=self._run_dir))
+        note(f"World {world.name!r} is ready at {started.url} ({format_seconds(started.ready_s)})")
+        return await run_blocking(choose_record, self._run_dir, started.name)
+
+    async def _join(self, record: InstanceRecord) -> None:
+        with RecordedPlace(self._run_dir, record) as place:
+            client = await join_place(place, self._agent, timeout=TIMEOUT_S)
+            # It served a moment ago; had it died since, the session would have to report that.
+            async with Player(place, client, Presence(record, "serving")) as player:
+                try:
+                    examples = find_examples(await client.api())
+                except ClawbloxError:
+                    examples = ()
+                with _open_console(f"{client.name}@{record.name}> ", examples) as console:
+                    self._session = Session(player, console, examples)
+                    if console.is_interactive:
+                        note(f"You are {client.name!r} in {record.name}. Type help for help.\n")
+                    with suppress(OutputGone):
+                        self._status = await self._session.run()
+
+
+def _open_console(
+    prompt: str, examples: tuple[InputExample, ...]
+) -> AbstractContextManager[Console]:
+    """Return a line editor on a terminal, if it is installed; else the standard streams."""
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if is_terminal and os.environ.get("TERM", "dumb") != "dumb":
+        try:
+            from clawblox.cli.playing.editor import EditorConsole
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "prompt_toolkit":
+                raise
+            note(f"For history, completion and line editing: {install_command('play')}")
+        else:
+            complete = partial(complete_line, examples=tuple(map(str, examples)))
+            return EditorConsole(prompt, home_dir() / _HISTORY_FILE, complete)
+    return StreamConsole(prompt)

@@ -14,17 +14,16 @@ import click
 
 from clawblox.cli.parameters import PATH, existing_path, filter_option, json_option
 from clawblox.cli.running.scopes import Scope, make_scope
-from clawblox.cli.tables.agent_rows import agent_columns
-from clawblox.cli.tables.columns import Column, fit_columns, format_line
-from clawblox.cli.tables.formatting import format_json, shorten_path
-from clawblox.cli.tables.instance_rows import instance_columns, make_row, order_states
-from clawblox.cli.tables.lineage_text import format_forks
 from clawblox.printable import printable
 from clawblox.results import Labels
 from clawblox.rundir.find_runs import MAX_DEPTH
 from clawblox.rundir.lineage import read_lineage
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.status import InstanceStatus
+from clawblox.views.columns import Column, fit_columns, format_line
+from clawblox.views.formatting import format_json, shorten_path
+from clawblox.views.lineage_text import format_forks
+from clawblox.views.rows import agent_columns, instance_columns, make_row, order_states
 
 
 @click.command(

@@ -12,9 +12,8 @@ import click
 from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import StopOptions
 from clawblox.cli.parameters import choose_names, existing_run_dir, json_option, run_dir_arguments
-from clawblox.cli.tables.formatting import format_json, format_seconds, shorten_path
 from clawblox.cli.terminal.output import note
-from clawblox.cli.terminal.progress_bar import progress_bar
+from clawblox.cli.terminal.screen import progress_bar
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.concurrency.batch import Outcome
 from clawblox.errors import UsageError
@@ -23,6 +22,7 @@ from clawblox.results import Labels
 from clawblox.rundir.operations import restart_instances
 from clawblox.rundir.requests import Restarted
 from clawblox.rundir.status import select_records
+from clawblox.views.formatting import format_json, format_seconds, shorten_path
 
 
 @click.command(

@@ -16,10 +16,9 @@ from clawblox.cli.options import OrchestratorOptions, ResumeOptions, StopOptions
 from clawblox.cli.parameters import choose_names, existing_run_dir, run_dir_arguments
 from clawblox.cli.running.agent_resume import AgentResume, find_agent_resume
 from clawblox.cli.running.batch_run import BatchRun, add_orchestrator_options, run_batch
+from clawblox.cli.running.foreground import make_tokens, run_world
 from clawblox.cli.running.resuming import find, require_interrupted, show_interruption
-from clawblox.cli.running.world_run import make_tokens, run_world
-from clawblox.cli.running.worlds import open_world
-from clawblox.cli.tables.formatting import format_labels, shorten_path, suggest
+from clawblox.cli.running.run_dirs import open_world
 from clawblox.cli.terminal.output import note
 from clawblox.concurrency.batch import Batch
 from clawblox.config.options import StartOptions
@@ -29,6 +28,7 @@ from clawblox.printable import printable
 from clawblox.results import Labels, StartedWorld
 from clawblox.rundir.interrupted import Interruption, interrupted_names
 from clawblox.rundir.paths import resolve_run_dir
+from clawblox.views.formatting import format_labels, shorten_path, suggest
 from clawblox.world.async_world import AsyncWorld
 
 

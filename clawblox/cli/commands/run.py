@@ -20,18 +20,17 @@ from clawblox.cli.field_options import (
 )
 from clawblox.cli.options import AgentRunOptions, StopOptions
 from clawblox.cli.parameters import world_argument
+from clawblox.cli.running.foreground import make_tokens, run_world
 from clawblox.cli.running.resume_sources import ResumeSource, find_resume_source
 from clawblox.cli.running.resuming import note_interrupted, refuse_interrupted
 from clawblox.cli.running.run_agents import RunAgent, require_turns_left
-from clawblox.cli.running.run_dirs import inner_runs_dir, opened_run_dir, outer_run_dir
+from clawblox.cli.running.run_dirs import inner_runs_dir, open_world, opened_run_dir, outer_run_dir
 from clawblox.cli.running.shell_words import option_words
-from clawblox.cli.running.world_run import make_tokens, run_world
-from clawblox.cli.running.worlds import open_world
-from clawblox.cli.tables.formatting import shorten_path, suggest
 from clawblox.config.options import StartOptions
 from clawblox.rundir.interrupted import interrupted_names, set_aside
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.snapshot_files import find_archive
+from clawblox.views.formatting import shorten_path, suggest
 from clawblox.world.async_world import AsyncWorld
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ import click
 from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.parameters import existing_run_dir, json_option, run_dir_arguments
 from clawblox.cli.running.saves import Saves, save_and_show
-from clawblox.cli.tables.event_lines import describe_error
-from clawblox.cli.tables.formatting import format_json
 from clawblox.config.options import SaveOptions
 from clawblox.errors import ClawbloxError
 from clawblox.results import Labels
 from clawblox.rundir.status import is_ready, select_records
+from clawblox.views.event_lines import describe_error
+from clawblox.views.formatting import format_json
 
 
 @click.command(

@@ -14,14 +14,14 @@ from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import StopOptions
 from clawblox.cli.parameters import choose_names, existing_run_dir, json_option, run_dir_arguments
 from clawblox.cli.running.saves import Saves, save_and_show
-from clawblox.cli.tables.formatting import format_json, format_seconds
 from clawblox.cli.terminal.output import note
-from clawblox.cli.terminal.progress_bar import progress_bar
+from clawblox.cli.terminal.screen import progress_bar
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.config.options import SaveOptions
 from clawblox.results import Labels, StopResult
 from clawblox.rundir.operations import stop_instances
 from clawblox.rundir.status import select_records
+from clawblox.views.formatting import format_json, format_seconds
 
 _RUNG_TEXTS = {
     "not_running": "was not running",

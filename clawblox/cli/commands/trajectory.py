@@ -15,9 +15,9 @@ from clawblox.agents.trajectory import (
     write_trajectory,
 )
 from clawblox.cli.parameters import PATH, existing_path
-from clawblox.cli.tables.formatting import count_words, shorten_path
 from clawblox.errors import ClawbloxError
 from clawblox.printable import printable_json
+from clawblox.views.formatting import count_words, shorten_path
 
 
 @click.command(

@@ -20,8 +20,7 @@ from clawblox.cli.running.resuming import (
     require_interrupted,
     show_interruption,
 )
-from clawblox.cli.running.run_dirs import opened_run_dir, outer_run_dir
-from clawblox.cli.running.worlds import open_world
+from clawblox.cli.running.run_dirs import open_world, opened_run_dir, outer_run_dir
 from clawblox.concurrency.batch import Batch
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import ManyOptions

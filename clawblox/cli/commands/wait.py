@@ -11,11 +11,11 @@ import anyio
 import click
 
 from clawblox.cli.parameters import SecondsType, choose_names, existing_run_dir, run_dir_arguments
-from clawblox.cli.tables.formatting import format_seconds
 from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.printable import printable
 from clawblox.results import Labels, ProcessExit
 from clawblox.rundir.waiting import EndedInstance, EndWatch
+from clawblox.views.formatting import format_seconds
 
 _TIMED_OUT_STATUS = 124
 

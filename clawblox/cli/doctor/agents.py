@@ -6,13 +6,16 @@ agent, and a home that is removed afterwards.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import attrs
@@ -24,16 +27,38 @@ from clawblox.agents.drivers.driver import AgentSetup, Driver, Turn
 from clawblox.agents.environment import agent_environment
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.running.version import VersionAnswer, ask_version, find_number
-from clawblox.cli.doctor.check import Check, CheckResult, missing, ok, warning
-from clawblox.cli.doctor.scratch import scratch_agent_dir
+from clawblox.agents.sandbox.bubblewrap import Bubblewrap
+from clawblox.agents.sandbox.endpoints import WORLD_ENDPOINT
+from clawblox.agents.sandbox.native import NATIVE_PROGRAMS, NativeSandbox
+from clawblox.checks import Check, CheckResult, missing, ok, warning
+from clawblox.cli.doctor.software import run_program
+from clawblox.errors import AgentSetupError
+from clawblox.system.files import make_private_dir
+from clawblox.system.network_namespace import helper_command, open_channel, receive_listeners
 from clawblox.system.process import CannotExecute
+from clawblox.system.short_process import run_briefly
 
 _TIMEOUT_S = 8.0
-"""Programs that run in Node.js take a second or more, and they are asked all at once."""
-
-
+"""Programs in Node.js take a second or more, and all are asked at the same time."""
+_SANDBOX_TIMEOUT_S = 4.0
+_PROGRAM: Final = Path("/usr/bin/env")
+"""The program that is run in the sandboxes; every machine has it."""
 _SHOWN_DIR: Final = AgentDir(Path("DIR"))
-"""The directory of an agent, in what the user is told."""
+"""The directory of an agent, in texts for people."""
+
+
+@contextlib.contextmanager
+def scratch_agent_dir() -> Iterator[AgentDir]:
+    """Make the directory of an agent, and remove it with all that was written there. Blocks.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    with tempfile.TemporaryDirectory(prefix="clawblox-doctor-", ignore_cleanup_errors=True) as name:
+        directory = AgentDir(Path(name))
+        for place in (directory.workspace, directory.runtime, directory.home, directory.state):
+            make_private_dir(place)
+        yield directory
 
 
 def look_for_program(driver: Driver, command: str) -> CheckResult:
@@ -58,11 +83,11 @@ async def _ask(argv: Sequence[str], env: Mapping[str, str]) -> VersionAnswer | N
 
 def _judge(driver: Driver, answer: VersionAnswer | None, env: Mapping[str, str]) -> CheckResult:
     if answer is None:
-        return warning(f"it did not say its version within {_TIMEOUT_S:g} s")
+        return warning(f"it did not print its version within {_TIMEOUT_S:g} s")
     found = find_number(answer.text)
     if answer.exit.status != 0 or found is None:
-        said = answer.text.rpartition("\n")[2]
-        return warning(f"it does not say a version, but {said!a:.80} ({answer.exit})")
+        last_line = answer.text.rpartition("\n")[2]
+        return warning(f"it printed {last_line!a:.80}, no version ({answer.exit})")
     required = driver.check(_SHOWN_DIR, _set_up("", _SHOWN_DIR), env, answer.text)
     problems = [one.problem for one in required]
     version = [] if any(found in text for text in problems) else [found]
@@ -147,3 +172,93 @@ def _find_candidates() -> Iterator[_Candidate]:
 
 
 AGENT_CHECKS: Final = tuple(candidate.check for candidate in _find_candidates())
+
+
+def look_for_namespaces() -> CheckResult:
+    """Make the network of a sandbox, in a process that ends at once."""
+    channel, helper_end = open_channel()
+    with channel, helper_end:
+        descriptor = helper_end.fileno()
+        listen = [(WORLD_ENDPOINT.address, WORLD_ENDPOINT.port)]
+        command = helper_command(descriptor, listen, [sys.executable, "-I", "-S", "-c", ""])
+        run_briefly(command, env={}, timeout=_SANDBOX_TIMEOUT_S, pass_fds=[descriptor])
+        helper_end.close()
+        for listener in receive_listeners(channel, len(listen)):
+            listener.close()
+    return ok("users and network")
+
+
+def look_for_bubblewrap() -> CheckResult:
+    """Run a program in the sandbox of an agent."""
+    version = run_program("bwrap", "--version").removeprefix("bubblewrap ")
+    try:
+        facts = _try_sandbox(has_native=False)
+    except AgentSetupError as error:
+        return missing(f"{version}: {error.message}", remedy=error.hint or _ALLOW)
+    found = f"{version}, level {facts['level']}"
+    if facts["weakness"] is not None:
+        return warning(f"{found}: {facts['weakness']}", remedy=_LEAVE_ROOT)
+    return ok(found)
+
+
+def look_for_native_sandbox() -> CheckResult:
+    """Run a program in a sandbox like that of Claude Code, alone and in ours."""
+    absent = [name for name in NATIVE_PROGRAMS if shutil.which(name) is None]
+    if absent:
+        return missing(f"not installed: {', '.join(absent)}")
+    try:
+        with scratch_agent_dir() as directory:
+            NativeSandbox("", lambda: None, dict).open(directory, _PROGRAM)
+        _try_sandbox(has_native=True)
+    except AgentSetupError as error:
+        return missing(error.message, remedy=error.hint or _ALLOW)
+    return ok(", ".join(NATIVE_PROGRAMS))
+
+
+def _try_sandbox(*, has_native: bool) -> Mapping[str, Any]:
+    """Open the sandbox of an agent that has no world, and return the facts about it.
+
+    Raises:
+        AgentSetupError: There can be none on this machine; the text says why.
+    """
+    sandbox = Bubblewrap("", api_hosts=(), host=lambda: None, settings=dict, has_native=has_native)
+    with scratch_agent_dir() as directory:
+        sandbox.open(directory, _PROGRAM)
+    return sandbox.facts
+
+
+_WITHOUT: Final = "Agents cannot be run in a sandbox, so they can read the tokens of your worlds."
+_ALLOW: Final = (
+    "In a container, allow it: docker run --security-opt seccomp=unconfined "
+    "--security-opt systempaths=unconfined."
+)
+
+_LEAVE_ROOT: Final = (
+    'Its programs are user 0 of this machine; sandbox="strict" refuses that. Run clawblox as '
+    "another user, or give the container CAP_SYS_ADMIN."
+)
+
+SANDBOX_CHECKS: Final = (
+    Check(
+        "Sandboxes",
+        "namespaces",
+        look_for_namespaces,
+        _WITHOUT,
+        "Allow them: sysctl user.max_user_namespaces=10000; on Ubuntu also "
+        "kernel.apparmor_restrict_unprivileged_userns=0; in a container, its seccomp profile.",
+    ),
+    Check(
+        "Sandboxes",
+        "bubblewrap",
+        look_for_bubblewrap,
+        _WITHOUT,
+        "Install it: apt install bubblewrap.",
+    ),
+    Check(
+        "Sandboxes",
+        "native sandbox",
+        look_for_native_sandbox,
+        "Agents cannot be run with claude_native_sandbox=True, Claude Code's own sandbox.",
+        "Install what is missing: apt install bubblewrap socat ripgrep.",
+    ),
+)

@@ -14,12 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from clawblox.cli.doctor.check import Check, CheckResult, missing, ok, warning
-from clawblox.cli.tables.formatting import format_bytes
+from clawblox.checks import Check, CheckResult, missing, ok, warning
 from clawblox.config.home import home_dir
 from clawblox.rundir.control_client import short_path
 from clawblox.system.files import EXCHANGE, rename_with
 from clawblox.system.port_leases import LEASE_ROOT
+from clawblox.views.formatting import format_bytes
 
 _LITTLE_SPACE, _NO_SPACE = 1_000_000_000, 10_000_000
 _SLOW_SYNC_S = 0.5

@@ -15,8 +15,8 @@ from typing import Protocol, Self
 
 import anyio
 
-from clawblox.cli.playing.values import Kind, Paint, no_paint
 from clawblox.cli.terminal.output import CLEAR_LINE, Output
+from clawblox.views.observations import Kind, Paint, no_paint
 
 Complete = Callable[[str], Sequence[str]]
 """Returns the lines that what was typed so far can become."""

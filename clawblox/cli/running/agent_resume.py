@@ -26,12 +26,12 @@ from clawblox.cli.running.run_agents import (
     require_turns_left,
     write_run_agent,
 )
-from clawblox.cli.tables.formatting import shorten_path
 from clawblox.errors import ClawbloxError
 from clawblox.rundir.interrupted import Interrupted, Interruption
 from clawblox.rundir.paths import state_dir
 from clawblox.system.clock import utc_now
 from clawblox.system.files import make_private_dir
+from clawblox.views.formatting import shorten_path
 
 _SET_ASIDE: Final = "set-aside"
 

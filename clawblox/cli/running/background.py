@@ -19,13 +19,13 @@ import anyio
 import attrs
 import msgspec
 
-from clawblox.cli.tables.event_lines import describe_start_error
-from clawblox.cli.terminal.outbox import Outbox
+from clawblox.cli.terminal.output import Outbox
 from clawblox.concurrency.batch import Batch
 from clawblox.results import StartedWorld, WorldEvent
 from clawblox.rundir.control_client import Lines
 from clawblox.rundir.paths import make_run_dir, state_dir
 from clawblox.telemetry.logs import last_lines, open_log
+from clawblox.views.event_lines import describe_start_error
 
 _LOG_NAME = "up.log"
 _CLOSE_TIMEOUT_S = 1.0

@@ -21,12 +21,12 @@ from clawblox.cli.running.background import (
     spawn_in_background,
 )
 from clawblox.cli.running.displays import Display, LineDisplay, TableDisplay
+from clawblox.cli.running.instance_states import InstanceStates
 from clawblox.cli.running.orchestrator import Orchestrator, Start
-from clawblox.cli.tables.formatting import shorten_path, suggest
-from clawblox.cli.tables.instance_states import InstanceStates
 from clawblox.cli.terminal.output import Output, note
-from clawblox.cli.terminal.progress_bar import progress_bar
+from clawblox.cli.terminal.screen import progress_bar
 from clawblox.cli.terminal.warnings import configure_logging
+from clawblox.views.formatting import shorten_path, suggest
 from clawblox.world.async_world import AsyncWorld
 
 _F = TypeVar("_F", bound=Callable[..., Any])

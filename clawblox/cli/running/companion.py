@@ -30,7 +30,6 @@ from clawblox.cli.running.run_agents import (
     write_run_agent,
 )
 from clawblox.cli.running.shell_words import quote_words
-from clawblox.cli.tables.formatting import count_words, format_count, format_seconds, shorten_path
 from clawblox.cli.terminal.output import note
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
@@ -47,6 +46,7 @@ from clawblox.experiment import AsyncCheckpointer
 from clawblox.printable import printable
 from clawblox.results import SavedCheckpoint, StartedWorld
 from clawblox.rundir.paths import resolve_run_dir
+from clawblox.views.formatting import count_words, format_count, format_seconds, shorten_path
 from clawblox.world.access import SESSION_FILE
 from clawblox.world.async_world import AsyncWorld
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import sys
 from collections import deque
@@ -16,6 +17,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -24,23 +26,25 @@ import anyio
 from clawblox import protocol
 from clawblox.agents.status import read_agents
 from clawblox.cli.running.start_progress import StartProgress
-from clawblox.cli.tables.event_lines import describe_end
-from clawblox.cli.tables.formatting import format_seconds, suggest
-from clawblox.cli.tables.summary import summarise
 from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import WorldExitedError
+from clawblox.config.world_toml import read_world_config
+from clawblox.errors import ClawbloxError, PortInUseError, WorldExitedError
 from clawblox.results import EventKind, StartedWorld, WorldEvent
 from clawblox.rundir.interrupted import can_resume
-from clawblox.rundir.status import read_instances
+from clawblox.rundir.status import own_start, read_instances
 from clawblox.telemetry.events import EventStream
+from clawblox.views.event_lines import describe_end
+from clawblox.views.formatting import format_seconds, suggest
+from clawblox.views.summary import summarise
 from clawblox.world.async_world import AsyncWorld
 
 if TYPE_CHECKING:
     from clawblox.cli.running.companion import Companion
 
 
+_TOKEN_BYTES = 32
 _TAIL_LINES = 10
 _TAIL_COLUMNS = 1000
 _DRAIN_TIMEOUT_S = 1.0
@@ -306,6 +310,57 @@ def _headings(started: StartedWorld, world: str) -> Iterator[str]:
     if started.record_dir is not None:
         yield f"Recording to: {started.record_dir}"
     if started.loaded is not None:
-        from clawblox.cli.tables.archives import describe_loaded  # takes long to load
+        from clawblox.views.archives import describe_loaded  # takes long to load
 
         yield from ("", *describe_loaded(started.loaded).splitlines(), "")
+
+
+def make_tokens() -> dict[str, str]:
+    """Return the world's tokens: from the environment where it has them, else new ones."""
+    return {
+        name: os.environ.get(name, "").strip() or secrets.token_urlsafe(_TOKEN_BYTES)
+        for name in protocol.SECRET_ENV
+    }
+
+
+def run_world(
+    world: AsyncWorld,
+    run_dir: Path,
+    start: Callable[[], Awaitable[StartedWorld]],
+    *,
+    tokens: Mapping[str, str],
+    grace: float,
+    companion: Companion | None,
+    waiting: Callable[[], str] = lambda: "waiting for the port",
+) -> int:
+    """Run a world to its end, and return the exit status.
+
+    Args:
+        world: The world, not open yet.
+        run_dir: The run directory.
+        start: Starts its instance.
+        tokens: Its tokens, by the names of their variables; they are masked in what is printed.
+        grace: Seconds between TERM and KILL.
+        companion: The agent that acts in it; None for none.
+        waiting: Returns what the start waits for as long as there is no process. Blocks.
+
+    Raises:
+        ClawbloxError: The world or its agent could not be started, or ended by itself.
+    """
+    progress = StartProgress(
+        world.name,
+        partial(own_start, run_dir),
+        read_world_config(world.dir).ready,
+        tokens.values(),
+        waiting=waiting,
+    )
+    foreground = Foreground(
+        world, start, progress, grace=grace, hidden=tokens.values(), companion=companion
+    )
+    try:
+        return anyio.run(foreground.run)
+    except PortInUseError as error:
+        if error.port is None:  # not one port, but all that could be leased
+            raise
+        text = f"Port {error.port} is already in use. Try --port <PORT>\n  {error.message}"
+        raise ClawbloxError(text) from error

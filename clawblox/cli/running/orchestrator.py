@@ -16,9 +16,7 @@ from clawblox.cli.options import OrchestratorOptions
 from clawblox.cli.running.background import StarterChannel
 from clawblox.cli.running.displays import Display
 from clawblox.cli.running.foreground import end_at_last, stop_signals
-from clawblox.cli.tables.formatting import count_words, format_seconds, suggest
-from clawblox.cli.tables.instance_states import InstanceStates
-from clawblox.cli.tables.summary import summarise
+from clawblox.cli.running.instance_states import InstanceStates
 from clawblox.concurrency.batch import Batch
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
@@ -28,6 +26,8 @@ from clawblox.results import StartedWorld
 from clawblox.rundir.interrupted import can_resume
 from clawblox.rundir.status import read_instances
 from clawblox.telemetry.events import EventStream
+from clawblox.views.formatting import count_words, format_seconds, suggest
+from clawblox.views.summary import summarise
 from clawblox.world.async_world import AsyncWorld
 
 Start: TypeAlias = Callable[[], Awaitable[Batch[StartedWorld]]]

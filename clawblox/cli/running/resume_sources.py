@@ -18,7 +18,6 @@ from clawblox.cli.running.run_agents import (
     find_checkpoint,
     read_run_agent,
 )
-from clawblox.cli.tables.formatting import shorten_path, suggest
 from clawblox.config.options import StartOptions
 from clawblox.errors import ClawbloxError
 from clawblox.experiment.pointer import POINTER_NAME, read_pointer
@@ -26,6 +25,7 @@ from clawblox.rundir.interrupted import read_interruption
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.records import InstanceRecord, read_records
 from clawblox.rundir.snapshot_files import snapshot_places
+from clawblox.views.formatting import shorten_path, suggest
 
 _OF_ONE_START: Final = frozenset(
     {"command_file", "env", "log_file", "name", "record_dir", "reseed", "resume", "run_dir"}

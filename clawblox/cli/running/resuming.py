@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -14,18 +16,20 @@ import click
 from clawblox.agents.status import read_agents
 from clawblox.cli.running.run_agents import find_checkpoint, holds_conversation, read_run_agent
 from clawblox.cli.running.shell_words import quote_words
-from clawblox.cli.tables.formatting import count_words, shorten_path, suggest
-from clawblox.cli.tables.interruptions import describe_interruption, describe_left
 from clawblox.cli.terminal.output import note
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.printable import printable
+from clawblox.results import SavedSnapshot
 from clawblox.rundir.interrupted import (
     STOPPED_ON_PURPOSE,
+    Interrupted,
     Interruption,
     find_interrupted,
     interrupted_names,
 )
+from clawblox.rundir.records import InstanceRecord
 from clawblox.rundir.status import read_instances, run_owner
+from clawblox.views.formatting import count_words, format_age, format_seconds, shorten_path, suggest
 from clawblox.world.resume import find_resumable
 
 _SHOWN_NAMES = 8
@@ -190,3 +194,48 @@ def _describe_names(run_dir: Path, names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
     count = count_words(len(names), "interrupted instance")
     return f"'{shorten_path(run_dir)}' has {count}: {shown}{more}"
+
+
+def describe_interruption(found: Interruption) -> Iterator[str]:
+    """Yield a line for each instance that goes on, and one for those that are left alone."""
+    width = max((len(record.name) for record in found.records), default=0)
+    for instance in found.instances:
+        yield f"  {instance.record.name:{width}}  {printable(_describe_instance(instance))}"
+    if found.left:
+        yield f"Left alone: {describe_left(found)}"
+
+
+def describe_left(found: Interruption) -> str:
+    """Return why instances are left alone, with their names."""
+    reasons: dict[str, list[str]] = {}
+    for name, why in found.left.items():
+        reasons.setdefault(why, []).append(name)
+    return "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items())
+
+
+def _describe_instance(instance: Interrupted) -> str:
+    if instance.problem is not None:
+        return f"cannot go on: {instance.problem}"
+    if not instance.number:
+        return "begins now: it was waiting to be started"
+    if instance.save is None:
+        return f"as its run began: {instance.reason}"
+    text = _describe_save(instance.save, instance.record)
+    return text if instance.reason is None else f"{text}, because {instance.reason}"
+
+
+def _describe_save(save: SavedSnapshot, record: InstanceRecord) -> str:
+    # Of a file of the instance the name is enough, and the line fits a terminal.
+    is_its = save.path.is_relative_to(record.instance_dir)
+    place = save.path.name if is_its else shorten_path(save.path)
+    time = [] if save.time is None else [f"sim time {save.time:g}"]
+    return ", ".join((f"from {place}", *time, _describe_age(save, record)))
+
+
+def _describe_age(save: SavedSnapshot, record: InstanceRecord) -> str:
+    # Of an instance that was killed with its orchestrator, only the save tells the time.
+    if record.state in ("exited", "failed") and record.ended_at is not None:
+        with contextlib.suppress(ValueError):
+            saved, ended = map(datetime.fromisoformat, (save.created_at, record.ended_at))
+            return f"{format_seconds((ended - saved).total_seconds())} before it ended"
+    return f"saved {format_age(save.created_at)} ago"

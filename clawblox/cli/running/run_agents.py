@@ -17,13 +17,13 @@ from clawblox.agents.layout import AgentDir
 from clawblox.agents.usage import Ledger
 from clawblox.checkpoint import read_metadata
 from clawblox.cli.options import AgentRunOptions
-from clawblox.cli.tables.formatting import count_words, shorten_path
 from clawblox.errors import ClawbloxError, ConfigError
 from clawblox.experiment.pointer import read_pointer
 from clawblox.foreign_values import parse_json
 from clawblox.rundir.paths import state_dir
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.regular_files import read_regular
+from clawblox.views.formatting import count_words, shorten_path
 
 AGENTS_DIR: Final = "agents"
 CHECKPOINTS_DIR: Final = "checkpoints"

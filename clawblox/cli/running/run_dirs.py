@@ -16,6 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from clawblox import protocol
+from clawblox.cli.parameters import existing_path
+from clawblox.cli.terminal.output import note
+from clawblox.cli.terminal.warnings import configure_logging
+from clawblox.config.download import is_world_url
 from clawblox.errors import ConfigError
 from clawblox.rundir.paths import state_dir
 from clawblox.system.clock import utc_now
@@ -121,3 +125,26 @@ def _place_for_runs(world_dir: Path) -> Path:
     if here.is_relative_to(sources):
         return state_dir(sources) / RUNS_DIR
     return here / RUNS_DIR
+
+
+def open_world(source: str) -> AsyncWorld:
+    """Return a world with its ``world.toml`` read and, if it is a URL, downloaded. Blocks.
+
+    From here on, warnings of the library are written to standard error.
+
+    Args:
+        source: A directory, or the URL of one in a GitHub repository.
+
+    Raises:
+        ClawbloxError: The path does not exist.
+        ConfigError: It is not a world, or its ``world.toml`` is wrong.
+        FetchError: It cannot be downloaded.
+    """
+    if is_world_url(source):
+        note(f"Downloading {source}")
+    else:
+        existing_path(source)
+    configure_logging()
+    world = AsyncWorld(source)
+    _ = world.name  # reads world.toml, so that a mistake in it is found now
+    return world

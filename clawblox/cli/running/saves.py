@@ -8,16 +8,15 @@ from pathlib import Path
 
 import attrs
 
-from clawblox.cli.running.relay import relay
-from clawblox.cli.tables.event_lines import describe_error
-from clawblox.cli.tables.formatting import format_bytes, shorten_path
 from clawblox.cli.terminal.output import Output
-from clawblox.cli.terminal.progress_bar import progress_bar
+from clawblox.cli.terminal.screen import progress_bar, relay
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.concurrency.batch import Outcome
 from clawblox.config.options import SaveOptions
 from clawblox.results import SavedSnapshot
 from clawblox.rundir.operations import OnSaved, save_instances
+from clawblox.views.event_lines import describe_error
+from clawblox.views.formatting import format_bytes, shorten_path
 
 
 @attrs.define

@@ -9,11 +9,11 @@ from pathlib import Path
 import attrs
 
 from clawblox.agents.status import AgentStatus, read_agents
-from clawblox.cli.tables.formatting import format_labels, shorten_path
 from clawblox.results import Labels, has_labels
 from clawblox.rundir.find_runs import find_runs_below, find_user_runs
 from clawblox.rundir.records import check_records, has_records
 from clawblox.rundir.status import OVER, InstanceStatus, read_runs
+from clawblox.views.formatting import format_labels, shorten_path
 
 
 @attrs.frozen

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import anyio
 
-from clawblox.cli.running.live_table import LiveTable, Look, make_rows, pressure_between
+from clawblox.cli.running.displays import LiveTable, Look, make_rows, pressure_between
 from clawblox.cli.running.scopes import Scope
-from clawblox.cli.running.start_probe import SlowStarts
-from clawblox.cli.tables.board import View
-from clawblox.cli.tables.event_lines import EventLine, RecentEvents, changes_between
-from clawblox.cli.tables.formatting import shorten_path
-from clawblox.cli.tables.instance_rows import name_runs
-from clawblox.cli.tables.summary import summarise
+from clawblox.cli.running.start_progress import SlowStarts
 from clawblox.cli.terminal.output import Output, OutputGone
 from clawblox.concurrency.threads import run_blocking
 from clawblox.rundir.status import OVER, InstanceStatus, count_waiting, read_runs, run_owner
 from clawblox.system.clock import utc_now
+from clawblox.views.board import View
+from clawblox.views.event_lines import EventLine, RecentEvents, changes_between
+from clawblox.views.formatting import shorten_path
+from clawblox.views.rows import name_runs
+from clawblox.views.summary import summarise
 
 _INTERVAL_S = 1.0
 _RECENT_EVENTS = 16

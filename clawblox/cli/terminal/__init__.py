@@ -1,9 +1,7 @@
-"""Writing to terminals and pipes without blocking.
+"""Writing to terminals and pipes.
 
-- ``streams``: the guard in front of both: no control character of others passes.
-- ``output``: standard output, messages on standard error.
-- ``screen``: lines that are redrawn in place.
-- ``progress_bar``: a progress bar.
-- ``outbox``: queued output lines.
-- ``warnings``: warnings that the library logs.
+- ``streams``: standard output and error, through which no foreign text reaches a terminal raw.
+- ``output``: writing without blocking the event loop, and queued lines.
+- ``screen``: the last lines of a terminal, drawn over again; progress bars.
+- ``warnings``: warnings of the library.
 """

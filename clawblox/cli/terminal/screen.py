@@ -7,11 +7,17 @@ program ends.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import math
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeVar
 
 import anyio
 
 from clawblox.cli.terminal.output import Output, OutputGone
+from clawblox.concurrency.tasks import Tasks
+from clawblox.views.formatting import format_seconds
 
 _UP = "\x1b[{}A"
 _CLEAR_REST_OF_LINE = "\x1b[K"
@@ -84,3 +90,174 @@ class Screen:
         if self._drawn and size != self._size:
             return _CLEAR_ALL  # the terminal has rewrapped the lines; where they are is unknown
         return f"\r{_UP.format(self._drawn)}" if self._drawn else "\r"
+
+
+_FULL, _EMPTY = "━", "─"
+_COLUMNS = 24
+_DELAY_S = 0.3
+"""Work that is done sooner needs no bar."""
+_INTERVAL_S = 0.2
+_REMOVE_TIMEOUT_S = 1.0
+
+
+class Bar:
+    """A progress bar; :func:`progress_bar` makes one.
+
+    Args:
+        output: Standard error.
+        verb: What is being done, for example ``Saving``.
+        total: The amount of work.
+        format_amount: Returns an amount as text.
+    """
+
+    def __init__(
+        self, output: Output, verb: str, total: int, format_amount: Callable[[int], str] = str
+    ) -> None:
+        self._output = output
+        self._screen = Screen(output)
+        self._is_shown = output.is_terminal
+        self._verb = verb
+        self._total = total
+        self._format_amount = format_amount
+        self._done = 0
+        self._failed = 0
+        self._begun_at = anyio.current_time()
+        self._lock = anyio.Lock()
+
+    def advance(self, *, is_failed: bool = False) -> None:
+        """Count one more that is done or has failed."""
+        self._done += 1
+        self._failed += is_failed
+
+    def reach(self, done: int, total: int) -> None:
+        """Set how much is done, and of how much; may be called in any thread."""
+        self._done, self._total = done, total
+
+    async def write_line(self, output: Output, text: str) -> None:
+        """Write a line above the bar, to a stream that may be the same terminal.
+
+        Raises:
+            OutputGone: The reader is gone.
+            OSError: The stream is a file, and the disk is full.
+
+        Cancellation: a part of it may have been written.
+        """
+        async with self._lock:
+            was_drawn = self._screen.is_drawn
+            await self._draw(())
+            await output.write_line(text)
+            if was_drawn:
+                await self._draw((self._text(),))
+
+    async def note(self, text: str) -> None:
+        """Write a line above the bar to standard error; one that was closed is ignored.
+
+        Cancellation: a part of it may have been written.
+        """
+        with contextlib.suppress(OutputGone, OSError):
+            await self.write_line(self._output, text)
+
+    async def run(self) -> None:
+        """Show the bar until it is cancelled; it never fails.
+
+        Cancellation: the bar may still be there; :meth:`remove` removes it.
+        """
+        await anyio.sleep(_DELAY_S)
+        while self._is_shown:
+            async with self._lock:
+                await self._draw((self._text(),))
+            await anyio.sleep(_INTERVAL_S)
+
+    async def remove(self) -> None:
+        """Remove the bar for good.
+
+        Cancellation: has no effect for up to a second.
+        """
+        with anyio.move_on_after(_REMOVE_TIMEOUT_S, shield=True):
+            async with self._lock:
+                await self._draw(())
+                self._is_shown = False
+
+    async def _draw(self, lines: Sequence[str]) -> None:
+        if self._is_shown and (lines or self._screen.is_drawn):
+            with contextlib.suppress(OutputGone):
+                await self._screen.draw(lines)
+
+    def _text(self) -> str:
+        full = _COLUMNS * min(self._done, self._total) // max(self._total, 1)
+        bar = (_FULL * full).ljust(_COLUMNS, _EMPTY)
+        failed = f", {self._failed} failed" if self._failed else ""
+        elapsed = format_seconds(anyio.current_time() - self._begun_at)
+        amount = f"{self._format_amount(self._done)}/{self._format_amount(self._total)}"
+        text = f"{self._verb} {bar} {amount}{failed}, {elapsed}"
+        return text[: self._screen.columns]
+
+
+@asynccontextmanager
+async def progress_bar(
+    verb: str, total: int, format_amount: Callable[[int], str] = str
+) -> AsyncIterator[Bar]:
+    """Show a bar while the block runs, when standard error is a terminal.
+
+    Args:
+        verb: What is being done, for example ``Saving``.
+        total: The amount of work.
+        format_amount: Returns an amount as text.
+
+    Cancellation: the bar is removed.
+    """
+    with Output(sys.stderr) as output:
+        bar = Bar(output, verb, total, format_amount)
+        async with Tasks() as tasks:
+            tasks.start_soon(bar.run)
+            try:
+                yield bar
+            finally:
+                await bar.remove()
+
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+_SHOW_TIMEOUT_S = 1.0
+
+
+async def relay(
+    work: Callable[[Callable[[_T], None]], Awaitable[_R]], show: Callable[[_T], Awaitable[None]]
+) -> _R:
+    """Do work that calls back with results, and show these in order.
+
+    The work never waits for the output. If the output is gone, it goes on without showing.
+
+    Args:
+        work: Does the work, given the callback.
+        show: Shows a result.
+
+    Returns:
+        What the work returns, once every result is shown.
+
+    Raises:
+        Exception: What ``work`` raised; or ``show``, unless it is ``OutputGone`` or ``OSError``.
+
+    Cancellation: cancels the work; results so far are shown, for a second at most.
+    """
+    send, receive = anyio.create_memory_object_stream[_T](math.inf)
+    is_shown = anyio.Event()
+
+    async def show_all() -> None:
+        with contextlib.suppress(OutputGone, OSError):
+            async for item in receive:
+                await show(item)
+        is_shown.set()
+
+    with receive:
+        async with Tasks() as tasks:
+            tasks.start_soon(show_all)
+            try:
+                with send:
+                    result = await work(send.send_nowait)
+            except BaseException:
+                with anyio.move_on_after(_SHOW_TIMEOUT_S, shield=True):
+                    await is_shown.wait()
+                raise
+            await is_shown.wait()
+    return result

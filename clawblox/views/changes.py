@@ -8,8 +8,7 @@ from typing import Any, Final, Literal
 
 import attrs
 
-from clawblox.cli.playing.paths import add_id, add_index, add_key
-from clawblox.cli.playing.values import Paint, format_inline, no_paint
+from clawblox.views.observations import Paint, add_id, add_index, add_key, format_inline, no_paint
 
 _MAX_DEPTH = 50
 _MAX_CHARS = 60

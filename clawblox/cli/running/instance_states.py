@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from clawblox.cli.tables.event_lines import describe_end
 from clawblox.errors import WorldExitedError
 from clawblox.results import ProcessExit, WorldEvent
+from clawblox.views.event_lines import describe_end
 
 _OVER = ("exited", "halted", "failed")
 

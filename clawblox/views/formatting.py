@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from clawblox.cli.tables.columns import Column, fit_columns, format_line, shorten
 from clawblox.foreign_values import clean_value
 from clawblox.printable import printable
 from clawblox.results import Labels, ProcessExit, format_label
 from clawblox.rundir.status import InstanceStatus
 from clawblox.system.clock import utc_now
+from clawblox.views.columns import Column, fit_columns, format_line, shorten
 
 _MAX_REASON_CHARS = 40
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400

@@ -10,10 +10,9 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from clawblox.agents.status import AgentStatus
-from clawblox.cli.tables.agent_rows import summarise_agents
-from clawblox.cli.tables.formatting import count_words, format_age, format_exit, suggest
-from clawblox.cli.tables.instance_rows import make_row
 from clawblox.rundir.status import InstanceStatus
+from clawblox.views.formatting import count_words, format_age, format_exit, suggest
+from clawblox.views.rows import make_row, summarise_agents
 
 
 def summarise(

@@ -16,9 +16,9 @@ from clawblox.checkpoint.audit.repair import Repair
 from clawblox.checkpoint.audit.verify import Scan, Verification
 from clawblox.checkpoint.collect.sessions import FORMATS
 from clawblox.checkpoint.names import METADATA_NAME, SNAPSHOT_NAME
-from clawblox.cli.tables.formatting import count_words, format_bytes, format_table, shorten_path
 from clawblox.errors import CheckpointError
 from clawblox.printable import printable
+from clawblox.views.formatting import count_words, format_bytes, format_table, shorten_path
 
 _EXCLUDED_SHOWN: Final = 20
 _DIFFERENCES_SHOWN: Final = 200

@@ -16,18 +16,17 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from clawblox.agents.status import AgentStatus
-from clawblox.cli.tables.agent_rows import agent_columns, order_agents
-from clawblox.cli.tables.columns import (
+from clawblox.printable import printable
+from clawblox.views.columns import (
     GAP,
     FittedColumn,
     fit_columns,
     format_line,
     text_width,
 )
-from clawblox.cli.tables.event_lines import EventLine, select_events
-from clawblox.cli.tables.formatting import format_seconds
-from clawblox.cli.tables.instance_rows import Row, instance_columns, order_states
-from clawblox.printable import printable
+from clawblox.views.event_lines import EventLine, select_events
+from clawblox.views.formatting import format_seconds
+from clawblox.views.rows import Row, agent_columns, instance_columns, order_agents, order_states
 
 _STYLES = {
     "failed": "bold red",

@@ -12,25 +12,23 @@ from typing import Final
 
 import attrs
 
-from clawblox.cli.tables.columns import shorten, text_width
-from clawblox.cli.tables.lineage_layout import (
+from clawblox.printable import printable
+from clawblox.rundir.lineage import Lineage
+from clawblox.views.columns import shorten, text_width
+from clawblox.views.lineage_layout import (
     Branch,
     Ending,
     Lane,
     Layout,
     Ring,
     Turn,
-    lay_out,
-)
-from clawblox.cli.tables.lineage_words import (
     describe_branch,
     describe_lineage,
     describe_saves,
     describe_state,
     describe_turn,
+    lay_out,
 )
-from clawblox.printable import printable
-from clawblox.rundir.lineage import Lineage
 
 _WIDTH: Final = 900.0
 _MARGIN: Final = 20.0

@@ -1,8 +1,9 @@
-"""Checks of Python and of the optional extras."""
+"""Checks of the optional extras, and of other programs."""
 
 from __future__ import annotations
 
-import platform
+import os
+import re
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -11,15 +12,13 @@ from typing import Final
 
 import attrs
 
-from clawblox.cli.doctor.check import Check, CheckResult, missing, ok
+from clawblox.checks import Check, CheckResult, missing, ok, warning
 from clawblox.extras import EXTRAS, install_command
+from clawblox.system.short_process import run_briefly
 
-_OLDEST_PYTHON = (3, 11)
-
-
-def _look_at_python() -> CheckResult:
-    found = f"{platform.python_version()}, {sys.executable}"
-    return ok(found) if sys.version_info >= _OLDEST_PYTHON else missing(found)
+_TIMEOUT_S = 4.0
+_OLDEST_TMUX = (3, 0)
+"""The first that can set variables of a window."""
 
 
 def look_for_packages(names: Sequence[str]) -> CheckResult:
@@ -40,7 +39,7 @@ def look_for_extra(name: str) -> CheckResult:
     """Look whether the packages of an extra are installed."""
     is_in_python = name == "zstd" and sys.version_info >= (3, 14)
     result = look_for_packages(() if is_in_python else tuple(EXTRAS[name].values()))
-    remedy = None if result.state == "ok" else f"Install it: {install_command(name)}"
+    remedy = None if result.status == "ok" else f"Install it: {install_command(name)}"
     return attrs.evolve(result, remedy=remedy)
 
 
@@ -49,14 +48,6 @@ def _extra(name: str, without: str) -> Check:
 
 
 PACKAGE_CHECKS: Final = (
-    Check(
-        "Python",
-        "interpreter",
-        _look_at_python,
-        "clawblox does not run.",
-        "Use Python 3.11 or later.",
-        is_required=True,
-    ),
     _extra(
         "server",
         "Worlds written on clawblox.server, clawblox init's among them, do not start.",
@@ -75,4 +66,39 @@ PACKAGE_CHECKS: Final = (
     _extra("zstd", "Conversations compressed with Zstandard cannot be saved."),
     _extra("re2", "The scan for secrets is slower."),
     _extra("isal", "Packing archives is slower."),
+)
+
+
+def look_for_tmux() -> CheckResult:
+    """Run tmux and compare its version."""
+    version = run_program("tmux", "-V").removeprefix("tmux ")
+    found = re.search(r"(\d+)\.(\d+)", version)
+    if found and (int(found[1]), int(found[2])) < _OLDEST_TMUX:
+        return warning(f"{version} is too old: 3.0 or later is needed")
+    return ok(version)
+
+
+def run_program(program: str, *arguments: str) -> str:
+    """Run a program that ends soon, and return the first line that it writes. Blocks.
+
+    Raises:
+        OSError: It is not installed, fails, or does not end.
+    """
+    try:
+        outcome = run_briefly([program, *arguments], env=os.environ, timeout=_TIMEOUT_S)
+    except FileNotFoundError:
+        raise OSError("not installed") from None
+    if outcome.status:
+        raise OSError(f"it failed with status {outcome.status}")
+    return outcome.first_line
+
+
+PROGRAM_CHECKS: Final = (
+    Check(
+        "Programs",
+        "tmux",
+        look_for_tmux,
+        "clawblox run --tmux does not work.",
+        "Install it: apt install tmux.",
+    ),
 )

@@ -11,16 +11,20 @@ from typing import Final
 
 import attrs
 
-from clawblox.cli.tables.columns import shorten, text_width
-from clawblox.cli.tables.formatting import format_table
-from clawblox.cli.tables.lineage_layout import Branch, Lane, Layout, Turn, lay_out
-from clawblox.cli.tables.lineage_words import (
+from clawblox.printable import printable
+from clawblox.rundir.lineage import InstanceLineage, Lineage
+from clawblox.views.columns import shorten, text_width
+from clawblox.views.formatting import format_table
+from clawblox.views.lineage_layout import (
+    Branch,
+    Lane,
+    Layout,
+    Turn,
     describe_branch,
     describe_lineage,
     describe_state,
+    lay_out,
 )
-from clawblox.printable import printable
-from clawblox.rundir.lineage import InstanceLineage, Lineage
 
 _MAX_INDENTS: Final = 6
 _MAX_NAME: Final = 22

@@ -1,0 +1,122 @@
+"""Checks with a result, run side by side within a time limit."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from typing import Any, Literal, TypeAlias
+
+import attrs
+
+CheckStatus: TypeAlias = Literal["ok", "warning", "missing"]
+"""``warning``: the thing is there, but too little of it, or the check is not sure."""
+
+_THREADS = 8
+"""Checks that run at the same time; more would need many descriptors, which may be scarce."""
+
+
+@attrs.frozen
+class CheckResult:
+    """The result of a check.
+
+    Attributes:
+        status: Whether the thing is there.
+        text: What was found, or why it is missing, in a few words.
+        remedy: What to do about it; None means the remedy of the check.
+    """
+
+    status: CheckStatus
+    text: str
+    remedy: str | None = None
+
+
+@attrs.frozen
+class Check:
+    """A check of one thing.
+
+    Attributes:
+        group: Heading under which it is listed.
+        id: Name of the thing in its group.
+        look: Looks for it, and may block. An OSError means that it is missing.
+        without: What it costs to be without it, one sentence.
+        remedy: What to do about it, one sentence.
+        is_required: Whether nothing works without it.
+    """
+
+    group: str
+    id: str
+    look: Callable[[], CheckResult]
+    without: str
+    remedy: str
+    is_required: bool = False
+
+    def run(self) -> CheckResult:
+        """Return the result, also if the check itself fails. Blocks."""
+        try:
+            return self.look()
+        except OSError as error:
+            place = f"{error.filename}: " if error.filename else ""
+            return missing(f"{place}{error.strerror or error}")
+        except Exception as error:  # noqa: BLE001 - the other checks are still worth their results
+            return self.doubt(f"cannot be checked: {type(error).__name__}: {error}")
+
+    def doubt(self, why: str) -> CheckResult:
+        """Return the result of a check that could not be completed."""
+        return missing(why) if self.is_required else warning(why)
+
+
+def ok(text: str) -> CheckResult:
+    """Return the result of a check that has found the thing."""
+    return CheckResult("ok", text)
+
+
+def warning(text: str, *, remedy: str | None = None) -> CheckResult:
+    """Return the result of a check that has found too little, or is not sure."""
+    return CheckResult("warning", text, remedy)
+
+
+def missing(text: str, *, remedy: str | None = None) -> CheckResult:
+    """Return the result of a check that has not found the thing."""
+    return CheckResult("missing", text, remedy)
+
+
+def run_checks(checks: Sequence[Check], timeout: float) -> list[tuple[Check, CheckResult]]:
+    """Run checks side by side and return them with their results, in their order. Blocks.
+
+    A check that hangs, on a dead network file system for example, is left behind in a daemon
+    thread.
+
+    Args:
+        checks: The checks.
+        timeout: Seconds for all of them. A check without a result by then is a warning, or missing
+            if it is required.
+    """
+    waiting: SimpleQueue[tuple[int, Check]] = SimpleQueue()
+    results: SimpleQueue[tuple[int, CheckResult]] = SimpleQueue()
+    for entry in enumerate(checks):
+        waiting.put(entry)
+    for _ in range(min(_THREADS, len(checks))):
+        threading.Thread(target=_work, args=(waiting, results), daemon=True).start()
+    deadline = time.monotonic() + timeout
+    done: dict[int, CheckResult] = {}
+    try:
+        while len(done) < len(checks):
+            index, result = results.get(timeout=max(0.0, deadline - time.monotonic()))
+            done[index] = result
+    except Empty:
+        pass
+    return [
+        (check, done.get(index) or check.doubt(f"no answer within {timeout:g} s"))
+        for index, check in enumerate(checks)
+    ]
+
+
+def _work(waiting: SimpleQueue[Any], results: SimpleQueue[Any]) -> None:
+    while True:
+        try:
+            index, check = waiting.get_nowait()
+        except Empty:
+            return
+        results.put((index, check.run()))

@@ -1,0 +1,16 @@
+"""Runs as text and pictures: values go in, lines come out.
+
+Nothing here prints, asks a world or imports a web framework. The command line uses it.
+
+- ``board``: the live table of a run, laid out for a terminal.
+- ``rows``: instances and agents as the rows of tables.
+- ``columns``: which columns of a table fit, and how wide they are.
+- ``summary``: how a run ended, and what to type next.
+- ``event_lines``: events as lines.
+- ``lineage_layout``: where everything in the picture of a lineage is, and its words.
+- ``lineage_svg``, ``lineage_text``: a lineage as a picture, and as text.
+- ``archives``: archives and their members.
+- ``observations``: observations, and paths into them.
+- ``changes``: differences between two observations.
+- ``formatting``: durations, sizes, exits, paths.
+"""
