@@ -18,8 +18,8 @@ import attrs
 from clawblox.agents.values import AgentEvent, EventType
 from clawblox.foreign_values import clean_value, parse_json, whole_number
 from clawblox.protocol import MASK
-from clawblox.system.files import write_all
-from clawblox.system.regular_files import open_own, open_regular
+from clawblox.system.append_log import append_lines
+from clawblox.system.regular_files import open_regular
 from clawblox.telemetry.events import Hub, Subscription
 from clawblox.telemetry.own_log import OwnLog
 
@@ -98,13 +98,7 @@ class EventFile:
         if not lines:
             return
         try:
-            fd = open_own(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
-            try:
-                size = os.fstat(fd).st_size
-                is_torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
-                write_all(fd, b"\n" * is_torn + b"".join(lines))
-            finally:
-                os.close(fd)
+            append_lines(self._path, b"".join(lines))
         except OSError as error:
             _log.warning("events not written", path=str(self._path), error=str(error))
 

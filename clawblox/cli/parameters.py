@@ -17,13 +17,13 @@ from clawblox.errors import ClawbloxError, ConfigError, UsageError
 from clawblox.results import Labels
 from clawblox.rundir.claims import describe_holder
 from clawblox.rundir.find_runs import find_runs_below
-from clawblox.rundir.locks import retry
 from clawblox.rundir.owners import find_owner
 from clawblox.rundir.paths import records_journal
 from clawblox.rundir.presence import exited_error, look
 from clawblox.rundir.records import InstanceRecord, check_records
 from clawblox.rundir.status import is_ready, select_records
 from clawblox.system.clock import format_utc_ms, utc_now_ns
+from clawblox.system.locks import retry
 from clawblox.system.ports import MAX_LEASES
 from clawblox.views.formatting import shorten_path, suggest
 

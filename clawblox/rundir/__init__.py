@@ -9,7 +9,6 @@
 - ``manifest_writer``: the one task that writes a manifest.
 - ``save``: how a snapshot becomes a file and an entry of the manifest.
 - ``rows``: the rows of data stores that belong to an instance.
-- ``locks``: waiting for a lock that another process holds.
 - ``journal``: a file of JSON lines, the last of which holds for its name.
 - ``records``: which instances run in a run directory.
 - ``claims``: the exclusive right to a name, or to a run directory.

@@ -19,14 +19,8 @@ import attrs
 from clawblox.errors import RunLockedError
 from clawblox.rundir.paths import name_lock, records_dir, run_lock, state_dir
 from clawblox.rundir.records import read_record, read_records
-from clawblox.system.files import (
-    LockOwner,
-    lock_file,
-    lock_owner,
-    make_private_dir,
-    renew_lock,
-    unlock_file,
-)
+from clawblox.system.files import make_private_dir
+from clawblox.system.locks import LockOwner, lock_file, lock_owner, renew_lock, unlock_file
 from clawblox.system.process_tree import command_line, read_process
 
 

@@ -29,9 +29,8 @@ import msgspec
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ControlError, OrchestratorSuspendedError
 from clawblox.foreign_values import encode_line
-from clawblox.rundir.locks import retry
 from clawblox.rundir.paths import state_dir
-from clawblox.system.files import lock_file, unlock_file
+from clawblox.system.locks import lock_file, retry, unlock_file
 from clawblox.system.process_tree import is_suspended
 
 MAX_REQUEST_BYTES = 64 << 10

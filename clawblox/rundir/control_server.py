@@ -7,7 +7,6 @@ removed or replaced is made again.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import socket
@@ -40,14 +39,13 @@ from clawblox.rundir.control_client import (
     short_path,
 )
 from clawblox.system.files import PRIVATE_DIR, PRIVATE_FILE, make_private_dir
-from clawblox.system.forked import close_in_forked_child
+from clawblox.system.sockets import Place, close_in_forked_child, serve_connections
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.telemetry.throttle import Throttle
 
 _REQUEST_TIMEOUT_S = 5.0
 _READER_PATIENCE_S = 30.0
 _CLOSE_GRACE_S = 1.0
-_ACCEPT_PAUSE_S = 0.5
 _LOCK_PATIENCE_S = 5.0
 _LOOK_INTERVAL_S = 1.0
 _BACKLOG = 1024
@@ -205,41 +203,32 @@ class ControlServer:
 
     async def _accept_all(self, listener: _Listener, connections: anyio.abc.TaskGroup) -> None:
         with listener.accepting:
-            while True:
-                await self._accept(listener, connections)
+            await serve_connections(
+                listener.socket,
+                self._serve,
+                tasks=connections,
+                places=self._unasked,
+                on_failure=self._note_failure,
+            )
         await _close(listener)
 
-    async def _accept(self, listener: _Listener, connections: anyio.abc.TaskGroup) -> None:
-        await anyio.wait_readable(listener.socket)
-        await self._unasked.acquire()
-        with contextlib.ExitStack() as place:
-            place.callback(self._unasked.release)
-            try:
-                connection = listener.accept()
-            except (BlockingIOError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                # No descriptor or no memory is left: to look again at once would be to spin.
-                if times := self._failures.count():
-                    _log.warning("control connection not accepted", error=str(error), times=times)
-                await anyio.sleep(_ACCEPT_PAUSE_S)
-            else:
-                connections.start_soon(self._serve, connection, place.pop_all())
+    def _note_failure(self, error: OSError) -> None:
+        if times := self._failures.count():
+            _log.warning("control connection not accepted", error=str(error), times=times)
 
-    async def _serve(self, connection: socket.socket, place: contextlib.ExitStack) -> None:
-        with connection, place:
-            peer = read_peer(connection)
-            if peer.uid not in (0, os.geteuid()):
-                _log.warning("control connection refused", pid=peer.pid, uid=peer.uid)
-                return
-            try:
-                await self._converse(Lines(connection), peer, place)
-            except OSError as error:
-                _log.debug("control client gone", pid=peer.pid, error=str(error))
-            except Exception:  # noqa: BLE001 - one connection must not end the server
-                _log.exception("control connection failed", pid=peer.pid)
+    async def _serve(self, connection: socket.socket, place: Place) -> None:
+        peer = read_peer(connection)
+        if peer.uid not in (0, os.geteuid()):
+            _log.warning("control connection refused", pid=peer.pid, uid=peer.uid)
+            return
+        try:
+            await self._converse(Lines(connection), peer, place)
+        except OSError as error:
+            _log.debug("control client gone", pid=peer.pid, error=str(error))
+        except Exception:  # noqa: BLE001 - one connection must not end the server
+            _log.exception("control connection failed", pid=peer.pid)
 
-    async def _converse(self, lines: Lines, peer: Peer, place: contextlib.ExitStack) -> None:
+    async def _converse(self, lines: Lines, peer: Peer, place: Place) -> None:
         try:
             with place:
                 asked = await self._read_request(lines)
@@ -376,13 +365,6 @@ class _Listener:
     def has_file(self) -> bool:
         """Whether the file of the socket is where it was made. Blocks."""
         return self._file is not None and _is_file(self._path, self._file)
-
-    def accept(self) -> socket.socket:
-        """Return a connection that does not block."""
-        connection, _ = self.socket.accept()
-        connection.setblocking(False)
-        close_in_forked_child(connection)
-        return connection
 
     def close(self) -> None:
         """Remove the file, if it is still ours, and close; a second call does nothing. Blocks."""

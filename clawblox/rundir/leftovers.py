@@ -16,7 +16,8 @@ from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.paths import files_dir, records_dir, run_lock
 from clawblox.rundir.records import InstanceRecord, close_stale_records, read_records
 from clawblox.rundir.status import has_owner
-from clawblox.system.files import lock_file, lock_owner, sweep_partials, unlock_file
+from clawblox.system.files import sweep_partials
+from clawblox.system.locks import lock_file, lock_owner, unlock_file
 from clawblox.system.process_tree import read_process
 from clawblox.telemetry.own_log import OwnLog
 

@@ -29,7 +29,6 @@ from typing import Final
 import attrs
 
 from clawblox.errors import ManifestError
-from clawblox.rundir.locks import lock_descriptor
 from clawblox.rundir.manifest import (
     MAX_MANIFEST_BYTES,
     Manifest,
@@ -39,6 +38,7 @@ from clawblox.rundir.manifest import (
 )
 from clawblox.rundir.manifest_entries import ManifestEntry
 from clawblox.system.files import EXCHANGE, rename_with, write_all
+from clawblox.system.locks import lock_descriptor
 from clawblox.system.regular_files import open_own, open_regular, read_regular, read_rest
 
 _ATTEMPTS: Final = 24

@@ -22,7 +22,8 @@ from clawblox.results import ProcessExit
 from clawblox.rundir.journal import append_line, check_journal, read_line, read_lines, restore_lines
 from clawblox.rundir.paths import name_lock, records_dir, records_journal
 from clawblox.system.clock import format_utc, utc_now
-from clawblox.system.files import lock_file, make_private_dir, unlock_file
+from clawblox.system.files import make_private_dir
+from clawblox.system.locks import lock_file, unlock_file
 from clawblox.system.process_tree import boot_id, is_same_process, read_process
 from clawblox.telemetry.log_index import note_end
 

@@ -22,7 +22,7 @@ from clawblox.results import Labels, ProcessExit, format_label, has_labels
 from clawblox.rundir.last_saves import InstanceSave, last_saves
 from clawblox.rundir.paths import name_lock, run_lock
 from clawblox.rundir.records import InstanceRecord, read_record, read_records
-from clawblox.system.files import lock_file, lock_owner, unlock_file
+from clawblox.system.locks import lock_file, lock_owner, unlock_file
 from clawblox.system.process_tree import (
     Mark,
     Search,

@@ -13,15 +13,16 @@
 - ``ports``: free ports, and who listens on one.
 - ``sock_diag``: what the kernel knows of TCP sockets.
 - ``port_leases``: leases of ports that all processes of a machine share.
-- ``files``: files that are complete or absent, private directories, locks.
+- ``files``: files that are complete or absent, and private directories.
+- ``locks``: locks on files.
+- ``append_log``: files of lines that only grow.
 - ``regular_files``: the one way to open a file that others can replace.
 - ``foreign_files``: files below a directory that another program may change meanwhile.
 - ``foreign_database``: SQLite databases of other programs, opened as private copies only.
 - ``sqlite_program``: the small process that opens such a copy.
-- ``forked``: sockets that a forked child must not keep.
 - ``http``: downloads from public hosts; the only module that knows httpx.
 - ``request``: requests and answers.
 - ``sockets``: sockets that never block.
 - ``connection``: kept connections to worlds; the only module that knows httptools.
-- ``clock``: the wall clock.
+- ``clock``: the wall clock, and a clock that tests can replace.
 """

@@ -1,10 +1,52 @@
-"""The one place that reads the wall clock. Durations use ``time.monotonic`` instead."""
+"""The one place that reads the wall clock. Durations use ``time.monotonic`` instead.
+
+A plan whose tests must not wait takes a :class:`Clock`; processes are always supervised in real
+time.
+"""
 
 from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Time as a plan sees it, so that a test can let hours pass in an instant."""
+
+    def utc(self) -> datetime:
+        """Return the wall-clock time, in UTC."""
+
+    def monotonic(self) -> float:
+        """Return seconds from an arbitrary origin, which no setting of the wall clock changes."""
+
+    async def sleep_until(self, deadline: float) -> None:
+        """Wait until :meth:`monotonic` reaches a deadline; return immediately after it.
+
+        Cancellation: the wait ends.
+        """
+
+
+class SystemClock:
+    """The clock of this machine; see :class:`Clock`."""
+
+    def utc(self) -> datetime:
+        """Return the wall-clock time, in UTC."""
+        return utc_now()
+
+    def monotonic(self) -> float:
+        """Return seconds from an arbitrary origin, which no setting of the wall clock changes."""
+        return time.monotonic()
+
+    async def sleep_until(self, deadline: float) -> None:
+        """Wait until :meth:`monotonic` reaches a deadline; return immediately after it.
+
+        Cancellation: the wait ends.
+        """
+        import anyio  # here, since the guard's process has the standard library only
+
+        await anyio.sleep(max(0.0, deadline - time.monotonic()))
 
 
 def utc_now() -> datetime:
@@ -29,8 +71,8 @@ def parse_utc(text: str | None) -> datetime | None:
         text: ISO 8601; a time without a zone is UTC.
     """
     try:
-        told = datetime.fromisoformat(text or "")
-        return told.replace(tzinfo=UTC) if told.tzinfo is None else told.astimezone(UTC)
+        value = datetime.fromisoformat(text or "")
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
 

@@ -1,4 +1,4 @@
-"""Files that are complete or absent: atomic, durable publishing, private directories, locks.
+"""Files that are complete or absent: atomic, durable publishing and private directories.
 
 The recipe: an exclusive private partial file in the destination's directory, fsync of the
 file, link or rename, fsync of the directory. A rename alone is atomic against the death of
@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import fcntl
 import functools
 import hashlib
 import os
@@ -23,18 +22,15 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Final
 
-from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.process_tree import is_same_process, read_start_time
-from clawblox.system.regular_files import open_own, open_regular, read_regular
+from clawblox.system.regular_files import open_regular
 
 PRIVATE_FILE = 0o600
 PRIVATE_DIR = 0o700
-_MAX_LOCK_BYTES = 4096
 _MAX_DIGEST_BYTES: Final = 64 << 30
 
-_held_locks: set[int] = set()
 _PARTIAL = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)-(?P<start>\d+)\.[0-9a-f]+\.partial")
 
 
@@ -144,116 +140,6 @@ def publish_bytes(
         partial.publish(destination, overwrite=True, mode=mode, durable=durable)
     finally:
         partial.close()
-
-
-class LockOwner(NamedTuple):
-    """Who holds a lock: its process, the machine, and since when (UTC)."""
-
-    pid: int
-    host: str
-    since: str
-
-    @classmethod
-    def parse(cls, text: str) -> Self | None:
-        """Read what a lock says of its owner; None if that is not readable."""
-        try:
-            pid, host, since = text.split()
-            return cls(int(pid), host, since)
-        except ValueError:
-            return None
-
-
-def own_lock() -> LockOwner:
-    """Return the owner that a lock taken now names."""
-    return LockOwner(os.getpid(), os.uname().nodename, format_utc(utc_now()))
-
-
-def lock_file(path: Path) -> int | None:
-    """Take the lock ``path``; it ends with :func:`unlock_file`, or with this process.
-
-    Returns:
-        An open descriptor, or None when another process, or another owner in this one, holds it.
-
-    Raises:
-        OSError: The file cannot be opened, or is not one of ours; see
-            :func:`clawblox.system.regular_files.open_own`.
-    """
-    while True:
-        fd = open_own(path, os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_file(path, fd):
-                os.ftruncate(fd, 0)
-                os.pwrite(fd, " ".join(map(str, own_lock())).encode(), 0)
-                _held_locks.add(fd)
-                return fd
-        except BlockingIOError:
-            os.close(fd)
-            return None
-        except BaseException:
-            os.close(fd)
-            raise
-        os.close(fd)
-
-
-def renew_lock(path: Path, fd: int) -> int:
-    """Take a lock again whose file was removed or replaced; return the descriptor to go on with.
-
-    It is the same one where nothing was lost, or where another owner holds the lock by now.
-
-    Raises:
-        OSError: The file cannot be opened, or is not one of ours.
-    """
-    if fd not in _held_locks or _is_file(path, fd) or (new := lock_file(path)) is None:
-        return fd
-    _held_locks.discard(fd)
-    os.close(fd)
-    return new
-
-
-def _is_file(path: Path, fd: int) -> bool:
-    # The previous owner may have removed the file between our open and our lock.
-    try:
-        return os.path.samestat(os.fstat(fd), os.lstat(path))
-    except OSError:
-        return False
-
-
-def unlock_file(path: Path, fd: int) -> None:
-    """Give back a lock and remove its file, but nothing that somebody put in its place.
-
-    A forked child has no lock to give back.
-
-    Raises:
-        OSError: The file cannot be removed; the lock is given back all the same.
-    """
-    if fd not in _held_locks:
-        return
-    _held_locks.remove(fd)
-    try:
-        if _is_file(path, fd):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-    finally:
-        os.close(fd)
-
-
-def _drop_inherited_locks() -> None:
-    # A fork shares the open file, and with it the lock: the child would hold it for ever.
-    while _held_locks:
-        with contextlib.suppress(OSError):
-            os.close(_held_locks.pop())
-
-
-os.register_at_fork(after_in_child=_drop_inherited_locks)
-
-
-def lock_owner(path: Path) -> LockOwner | None:
-    """Return what a lock file says of its owner, for a message; None if it is not readable."""
-    try:
-        return LockOwner.parse(read_regular(path, max_bytes=_MAX_LOCK_BYTES).decode())
-    except (OSError, ValueError):
-        return None
 
 
 def digest_file(path: Path, *, max_bytes: int = _MAX_DIGEST_BYTES) -> str:

@@ -22,7 +22,8 @@ import struct
 import threading
 from pathlib import Path
 
-from clawblox.system.files import LockOwner, make_private_dir, own_lock
+from clawblox.system.files import make_private_dir
+from clawblox.system.locks import LockOwner, own_lock
 from clawblox.system.regular_files import open_own
 
 LEASE_ROOT = Path("/tmp")  # noqa: S108 - the directory in it is checked to be ours

@@ -1,4 +1,4 @@
-"""Sockets that never block, in any event loop: connecting, accepting, sending.
+"""Sockets that never block, in any event loop: connecting, accepting, sending, forking.
 
 They wait by ``anyio.wait_readable`` and its sibling: a stream of anyio costs twice as much.
 """
@@ -9,15 +9,20 @@ import errno
 import os
 import socket
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from ipaddress import ip_address
-from typing import Any, Final
+from typing import Any, Final, NoReturn, TypeAlias
+from weakref import WeakSet
 
 import anyio
+import anyio.abc
 
 _RECEIVE_BYTES: Final = 64 << 10
 _ACCEPT_PAUSE_S: Final = 0.1
 """Pause in seconds after a connection could not be accepted."""
+
+Place: TypeAlias = ExitStack
+"""The place of a connection among those that are served at the same time; closing it frees it."""
 
 
 async def connect(host: str, port: int) -> socket.socket:
@@ -67,7 +72,7 @@ def _is_literal(host: str) -> bool:
 
 
 async def send_all(connection: socket.socket, data: bytes) -> None:
-    """Send all of ``data``; at once as far as it fits into the buffer of the socket."""
+    """Send all of ``data``; immediately as far as it fits into the buffer of the socket."""
     sent = 0
     while True:
         with suppress(BlockingIOError):
@@ -90,39 +95,74 @@ async def receive(connection: socket.socket) -> bytes:
 
 
 async def serve_connections(
-    listener: socket.socket, serve: Callable[[socket.socket], Awaitable[None]], *, most: int
-) -> None:
-    """Serve the connections of a listening socket until cancelled, each in a task of its own.
+    listener: socket.socket,
+    serve: Callable[[socket.socket, Place], Awaitable[None]],
+    *,
+    tasks: anyio.abc.TaskGroup,
+    places: anyio.Semaphore,
+    accept: Callable[[socket.socket], tuple[socket.socket, Any]] | None = None,
+    on_failure: Callable[[OSError], None] = lambda _: None,
+) -> NoReturn:
+    """Accept the connections of a listening socket until cancelled; serve each in a task.
+
+    A connection does not block, and is closed in a forked child.
 
     Args:
         listener: The socket; it must not block.
-        serve: Called for each connection, which is closed when it returns. What breaks a connection
-            (``OSError``) ends that connection only.
-        most: Most connections at a time; further ones wait in the backlog of the socket.
+        serve: Called with each connection and its place. The connection is closed and the place
+            free when this returns; it may free the place earlier. An ``OSError`` ends that
+            connection only.
+        tasks: Where connections are served.
+        places: One for each connection; further connections wait in the backlog of the socket.
+        accept: Accepts a connection; None calls ``socket.accept``.
+        on_failure: Called when a connection cannot be accepted, for lack of descriptors for
+            example.
 
-    Cancellation: connections are closed; the listening socket stays open.
+    Cancellation: no further connection is accepted; those accepted belong to ``tasks``.
     """
-    places = anyio.Semaphore(most)
-
-    async def serve_one(connection: socket.socket) -> None:
-        try:
-            with connection, suppress(OSError):
-                connection.setblocking(False)
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                await serve(connection)
-        finally:
-            places.release()
-
-    async with anyio.create_task_group() as tasks:
-        while True:
-            await anyio.wait_readable(listener)
-            await places.acquire()
+    while True:
+        await anyio.wait_readable(listener)
+        await places.acquire()
+        with ExitStack() as place:
+            place.callback(places.release)
             try:
-                connection, _ = listener.accept()
+                connection, _ = (accept or socket.socket.accept)(listener)
+            except (BlockingIOError, ConnectionAbortedError):
+                continue
             except OSError as error:
-                places.release()
-                if not isinstance(error, BlockingIOError | ConnectionAbortedError):
-                    # No descriptor or no memory is left: to look again at once would be to spin.
-                    await anyio.sleep(_ACCEPT_PAUSE_S)
+                on_failure(error)
+                await anyio.sleep(_ACCEPT_PAUSE_S)  # back off to avoid a busy loop
             else:
-                tasks.start_soon(serve_one, connection)
+                tasks.start_soon(_serve, connection, serve, place.pop_all())
+
+
+async def _serve(
+    connection: socket.socket,
+    serve: Callable[[socket.socket, Place], Awaitable[None]],
+    place: Place,
+) -> None:
+    with place, connection, suppress(OSError):
+        close_in_forked_child(connection)
+        connection.setblocking(False)
+        if connection.family != socket.AF_UNIX:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await serve(connection, place)
+
+
+_owned: WeakSet[socket.socket] = WeakSet()
+
+
+def close_in_forked_child(owned: socket.socket) -> None:
+    """Close a socket in each child that this process forks from now on.
+
+    There it would outlive us, and its clients would wait. Programs that are started inherit none.
+    """
+    _owned.add(owned)
+
+
+def _close_inherited() -> None:
+    for inherited in list(_owned):
+        inherited.close()
+
+
+os.register_at_fork(after_in_child=_close_inherited)

@@ -19,9 +19,10 @@ import msgspec
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.foreign_values import encode_line
+from clawblox.system.append_log import append_lines
 from clawblox.system.clock import format_utc_ms, utc_now_ns
-from clawblox.system.files import publish_bytes, write_all
-from clawblox.system.regular_files import open_own, open_regular, read_regular
+from clawblox.system.files import publish_bytes
+from clawblox.system.regular_files import open_regular, read_regular
 from clawblox.telemetry.log_locks import cutting
 from clawblox.telemetry.log_times import (
     LEFT,
@@ -66,7 +67,6 @@ class LogIndex:
         self._lock = threading.Lock()
         self._unwritten: list[Entry] = []
         self._is_open = False
-        self._is_torn = False
         self._is_over = False
         self._has_failed = False
         self._bytes = 0
@@ -145,18 +145,12 @@ class LogIndex:
             if not self._is_open:
                 self._open()
             entries, self._unwritten = self._unwritten, []
-            data = b"\n" * self._is_torn + _encode(entries)
-            self._is_torn = True
-            fd = open_own(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-            try:
-                write_all(fd, data)
-            finally:
-                os.close(fd)
+            data = _encode(entries)
+            append_lines(self._path, data)
         except OSError as error:
             self._unwritten.clear()
             self._report("log index not written", error)
             return
-        self._is_torn = False
         self._bytes += len(data)
         if self._bytes > self._thin_at:
             self._write_anew(_thin(self._read()))
@@ -164,13 +158,11 @@ class LogIndex:
     def _open(self) -> None:
         """Go on with the index that is there; what came unseen gets no time."""
         tail, self._bytes = _read_tail(self._path)
-        self._is_torn = not tail.endswith(b"\n") and bool(tail)
         last = read_entries(tail)[-1:]
         covered = last[0].size if last else 0
         if covered > self._first_size:  # it is that of a log that was longer
             publish_bytes(self._path, b"", durable=False)
             covered = self._bytes = 0
-            self._is_torn = False
         if covered < self._first_size:
             self._unwritten.insert(0, Entry(self._first_size, None))
         self._is_open = True
@@ -202,7 +194,7 @@ class LogIndex:
             self._is_open = False
             self._report("log index not written", error)
             return
-        self._is_open, self._is_torn = True, False
+        self._is_open = True
         self._bytes = len(data)
         self._thin_at = max(_MAX_BYTES, self._bytes * 9 // 8)
 

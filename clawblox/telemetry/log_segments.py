@@ -16,7 +16,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from clawblox.system.regular_files import open_own, open_regular
+from clawblox.system.append_log import append_lines
+from clawblox.system.regular_files import open_own
 
 SEGMENT_SUFFIX: Final = r"\.[1-9][0-9]{0,5}\.[0-9]{1,15}-[0-9]{1,15}"
 """Regular expression for what follows the name of a log in the names of its older segments."""
@@ -90,7 +91,7 @@ def begin_segment(log: Path, max_bytes: int) -> LogSegment:
     Raises:
         OSError: It cannot be written.
     """
-    _end_line(log)
+    append_lines(log, b"")
     newest = list_segments(log)[-1]
     if newest.end - newest.start < max_bytes:
         return newest
@@ -98,20 +99,3 @@ def begin_segment(log: Path, max_bytes: int) -> LogSegment:
     log.rename(old)
     os.close(open_own(log, os.O_WRONLY | os.O_CREAT))
     return LogSegment(log, newest.end, newest.end, newest.number + 1)
-
-
-def _end_line(log: Path) -> None:
-    writer = open_own(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    try:
-        size = os.fstat(writer).st_size
-        if not size:
-            return
-        reader = open_regular(log)
-        try:
-            is_torn = os.pread(reader, 1, size - 1) != b"\n"
-        finally:
-            os.close(reader)
-        if is_torn:
-            os.write(writer, b"\n")
-    finally:
-        os.close(writer)

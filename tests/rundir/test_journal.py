@@ -16,6 +16,7 @@ import pytest
 
 from clawblox.rundir import journal
 from clawblox.rundir.journal import append_line, read_line, read_lines
+from clawblox.system.append_log import open_log
 
 APPEND = """
 import json, sys
@@ -96,25 +97,6 @@ def test_what_a_killed_writer_left_of_a_line_is_passed_over(path: Path) -> None:
     assert numbers_in(path) == {"a": 4, "b": 3}
 
 
-def test_a_line_for_which_the_disk_has_no_room_leaves_the_journal_as_it_was(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    append_line(path, make_line("a", number=1))
-    before = path.read_bytes()
-
-    def write_half(fd: int, data: bytes) -> None:
-        os.write(fd, data[: len(data) // 2])
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(journal, "write_all", write_half)
-        with pytest.raises(OSError, match="No space left"):
-            append_line(path, make_line("a", number=2))
-    assert path.read_bytes() == before
-    append_line(path, make_line("a", number=3))
-    assert numbers_in(path) == {"a": 3}
-
-
 def test_processes_that_append_and_compact_at_once_lose_no_line(path: Path) -> None:
     command = [sys.executable, "-c", APPEND, str(path)]
     names = ("one", "two", "three")
@@ -165,7 +147,7 @@ def test_a_journal_that_cannot_be_compacted_grows_on(
 def test_a_compacted_journal_is_as_private_as_before(path: Path) -> None:
     append_line(path, make_line("a"))
     mode = path.stat().st_mode
-    with journal._locked(path):
+    with open_log(path):
         append = path.open("ab")
         with append:
             append.write(make_line("a") + b"\n")
@@ -178,22 +160,12 @@ def test_a_writer_that_waited_for_a_compaction_appends_to_the_new_file(path: Pat
     for number in range(4):
         append_line(path, make_line("a", number=number))
     writer = threading.Thread(target=append_line, args=(path, make_line("b", number=5)))
-    with journal._locked(path):
+    with open_log(path):
         writer.start()
         journal._compact(path)
     writer.join()
     assert numbers_in(path) == {"a": 3, "b": 5}
     assert len(path.read_bytes().splitlines()) == 2
-
-
-def test_a_writer_that_is_kept_waiting_gives_up(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(journal, "_LOCK_WAIT_S", 0.01)
-    append_line(path, make_line("a", number=1))
-    with journal._locked(path), pytest.raises(TimeoutError, match=r"lock of .*records\.jsonl"):
-        append_line(path, make_line("a", number=2))
-    assert numbers_in(path) == {"a": 1}
 
 
 def test_a_fork_reads_though_another_thread_was_reading_at_the_fork(path: Path) -> None:

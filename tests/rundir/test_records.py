@@ -348,7 +348,7 @@ def test_many_threads_claim_and_release_one_run(tmp_path: Path) -> None:
 FORK = """
 import os, pathlib, socket
 from clawblox.errors import RunLockedError
-from clawblox.system.files import lock_file
+from clawblox.system.locks import lock_file
 from clawblox.rundir.claims import claim_run
 run = pathlib.Path(".")
 inherited = claim_run(run)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from clawblox.system.files import digest_file, lock_file, lock_owner, unlock_file
+from clawblox.system.files import digest_file
+from clawblox.system.locks import lock_file, lock_owner, unlock_file
 from clawblox.system.regular_files import open_own, open_regular, read_regular
 from tests.support import open_fds
 

@@ -15,7 +15,7 @@ import socket
 import threading
 import weakref
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import anyio.abc
@@ -26,7 +26,6 @@ from clawblox.agents.layout import AgentDir
 from clawblox.errors import AgentResumeError, AgentSetupError
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.foreign_files import read_file
-from clawblox.system.forked import close_in_forked_child
 from clawblox.system.ports import (
     LEASE_RANGE,
     Lease,
@@ -36,6 +35,7 @@ from clawblox.system.ports import (
     take_free_port,
     take_port,
 )
+from clawblox.system.sockets import close_in_forked_child
 
 WORLD_LISTENER: Final = "world"
 """Name of the listening socket among those of a sandboxed process."""
@@ -370,7 +370,7 @@ class AgentAccess:
                 if listener not in self._listeners:
                     listener.close()
 
-    def _accept(self, listener: socket.socket) -> socket.socket:
+    def _accept(self, listener: socket.socket) -> tuple[socket.socket, Any]:
         """Accept a connection, unless the socket was closed or handed on.
 
         Raises:
@@ -379,7 +379,7 @@ class AgentAccess:
         with self._lock:
             if listener not in self._listeners:
                 raise BlockingIOError("this socket is no longer served")
-            return listener.accept()[0]
+            return listener.accept()
 
     def _hosts(self) -> frozenset[str]:
         """Return what the Host header of a request may be."""

@@ -19,10 +19,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 import anyio
-import anyio.abc
 import attrs
 
 from clawblox.agents.access.grant import Grant
@@ -36,9 +35,9 @@ from clawblox.agents.access.request import (
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldCallError
 from clawblox.system.connection import Connections, NotSentError
-from clawblox.system.forked import close_in_forked_child
 from clawblox.system.request import MAX_ANSWER_BYTES, Answer
 from clawblox.system.sock_diag import peer_uid, read_peer_uid
+from clawblox.system.sockets import Place, serve_connections
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.telemetry.throttle import Rate, Throttle
 
@@ -49,7 +48,6 @@ _MOST_DRAINED_BYTES = 4 << 20
 _ROOT: Final = 0
 _BURST_S: Final = 2.0
 """Seconds of the rate that an agent may use up in a moment."""
-_ACCEPT_PAUSE_S = 0.1
 """Pause in seconds after a connection could not be accepted."""
 
 _CONTENT_TYPE = re.compile(r"[ -~]{1,200}")
@@ -114,7 +112,9 @@ class Proxy:
         self._refused, self._failures, self._strangers = Throttle(), Throttle(), Throttle()
 
     async def serve(
-        self, listener: socket.socket, accept: Callable[[socket.socket], socket.socket]
+        self,
+        listener: socket.socket,
+        accept: Callable[[socket.socket], tuple[socket.socket, Any]],
     ) -> None:
         """Serve a listening socket until cancelled; any number of them at a time.
 
@@ -125,47 +125,26 @@ class Proxy:
         Cancellation: requests under way are dropped; the socket stays open.
         """
         async with anyio.create_task_group() as connections:
-            while True:
-                await self._accept(listener, accept, connections)
+            await serve_connections(
+                listener,
+                self._serve_connection,
+                tasks=connections,
+                places=self._places,
+                accept=accept,
+                on_failure=self._note_failure,
+            )
 
     def close(self) -> None:
         """Close the connections to the world."""
         self._upstream.close()
 
-    async def _accept(
-        self,
-        listener: socket.socket,
-        accept: Callable[[socket.socket], socket.socket],
-        tasks: anyio.abc.TaskGroup,
-    ) -> None:
-        await anyio.wait_readable(listener)
-        await self._places.acquire()
-        connection = None
-        try:
-            connection = accept(listener)
-        except (BlockingIOError, ConnectionAbortedError):
-            pass
-        except OSError as error:
-            # No descriptor or no memory is left: to look again at once would be to spin.
-            if times := self._failures.count():
-                _log.warning("agent connection not accepted", error=str(error), times=times)
-            await anyio.sleep(_ACCEPT_PAUSE_S)
-        finally:
-            if connection is None:
-                self._places.release()
-        if connection is not None:
-            tasks.start_soon(self._serve_connection, connection)
+    def _note_failure(self, error: OSError) -> None:
+        if times := self._failures.count():
+            _log.warning("agent connection not accepted", error=str(error), times=times)
 
-    async def _serve_connection(self, connection: socket.socket) -> None:
-        try:
-            with connection, suppress(OSError):  # the agent's program has gone
-                close_in_forked_child(connection)
-                connection.setblocking(False)
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                if self._is_private or await self._is_trusted(connection):
-                    await self._converse(_Client(connection))
-        finally:
-            self._places.release()
+    async def _serve_connection(self, connection: socket.socket, _: Place) -> None:
+        if self._is_private or await self._is_trusted(connection):
+            await self._converse(_Client(connection))
 
     async def _is_trusted(self, connection: socket.socket) -> bool:
         """Return whether a process of this user, or of root, has made the connection."""

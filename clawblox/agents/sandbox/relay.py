@@ -10,8 +10,14 @@ import anyio
 
 from clawblox.agents.sandbox.client_hello import NoClientHello, read_server_name
 from clawblox.agents.sandbox.endpoints import Endpoint
-from clawblox.system.forked import close_in_forked_child
-from clawblox.system.sockets import connect, receive, send_all, serve_connections
+from clawblox.system.sockets import (
+    Place,
+    close_in_forked_child,
+    connect,
+    receive,
+    send_all,
+    serve_connections,
+)
 
 _MOST_CONNECTIONS: Final = 64
 _BEGIN_TIMEOUT_S: Final = 20.0
@@ -77,7 +83,7 @@ async def relay(listener: socket.socket, endpoint: Endpoint) -> None:
     Cancellation: connections are closed; the listening socket stays open.
     """
 
-    async def serve(near: socket.socket) -> None:
+    async def serve(near: socket.socket, _: Place) -> None:
         with anyio.fail_after(_BEGIN_TIMEOUT_S):  # TimeoutError is an OSError
             begin = await _receive_hello(near, endpoint) if endpoint.is_tls else b""
             far = await connect(endpoint.host, endpoint.port)
@@ -85,7 +91,9 @@ async def relay(listener: socket.socket, endpoint: Endpoint) -> None:
             await send_all(far, begin)
             await _join(near, far)
 
-    await serve_connections(listener, serve, most=_MOST_CONNECTIONS)
+    places = anyio.Semaphore(_MOST_CONNECTIONS)
+    async with anyio.create_task_group() as connections:
+        await serve_connections(listener, serve, tasks=connections, places=places)
 
 
 async def _receive_hello(near: socket.socket, endpoint: Endpoint) -> bytes:

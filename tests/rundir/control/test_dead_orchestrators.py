@@ -19,7 +19,7 @@ from clawblox.rundir import control_client as control
 from clawblox.rundir import control_server
 from clawblox.rundir.control_client import control_dir, find_sockets, request
 from clawblox.rundir.control_server import ControlServer
-from clawblox.system.files import lock_file, unlock_file
+from clawblox.system.locks import lock_file, unlock_file
 from tests.rundir.control.conftest import find, serving
 from tests.support import is_alive, kill_processes, wait_until
 

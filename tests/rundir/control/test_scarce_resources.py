@@ -17,6 +17,7 @@ from clawblox.rundir import control_client as control
 from clawblox.rundir import control_server
 from clawblox.rundir.control_client import control_dir, request
 from clawblox.rundir.control_server import ControlServer
+from clawblox.system import sockets
 from tests.rundir.control.conftest import Endless, RawClient, echo, events_of, find, serving
 from tests.support import open_fds, wait_until, wait_until_async
 
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_it_waits_while_no_descriptor_is_left(run_dir: Path, logs, monkeypatch) -> None:
-    monkeypatch.setattr(control_server, "_ACCEPT_PAUSE_S", 0.01)
+    monkeypatch.setattr(sockets, "_ACCEPT_PAUSE_S", 0.01)
     async with serving(run_dir) as server:
         path = "control/1-1.sock"
         monkeypatch.chdir(server.path.parent.parent)
@@ -40,7 +41,7 @@ async def test_it_waits_while_no_descriptor_is_left(run_dir: Path, logs, monkeyp
 
 
 async def test_a_lasting_want_of_descriptors_is_told_once(run_dir: Path, logs, monkeypatch) -> None:
-    monkeypatch.setattr(control_server, "_ACCEPT_PAUSE_S", 0.01)
+    monkeypatch.setattr(sockets, "_ACCEPT_PAUSE_S", 0.01)
     failures = count_accept_failures(monkeypatch)
     async with serving(run_dir) as server:
         monkeypatch.chdir(server.path.parent.parent)
@@ -52,9 +53,9 @@ async def test_a_lasting_want_of_descriptors_is_told_once(run_dir: Path, logs, m
 
 
 def count_accept_failures(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    real, failures = control_server._Listener.accept, []
+    real, failures = socket.socket.accept, []
 
-    def accept(listener: Any) -> socket.socket:
+    def accept(listener: socket.socket) -> tuple[socket.socket, Any]:
         try:
             return real(listener)
         except BlockingIOError:
@@ -63,7 +64,7 @@ def count_accept_failures(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
             failures.append(error)
             raise
 
-    monkeypatch.setattr(control_server._Listener, "accept", accept)
+    monkeypatch.setattr(socket.socket, "accept", accept)
     return lambda: len(failures)
 
 
@@ -81,17 +82,18 @@ async def test_who_asks_nothing_makes_room_in_the_end(run_dir: Path, monkeypatch
 
 def count_open_connections(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """Return what tells how many connections were open at one time, at most."""
-    real = control_server._Listener.accept
+    real = socket.socket.accept
     accepted: list[socket.socket] = []
     most = 0
 
-    def accept(listener: Any) -> socket.socket:
+    def accept(listener: socket.socket) -> tuple[socket.socket, Any]:
         nonlocal most
-        accepted.append(real(listener))
+        connection, address = real(listener)
+        accepted.append(connection)
         most = max(most, sum(each.fileno() >= 0 for each in accepted))
-        return accepted[-1]
+        return connection, address
 
-    monkeypatch.setattr(control_server._Listener, "accept", accept)
+    monkeypatch.setattr(socket.socket, "accept", accept)
     return lambda: most
 
 

@@ -1,0 +1,180 @@
+"""Locks on files (flock(2)), which the kernel gives back when their owner dies. Everything blocks.
+
+A lock file names its owner and is removed when the lock is given back. A lock on the descriptor of
+another file only orders its writers. A forked child keeps no lock of its parent's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple, Self, TypeVar
+
+from clawblox.system.clock import format_utc, utc_now
+from clawblox.system.regular_files import open_own, read_regular
+
+_T = TypeVar("_T")
+
+_FIRST_PAUSE_S: Final = 0.0005
+_LONGEST_PAUSE_S: Final = 0.02
+_MAX_LOCK_BYTES: Final = 4096
+
+_held_locks: set[int] = set()
+
+
+class LockOwner(NamedTuple):
+    """Who holds a lock: its process, the machine, and since when (UTC)."""
+
+    pid: int
+    host: str
+    since: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Read what a lock says of its owner; None if that is not readable."""
+        try:
+            pid, host, since = text.split()
+            return cls(int(pid), host, since)
+        except ValueError:
+            return None
+
+
+def own_lock() -> LockOwner:
+    """Return the owner that a lock taken now names."""
+    return LockOwner(os.getpid(), os.uname().nodename, format_utc(utc_now()))
+
+
+def lock_file(path: Path) -> int | None:
+    """Take the lock ``path``; it ends with :func:`unlock_file`, or with this process.
+
+    Returns:
+        An open descriptor, or None when another process, or another owner in this one, holds it.
+
+    Raises:
+        OSError: The file cannot be opened, or is not one of ours; see
+            :func:`clawblox.system.regular_files.open_own`.
+    """
+    while True:
+        fd = open_own(path, os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_file(path, fd):
+                os.ftruncate(fd, 0)
+                os.pwrite(fd, " ".join(map(str, own_lock())).encode(), 0)
+                _held_locks.add(fd)
+                return fd
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+
+
+def renew_lock(path: Path, fd: int) -> int:
+    """Take a lock again whose file was removed or replaced; return the descriptor to go on with.
+
+    It is the same one where nothing was lost, or where another owner holds the lock by now.
+
+    Raises:
+        OSError: The file cannot be opened, or is not one of ours.
+    """
+    if fd not in _held_locks or _is_file(path, fd) or (new := lock_file(path)) is None:
+        return fd
+    _held_locks.discard(fd)
+    os.close(fd)
+    return new
+
+
+def _is_file(path: Path, fd: int) -> bool:
+    # The previous owner may have removed the file between our open and our lock.
+    try:
+        return os.path.samestat(os.fstat(fd), os.lstat(path))
+    except OSError:
+        return False
+
+
+def unlock_file(path: Path, fd: int) -> None:
+    """Give back a lock and remove its file, but nothing that somebody put in its place.
+
+    A forked child has no lock to give back.
+
+    Raises:
+        OSError: The file cannot be removed; the lock is given back all the same.
+    """
+    if fd not in _held_locks:
+        return
+    _held_locks.remove(fd)
+    try:
+        if _is_file(path, fd):
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
+    finally:
+        os.close(fd)
+
+
+def _drop_inherited_locks() -> None:
+    # A fork shares the open file, and with it the lock: the child would hold it for ever.
+    while _held_locks:
+        with contextlib.suppress(OSError):
+            os.close(_held_locks.pop())
+
+
+os.register_at_fork(after_in_child=_drop_inherited_locks)
+
+
+def lock_owner(path: Path) -> LockOwner | None:
+    """Return what a lock file says of its owner, for a message; None if it is not readable."""
+    try:
+        return LockOwner.parse(read_regular(path, max_bytes=_MAX_LOCK_BYTES).decode())
+    except (OSError, ValueError):
+        return None
+
+
+def retry(attempt: Callable[[], _T | None], seconds: float) -> _T | None:
+    """Call ``attempt`` until it returns something, or until the time is up.
+
+    Args:
+        attempt: What is tried; it is called once at least.
+        seconds: How long to go on trying.
+
+    Returns:
+        What it returned; None when the time is up.
+    """
+    deadline = time.monotonic() + seconds
+    pause_s = _FIRST_PAUSE_S
+    while (found := attempt()) is None:
+        if time.monotonic() >= deadline:
+            return None
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+    return found
+
+
+def lock_descriptor(fd: int, seconds: float) -> bool:
+    """Lock an open file (flock(2)), which closing every copy of the descriptor undoes.
+
+    Args:
+        fd: The open file.
+        seconds: How long to wait for another owner to unlock it.
+
+    Returns:
+        Whether the file is locked now.
+
+    Raises:
+        OSError: The file cannot be locked.
+    """
+    return retry(lambda: _try_lock(fd), seconds) is not None
+
+
+def _try_lock(fd: int) -> int | None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return None
+    return fd

@@ -1,0 +1,50 @@
+"""A clock that stands still until a test lets it jump to the next deadline."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import anyio
+import anyio.lowlevel
+
+BEGIN = datetime(2026, 6, 22, 18, 59, 25, tzinfo=UTC)
+
+
+class SimulatedClock:
+    """See :class:`clawblox.system.clock.Clock`."""
+
+    def __init__(self) -> None:
+        self._elapsed_s = 0.0
+        self._waiting: list[tuple[float, anyio.Event]] = []
+        self._somebody_waits = anyio.Event()
+
+    def utc(self) -> datetime:
+        return BEGIN + timedelta(seconds=self._elapsed_s)
+
+    def monotonic(self) -> float:
+        return self._elapsed_s
+
+    async def sleep_until(self, deadline: float) -> None:
+        if deadline <= self._elapsed_s:
+            await anyio.lowlevel.checkpoint()
+            return
+        waiting = deadline, anyio.Event()
+        self._waiting.append(waiting)
+        self._somebody_waits.set()
+        try:
+            await waiting[1].wait()
+        finally:
+            self._waiting.remove(waiting)
+
+    async def jump(self) -> float:
+        """Wait until a task sleeps, jump to the earliest deadline, and return it."""
+        await anyio.wait_all_tasks_blocked()
+        while not self._waiting:
+            self._somebody_waits = anyio.Event()
+            await self._somebody_waits.wait()
+        self._elapsed_s = min(deadline for deadline, _ in self._waiting)
+        for deadline, event in self._waiting:
+            if deadline <= self._elapsed_s:
+                event.set()
+        await anyio.wait_all_tasks_blocked()
+        return self._elapsed_s
