@@ -214,10 +214,10 @@ class _Soak:
         async with self.world.events() as events:
             async for event in events:
                 if event.kind == "saved":
-                    self.last_saves[event.instance] = event.detail["path"]
+                    self.last_saves[event.subject] = event.data["path"]
                 elif event.kind == "ready" and self.world._fleet is not None:
-                    started = self.world._fleet.find(event.instance).started
-                    self.pids[event.instance] = started.pid if started else 0
+                    started = self.world._fleet.find(event.subject).started
+                    self.pids[event.subject] = started.pid if started else 0
                 elif event.kind in ("rejoined", "session_lost", "save_failed", "gave_up"):
                     self._count(event.kind)
 

@@ -297,23 +297,34 @@ def _read_only(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return MappingProxyType(dict(values))
 
 
-@attrs.frozen
-class WorldEvent:
-    """Something that happened to an instance.
+@attrs.frozen(kw_only=True)
+class Event:
+    """Something that happened to an instance or an agent.
+
+    Attributes:
+        time: UTC time, ISO 8601.
+        kind: What happened.
+        subject: Full name of the instance or agent; empty for an event of the world as a whole.
+        data: Further facts, plain values by name, for example ``exit`` or ``path``.
+    """
+
+    time: str
+    kind: str
+    subject: str
+    data: Mapping[str, Any] = attrs.field(factory=dict, converter=_read_only, hash=False)
+
+
+@attrs.frozen(kw_only=True)
+class WorldEvent(Event):
+    """Something that happened to an instance, or to a world as a whole; see :class:`Event`.
 
     Attributes:
         kind: What happened.
-        instance: Name of the instance; empty for what concerns the world as a whole.
-        at: UTC time, ``2026-06-22T18:59:25Z``.
-        detail: Further facts, plain values by name, for example ``exit`` or ``path``.
         labels: Labels of the instance.
     """
 
     kind: EventKind
-    instance: str
-    at: str
-    detail: Mapping[str, Any] = attrs.field(factory=dict, converter=_read_only)
-    labels: Labels = attrs.field(factory=dict, converter=_read_only)
+    labels: Labels = attrs.field(factory=dict, converter=_read_only, hash=False)
 
 
 @attrs.frozen(kw_only=True)

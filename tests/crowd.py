@@ -95,13 +95,13 @@ async def until(events: EventStream, kind: str, names: Iterable[str]) -> list[Wo
             event = await anext(events)
             seen.append(event)
             if event.kind == kind:
-                missing.discard(event.instance)
+                missing.discard(event.subject)
     return seen
 
 
 def kinds(events: Iterable[WorldEvent], instance: str) -> list[str]:
     """Return what happened to an instance, in order."""
-    return [event.kind for event in events if event.instance == instance]
+    return [event.kind for event in events if event.subject == instance]
 
 
 async def past(events: EventStream) -> list[WorldEvent]:

@@ -19,6 +19,7 @@ from clawblox.errors import BatchError, UsageError
 from clawblox.protocol import TickRate
 from clawblox.results import (
     Access,
+    Event,
     Excluded,
     Finding,
     LogLine,
@@ -88,7 +89,8 @@ VALUES: list[Any] = [
     StopResult(instance="w000", rung="terminated"),
     TickRate(nominal_hz=60.0, achieved_hz=59.5, tick_cost_s=0.001),
     LogLine(instance="w000", text="hello", offset=0),
-    WorldEvent(kind="ready", instance="w000", at="2026-06-22T18:59:25Z"),
+    Event(time="2026-06-22T18:59:25Z", kind="ready", subject="w000"),
+    WorldEvent(time="2026-06-22T18:59:25Z", kind="ready", subject="w000"),
     Finding(path="a.txt", rule="github-token", fingerprint="0" * 16, preview="ghp_… (40)"),
 ]
 CLASSES = [Batch, InstanceSpec, Outcome, TickRate] + [
@@ -212,11 +214,11 @@ def test_a_spec_says_nothing_that_is_not_said() -> None:
 
 def test_the_detail_of_an_event_cannot_be_changed_by_anybody() -> None:
     detail: Any = {"path": "a.json"}
-    event = WorldEvent(kind="saved", instance="w000", at="", detail=detail)
+    event = WorldEvent(time="", kind="saved", subject="w000", data=detail)
     with pytest.raises(TypeError):
-        event.detail["path"] = "b.json"  # type: ignore[index]
+        event.data["path"] = "b.json"  # type: ignore[index]
     detail["path"] = "c.json"
-    assert dict(event.detail) == {"path": "a.json"}
+    assert dict(event.data) == {"path": "a.json"}
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
@@ -224,4 +226,4 @@ def test_every_attribute_is_documented(kind: type[attrs.AttrsInstance]) -> None:
     assert attrs.has(kind)
     described = (inspect.getdoc(kind) or "").partition("Attributes:\n")[2].partition("Raises:\n")[0]
     documented = re.findall(r"^    (\w+): ", described, re.MULTILINE)
-    assert documented == [field.name for field in attrs.fields(kind)]
+    assert documented == [field.name for field in attrs.fields(kind) if not field.inherited]

@@ -112,14 +112,14 @@ class EventFile:
 
 
 def _record(event: AgentEvent) -> dict[str, Any]:
-    group = event.type.partition(".")[0]
+    group = event.kind.partition(".")[0]
     data = {key: _plain(value) for key, value in event.data.items()}
     return {
         "time": event.time,
         "seq": event.seq,
-        "agent": event.agent,
+        "agent": event.subject,
         "operation": _OPERATIONS.get(group, f"agent.{group}"),
-        "type": event.type,
+        "type": event.kind,
         "session_id": event.session_id,
         "turn": event.turn,
         **({} if event.raw_offset is None else {"raw_offset": event.raw_offset}),

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 
 from clawblox.foreign_values import clean_text, clean_value
+from clawblox.results import Event
 
 AgentState: TypeAlias = Literal["new", "starting", "working", "idle", "stopped", "failed"]
 """How an agent is: ``working`` within a turn, ``idle`` between two, with a program or without."""
@@ -124,33 +125,29 @@ class Report:
 
 
 @attrs.frozen(kw_only=True)
-class AgentEvent:
-    """Something that happened to an agent.
+class AgentEvent(Event):
+    """Something that happened to an agent; see :class:`~clawblox.results.Event`.
+
+    ``data`` has the members that :class:`Report` lists; of ``process.started`` ``pid``,
+    ``command``, ``version``; of ``process.exited`` ``status``, ``exit_code``, ``error``; of
+    ``turn.started`` ``prompt``, unless the program has begun it by itself.
 
     Attributes:
+        kind: What happened.
         seq: Number of the event, from 1, over all starts of the agent; it always grows, and leaves
             some out after the orchestrator was killed.
-        time: UTC time, ``2026-06-22T18:59:25.123Z``.
-        agent: Full name of the agent.
         session_id: Its conversation; None before that is confirmed.
         turn: Number of the turn under way, from 1, else of the latest that has ended. A turn that
             was cut off does not count: the next one has its number.
-        type: What happened.
-        data: Its members, as :class:`Report` lists them; of ``process.started`` ``pid``,
-            ``command``, ``version``; of ``process.exited`` ``status``, ``exit_code``, ``error``;
-            of ``turn.started`` ``prompt``, unless the program has begun it by itself.
         raw_offset: Offset in ``logs/agent.log``, counted from its first segment, of the line that
             it was read in, or of ``process.started`` where the process begins to write; None for
             any other event.
     """
 
+    kind: EventType
     seq: int
-    time: str
-    agent: str
     session_id: str | None
     turn: int
-    type: EventType
-    data: Mapping[str, Any] = attrs.field(factory=dict, hash=False)
     raw_offset: int | None = None
 
 

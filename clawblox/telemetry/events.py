@@ -109,7 +109,9 @@ class EventHub(Hub[WorldEvent]):
         kind: EventKind,
         instance: str,
         labels: Labels,
-        **detail: Any,  # noqa: ANN401
+        **data: Any,  # noqa: ANN401
     ) -> None:
         """Hand an event to every stream."""
-        self.publish(WorldEvent(kind, instance, format_utc(utc_now()), detail, labels))
+        time = format_utc(utc_now())
+        event = WorldEvent(time=time, kind=kind, subject=instance, data=data, labels=labels)
+        self.publish(event)

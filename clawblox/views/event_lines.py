@@ -70,10 +70,10 @@ class EventLine:
 def describe_event(event: WorldEvent) -> EventLine:
     """Return an event as a line of text."""
     return EventLine(
-        event.at,
-        "" if event.kind in _WITHOUT_INSTANCE else event.instance,
-        printable(_TEXTS[event.kind](event.detail)),
-        is_trouble=event.kind in _TROUBLE and event.detail.get("exit") != ProcessExit(status=0),
+        event.time,
+        "" if event.kind in _WITHOUT_INSTANCE else event.subject,
+        printable(_TEXTS[event.kind](event.data)),
+        is_trouble=event.kind in _TROUBLE and event.data.get("exit") != ProcessExit(status=0),
     )
 
 

@@ -155,7 +155,7 @@ class _Operations:
 async def _send_progress(events: EventStream, send_event: SendEvent) -> None:
     async for event in events:
         if event.kind in ("ready", "start_failed"):
-            await send_event("progress", instance=event.instance)
+            await send_event("progress", instance=event.subject)
 
 
 async def _send_outcomes(

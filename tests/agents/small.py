@@ -164,10 +164,10 @@ async def until(events: Any, kind: str, count: int = 1) -> list[AgentEvent]:
     found: list[AgentEvent] = []
     async for event in events:
         found.append(event)
-        count -= event.type == kind
+        count -= event.kind == kind
         if not count:
             return found
-    raise AssertionError(f"the stream ended before {kind}: {[one.type for one in found]}")
+    raise AssertionError(f"the stream ended before {kind}: {[one.kind for one in found]}")
 
 
 def transcript(agent: Any) -> list[str]:

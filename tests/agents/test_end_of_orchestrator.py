@@ -172,7 +172,7 @@ def test_the_streams_of_a_sync_agent_end_with_it(tmp_path: Path) -> None:
         events = agent.events()
         agent.start(initial_prompt="work")
         agent.wait()
-    kinds = [event.type for event in events]
+    kinds = [event.kind for event in events]
     assert kinds[0] == "process.started"
     assert kinds[-1] == "process.exited"
 

@@ -262,7 +262,7 @@ async def test_events_carry_their_places_in_the_log(tmp_path: Path) -> None:
     async with opened(tmp_path) as agent, agent.events() as events:
         await agent.start(initial_prompt="work hello")
         found = await until(events, "turn.finished")
-    kinds = [event.type for event in found]
+    kinds = [event.kind for event in found]
     assert kinds == [
         *("process.started", "turn.started", "session.confirmed", "message", "turn.finished"),
     ]

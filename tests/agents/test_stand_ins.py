@@ -83,7 +83,7 @@ async def test_a_conversation_goes_on_over_stops(stand: Stand) -> None:
         again = await other.send(prompt="SAY again", env=stand.env)
         assert again.session_id == started.session_id
         found = await until(events, "turn.finished")
-        said = [event.data["text"] for event in found if event.type == "message"]
+        said = [event.data["text"] for event in found if event.kind == "message"]
         assert "again" in "".join(said)
         assert other.usage.turns == 2
         assert other.usage.tokens > 0

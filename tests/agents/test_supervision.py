@@ -197,7 +197,7 @@ async def test_what_stands_in_standard_error_is_no_event(tmp_path: Path) -> None
     async with opened(tmp_path) as agent, agent.events() as events:
         await agent.start(initial_prompt="mutter message mutter turn.finished work one")
         found = await until(events, "turn.finished")
-    assert [event.data["text"] for event in found if event.type == "message"] == ["one"]
+    assert [event.data["text"] for event in found if event.kind == "message"] == ["one"]
     assert b"forged" not in (agent.dir / "logs" / "agent.log").read_bytes()
     assert (agent.dir / "logs" / "agent.stderr.log").read_text().count("forged") == 2
 
@@ -241,7 +241,7 @@ async def test_a_line_that_is_too_long_is_counted_and_skipped(tmp_path: Path) ->
     async with opened(tmp_path) as agent, agent.events() as events:
         await agent.start(initial_prompt=f"long-line {size} work after")
         found = await until(events, "turn.finished")
-    assert [event.type for event in found][-3:] == ["oversized", "message", "turn.finished"]
+    assert [event.kind for event in found][-3:] == ["oversized", "message", "turn.finished"]
     assert found[-3].data == {"size_bytes": size}
 
 

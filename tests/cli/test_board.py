@@ -208,7 +208,7 @@ def test_states_from_events_win_over_states_on_disk() -> None:
 
 
 def event(kind: EventKind, name: str = "w000", **detail: object) -> WorldEvent:
-    return WorldEvent(kind, name, AT, detail)
+    return WorldEvent(time=AT, kind=kind, subject=name, data=detail)
 
 
 def died(

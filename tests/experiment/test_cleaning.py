@@ -53,7 +53,7 @@ async def autosave(world: AsyncWorld, home: Path) -> list[Path]:
         await world.autosave(every=0.01, keep=1000)
         async for event in events:
             if event.kind == "saved":
-                saved.append(event.detail["path"])
+                saved.append(event.data["path"])
             if len(saved) >= AUTOSAVES:
                 break
     await world.autosave(every=None)

@@ -32,8 +32,8 @@ async def test_a_death_is_an_event_even_without_a_call(tmp_path: Path) -> None:
         os.kill(started.pid, signal.SIGSTOP)  # from here on it could not answer anybody
         os.kill(started.pid, signal.SIGKILL)
         event = await next_event(events, "exited")
-        assert event.instance == started.name
-        assert event.detail["exit"] == ProcessExit(signal="SIGKILL")
+        assert event.subject == started.name
+        assert event.data["exit"] == ProcessExit(signal="SIGKILL")
         assert world.instances == ()
 
 
@@ -181,7 +181,7 @@ async def test_the_death_of_one_instance_does_not_affect_the_others(tmp_path: Pa
         second = await world.start(run_dir=tmp_path / "run")
         async with world.events() as events:
             ask(first.port, "POST", "/__die?status=3")
-            assert (await next_event(events, "exited")).instance == first.name
+            assert (await next_event(events, "exited")).subject == first.name
         assert world.instances == (second.name,)
         access = await world.connect("Rocky", instance=second.name)
         assert access["base_url"] == second.url

@@ -81,7 +81,7 @@ async def test_a_defect_that_stays_is_an_event_and_ends_one_instance(
             batch = await world.start_many(2, run_dir=tmp_path / "run", restart="fresh")
             ask(batch["w000"].port, "POST", "/__die?status=3")
             seen = await until(events, "gave_up", ["w000"])
-            assert "a defect of clawblox" in seen[-1].detail["reason"]
+            assert "a defect of clawblox" in seen[-1].data["reason"]
             await world.wait("w000")
             assert world.instances == ("w001",)
             assert ask(batch["w001"].port, "GET", "/api.md").status == 200

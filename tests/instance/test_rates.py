@@ -135,12 +135,12 @@ async def test_a_world_that_falls_behind_is_an_event_and_is_seen_by_operators(
         assert world.tick_rates["w000"].share == 1.0
         report(world_dir, rate(0.5, tick_cost_s=1e3))
         seen = await until(events, "fell_behind", ["w000"])
-        assert dict(seen[-1].detail) == {"achieved_hz": 30.0, "nominal_hz": 60.0}
+        assert dict(seen[-1].data) == {"achieved_hz": 30.0, "nominal_hz": 60.0}
         line = describe_event(seen[-1])
         assert line.text == "runs slower than real time: 30.0 of 60 ticks a second"
         assert line.is_trouble
         crowded = (await until(events, "overcommitted", ["w000"]))[-1]
-        assert crowded.detail["needed"] == 60_000.0
+        assert crowded.data["needed"] == 60_000.0
         assert "the ticks of 1 world need 60000.0 cores" in describe_event(crowded).text
         assert world.metrics.falls_behind == 1
         await until_shown(run, "30/60")

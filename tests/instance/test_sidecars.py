@@ -58,8 +58,8 @@ async def test_a_sidecar_that_ends_is_an_event_and_the_world_goes_on(tmp_path: P
             started = await world.start(run_dir=tmp_path / "run")
             with anyio.fail_after(DEADLINE_S):
                 event = await next_event(events, "sidecar_exited")
-        assert event.detail["sidecar"] == "feed"
-        assert event.detail["exit"].status == 4
+        assert event.data["sidecar"] == "feed"
+        assert event.data["exit"].status == 4
         assert api_doc(started).status == 200
 
 

@@ -419,7 +419,7 @@ async def test_slow_worlds_that_listen_elsewhere_are_told_once_before_they_fail(
         ):
             for _ in range(2):
                 tasks.start_soon(partial(world.start, run_dir=tmp_path / "run"))
-            ports = [(await next_event(events, "started")).detail["port"] for _ in range(2)]
+            ports = [(await next_event(events, "started")).data["port"] for _ in range(2)]
             await wait_until_async(lambda: logs, HANG_S)
             await wait_until_async(lambda: all(map(is_listening, ports)), HANG_S)
             await anyio.sleep(0.1)  # in which nothing more must be logged

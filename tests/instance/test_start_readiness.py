@@ -104,7 +104,7 @@ async def test_a_leased_port_that_a_stranger_took_is_replaced_by_another(tmp_pat
                 (directory / "go").touch()
             assert started[0].port != lost
             assert api_doc(started[0]).status == 200
-            ports = [(await next_event(events, "started")).detail["port"] for _ in range(2)]
+            ports = [(await next_event(events, "started")).data["port"] for _ in range(2)]
             assert ports == [lost, started[0].port]
             assert (await world.save())["format"] == "counter-v1"
 

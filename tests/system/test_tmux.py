@@ -341,7 +341,7 @@ async def test_a_death_after_ready_is_an_event_with_its_status(tmp_path: Path, t
             async for event in events:
                 if event.kind == "exited":
                     break
-        assert event.detail["exit"].status == 9
+        assert event.data["exit"].status == 9
         await wait_until_async(lambda: windows(tmux) == [])
 
 

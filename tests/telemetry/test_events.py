@@ -23,9 +23,9 @@ async def test_the_events_of_a_life_come_in_order_and_end_with_the_world(tmp_pat
         await world.stop()
     seen = [event async for event in events]
     assert [event.kind for event in seen] == ["started", "ready", "saved", "stopped"]
-    assert {event.instance for event in seen} == {started.name}
-    assert all(event.at.endswith("Z") for event in seen)
-    details = [dict(event.detail) for event in seen]
+    assert {event.subject for event in seen} == {started.name}
+    assert all(event.time.endswith("Z") for event in seen)
+    details = [dict(event.data) for event in seen]
     assert details == [
         {"port": started.port},
         {"url": started.url, "ready_s": started.ready_s},

@@ -116,6 +116,6 @@ async def test_a_world_counts_every_tick_and_tells_of_those_that_were_missed(
         time.sleep(BLOCKED_S)
         with anyio.fail_after(HANG_S):
             event = await anext(aiter(events))
-        assert (event.kind, event.instance) == ("lagged", "")
-        assert event.detail["seconds"] > BLOCKED_S / 2
-        assert world.metrics.loop_lag_s.sum >= event.detail["seconds"]
+        assert (event.kind, event.subject) == ("lagged", "")
+        assert event.data["seconds"] > BLOCKED_S / 2
+        assert world.metrics.loop_lag_s.sum >= event.data["seconds"]

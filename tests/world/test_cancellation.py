@@ -114,7 +114,7 @@ async def test_a_start_cancelled_at_any_step_of_its_instance_leaves_nothing(
                     break
                 with anyio.move_on_after(0):  # those that are there already need no waiting
                     async for event in events:
-                        ports += [event.detail["port"]] if event.kind == "started" else []
+                        ports += [event.data["port"]] if event.kind == "started" else []
             assert interrupted.has_struck
             assert leftovers(tmp_path / "run") == [], f"cancelled at suspension {at}"
             assert world.instances == ()

@@ -65,8 +65,8 @@ async def test_an_agent_behind_a_proxy_that_joined_after_the_save_is_joined_agai
         access = await world.connect(agent=agent)
         seen = await crash(started, events)
         (told,) = [event for event in seen if event.kind in ("rejoined", "session_lost")]
-        assert (told.kind, told.instance, told.detail["agent"]) == ("rejoined", "w000", "Rocky")
-        assert (await get(access, "/observe")).json()["agent_id"] == told.detail["agent_id"]
+        assert (told.kind, told.subject, told.data["agent"]) == ("rejoined", "w000", "Rocky")
+        assert (await get(access, "/observe")).json()["agent_id"] == told.data["agent_id"]
         recorded = (agent.dir / "world_session.txt").read_text()
         assert recorded.endswith("\n")
         assert recorded.strip() != access["session"]
@@ -90,8 +90,8 @@ async def test_a_caller_that_has_its_session_itself_is_told_by_an_event_and_an_e
         client = await world.join(agent)
         seen = await crash(started, events)
         (told,) = [event for event in seen if event.kind in ("rejoined", "session_lost")]
-        assert (told.kind, told.detail["agent"]) == ("session_lost", "ada")
-        assert "after the save" in told.detail["reason"]
+        assert (told.kind, told.data["agent"]) == ("session_lost", "ada")
+        assert "after the save" in told.data["reason"]
         before = len(requests(started))
         with pytest.raises(ActionRefusedError, match="session of ada was lost in a restart"):
             await client.observe()
@@ -113,7 +113,7 @@ async def test_agents_from_before_the_save_are_never_asked_about(tmp_path: Path)
             saved = await world.save()
             ben = await world.join("ben")
             seen = await crash(started, events)
-            assert [one.detail["agent"] for one in seen if one.kind == "session_lost"] == ["ben"]
+            assert [one.data["agent"] for one in seen if one.kind == "session_lost"] == ["ben"]
             asked = [one for one in requests(started) if one["path"] in ("/observe", "/join")]
             assert [one["headers"]["x-session"] for one in asked] == [ben.access.session]
             (fork,) = await world.fork(saved, 1, run_dir=tmp_path / "forks", restart="checkpoint")

@@ -87,7 +87,7 @@ async def test_without_a_save_it_goes_on_from_the_last_good_one(tmp_path: Path) 
         session = (await world.connect("Rocky"))["session"]
         assert (await world.restart(save=False)).resume_path is None
         (event,) = [one for one in await past(events) if one.kind == "restarting"]
-        assert (event.detail["by"], event.detail["reason"]) == ("request", "there is no good save")
+        assert (event.data["by"], event.data["reason"]) == ("request", "there is no good save")
         session = (await world.connect("Rocky"))["session"]
         act(started.port, session, 5)
         good = await world.save()
@@ -162,7 +162,7 @@ async def test_an_instance_that_died_is_brought_back_under_its_name_and_port(
             assert "ended_at" not in labels
         assert [entry["by"] for entry in restarts_of(started.instance_dir)] == ["request"] * 2
         seen = [event for event in await past(events) if event.kind == "restarting"]
-        assert [event.detail["by"] for event in seen] == ["request"] * 2
+        assert [event.data["by"] for event in seen] == ["request"] * 2
         texts = [line.text async for line in world.logs(instance="w000")]
         assert len([text for text in texts if "restored" in text]) == 2
     assert manifest_of(started.instance_dir)["run"]["status"] == "complete"
@@ -229,7 +229,7 @@ async def test_a_failed_restart_is_an_error_and_ends_the_instance(tmp_path: Path
         with pytest.raises(WorldStartError, match="ended while restoring"):
             await world.restart(save=False)
         seen = await until(events, "gave_up", ["w000"])
-        assert seen[-1].detail["reason"] == "its restart failed"
+        assert seen[-1].data["reason"] == "its restart failed"
         await wait_until_async(lambda: supervisor.lifecycle.is_over)
         assert world.instances == ()
         again = await world.restart()  # without the save that the world refuses

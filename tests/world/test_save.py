@@ -59,7 +59,7 @@ async def test_autosave_keeps_what_another_instance_was_restored_from(tmp_path: 
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         await world.start(run_dir=run, name="w000")
         await world.autosave(every=EVERY_S, keep=2)
-        saved = (await until(events, "saved", ["w000"]))[-1].detail["path"]
+        saved = (await until(events, "saved", ["w000"]))[-1].data["path"]
         fork = await world.start(run_dir=tmp_path / "other", name="fork", resume=saved)
         assert fork.resume_path == saved
         await rounds(events, 6, "w000", "fork")
@@ -81,7 +81,7 @@ async def test_autosave_keeps_what_a_start_that_is_prepared_will_restore(
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         await world.start(run_dir=tmp_path / "run", name="w000")
         await world.autosave(every=1000.0, keep=1)
-        saved = (await until(events, "saved", ["w000"]))[-1].detail["path"]
+        saved = (await until(events, "saved", ["w000"]))[-1].data["path"]
         monkeypatch.setattr(Leftovers, "clear", clear_late)
         async with anyio.create_task_group() as tasks:
             start = partial(world.start, run_dir=tmp_path / "other", name="fork", resume=saved)
@@ -107,7 +107,7 @@ async def test_autosave_keeps_what_waiting_starts_will_restore(
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         await world.start(run_dir=tmp_path / "run")
         await world.autosave(every=1000.0, keep=1)
-        saved = (await until(events, "saved", ["w000"]))[-1].detail["path"]
+        saved = (await until(events, "saved", ["w000"]))[-1].data["path"]
         monkeypatch.setattr(Launcher, "run", launch_late)
 
         async def fork() -> None:
@@ -173,7 +173,7 @@ async def save_once(world: AsyncWorld) -> Path:
     assert world._autosave is not None
     async with world.events() as events:
         await world._autosave._save_once()
-        path: Path = (await until(events, "saved", ["w000"]))[-1].detail["path"]
+        path: Path = (await until(events, "saved", ["w000"]))[-1].data["path"]
         return path
 
 
@@ -208,7 +208,7 @@ async def test_the_lineage_has_the_autosave_that_a_fork_began_from_when_it_is_go
     async with AsyncWorld(dir=directory) as world, world.events() as events:
         await world.start_many(1, run_dir=run)
         await world.autosave(every=1000.0, keep=1)
-        first = (await until(events, "saved", ["w000"]))[-1].detail["path"]
+        first = (await until(events, "saved", ["w000"]))[-1].data["path"]
         (fork,) = await world.fork(first, 1, run_dir=run)
         await world.stop(instance=fork.name, grace_seconds=1)
         second = await save_once(world)

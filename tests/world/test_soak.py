@@ -260,18 +260,18 @@ class Soak:
         async with self.world.events() as events:
             async for event in events:
                 self.done[event.kind] += 1
-                if event.instance in self.fates:
-                    self._judge(event, self.fates[event.instance])
+                if event.subject in self.fates:
+                    self._judge(event, self.fates[event.subject])
 
     def _judge(self, event: WorldEvent, fate: Fate) -> None:
         assert event.kind not in ("gave_up", "start_failed", "unresponsive", "halted"), event
         if event.kind == "saved":
-            fate.saved.append(event.detail["path"])
+            fate.saved.append(event.data["path"])
         elif event.kind == "exited":
             fate.at_death = len(fate.saved)
         elif event.kind == "restarting" and fate.at_death:
             # A save that was acknowledged after the death may be newer still.
-            assert event.detail["resume_path"] in fate.saved[fate.at_death - 1 :]
+            assert event.data["resume_path"] in fate.saved[fate.at_death - 1 :]
         elif event.kind == "ready":
             fate.is_back.set()
 

@@ -38,7 +38,7 @@ async def test_it_waits_through_the_restarts_of_the_policy(tmp_path: Path) -> No
                 os.kill(started.pid, signal.SIGKILL)
                 again = await next_event(events, "ready")
                 assert not exits
-                assert again.detail["url"] == started.url
+                assert again.data["url"] == started.url
                 ask(started.port, "POST", "/__die?status=4")
     assert exits == [ProcessExit(status=4)]
 

@@ -234,10 +234,10 @@ class Bookkeeping:
         event = AgentEvent(
             seq=self._seq,
             time=format_utc_ms(self._time_ns),
-            agent=self._order.name,
+            subject=self._order.name,
             session_id=session_id or self.session_id,
             turn=self.turn,
-            type=kind,
+            kind=kind,
             data=data or {},
             raw_offset=raw_offset,
         )

@@ -248,7 +248,7 @@ class Companion:
 
     async def _lines(self) -> AsyncIterator[str]:
         async for event in self._events:
-            for line in narrate(event.type, event.data):
+            for line in narrate(event.kind, event.data):
                 yield line.text
 
     async def wait(self) -> None:

@@ -148,7 +148,7 @@ class Foreground:
             self._companion.require_success()
             return 0
         if self._end.kind == "stopped":
-            note(f"World {self._world.name!r} {_ENDS['stopped'](self._end.detail)}")
+            note(f"World {self._world.name!r} {_ENDS['stopped'](self._end.data)}")
             for line in await run_blocking(summarise_run, started.run_dir, [started.name]):
                 note(line)
             self._suggest_resume()
@@ -223,7 +223,7 @@ class Foreground:
     async def _follow(self, events: EventStream, started: StartedWorld) -> None:
         """Wait for the end of the instance, and keep its event."""
         async for event in events:
-            if event.instance == started.name and event.kind in _ENDS:
+            if event.subject == started.name and event.kind in _ENDS:
                 self._end = event
                 self._is_ending.set()
                 return
@@ -245,7 +245,7 @@ class Foreground:
 
     def _ended_error(self, started: StartedWorld) -> WorldExitedError:
         """Return the error of an instance that was not stopped here. Blocks."""
-        text = _ENDS[self._end.kind](self._end.detail)
+        text = _ENDS[self._end.kind](self._end.data)
         is_resumable = can_resume(started.run_dir, [started.name])
         return WorldExitedError(
             f"World {self._world.name!r} {text}",
@@ -254,7 +254,7 @@ class Foreground:
             command_file=started.command_file,
             log_file=started.log_file,
             url=started.url,
-            exit=self._end.detail.get("exit"),
+            exit=self._end.data.get("exit"),
             log_lines=tuple(self._mask(line) for line in self._tail),
             hint=f"to go on: {suggest('resume', started.run_dir)}" if is_resumable else None,
         )

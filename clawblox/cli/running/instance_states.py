@@ -79,7 +79,7 @@ class InstanceStates:
 
     def take(self, event: WorldEvent) -> None:
         """Update the states from the next event."""
-        name, detail = event.instance, event.detail
+        name, data = event.subject, event.data
         match event.kind:
             case "started":
                 was_ready = self.by_name.get(name) == "restarting"
@@ -88,25 +88,25 @@ class InstanceStates:
             case "ready" | "restarting":
                 self.by_name[name] = event.kind
             case "start_failed" if self.by_name.get(name) != "restarting":
-                self._fail(name, "failed", detail["error"])
+                self._fail(name, "failed", data["error"])
             case "exited":
-                self._take_end(name, detail)
+                self._take_end(name, data)
             case "gave_up":
                 state, text = self._ends[name]
-                text = f"{text}; not restarted: {detail['reason']}"
+                text = f"{text}; not restarted: {data['reason']}"
                 self._fail(name, state, WorldExitedError(text, instance=name))
             case "stopped":
                 self.by_name[name] = "exited"
                 self.stopped.add(name)
 
-    def _take_end(self, name: str, detail: Mapping[str, Any]) -> None:
-        state = "exited" if detail.get("halt") is None else "halted"
-        text = describe_end(detail)
+    def _take_end(self, name: str, data: Mapping[str, Any]) -> None:
+        state = "exited" if data.get("halt") is None else "halted"
+        text = describe_end(data)
         self._ends[name] = state, text
-        was_ended = state == "halted" or detail["unresponsive"]
-        if detail["restart"] != "never":
+        was_ended = state == "halted" or data["unresponsive"]
+        if data["restart"] != "never":
             self.by_name[name] = "restarting"
-        elif detail["exit"] == ProcessExit(status=0) and not was_ended:
+        elif data["exit"] == ProcessExit(status=0) and not was_ended:
             self.by_name[name] = state
         else:
             self._fail(name, state, WorldExitedError(text, instance=name))

@@ -52,7 +52,7 @@ async def test_deaths_are_noticed_without_a_call(tmp_path: Path, run: Path) -> N
             seen = await until(events, "exited", [started.name])
             print(f"death {number} was seen after {1000 * (time.monotonic() - killed_at):.1f} ms")
             assert [one.kind for one in seen] == ["exited"]
-            assert seen[0].detail["exit"] == ProcessExit(signal="SIGKILL")
+            assert seen[0].data["exit"] == ProcessExit(signal="SIGKILL")
         assert world.instances == tuple(batch.done)[4:]
         survivors = [one for one in batch if is_alive(one.pid)]
         assert {one.name: len(requests(one)) for one in survivors} == {
@@ -92,7 +92,7 @@ async def test_a_fresh_restart_keeps_only_the_address(tmp_path: Path, run: Path)
         await kill(run)
         seen = await until(events, "ready", ["w000"])
         assert kinds(seen, "w000") == ["exited", *LIFE]
-        assert dict(seen[1].detail) == {
+        assert dict(seen[1].data) == {
             "exit": ProcessExit(signal="SIGKILL"),
             "resume_path": None,
             "reason": None,
@@ -149,7 +149,7 @@ async def test_a_restart_restores_the_last_save_with_its_sessions(
             await kill(run)
             seen = await until(events, "ready", ["w000"])
             assert kinds(seen, "w000") == ["exited", *LIFE]
-            assert seen[1].detail["resume_path"] == saved.path
+            assert seen[1].data["resume_path"] == saved.path
             assert await join(world, started) == session
             assert (
                 look(started.port, session)["counter"]
@@ -191,7 +191,7 @@ async def test_a_restart_from_a_save_does_not_reseed(tmp_path: Path, run: Path) 
             await past(events)
             await kill(run)
             seen = await until(events, "ready", ["w000"])
-            resumed = seen[1].detail["resume_path"]
+            resumed = seen[1].data["resume_path"]
             assert (resumed != saved.path) is from_own_save
             pid = (await now(run)).pid
             assert pid is not None
@@ -245,7 +245,7 @@ async def test_a_world_that_dies_again_and_again_is_given_up(tmp_path: Path, run
             await kill(run)
             seen += await until(events, last, ["w000"])
         assert kinds(seen, "w000") == [*["exited", *LIFE] * 2, "exited", "gave_up"]
-        assert dict(seen[-1].detail) == {"reason": "it died too often", "restarts": 2}
+        assert dict(seen[-1].data) == {"reason": "it died too often", "restarts": 2}
         with pytest.raises(WorldExitedError) as caught:
             await world.connect("Rocky", instance="w000")
         assert caught.value.exit == killed
@@ -270,7 +270,7 @@ async def test_a_world_that_cannot_be_brought_back_is_given_up(tmp_path: Path, r
         seen = await until(events, "gave_up", ["w000"])
         attempt = ["restarting", "started", "start_failed"]
         assert kinds(seen, "w000") == ["exited", *attempt * 2, "gave_up"]
-        errors = [one.detail["error"] for one in seen if one.kind == "start_failed"]
+        errors = [one.data["error"] for one in seen if one.kind == "start_failed"]
         assert [error.exit for error in errors] == [ProcessExit(status=4)] * 2
         assert "restarts" not in manifest_of(started.instance_dir)
         assert world.metrics.start_failures == 2

@@ -54,7 +54,7 @@ async def test_a_halt_is_an_event_and_a_state_with_its_reason(tmp_path: Path, ru
         seen = await until(events, "exited", ["w001"])
         assert kinds(seen, "w001") == ["halted", "exited"]
         assert kinds(seen, "w000") == []
-        halted, exited = (one.detail for one in seen)
+        halted, exited = (one.data for one in seen)
         assert halted == {"reason": REASON}
         assert (exited["halt"], exited["unresponsive"]) == (REASON, False)
         assert exited["exit"] == ProcessExit(status=0)
@@ -82,7 +82,7 @@ async def test_a_halted_world_is_brought_back_from_its_last_save(tmp_path: Path,
         assert act(started, session, "Divide") == 503
         seen = await until(events, "ready", ["w000"])
         assert kinds(seen, "w000") == ["halted", "exited", *LIFE]
-        assert seen[2].detail["resume_path"] == saved.path
+        assert seen[2].data["resume_path"] == saved.path
         observed = ask(started.port, "GET", "/observe", headers={"X-Session": session})
         assert observed.json()["sum"] == 5
         status = await now(run)
@@ -248,7 +248,7 @@ async def test_a_world_that_exits_at_its_halt_needs_no_probe(tmp_path: Path, run
         act(started, await join(world, started), "FailAtNextStep")
         seen = await until(events, "ready", ["w000"])
         assert kinds(seen, "w000") == ["exited", *LIFE]
-        assert seen[0].detail["exit"] == ProcessExit(status=70)
+        assert seen[0].data["exit"] == ProcessExit(status=70)
         await world.stop()
 
 
@@ -327,7 +327,7 @@ async def test_a_reason_that_nothing_can_write_ends_the_halted_instance_alone(
         await past(events)
         (tmp_path / "halt").write_text(f'{{"status": "halted", {members}}}')
         seen = await until(events, "exited", ["alone"])
-        assert seen[0].detail == {"reason": reason}
+        assert seen[0].data == {"reason": reason}
         await world.wait("alone")
         assert world.instances == tuple(one.name for one in batch)
         assert (await world.stop(instance="w000", grace_seconds=5)).rung == "terminated"

@@ -50,7 +50,7 @@ async def test_a_world_that_does_not_answer_is_ended_and_brought_back(
         seen = await until(events, "ready", ["w001"])
         assert kinds(seen, "w001") == ["unresponsive", "exited", *LIFE]
         assert kinds(seen, "w000") == []
-        detail = next(one.detail for one in seen if one.kind == "unresponsive")
+        detail = next(one.data for one in seen if one.kind == "unresponsive")
         assert detail["failures"] == 2
         assert ("500" if fault == "status-500" else "no answer") in detail["seen"]
         assert not is_alive(sick.pid)
@@ -82,8 +82,8 @@ async def test_an_unresponsive_world_has_failed_even_if_it_exits_with_0(
         (started,) = await world.start_many(1, run_dir=run)
         switch(started, doc="status-500")
         seen = await until(events, "exited", ["w000"])
-        assert seen[-1].detail["unresponsive"]
-        assert seen[-1].detail["exit"] == ProcessExit(status=0)
+        assert seen[-1].data["unresponsive"]
+        assert seen[-1].data["exit"] == ProcessExit(status=0)
     assert manifest_of(started.instance_dir)["run"]["status"] == "failed"
 
 

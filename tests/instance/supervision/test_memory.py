@@ -59,7 +59,7 @@ async def test_a_greedy_instance_comes_back_from_its_last_save(tmp_path: Path, r
         seen = await until(events, "ready", ["w000"])
         assert kinds(seen, "w000") == ["halted", "exited", *LIFE]
         restarting = next(one for one in seen if one.kind == "restarting")
-        assert restarting.detail["resume_path"] == saved.path
+        assert restarting.data["resume_path"] == saved.path
         await world.stop_all()
 
 

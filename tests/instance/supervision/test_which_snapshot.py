@@ -53,7 +53,7 @@ async def test_a_restart_skips_a_damaged_or_refused_save(tmp_path: Path, run: Pa
         await past(events)
         await kill(run)
         seen = await until(events, "ready", ["w000"])
-        tries = [one.detail["resume_path"] for one in seen if one.kind == "restarting"]
+        tries = [one.data["resume_path"] for one in seen if one.kind == "restarting"]
         assert tries == [refused, good]
         assert kinds(seen, "w000") == [
             "exited",
@@ -79,9 +79,9 @@ async def test_without_a_good_save_a_restart_repeats_the_first_start_and_says_so
         seen = await until(events, "ready", batch.done)
         told = {
             name: [
-                (one.detail["resume_path"], one.detail["reason"])
+                (one.data["resume_path"], one.data["reason"])
                 for one in seen
-                if (one.kind, one.instance) == ("restarting", name)
+                if (one.kind, one.subject) == ("restarting", name)
             ]
             for name in batch.done
         }
@@ -95,7 +95,7 @@ async def test_without_a_good_save_a_restart_repeats_the_first_start_and_says_so
         await kill(run)
         seen = await until(events, "ready", ["w000"])
         (restarting,) = (one for one in seen if one.kind == "restarting")
-        assert (restarting.detail["resume_path"], restarting.detail["reason"]) == (saved.path, None)
+        assert (restarting.data["resume_path"], restarting.data["reason"]) == (saved.path, None)
     assert leftovers(run) == []
 
 
@@ -113,8 +113,8 @@ async def test_a_fork_without_a_save_begins_with_its_own_snapshot_and_seed(
         await kill(run, fork.name)
         seen = await until(events, "ready", [fork.name])
         (restarting,) = (one for one in seen if one.kind == "restarting")
-        assert dict(restarting.detail)["reason"] == "there is no good save"
-        assert restarting.detail["resume_path"] == saved
+        assert dict(restarting.data)["reason"] == "there is no good save"
+        assert restarting.data["resume_path"] == saved
         shown = look(fork.port, session)
         assert (shown["counter"], shown["reseed"]) == (41, 7)
 
@@ -131,7 +131,7 @@ async def test_a_restart_without_its_first_snapshot_never_begins_afresh(
         await kill(run, fork.name)
         seen = await until(events, "gave_up", [fork.name])
         assert kinds(seen, fork.name) == ["exited", "gave_up"]
-        assert seen[-1].detail["reason"] == "there is no good snapshot"
+        assert seen[-1].data["reason"] == "there is no good snapshot"
         with pytest.raises(WorldExitedError):
             await world.save(instance=fork.name)
         assert (await world.stop(instance=fork.name)).rung == "already_exited"
@@ -148,7 +148,7 @@ async def test_an_autosave_keeps_what_a_world_was_restored_from(tmp_path: Path, 
             await until(events, "saved", ["w000"])
             await kill(run)
             seen = await until(events, "ready", ["w000"])
-            (resumed,) = (one.detail["resume_path"] for one in seen if one.kind == "restarting")
+            (resumed,) = (one.data["resume_path"] for one in seen if one.kind == "restarting")
         for _ in range(4):
             await until(events, "saved", ["w000"])
         await world.autosave(every=None)

@@ -71,7 +71,7 @@ async def test_agents_and_restarts_name_their_run(tmp_path: Path, run: Path) -> 
             await kill(run)
             seen = await until(events, "ready", ["w000"])
             (restarting,) = (one for one in seen if one.kind == "restarting")
-            assert restarting.detail["resume_path"] == saved.path
+            assert restarting.data["resume_path"] == saved.path
             status = await now(run)
             assert status.saved_path == saved.path  # a restart goes on with the run
             known.append(status.run_id)

@@ -172,7 +172,7 @@ async def test_autosaves_pause_while_the_disk_is_low_and_then_resume(
         await until(events, "saved", batch.done)
         free = 499_999_999
         paused = (await until(events, "autosave_paused", [""]))[-1]
-        assert dict(paused.detail) == {
+        assert dict(paused.data) == {
             "path": batch["w000"].instance_dir,
             "free_bytes": free,
             "min_free_bytes": 500_000_000,

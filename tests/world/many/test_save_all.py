@@ -57,8 +57,8 @@ async def test_a_failed_save_does_not_affect_the_others(tmp_path: Path, run: Pat
             assert registered(started.instance_dir) == files
             assert len(files) == count
         told = [event for event in await past(events) if event.kind.startswith("save")]
-        assert {one.instance for one in told if one.kind == "saved"} == saves.done.keys()
-        assert {one.instance for one in told if one.kind == "save_failed"} == saves.failed.keys()
+        assert {one.subject for one in told if one.kind == "saved"} == saves.done.keys()
+        assert {one.subject for one in told if one.kind == "save_failed"} == saves.failed.keys()
         assert world.instances == tuple(name for name in batch.done if name != "w004")
         assert (world.metrics.saves, world.metrics.save_failures) == (7, 5)
 

@@ -54,7 +54,7 @@ async def resume(
                 seen = await past(events)
                 raise Interrupt
         except Interrupt:
-            return batch, {one.instance: one for one in seen if one.kind == "resuming"}
+            return batch, {one.subject: one for one in seen if one.kind == "resuming"}
 
 
 async def find_record(run: Path, name: str) -> InstanceRecord:

@@ -80,8 +80,8 @@ async def test_each_goes_on_from_its_last_save_with_its_sessions_and_its_port(
             saved = counting.saves[name][-1]
             assert started.port == before[name].port
             assert started.instance_dir == before[name].instance_dir
-            assert started.resume_path == events[name].detail["resume_path"] == saved.path
-            assert events[name].detail["reason"] is None
+            assert started.resume_path == events[name].data["resume_path"] == saved.path
+            assert events[name].data["reason"] is None
             record = await find_record(run, name)
             assert (record.restarts, record.run_id) == (number, begun[name]["id"])
             assert record.started_at == begun[name]["started_at"]
@@ -120,7 +120,7 @@ async def test_a_save_that_is_missing_or_changed_is_passed_over(tmp_path: Path, 
         saves["w002"][0],
         None,
     ]
-    reasons = {name: event.detail["reason"] for name, event in events.items()}
+    reasons = {name: event.data["reason"] for name, event in events.items()}
     assert reasons == {
         "w000": f"{saves['w000'][2].name} is missing",
         "w001": f"{saves['w001'][2].name} is not the file that was saved",
@@ -136,7 +136,7 @@ async def test_saves_of_other_runs_and_removed_ones_do_not_count(tmp_path: Path,
     await interrupt(directory, run, 1)  # another run of the same name
     batch, events = await resume(directory, run)
     assert batch["w000"].resume_path is None
-    assert events["w000"].detail["reason"] == "it has no save"
+    assert events["w000"].data["reason"] == "it has no save"
 
     async def autosave(world: AsyncWorld, batch: Batch[StartedWorld]) -> None:
         async with world.events() as events:
@@ -146,7 +146,7 @@ async def test_saves_of_other_runs_and_removed_ones_do_not_count(tmp_path: Path,
 
     await resume(directory, run, autosave)
     batch, events = await resume(directory, run)
-    assert events["w000"].detail["reason"] is None
+    assert events["w000"].data["reason"] is None
     assert batch["w000"].resume_path is not None
 
 
@@ -178,7 +178,7 @@ async def test_without_a_save_it_begins_as_its_run_did(tmp_path: Path, run: Path
         assert batch["w001"].resume_path != parent.path
         # A save contains the seed already.
         assert seeds == {"w000": "7", "w001": None}
-        assert events["w000"].detail["reason"] == "it has no save"
+        assert events["w000"].data["reason"] == "it has no save"
         told = edges(run, "w000")[-1]
         assert (told["number"], told["parent_sha256"]) == (number, parent.sha256)
         for name, run_section in begun.items():
@@ -226,7 +226,7 @@ async def test_a_missing_manifest_is_written_again(tmp_path: Path, run: Path) ->
     batch, events = await resume(directory, run)
     assert list(batch.done) == ["w000"]
     assert batch["w000"].resume_path is None
-    assert "manifest cannot be read" in events["w000"].detail["reason"]
+    assert "manifest cannot be read" in events["w000"].data["reason"]
     assert "not JSON" in str(batch.failed["w001"])
     told = run_of(run, "w000")
     assert {key: told[key] for key in ("id", "index", "started_at")} == {
@@ -267,7 +267,7 @@ async def test_an_instance_directory_that_is_gone_begins_anew(tmp_path: Path, ru
     shutil.rmtree(home(run, "w000"))
     batch, events = await resume(directory, run)
     assert list(batch.done) == ["w000", "w001"]
-    assert events["w000"].detail["resume_path"] is None
+    assert events["w000"].data["resume_path"] is None
 
 
 # ------------------------------------------------------------------------- restarts, lone ones
@@ -284,7 +284,7 @@ async def test_restarts_go_on_from_the_saves_before_the_resume(tmp_path: Path, r
             os.kill(batch["w000"].pid, signal.SIGKILL)
             seen = await until(events, "ready", ["w000"])
         (restart,) = [event for event in seen if event.kind == "restarting"]
-        assert restart.detail["resume_path"] == first.path
+        assert restart.data["resume_path"] == first.path
         assert look(batch["w000"].port, counting.sessions["w000"])["counter"] == 1
 
     await resume(directory, run, kill)

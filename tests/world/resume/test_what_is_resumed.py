@@ -77,7 +77,7 @@ async def test_what_was_not_stopped_on_purpose_goes_on(tmp_path: Path, run: Path
     batch, events = await resume(directory, run, env={"FLAGS": ""})
     assert batch.failed == {}
     assert sorted(batch.done) == ["broken", "crashed", "cut", "killed"]
-    assert {name: event.detail["exit"] for name, event in events.items()} == {
+    assert {name: event.data["exit"] for name, event in events.items()} == {
         "broken": "exit status 4",
         "crashed": "exit status 3",
         "cut": "exit status 0",
@@ -231,7 +231,7 @@ async def test_an_orchestrator_of_a_single_instance_is_named(tmp_path: Path, run
         living.kill()
     batch, events = await resume(directory, run)
     assert list(batch.done) == ["lone"]
-    assert events["lone"].detail["exit"] == "its orchestrator was killed"
+    assert events["lone"].data["exit"] == "its orchestrator was killed"
 
 
 async def test_our_own_instances_run_on_and_the_dead_ones_come_back(
@@ -305,7 +305,7 @@ async def test_after_a_reboot_no_process_of_a_record_counts(tmp_path: Path, run:
     partial.touch()
     batch, events = await resume(directory, run)
     assert list(batch.done) == ["w000", "w001"]
-    assert {event.detail["exit"] for event in events.values()} == {"the machine was restarted"}
+    assert {event.data["exit"] for event in events.values()} == {"the machine was restarted"}
     assert not partial.exists()
 
 
@@ -363,10 +363,10 @@ async def test_a_run_directory_that_was_moved_or_copied_goes_on_where_it_is(
     batch, origins = await resume(directory, moved, look)
     assert sorted(batch.done) == ["w000", "w001"]
     assert (await find_record(moved, "w000")).instance_dir == str(moved / "worlds" / "w000")
-    resumed = origins["w000"].detail["resume_path"]
+    resumed = origins["w000"].data["resume_path"]
     assert resumed is not None
     assert resumed.is_relative_to(moved)
-    assert origins["w001"].detail["resume_path"] is None  # it had no save
+    assert origins["w001"].data["resume_path"] is None  # it had no save
     assert (await run_sync(contents, run) == before) if is_copy else not run.exists()
 
 
@@ -384,7 +384,7 @@ async def test_a_single_world_that_was_moved_goes_on_with_its_snapshot(
     moved = run.rename(tmp_path / "moved")
     batch, origins = await resume(directory, moved)
     assert list(batch.done) == ["w000"]
-    assert origins["w000"].detail["resume_path"] == moved / first.path.relative_to(run)
+    assert origins["w000"].data["resume_path"] == moved / first.path.relative_to(run)
 
 
 async def test_a_run_directory_without_the_directory_of_an_instance_is_refused(
