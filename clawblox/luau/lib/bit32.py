@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Callable
 from typing import Any
 
 from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.lib.support import arguments as arg
-from clawblox.luau.lib.support.registry import builtin
+from clawblox.luau.lib.support.registry import builtin, install
 
 _MASK = 0xFFFFFFFF
 
@@ -18,144 +20,84 @@ def _bits(args: arg.Arguments, at: int, function: str) -> int:
     return int(value) & _MASK if math.isfinite(value) else 0
 
 
-def _signed(args: arg.Arguments, at: int, function: str) -> int:
-    return arg.integer(args, at, function)
+# All arguments combined into one number
 
 
-def _all(args: arg.Arguments, function: str) -> list[int]:
-    if len(args) > arg.FEW:
+def _combining(
+    name: str, start: int, combine: Callable[[int, int], int], finish: Callable[[int], Any] = float
+) -> None:
+    def apply(*args: Any) -> Any:
         arg.charge(args)
-    return [_bits(args, at, function) for at in range(len(args))]
+        result = start
+        for at in range(len(args)):
+            result = combine(result, _bits(args, at, name))
+        return finish(result)
+
+    install(f"bit32.{name}", apply)
 
 
-@builtin("bit32.band")
-def band(*args: Any) -> float:
-    """Return the bits that are set in all arguments.
-
-    Raises:
-        RuntimeFault: An argument is not a number.
-    """
-    result = _MASK
-    for bits in _all(args, "band"):
-        result &= bits
-    return float(result)
+_combining("band", _MASK, operator.and_)
+_combining("bor", 0, operator.or_)
+_combining("bxor", 0, operator.xor)
+_combining("btest", _MASK, operator.and_, bool)
 
 
-@builtin("bit32.bor")
-def bor(*args: Any) -> float:
-    """Return the bits that are set in any argument.
-
-    Raises:
-        RuntimeFault: An argument is not a number.
-    """
-    result = 0
-    for bits in _all(args, "bor"):
-        result |= bits
-    return float(result)
+# One number
 
 
-@builtin("bit32.bxor")
-def bxor(*args: Any) -> float:
-    """Return the bits that are set in an odd number of arguments.
+def _changing(name: str, change: Callable[[int], int]) -> None:
+    def apply(*args: Any) -> float:
+        return float(change(_bits(args, 0, name)))
 
-    Raises:
-        RuntimeFault: An argument is not a number.
-    """
-    result = 0
-    for bits in _all(args, "bxor"):
-        result ^= bits
-    return float(result)
+    install(f"bit32.{name}", apply)
 
 
-@builtin("bit32.bnot")
-def bnot(*args: Any) -> float:
-    """Return the bits that are not set.
-
-    Raises:
-        RuntimeFault: The argument is not a number.
-    """
-    return float(~_bits(args, 0, "bnot") & _MASK)
+_changing("bnot", lambda bits: ~bits & _MASK)
+_changing("countlz", lambda bits: 32 - bits.bit_length())
+_changing("countrz", lambda bits: (bits & -bits).bit_length() - 1 if bits else 32)
+_changing("byteswap", lambda bits: int.from_bytes(bits.to_bytes(4, "little"), "big"))
 
 
-@builtin("bit32.btest")
-def btest(*args: Any) -> bool:
-    """Return whether some bit is set in all arguments.
+# A number moved by a number of bits
 
-    Raises:
-        RuntimeFault: An argument is not a number.
-    """
-    result = _MASK
-    for bits in _all(args, "btest"):
-        result &= bits
-    return result != 0
+
+def _moving(name: str, move: Callable[[int, int], int]) -> None:
+    def apply(*args: Any) -> float:
+        return float(move(_bits(args, 0, name), arg.integer(args, 1, name)) & _MASK)
+
+    install(f"bit32.{name}", apply)
 
 
 def _shift_left(bits: int, by: int) -> int:
     if by < 0:
         return bits >> -by if by > -32 else 0
-    return (bits << by) & _MASK if by < 32 else 0
+    return bits << by if by < 32 else 0
 
 
-@builtin("bit32.lshift")
-def lshift(*args: Any) -> float:
-    """Shift to the left.
-
-    Raises:
-        RuntimeFault: An argument is not a number.
-    """
-    return float(_shift_left(_bits(args, 0, "lshift"), _signed(args, 1, "lshift")))
-
-
-@builtin("bit32.rshift")
-def rshift(*args: Any) -> float:
-    """Shift to the right, filling with zeros.
-
-    Raises:
-        RuntimeFault: An argument is not a number.
-    """
-    return float(_shift_left(_bits(args, 0, "rshift"), -_signed(args, 1, "rshift")))
-
-
-@builtin("bit32.arshift")
-def arshift(*args: Any) -> float:
-    """Shift to the right, filling with the sign bit.
-
-    Raises:
-        RuntimeFault: An argument is not a number.
-    """
-    bits, by = _bits(args, 0, "arshift"), _signed(args, 1, "arshift")
+def _shift_arithmetically(bits: int, by: int) -> int:
     if by < 0 or not bits & 0x80000000:
-        return float(_shift_left(bits, -by))
-    return float((bits - 2**32 >> min(by, 31)) & _MASK)
+        return _shift_left(bits, -by)
+    return bits - 2**32 >> min(by, 31)
 
 
-def _rotate(bits: int, by: int) -> float:
+def _rotate_left(bits: int, by: int) -> int:
     by &= 31
-    return float((bits << by | bits >> (32 - by)) & _MASK)
+    return bits << by | bits >> (32 - by)
 
 
-@builtin("bit32.lrotate")
-def lrotate(*args: Any) -> float:
-    """Rotate to the left.
-
-    Raises:
-        RuntimeFault: An argument is not a number.
-    """
-    return _rotate(_bits(args, 0, "lrotate"), _signed(args, 1, "lrotate"))
+_moving("lshift", _shift_left)
+_moving("rshift", lambda bits, by: _shift_left(bits, -by))
+_moving("arshift", _shift_arithmetically)
+_moving("lrotate", _rotate_left)
+_moving("rrotate", lambda bits, by: _rotate_left(bits, -by))
 
 
-@builtin("bit32.rrotate")
-def rrotate(*args: Any) -> float:
-    """Rotate to the right.
-
-    Raises:
-        RuntimeFault: An argument is not a number.
-    """
-    return _rotate(_bits(args, 0, "rrotate"), -_signed(args, 1, "rrotate"))
+# Fields
 
 
 def _field(args: arg.Arguments, at: int, function: str) -> tuple[int, int]:
-    start = _signed(args, at, function)
+    """Return the first bit of a field, and the mask of its width."""
+    start = arg.integer(args, at, function)
     width = arg.optional_integer(args, at + 1, function, 1)
     if start < 0:
         arg.wrong(at, function, "field cannot be negative")
@@ -188,34 +130,3 @@ def replace(*args: Any) -> float:
     bits, value = _bits(args, 0, "replace"), _bits(args, 1, "replace")
     start, mask = _field(args, 2, "replace")
     return float(bits & ~(mask << start) | (value & mask) << start)
-
-
-@builtin("bit32.countlz")
-def countlz(*args: Any) -> float:
-    """Return the number of leading zeros.
-
-    Raises:
-        RuntimeFault: The argument is not a number.
-    """
-    return float(32 - _bits(args, 0, "countlz").bit_length())
-
-
-@builtin("bit32.countrz")
-def countrz(*args: Any) -> float:
-    """Return the number of trailing zeros.
-
-    Raises:
-        RuntimeFault: The argument is not a number.
-    """
-    bits = _bits(args, 0, "countrz")
-    return float((bits & -bits).bit_length() - 1 if bits else 32)
-
-
-@builtin("bit32.byteswap")
-def byteswap(*args: Any) -> float:
-    """Return the bytes in the opposite order.
-
-    Raises:
-        RuntimeFault: The argument is not a number.
-    """
-    return float(int.from_bytes(_bits(args, 0, "byteswap").to_bytes(4, "little"), "big"))

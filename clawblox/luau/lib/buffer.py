@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from clawblox.luau.core.errors import RuntimeFault
@@ -14,7 +16,7 @@ from clawblox.luau.core.numbers import single
 from clawblox.luau.core.operators import account_text
 from clawblox.luau.core.values import Buffer
 from clawblox.luau.lib.support import arguments as arg
-from clawblox.luau.lib.support.registry import builtin
+from clawblox.luau.lib.support.registry import builtin, install
 
 _BUFFER_BYTES = 100  # besides its data
 MAX_SIZE = 1 << 30
@@ -24,15 +26,9 @@ _KINDS = {
 }  # fmt: skip
 
 
-def _out_of_bounds() -> None:
-    raise RuntimeFault("buffer access out of bounds")
-
-
-def _offset(args: arg.Arguments, at: int, function: str, size: int, length: int) -> int:
-    offset = arg.integer(args, at, function)
-    if offset < 0 or offset + size > length:
-        _out_of_bounds()
-    return offset
+def _check_range(offset: int, size: int, length: int) -> None:
+    if offset < 0 or size < 0 or offset + size > length:
+        raise RuntimeFault("buffer access out of bounds")
 
 
 def _wrapped(value: float, bits: int, signed: bool) -> int:
@@ -42,30 +38,30 @@ def _wrapped(value: float, bits: int, signed: bool) -> int:
 
 
 def _install(kind: str, form: str) -> None:
+    """Register the two functions that read and write numbers of a kind."""
     layout = struct.Struct(form)
+    convert: Callable[[float], float]
+    if kind[0] == "f":
+        convert = single if kind == "f32" else float
+    else:
+        convert = partial(_wrapped, bits=layout.size * 8, signed=kind[0] == "i")
 
     def read(*args: Any) -> float:
         data = arg.buffer(args, 0, f"read{kind}").data
-        offset = _offset(args, 1, f"read{kind}", layout.size, len(data))
+        offset = arg.integer(args, 1, f"read{kind}")
+        _check_range(offset, layout.size, len(data))
         return float(layout.unpack_from(data, offset)[0])
 
     def write(*args: Any) -> tuple[()]:
         data = arg.buffer(args, 0, f"write{kind}").data
         offset = arg.integer(args, 1, f"write{kind}")
         value = arg.number(args, 2, f"write{kind}")
-        if offset < 0 or offset + layout.size > len(data):
-            _out_of_bounds()
-        if kind == "f32":
-            layout.pack_into(data, offset, single(value))
-        elif kind == "f64":
-            layout.pack_into(data, offset, value)
-        else:
-            layout.pack_into(data, offset, _wrapped(value, layout.size * 8, kind[0] == "i"))
+        _check_range(offset, layout.size, len(data))
+        layout.pack_into(data, offset, convert(value))
         return ()
 
-    for verb, function in (("read", read), ("write", write)):
-        function.__code__ = function.__code__.replace(co_name=f"{verb}{kind}")
-        builtin(f"buffer.{verb}{kind}")(function)
+    install(f"buffer.read{kind}", read)
+    install(f"buffer.write{kind}", write)
 
 
 for _kind, _form in _KINDS.items():
@@ -130,8 +126,7 @@ def readstring(*args: Any) -> str:
     offset, size = arg.integer(args, 1, "readstring"), arg.integer(args, 2, "readstring")
     if size < 0:
         arg.wrong(2, "readstring", "size")
-    if offset < 0 or offset + size > len(data):
-        _out_of_bounds()
+    _check_range(offset, size, len(data))
     return account_text(data[offset : offset + size].decode("latin-1"))
 
 
@@ -151,8 +146,7 @@ def writestring(*args: Any) -> tuple[()]:
         arg.wrong(3, "writestring", "count")
     if size > len(text):
         raise RuntimeFault("string length overflow")
-    if offset < 0 or offset + size > len(data):
-        _out_of_bounds()
+    _check_range(offset, size, len(data))
     charge_work(size // BYTES_PER_STEP)
     data[offset : offset + size] = text[:size].encode("latin-1")
     return ()
@@ -171,8 +165,8 @@ def copy(*args: Any) -> tuple[()]:
     source = arg.buffer(args, 2, "copy").data
     start = arg.optional_integer(args, 3, "copy", 0)
     size = arg.optional_integer(args, 4, "copy", len(source) - start)
-    if size < 0 or start < 0 or to < 0 or start + size > len(source) or to + size > len(target):
-        _out_of_bounds()
+    _check_range(start, size, len(source))
+    _check_range(to, size, len(target))
     charge_work(size // BYTES_PER_STEP)
     target[to : to + size] = source[start : start + size]
     return ()
@@ -190,8 +184,7 @@ def fill(*args: Any) -> tuple[()]:
     offset = arg.integer(args, 1, "fill")
     value = arg.integer(args, 2, "fill") & 255
     size = arg.optional_integer(args, 3, "fill", len(data) - offset)
-    if offset < 0 or size < 0 or offset + size > len(data):
-        _out_of_bounds()
+    _check_range(offset, size, len(data))
     charge_work(size // BYTES_PER_STEP)
     data[offset : offset + size] = bytes([value]) * size
     return ()
@@ -199,12 +192,9 @@ def fill(*args: Any) -> tuple[()]:
 
 def _bit_range(args: arg.Arguments, function: str, length: int) -> tuple[int, int]:
     offset, count = arg.integer(args, 1, function), arg.integer(args, 2, function)
-    if offset < 0:
-        _out_of_bounds()
-    if not 0 <= count <= 32:
+    if offset >= 0 and not 0 <= count <= 32:
         raise RuntimeFault("bit count is out of range of [0; 32]")
-    if offset + count > length * 8:
-        _out_of_bounds()
+    _check_range(offset, count, length * 8)
     return offset, count
 
 

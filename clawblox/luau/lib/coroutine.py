@@ -6,19 +6,13 @@ from typing import Any
 
 from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.machine import Coroutine, current, thread_environment
+from clawblox.luau.core.values import as_result
 from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.registry import builtin
 from clawblox.luau.runtime import coroutines
 from clawblox.luau.runtime.coroutines import WrapFunction
 
 _STEPS_TO_RUN = 10  # a coroutine, up to its end
-
-
-def _thread(args: arg.Arguments, function: str) -> Coroutine:
-    if args and args[0].__class__ is Coroutine:
-        found: Coroutine = args[0]
-        return found
-    arg.wrong_type(args, 0, function, "thread")
 
 
 def _new(args: arg.Arguments, function: str) -> Coroutine:
@@ -53,7 +47,7 @@ def resume(*args: Any) -> Any:
     Raises:
         RuntimeFault: The first argument is not a coroutine.
     """
-    ok, values = coroutines.resume(_thread(args, "resume"), args[1:])
+    ok, values = coroutines.resume(arg.thread(args, 0, "resume"), args[1:])
     return (ok, *values)
 
 
@@ -75,7 +69,7 @@ def status(*args: Any) -> str:
     Raises:
         RuntimeFault: The argument is not a coroutine.
     """
-    return _thread(args, "status").status
+    return arg.thread(args, 0, "status").status
 
 
 @builtin("coroutine.running")
@@ -100,5 +94,4 @@ def close(*args: Any) -> Any:
         RuntimeFault: The argument is not a coroutine, or the coroutine is running or waiting for
             another.
     """
-    result = coroutines.close(_thread(args, "close"))
-    return result[0] if len(result) == 1 else result
+    return as_result(coroutines.close(arg.thread(args, 0, "close")))

@@ -11,7 +11,7 @@ from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.machine import current
 from clawblox.luau.core.numbers import divide, raise_to, single
 from clawblox.luau.lib.support import arguments as arg
-from clawblox.luau.lib.support.registry import builtin
+from clawblox.luau.lib.support.registry import builtin, install
 
 _NOISE_STEPS = 16
 CONSTANTS: dict[str, Any] = {
@@ -23,6 +23,18 @@ CONSTANTS: dict[str, Any] = {
     "math.phi": (1 + math.sqrt(5)) / 2,
     "math.sqrt2": math.sqrt(2),
 }
+
+
+def _of_one(name: str, compute: Callable[[float], Any]) -> None:
+    """Register a function of one number."""
+
+    def apply(*args: Any) -> Any:
+        return compute(
+            args[0] if args and args[0].__class__ is float else arg.number(args, 0, name)
+        )
+
+    apply.__doc__ = f"Return ``math.{name}`` of a number."
+    install(f"math.{name}", apply)
 
 
 def _guarded(name: str, compute: Callable[[float], float], at_overflow: float) -> None:
@@ -37,10 +49,27 @@ def _guarded(name: str, compute: Callable[[float], float], at_overflow: float) -
         except OverflowError:
             return math.copysign(at_overflow, value) if at_overflow < 0 else at_overflow
 
-    # Each function needs code of its own, by which tracebacks find its name.
-    apply.__code__ = apply.__code__.replace(co_name=name)
     apply.__doc__ = f"Return ``math.{name}`` of a number."
-    builtin(f"math.{name}")(apply)
+    install(f"math.{name}", apply)
+
+
+def _of_two(name: str, compute: Callable[[float, float], float]) -> None:
+    """Register a function of two numbers."""
+
+    def apply(*args: Any) -> float:
+        return compute(arg.number(args, 0, name), arg.number(args, 1, name))
+
+    install(f"math.{name}", apply)
+
+
+def _choosing(name: str, choose: Callable[[list[float]], float]) -> None:
+    """Register a function that returns one of its arguments."""
+
+    def apply(*args: Any) -> float:
+        arg.charge(args)
+        return choose(arg.numbers(args, name, max(len(args), 1)))
+
+    install(f"math.{name}", apply)
 
 
 def _logarithm(value: float) -> float:
@@ -68,6 +97,23 @@ def _ceil(value: float) -> float:
     return math.copysign(whole, value) if whole == 0 else whole
 
 
+def _modf(value: float) -> tuple[float, float]:
+    fraction, whole = math.modf(value)
+    return whole, fraction
+
+
+def _frexp(value: float) -> tuple[float, float]:
+    mantissa, exponent = math.frexp(value)
+    return mantissa, float(exponent)
+
+
+def _fmod(left: float, right: float) -> float:
+    try:
+        return math.fmod(left, right)
+    except ValueError:
+        return math.nan
+
+
 for _name, _function, _overflow in (
     ("sin", math.sin, math.nan),
     ("cos", math.cos, math.nan),
@@ -81,42 +127,26 @@ for _name, _function, _overflow in (
     ("exp", math.exp, math.inf),
     ("sqrt", math.sqrt, math.nan),
     ("log10", lambda value: -math.inf if value == 0 else math.log10(value), math.inf),
-    ("deg", lambda value: value / (math.pi / 180.0), math.inf),
-    ("rad", lambda value: value * (math.pi / 180.0), math.inf),
-    ("round", _round, math.inf),
-    ("sign", lambda value: float((value > 0) - (value < 0)), math.nan),
 ):
     _guarded(_name, _function, _overflow)
 
-
-@builtin("math.floor")
-def floor(*args: Any) -> float:
-    """Return a number rounded down.
-
-    Raises:
-        RuntimeFault: The argument is not a number.
-    """
-    return _floor(args[0] if args and args[0].__class__ is float else arg.number(args, 0, "floor"))
-
-
-@builtin("math.ceil")
-def ceil(*args: Any) -> float:
-    """Return a number rounded up.
-
-    Raises:
-        RuntimeFault: The argument is not a number.
-    """
-    return _ceil(args[0] if args and args[0].__class__ is float else arg.number(args, 0, "ceil"))
-
-
-@builtin("math.abs")
-def abs_(*args: Any) -> float:
-    """Return a number without its sign.
-
-    Raises:
-        RuntimeFault: The argument is not a number.
-    """
-    return abs(arg.number(args, 0, "abs"))
+_of_one("abs", abs)
+_of_one("ceil", _ceil)
+_of_one("deg", lambda value: value / (math.pi / 180.0))
+_of_one("floor", _floor)
+_of_one("frexp", _frexp)
+_of_one("isfinite", math.isfinite)
+_of_one("isinf", math.isinf)
+_of_one("isnan", math.isnan)
+_of_one("modf", _modf)
+_of_one("rad", lambda value: value * (math.pi / 180.0))
+_of_one("round", _round)
+_of_one("sign", lambda value: float((value > 0) - (value < 0)))
+_of_two("atan2", math.atan2)
+_of_two("fmod", _fmod)
+_of_two("pow", raise_to)
+_choosing("max", max)
+_choosing("min", min)
 
 
 @builtin("math.log")
@@ -139,62 +169,6 @@ def log(*args: Any) -> float:
     return divide(_logarithm(value), _logarithm(base))
 
 
-@builtin("math.pow")
-def pow_(*args: Any) -> float:
-    """Return a power.
-
-    Raises:
-        RuntimeFault: An argument is not a number.
-    """
-    return raise_to(arg.number(args, 0, "pow"), arg.number(args, 1, "pow"))
-
-
-@builtin("math.atan2")
-def atan2(*args: Any) -> float:
-    """Return the angle of a point given by y and x.
-
-    Raises:
-        RuntimeFault: An argument is not a number.
-    """
-    return math.atan2(arg.number(args, 0, "atan2"), arg.number(args, 1, "atan2"))
-
-
-@builtin("math.fmod")
-def fmod(*args: Any) -> float:
-    """Return the remainder of a division that rounds towards zero.
-
-    Raises:
-        RuntimeFault: An argument is not a number.
-    """
-    try:
-        return math.fmod(arg.number(args, 0, "fmod"), arg.number(args, 1, "fmod"))
-    except ValueError:
-        return math.nan
-
-
-@builtin("math.modf")
-def modf(*args: Any) -> tuple[float, float]:
-    """Return the whole and the fractional part.
-
-    Raises:
-        RuntimeFault: The argument is not a number.
-    """
-    value = arg.number(args, 0, "modf")
-    fraction, whole = math.modf(value)
-    return whole, fraction
-
-
-@builtin("math.frexp")
-def frexp(*args: Any) -> tuple[float, float]:
-    """Return the mantissa and the exponent.
-
-    Raises:
-        RuntimeFault: The argument is not a number.
-    """
-    mantissa, exponent = math.frexp(arg.number(args, 0, "frexp"))
-    return mantissa, float(exponent)
-
-
 @builtin("math.ldexp")
 def ldexp(*args: Any) -> float:
     """Return ``x * 2 ^ exponent``.
@@ -209,40 +183,6 @@ def ldexp(*args: Any) -> float:
         return math.copysign(math.inf, value)
 
 
-@builtin("math.min")
-def min_(*args: Any) -> float:
-    """Return the smallest argument.
-
-    Raises:
-        RuntimeFault: An argument is not a number.
-    """
-    smallest = arg.number(args, 0, "min")
-    if len(args) > arg.FEW:
-        arg.charge(args)
-    for at in range(1, len(args)):
-        value = arg.number(args, at, "min")
-        if value < smallest:
-            smallest = value
-    return smallest
-
-
-@builtin("math.max")
-def max_(*args: Any) -> float:
-    """Return the largest argument.
-
-    Raises:
-        RuntimeFault: An argument is not a number.
-    """
-    largest = arg.number(args, 0, "max")
-    if len(args) > arg.FEW:
-        arg.charge(args)
-    for at in range(1, len(args)):
-        value = arg.number(args, at, "max")
-        if value > largest:
-            largest = value
-    return largest
-
-
 @builtin("math.clamp")
 def clamp(*args: Any) -> float:
     """Return the nearest number within bounds.
@@ -250,7 +190,7 @@ def clamp(*args: Any) -> float:
     Raises:
         RuntimeFault: An argument is not a number, or the bounds are in the wrong order.
     """
-    value, low, high = (arg.number(args, at, "clamp") for at in range(3))
+    value, low, high = arg.numbers(args, "clamp", 3)
     if not low <= high:
         arg.wrong(2, "clamp", "max must be greater than or equal to min")
     return low if value < low else high if value > high else value
@@ -263,7 +203,7 @@ def lerp(*args: Any) -> float:
     Raises:
         RuntimeFault: An argument is not a number.
     """
-    low, high, t = (arg.number(args, at, "lerp") for at in range(3))
+    low, high, t = arg.numbers(args, "lerp", 3)
     return high if t == 1.0 else low + (high - low) * t
 
 
@@ -274,38 +214,8 @@ def map_(*args: Any) -> float:
     Raises:
         RuntimeFault: An argument is not a number.
     """
-    x, in_low, in_high, out_low, out_high = (arg.number(args, at, "map") for at in range(5))
+    x, in_low, in_high, out_low, out_high = arg.numbers(args, "map", 5)
     return out_low + divide((x - in_low) * (out_high - out_low), in_high - in_low)
-
-
-@builtin("math.isnan")
-def isnan(*args: Any) -> bool:
-    """Return whether a number is NaN.
-
-    Raises:
-        RuntimeFault: The argument is not a number.
-    """
-    return math.isnan(arg.number(args, 0, "isnan"))
-
-
-@builtin("math.isinf")
-def isinf(*args: Any) -> bool:
-    """Return whether a number is infinite.
-
-    Raises:
-        RuntimeFault: The argument is not a number.
-    """
-    return math.isinf(arg.number(args, 0, "isinf"))
-
-
-@builtin("math.isfinite")
-def isfinite(*args: Any) -> bool:
-    """Return whether a number is neither infinite nor NaN.
-
-    Raises:
-        RuntimeFault: The argument is not a number.
-    """
-    return math.isfinite(arg.number(args, 0, "isfinite"))
 
 
 @builtin("math.noise")
@@ -345,17 +255,12 @@ def random(*args: Any) -> float:
         return generator.fraction()
     if given > 2:
         raise RuntimeFault("wrong number of arguments")
-    if given == 1:
-        low, high = 1, _int32(arg.integer(args, 0, "random"))
-        if high < 1:
-            arg.wrong(0, "random", "interval is empty")
-    else:
-        low = _int32(arg.integer(args, 0, "random"))
-        high = _int32(arg.integer(args, 1, "random"))
-        if low > high:
-            arg.wrong(1, "random", "interval is empty")
-        if high - low >= 2**32 - 1:
-            arg.wrong(1, "random", "interval is too large")
+    bounds = [_int32(arg.integer(args, at, "random")) for at in range(given)]
+    low, high = bounds if given == 2 else (1, *bounds)
+    if low > high:
+        arg.wrong(given - 1, "random", "interval is empty")
+    if high - low >= 2**32 - 1:
+        arg.wrong(given - 1, "random", "interval is too large")
     return float(generator.between(low, high))
 
 

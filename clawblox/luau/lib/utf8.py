@@ -42,22 +42,11 @@ def _is_continuation(text: str, at: int) -> bool:
     return at < len(text) and ord(text[at]) & 0xC0 == 0x80
 
 
-def _lead(text: str, at: int) -> int:
-    """Return the start of the character that a byte belongs to."""
+def _leave(text: str, at: int, step: int) -> int:
+    """Go over continuation bytes in a direction; return the first other place."""
     start = at
     while at > 0 and _is_continuation(text, at):
-        at -= 1
-        if not (start - at) % _BYTES_PER_CHARGE:
-            charge_work(_BYTES_PER_CHARGE // 4)
-    return at
-
-
-def _behind(text: str, at: int) -> int:
-    """Return the start of the character behind one."""
-    start = at
-    at += 1
-    while _is_continuation(text, at):
-        at += 1
+        at += step
         if not (at - start) % _BYTES_PER_CHARGE:
             charge_work(_BYTES_PER_CHARGE // 4)
     return at
@@ -148,15 +137,15 @@ def offset(*args: Any) -> float | None:
         arg.wrong(2, "offset", "position out of range")
     charge_work(min(abs(n), len(text)) // 2)
     if n == 0:
-        return float(_lead(text, at) + 1)
+        return float(_leave(text, at, -1) + 1)
     if _is_continuation(text, at):
         raise RuntimeFault("initial position is a continuation byte")
     while n < 0 and at > 0:
-        at = _lead(text, at - 1)
+        at = _leave(text, at - 1, -1)
         n += 1
     n -= n > 0
     while n > 0 and at < len(text):
-        at = _behind(text, at)
+        at = _leave(text, at + 1, 1)
         n -= 1
     return float(at + 1) if n == 0 else None
 
@@ -174,7 +163,7 @@ def next_code(*args: Any) -> Any:
     if at < 0:
         at = 0
     elif at < len(text):
-        at = _behind(text, at)
+        at = _leave(text, at + 1, 1)
     if at >= len(text):
         return ()
     decoded = _decode(text, at)

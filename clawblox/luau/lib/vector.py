@@ -10,7 +10,7 @@ from clawblox.luau.core.numbers import divide, single
 from clawblox.luau.core.values import Vector
 from clawblox.luau.core.vectors import make_vector
 from clawblox.luau.lib.support import arguments as arg
-from clawblox.luau.lib.support.registry import builtin
+from clawblox.luau.lib.support.registry import builtin, install
 
 CONSTANTS: dict[str, Any] = {
     "vector.zero": Vector(0.0, 0.0, 0.0),
@@ -25,11 +25,8 @@ def create(*args: Any) -> Vector:
     Raises:
         RuntimeFault: An argument is missing or of the wrong type.
     """
-    return make_vector(
-        arg.number(args, 0, "create"),
-        arg.number(args, 1, "create"),
-        arg.optional_number(args, 2, "create", 0.0) if len(args) > 2 else 0.0,
-    )
+    x, y = arg.number(args, 0, "create"), arg.number(args, 1, "create")
+    return make_vector(x, y, arg.optional_number(args, 2, "create", 0.0))
 
 
 def _dot(a: Vector, b: Vector) -> float:
@@ -99,12 +96,9 @@ def angle(*args: Any) -> float:
     """
     a, b = arg.vector(args, 0, "angle"), arg.vector(args, 1, "angle")
     crossed = _cross(a, b)
-    found = math.atan2(math.sqrt(_dot(crossed, crossed)), _dot(a, b))
-    if len(args) > 2 and args[2] is not None:
-        axis = arg.vector(args, 2, "angle")
-        if _dot(crossed, axis) < 0.0:
-            return -found
-    return found
+    radians = math.atan2(math.sqrt(_dot(crossed, crossed)), _dot(a, b))
+    has_axis = len(args) > 2 and args[2] is not None
+    return -radians if has_axis and _dot(crossed, arg.vector(args, 2, "angle")) < 0.0 else radians
 
 
 @builtin("vector.lerp")
@@ -131,8 +125,7 @@ def _component_wise(name: str, compute: Callable[[float], float]) -> None:
     def apply(*args: Any) -> Vector:
         return make_vector(*map(compute, _parts(arg.vector(args, 0, name))))
 
-    apply.__code__ = apply.__code__.replace(co_name=name)
-    builtin(f"vector.{name}")(apply)
+    install(f"vector.{name}", apply)
 
 
 def _rounded(compute: Callable[[float], float]) -> Callable[[float], float]:
@@ -145,22 +138,17 @@ _component_wise("abs", abs)
 _component_wise("sign", lambda value: float((value > 0) - (value < 0)))
 
 
-def _folded(name: str, better: Callable[[float, float], bool]) -> None:
+def _choosing(name: str, choose: Callable[..., float]) -> None:
     def apply(*args: Any) -> Vector:
         arg.charge(args)
-        best = list(_parts(arg.vector(args, 0, name)))
-        for at in range(1, len(args)):
-            for axis, value in enumerate(_parts(arg.vector(args, at, name))):
-                if better(value, best[axis]):
-                    best[axis] = value
-        return Vector(*best)
+        vectors = [arg.vector(args, at, name) for at in range(max(len(args), 1))]
+        return Vector(*map(choose, zip(*map(_parts, vectors), strict=True)))
 
-    apply.__code__ = apply.__code__.replace(co_name=name)
-    builtin(f"vector.{name}")(apply)
+    install(f"vector.{name}", apply)
 
 
-_folded("min", lambda a, b: a < b)
-_folded("max", lambda a, b: a > b)
+_choosing("min", min)
+_choosing("max", max)
 
 
 @builtin("vector.clamp")

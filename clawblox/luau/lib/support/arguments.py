@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
 
 from clawblox.luau.core.errors import RuntimeFault
-from clawblox.luau.core.machine import current
+from clawblox.luau.core.machine import Coroutine, current
 from clawblox.luau.core.numbers import format_number, to_number
 from clawblox.luau.core.operators import shown_type
 from clawblox.luau.core.values import Buffer, LuaTable, Vector, is_function
+
+T = TypeVar("T")
 
 Arguments = tuple[Any, ...]
 _BIGGEST = 2**63 - 1
@@ -153,17 +156,6 @@ def optional_string(args: Arguments, at: int, function: str, default: str) -> st
     return default if at >= len(args) or args[at] is None else string(args, at, function)
 
 
-def table(args: Arguments, at: int, function: str) -> LuaTable:
-    """Return a table argument.
-
-    Raises:
-        RuntimeFault: The argument is missing, or is not a table.
-    """
-    if at < len(args) and isinstance(args[at], LuaTable):
-        return args[at]  # type: ignore[no-any-return]
-    wrong_type(args, at, function, "table")
-
-
 def function(args: Arguments, at: int, name: str) -> Any:
     """Return a function argument.
 
@@ -175,34 +167,28 @@ def function(args: Arguments, at: int, name: str) -> Any:
     wrong_type(args, at, name, "function")
 
 
-def boolean(args: Arguments, at: int, function: str) -> bool:
-    """Return a boolean argument.
+def numbers(args: Arguments, function: str, count: int) -> list[float]:
+    """Return the first arguments, all of them numbers.
 
     Raises:
-        RuntimeFault: The argument is missing, or is not a boolean.
+        RuntimeFault: One of them is missing, or is not a number.
     """
-    if at < len(args) and args[at].__class__ is bool:
-        return args[at]  # type: ignore[no-any-return]
-    wrong_type(args, at, function, "boolean")
+    return [number(args, at, function) for at in range(count)]
 
 
-def buffer(args: Arguments, at: int, function: str) -> Buffer:
-    """Return a buffer argument.
+def _reader(cls: type[T], wanted: str) -> Callable[[Arguments, int, str], T]:
+    """Return a function that returns an argument of one class, and refuses any other."""
 
-    Raises:
-        RuntimeFault: The argument is missing, or is not a buffer.
-    """
-    if at < len(args) and args[at].__class__ is Buffer:
-        return args[at]  # type: ignore[no-any-return]
-    wrong_type(args, at, function, "buffer")
+    def read(args: Arguments, at: int, function: str) -> T:
+        if at < len(args) and isinstance(args[at], cls):
+            return args[at]  # type: ignore[no-any-return]
+        wrong_type(args, at, function, wanted)
+
+    return read
 
 
-def vector(args: Arguments, at: int, function: str) -> Vector:
-    """Return a vector argument.
-
-    Raises:
-        RuntimeFault: The argument is missing, or is not a vector.
-    """
-    if at < len(args) and args[at].__class__ is Vector:
-        return args[at]  # type: ignore[no-any-return]
-    wrong_type(args, at, function, "vector")
+table = _reader(LuaTable, "table")
+boolean = _reader(bool, "boolean")
+buffer = _reader(Buffer, "buffer")
+vector = _reader(Vector, "vector")
+thread = _reader(Coroutine, "thread")

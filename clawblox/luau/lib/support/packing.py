@@ -15,8 +15,13 @@ from clawblox.luau.lib.support import arguments as arg
 _MAX_INTEGER = 16
 _NATIVE_ALIGNMENT = 8
 _MAX_SIZE = 2**30
-_SIZES = {"b": 1, "h": 2, "i": 4, "l": 8, "j": 4}
-_FLOATS = {"f": "f", "d": "d", "n": "d"}
+_FIXED = {
+    "b": ("int", 1), "h": ("int", 2), "l": ("int", 8), "j": ("int", 4),
+    "B": ("uint", 1), "H": ("uint", 2), "L": ("uint", 8), "J": ("uint", 4), "T": ("uint", 4),
+    "f": ("float", 4), "d": ("float", 8), "n": ("float", 8),
+    "z": ("zstr", 0), "x": ("padding", 1), "X": ("align", 0), " ": ("none", 0),
+}  # fmt: skip
+_SIZED = {"i": "int", "I": "uint", "s": "string"}
 
 
 class _FormatReader:
@@ -65,12 +70,9 @@ class _FormatReader:
         kind, size = self._plain()
         align = size
         if kind == "align":
-            if not self:
-                arg.wrong(0, self._function, "invalid next option for option 'X'")
-            inner, align = self._plain()
+            inner, align = self._plain() if self else ("", 0)
             if inner == "char" or align == 0:
                 arg.wrong(0, self._function, "invalid next option for option 'X'")
-            size = 0
         if align <= 1 or kind in ("char", "padding", "zstr", "none"):
             return kind, size, 0
         align = min(align, self._alignment)
@@ -81,39 +83,20 @@ class _FormatReader:
     def _plain(self) -> tuple[str, int]:
         letter = self._form[self._at]
         self._at += 1
-        if letter in "bhlj":
-            return "int", _SIZES[letter]
-        if letter in "BHLJ":
-            return "uint", _SIZES[letter.lower()]
-        if letter == "T":
-            return "uint", 4
-        if letter in "iI":
-            return ("int" if letter == "i" else "uint"), self._limited(4)
-        if letter in _FLOATS:
-            return "float", 4 if letter == "f" else 8
-        if letter == "s":
-            return "string", self._limited(4)
-        return self._other(letter)
-
-    def _other(self, letter: str) -> tuple[str, int]:
+        if letter in _FIXED:
+            return _FIXED[letter]
+        if letter in _SIZED:
+            return _SIZED[letter], self._limited(4)
         if letter == "c":
             size = self._digits()
             if size is None:
                 raise RuntimeFault("missing size for format option 'c'")
             return "char", size
-        if letter == "z":
-            return "zstr", 0
-        if letter == "x":
-            return "padding", 1
-        if letter == "X":
-            return "align", 0
-        if letter in "<=":
-            self.little = True
-        elif letter == ">":
-            self.little = False
+        if letter in "<=>":
+            self.little = letter != ">"
         elif letter == "!":
             self._alignment = self._limited(_NATIVE_ALIGNMENT)
-        elif letter != " ":
+        else:
             raise RuntimeFault(f"invalid format option '{letter}'")
         return "none", 0
 

@@ -58,85 +58,71 @@ class _Parser:
         self.items: list[Item] = []
 
     def parse(self) -> list[Item]:
-        pattern, length = self._pattern, len(self._pattern)
-        while self._at < length:
-            character = pattern[self._at]
-            if character == "(":
-                is_position = pattern[self._at + 1 : self._at + 2] == ")"
-                self._at += 2 if is_position else 1
-                self.items.append(("open", is_position))
-            elif character == ")":
-                self._at += 1
-                self.items.append(("close",))
-            elif character == "$" and self._at + 1 == length:
-                self._at += 1
-                self.items.append(("end",))
-            elif character == "%" and pattern[self._at + 1 : self._at + 2] in tuple("bf0123456789"):
-                if not self._special(pattern[self._at + 1]):
-                    break
-            elif not self._single():
-                break
+        try:
+            while self._at < len(self._pattern):
+                self._read_item()
+        except RuntimeFault as fault:
+            self.items.append(("fail", fault.value))
         return self.items
 
-    def _fail(self, message: str) -> bool:
-        self.items.append(("fail", message))
-        return False
-
-    def _special(self, letter: str) -> bool:
+    def _read_item(self) -> None:
         pattern = self._pattern
-        if letter == "b":
-            pair = pattern[self._at + 2 : self._at + 4]
-            if len(pair) < 2:
-                return self._fail("malformed pattern (missing arguments to '%b')")
-            self._at += 4
-            self.items.append(("balance", pair[0], pair[1]))
-        elif letter == "f":
+        character, following = pattern[self._at], pattern[self._at + 1 : self._at + 2]
+        if character == "(":
+            is_position = following == ")"
+            self._at += 2 if is_position else 1
+            self.items.append(("open", is_position))
+        elif character == ")":
+            self._at += 1
+            self.items.append(("close",))
+        elif character == "$" and not following:
+            self._at += 1
+            self.items.append(("end",))
+        elif character == "%" and following in tuple("bf0123456789"):
             self._at += 2
-            if pattern[self._at : self._at + 1] != "[":
-                return self._fail("missing '[' after '%f' in pattern")
-            chosen = self._bracket()
-            if chosen is None:
-                return False
-            self.items.append(("frontier", chosen))
+            self._read_special(following)
         else:
-            self._at += 2
-            self.items.append(("back", letter))
-        return True
+            self._read_set()
 
-    def _single(self) -> bool:
+    def _read_special(self, letter: str) -> None:
+        if letter == "b":
+            pair = self._pattern[self._at : self._at + 2]
+            if len(pair) < 2:
+                raise RuntimeFault("malformed pattern (missing arguments to '%b')")
+            self._at += 2
+            self.items.append(("balance", *pair))
+        elif letter == "f":
+            if self._pattern[self._at : self._at + 1] != "[":
+                raise RuntimeFault("missing '[' after '%f' in pattern")
+            self.items.append(("frontier", self._bracket()))
+        else:
+            self.items.append(("back", letter))
+
+    def _read_set(self) -> None:
         pattern = self._pattern
         character = pattern[self._at]
-        chosen: frozenset[str] | None
-        if character == "%":
-            if self._at + 1 == len(pattern):
-                return self._fail("malformed pattern (ends with '%')")
-            letter = pattern[self._at + 1]
+        if character == "[":
+            chosen = self._bracket()
+        elif character == "%":
+            letter = pattern[self._at + 1 : self._at + 2]
+            if not letter:
+                raise RuntimeFault("malformed pattern (ends with '%')")
             self._at += 2
             chosen = class_set(letter) or frozenset(letter)
-        elif character == "[":
-            chosen = self._bracket()
-            if chosen is None:
-                return False
         else:
             self._at += 1
             chosen = _ALL if character == "." else frozenset(character)
         suffix = pattern[self._at : self._at + 1]
-        if suffix and suffix in "*+-?":
-            self._at += 1
-        else:
-            suffix = ""
-        self.items.append(("set", chosen, suffix))
-        return True
+        repeat = suffix if suffix in tuple("*+-?") else ""
+        self._at += len(repeat)
+        self.items.append(("set", chosen, repeat))
 
-    def _bracket(self) -> frozenset[str] | None:
+    def _bracket(self) -> frozenset[str]:
         pattern = self._pattern
         at = self._at + 1
         negated = pattern[at : at + 1] == "^"
         at += negated
         end = self._bracket_end(at)
-        if end is None:
-            self._fail("malformed pattern (missing ']')")
-            return None
         chosen: set[str] = set()
         while at < end:
             character = pattern[at]
@@ -152,7 +138,7 @@ class _Parser:
         self._at = end + 1
         return _ALL - chosen if negated else frozenset(chosen)
 
-    def _bracket_end(self, at: int) -> int | None:
+    def _bracket_end(self, at: int) -> int:
         """Return the place of a set's ``]``: neither its first character nor behind a ``%``."""
         first = at
         while at < len(self._pattern):
@@ -160,7 +146,7 @@ class _Parser:
             if character == "]" and at > first:
                 return at
             at += 2 if character == "%" else 1
-        return None
+        raise RuntimeFault("malformed pattern (missing ']')")
 
 
 def read_pattern(pattern: str) -> list[Item]:
