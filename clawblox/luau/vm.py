@@ -13,7 +13,7 @@ from clawblox.luau.core import iteration, operators
 from clawblox.luau.core.deep import is_deep, run_deep
 from clawblox.luau.core.errors import LuaError, VMSnapshotError
 from clawblox.luau.core.limits import Charge, free_of_charge
-from clawblox.luau.core.machine import Coroutine, current
+from clawblox.luau.core.machine import Coroutine, Members, current
 from clawblox.luau.core.numbers import format_number
 from clawblox.luau.core.random import DEFAULT_SEED, PcgRandom
 from clawblox.luau.core.values import (
@@ -43,39 +43,23 @@ from clawblox.luau.state.snapshot import Saver
 
 Result = TypeVar("Result")
 
+_OPERATORS = """
+    add adjust concat concat_all div equal idiv interpolate length less less_equal method minus mod
+    mul place power put sub table_with text_field
+"""
 NAMES: dict[str, Any] = {
+    **{name: getattr(operators, name) for name in _OPERATORS.split()},
     "T": LuaTable,
     "V": Vector,
     "Y": suspension.Yield,
     "CALL": iteration.CALL,
     "ONCE": iteration.ONCE,
     "INF": float("inf"),
-    "add": operators.add,
-    "sub": operators.sub,
-    "mul": operators.mul,
-    "div": operators.div,
-    "idiv": operators.idiv,
-    "mod": operators.mod,
-    "power": operators.power,
-    "minus": operators.minus,
-    "length": operators.length,
-    "less": operators.less,
-    "less_equal": operators.less_equal,
-    "equal": operators.equal,
-    "concat": operators.concat,
-    "concat_all": operators.concat_all,
-    "interpolate": operators.interpolate,
-    "method": operators.method,
-    "put": operators.put,
-    "text_field": operators.text_field,
     "as_key": table_key,
     "text": format_number,
     "table_of": operators.table_without_nil,
-    "table_with": operators.table_with,
-    "place": operators.place,
     "large": operators.account_table,
     "many": as_result,
-    "adjust": operators.adjust,
     "first_of": operators.take_values,
     "count": iteration.count,
     "count_on": iteration.count_on,
@@ -123,7 +107,7 @@ class VM(LimitedMachine):
         vectors: VectorType = PLAIN_VECTORS,
     ) -> None:
         super().__init__(steps, memory_bytes)
-        self.vectors = vectors
+        self.vectors: Members = vectors
         self._is_entered = False  # a budget is in use
         self._is_ready = False  # and so is the present thread, which is deep
         self.output = output
@@ -321,11 +305,6 @@ class VM(LimitedMachine):
             current.vm = outer
             self._is_entered, self._is_ready = was_entered, was_ready
 
-    @property
-    def is_running(self) -> bool:
-        """Whether a call or a block of `entered` is under way."""
-        return self._is_entered
-
     # Snapshots
 
     def snapshot(self, *, lent: list[HostObject] | None = None) -> dict[str, Any]:
@@ -339,7 +318,7 @@ class VM(LimitedMachine):
             VMSnapshotError: A script is running; or a value in reach cannot be saved, such as a
                 Python function that is not registered with the host.
         """
-        if self.is_running:
+        if self._is_entered:
             raise VMSnapshotError("a VM cannot be saved while it runs")
         saver = Saver(self)
         document: dict[str, Any] = run_deep(saver.save)
@@ -378,8 +357,7 @@ class VM(LimitedMachine):
 
     def identify(self, value: Any) -> str:
         """Return the type and serial number of a value that has no other text."""
-        kind = type_name(value)
-        return f"{kind}: 0x{self.serial_number(value):016x}"
+        return f"{type_name(value)}: 0x{self.serial_number(value):016x}"
 
     def serial_number(self, value: Any) -> int:
         """Return an object's serial number; it gets one at the first use."""
@@ -394,11 +372,7 @@ class VM(LimitedMachine):
             return _LENT_SERIALS + zlib.crc32(lent.encode("utf-8", "surrogateescape")) * 16
         serial = read_serial(value)
         if serial is None:
-            serial = self.next_serial()
+            self.serials_given += 1
+            serial = 0x10000 + self.serials_given * 16
             set_serial(value, serial)
         return serial
-
-    def next_serial(self) -> int:
-        """Return a new serial number."""
-        self.serials_given += 1
-        return 0x10000 + self.serials_given * 16

@@ -94,7 +94,7 @@ def steps_taken(source: str) -> int:
     """Return the number of steps that a script takes."""
     vm = VM(steps=_PLENTY)
     vm.call(vm.load(textwrap.dedent(source), "=test"))
-    left = vm._budget.steps_left
+    left = vm.steps_left
     assert left is not None
     return _PLENTY - left - length_hint(vm.steps)
 

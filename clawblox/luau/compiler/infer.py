@@ -141,10 +141,17 @@ class NumberLocals:
         for function in functions:
             for at, parameter in enumerate(function.params):
                 self._parameter(function, at, parameter)
-            self._block(function.body)
+            for node in walk(function.body):
+                self._read(node)
         self.numbers: set[ast.Local] = set(self._sources)
         self.numeric_functions = set(direct.single)
-        while self._shrink() or self._shrink_functions():
+        results: dict[ast.Local, list[ast.Expression | None]] = {
+            local: [statement.values[0] for statement in direct.returns[local]]
+            for local in direct.single
+        }
+        while self._shrink(self.numbers, self._sources) or self._shrink(
+            self.numeric_functions, results
+        ):
             pass
 
     def _parameter(self, function: ast.FunctionBody, at: int, parameter: ast.Local) -> None:
@@ -155,24 +162,12 @@ class NumberLocals:
         for call in self.direct.calls[local]:
             self._note(parameter, call.arguments[at] if at < len(call.arguments) else None)
 
-    def _shrink(self) -> bool:
-        wrong = [
-            local
-            for local in self.numbers
-            if not all(self.is_number(source) for source in self._sources[local])
-        ]
-        self.numbers.difference_update(wrong)
-        return bool(wrong)
-
-    def _shrink_functions(self) -> bool:
-        wrong = [
-            local
-            for local in self.numeric_functions
-            if not all(
-                self.is_number(statement.values[0]) for statement in self.direct.returns[local]
-            )
-        ]
-        self.numeric_functions.difference_update(wrong)
+    def _shrink(
+        self, locals_: set[ast.Local], sources: dict[ast.Local, list[ast.Expression | None]]
+    ) -> bool:
+        """Remove the locals with a source that may give something else than a number."""
+        wrong = {local for local in locals_ if not all(map(self.is_number, sources[local]))}
+        locals_ -= wrong
         return bool(wrong)
 
     def is_number(self, expression: ast.Expression | None) -> bool:
@@ -201,35 +196,21 @@ class NumberLocals:
     def _note(self, local: ast.Local, source: ast.Expression | None) -> None:
         self._sources.setdefault(local, []).append(source)
 
-    def _block(self, block: list[ast.Statement]) -> None:
-        for statement in block:
-            self._statement(statement)
-
-    def _statement(self, statement: ast.Statement) -> None:
-        match statement:
+    def _read(self, node: ast.Node) -> None:
+        match node:
             case ast.LocalStatement():
-                self._pairs(
-                    [ast.LocalName(0, local) for local in statement.locals], statement.values
-                )
+                self._pairs([ast.LocalName(0, local) for local in node.locals], node.values)
             case ast.Assignment():
-                self._pairs(statement.targets, statement.values)
+                self._pairs(node.targets, node.values)
             case ast.CompoundAssignment(target=ast.LocalName(local=local) as target):
-                self._note(local, ast.Binary(0, statement.operator, target, statement.value))
+                self._note(local, ast.Binary(0, node.operator, target, node.value))
             case ast.LocalFunction():
-                self._note(statement.local, None)
-            case ast.Do() | ast.While() | ast.Repeat():
-                self._block(statement.body)
-            case ast.If():
-                for _, block in statement.arms:
-                    self._block(block)
-                self._block(statement.otherwise)
+                self._note(node.local, None)
             case ast.NumericFor():
-                self._note(statement.local, ast.Constant(0, 0.0))
-                self._block(statement.body)
+                self._note(node.local, ast.Constant(0, 0.0))
             case ast.GenericFor():
-                for local in statement.locals:
+                for local in node.locals:
                     self._note(local, None)
-                self._block(statement.body)
 
     def _pairs(self, targets: list[ast.Expression], values: list[ast.Expression]) -> None:
         for index, target in enumerate(targets):

@@ -106,7 +106,7 @@ Block = list[CodeLine | CodeBranch | CodeLoop]
 
 
 class Writer:
-    """Collects the lines of a compile unit with their Luau lines and call sites."""
+    """The Python text of one compilation, with the Luau line and call site of every line."""
 
     def __init__(self) -> None:
         self.text: list[str] = []

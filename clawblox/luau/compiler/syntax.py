@@ -45,7 +45,6 @@ class FunctionBody:
     is_vararg: bool = False
     body: list[Statement] = field(default_factory=list)
     upvalues: dict[Local, None] = field(default_factory=dict)
-    children: list[FunctionBody] = field(default_factory=list)
     end_line: int = 0
 
 
@@ -316,8 +315,6 @@ class NameScope:
         """Open a function inside the current one."""
         parent = self.function if self.functions else None
         body = FunctionBody(parent, name, line, index=len(self.functions))
-        if parent is not None:
-            parent.children.append(body)
         self.functions.append(body)
         outer, outer_loops = self.function, self.loops
         self.function, self.loops = body, []
@@ -360,22 +357,12 @@ class NameScope:
 
     def declare(self, name: str, line: int) -> Local:
         """Bind a new local from here on."""
-        local = self.make(name, line)
-        self.bind(local)
-        return local
-
-    def make(self, name: str, line: int) -> Local:
-        """Return a new local that is not visible yet."""
         self._next_ident += 1
-        return Local(name, self._next_ident, self.function, line)
-
-    def bind(self, local: Local) -> bool:
-        """Make a local visible; return False if the function now has too many."""
-        self._bindings.setdefault(local.name, []).append(local)
+        local = Local(name, self._next_ident, self.function, line)
+        self._bindings.setdefault(name, []).append(local)
         self._blocks[-1].append(local)
-        count = self._active.get(local.owner, 0) + 1
-        self._active[local.owner] = count
-        return count <= MAX_LOCALS
+        self._active[self.function] = self._active.get(self.function, 0) + 1
+        return local
 
     def has_room(self, count: int) -> bool:
         """Return whether the current function can have ``count`` more locals."""

@@ -12,23 +12,19 @@ from clawblox.luau.core.random import PcgRandom
 
 
 class Members(Protocol):
-    """What vectors have besides their components."""
+    """What vectors have besides their components.
 
-    @property
-    def name(self) -> str:
-        """What ``typeof`` calls a vector."""
+    Attributes:
+        name: What ``typeof`` calls a vector.
+        properties: Functions that compute what ``vector.name`` is.
+        methods: The functions that ``vector:name()`` calls.
+        functions: The same functions by the names that snapshots have for them.
+    """
 
-    @property
-    def properties(self) -> Mapping[str, Any]:
-        """Functions that compute what ``vector.name`` is."""
-
-    @property
-    def methods(self) -> Mapping[str, Any]:
-        """The functions that ``vector:name()`` calls."""
-
-    @property
-    def functions(self) -> Mapping[str, Any]:
-        """The same functions by the names that snapshots have for them."""
+    name: str
+    properties: Mapping[str, Any]
+    methods: Mapping[str, Any]
+    functions: Mapping[str, Any]
 
     def read(self, vector: Any, key: Any) -> Any:
         """Return a member of a vector that is no property.
@@ -78,7 +74,7 @@ class Coroutine:
 
 
 class Machine(Protocol):
-    """The VM as `context.current` gives it to operators, coroutines and libraries.
+    """The VM as `current` gives it to operators, coroutines and libraries.
 
     Attributes:
         c_calls: The number of active callbacks.
@@ -91,6 +87,17 @@ class Machine(Protocol):
         error_stack: The traceback of the error that a handler is handling; None outside handlers.
         main_environment: The globals outside coroutines.
         has_weak_tables: Whether a metatable with ``__mode`` was ever set.
+        vectors: The name and the members of vectors.
+        roots: Values that the host wants to find again after a restore.
+        held: Returns the other values that the host holds for scripts.
+        globals: The table of globals.
+        string_library: The table in which fields of strings are looked up.
+        string_metatable: The metatable of all strings.
+        main_coroutine: The coroutine that scripts see as the main thread; None if there is none.
+        random: The stream of ``math.random``.
+        output: The receiver of printed lines; None drops them.
+        clock: The clock of ``os.clock``, in seconds.
+        wall_clock: The clock of ``os.time``, in seconds since 1970.
     """
 
     c_calls: int
@@ -103,49 +110,17 @@ class Machine(Protocol):
     main_environment: Any
     has_weak_tables: bool
 
-    @property
-    def vectors(self) -> Members:
-        """The name and the members of vectors."""
-
-    @property
-    def roots(self) -> dict[str, Any]:
-        """Values that the host wants to find again after a restore."""
-
-    @property
-    def held(self) -> Callable[[], Iterable[Any]]:
-        """Returns the other values that the host holds for scripts."""
-
-    @property
-    def globals(self) -> dict[Any, Any]:
-        """The table of globals."""
-
-    @property
-    def string_library(self) -> dict[Any, Any]:
-        """The table in which fields of strings are looked up."""
-
-    @property
-    def string_metatable(self) -> dict[Any, Any]:
-        """The metatable of all strings."""
-
-    @property
-    def main_coroutine(self) -> Coroutine | None:
-        """The coroutine that scripts see as the main thread; None if there is no such coroutine."""
-
-    @property
-    def random(self) -> PcgRandom:
-        """The stream of ``math.random``."""
-
-    @property
-    def output(self) -> Callable[[str], None] | None:
-        """The receiver of printed lines; None drops them."""
-
-    @property
-    def clock(self) -> Callable[[], float]:
-        """The clock of ``os.clock``, in seconds."""
-
-    @property
-    def wall_clock(self) -> Callable[[], float]:
-        """The clock of ``os.time``, in seconds since 1970."""
+    vectors: Members
+    roots: dict[str, Any]
+    held: Callable[[], Iterable[Any]]
+    globals: Any
+    string_library: Any
+    string_metatable: Any
+    main_coroutine: Coroutine | None
+    random: PcgRandom
+    output: Callable[[str], None] | None
+    clock: Callable[[], float]
+    wall_clock: Callable[[], float]
 
     def charge(self, steps: int) -> None:
         """Take steps of a script's loop, and account for the heap it may fill."""

@@ -192,9 +192,9 @@ def _compare(left: Any, right: Any, event: str, sign: str) -> bool:
 
 
 def _piece(value: Any) -> str | None:
-    if value.__class__ is str:
-        return str(value)
-    return format_number(value) if value.__class__ is float else None
+    if value.__class__ is float:
+        return format_number(value)
+    return value if value.__class__ is str else None
 
 
 def account_text(text: str) -> str:
@@ -216,10 +216,14 @@ def join(pieces: list[str], separator: str = "") -> str:
     """
     size = sum(map(len, pieces)) + len(separator) * max(len(pieces) - 1, 0)
     if size > _SMALL:
-        if size > MAX_STRING:
-            raise OutOfMemory
-        current.vm.allocate(size)
+        _allocate_text(size)
     return separator.join(pieces)
+
+
+def _allocate_text(size: int) -> None:
+    if size > MAX_STRING:
+        raise OutOfMemory
+    current.vm.allocate(size)
 
 
 def concat(left: Any, right: Any) -> Any:
@@ -233,9 +237,7 @@ def concat(left: Any, right: Any) -> Any:
     if a is not None and b is not None:
         size = len(a) + len(b)
         if size > _SMALL:
-            if size > MAX_STRING:
-                raise OutOfMemory
-            current.vm.allocate(size)
+            _allocate_text(size)
         return a + b
     handler = metamethod(left, "__concat")
     if handler is None:

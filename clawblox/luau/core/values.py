@@ -112,7 +112,7 @@ class MetaTable(LuaTable):
 
     def __call__(self, *arguments: Any) -> Any:
         """Call it as scripts do."""
-        handler: Any = raw_get(self.meta, "__call") if self.meta is not None else None
+        handler = metamethod(self, "__call")
         if not is_function(handler):
             raise RuntimeFault("attempt to call a table value")
         return handler(self, *arguments)
@@ -166,13 +166,10 @@ class Userdata:
     def __init__(self, meta: LuaTable | None) -> None:
         self.meta = meta
 
-    def _handler(self, event: str) -> Any:
-        return None if self.meta is None else raw_get(self.meta, event)
-
     def __getitem__(self, key: Any) -> Any:
-        handler = self._handler("__index")
+        handler = metamethod(self, "__index")
         key = key_value(key)
-        if handler is None and (handler := self._handler("__namecall")) is not None:
+        if handler is None and (handler := metamethod(self, "__namecall")) is not None:
             return handler
         if handler is None:
             raise RuntimeFault(f"attempt to index {self.type_name} with {describe_key(key)}")
@@ -181,7 +178,7 @@ class Userdata:
         return hooks["index"](handler, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        handler = self._handler("__newindex")
+        handler = metamethod(self, "__newindex")
         key = key_value(key)
         if handler is None:
             raise RuntimeFault(f"attempt to index {self.type_name} with {describe_key(key)}")
@@ -196,7 +193,7 @@ class Userdata:
 
     def __call__(self, *arguments: Any) -> Any:
         """Call it as scripts do."""
-        handler = self._handler("__call")
+        handler = metamethod(self, "__call")
         if not is_function(handler):
             raise RuntimeFault(f"attempt to call a {self.type_name} value")
         return handler(self, *arguments)
@@ -251,10 +248,8 @@ class Buffer:
 
 def is_function(value: Any) -> bool:
     """Return whether a value's type is ``function``."""
-    return (
-        value.__class__ is FunctionType
-        or isinstance(value, NativeFunction)
-        or value.__class__ is BuiltinFunctionType
+    return value.__class__ is FunctionType or isinstance(
+        value, (NativeFunction, BuiltinFunctionType)
     )
 
 

@@ -37,17 +37,6 @@ _TEXT_PER_STEP = 2  # characters that Python compiles
 FORMAT = 5  # of snapshots: it must change whenever the same source is lowered differently
 
 
-class Unit:
-    """The Python text of one compilation, with the Luau line and call site of every line."""
-
-    __slots__ = ("lines", "sites", "text")
-
-    def __init__(self, writer: Writer) -> None:
-        self.text = writer.text
-        self.lines = writer.lines
-        self.sites = writer.sites
-
-
 class Continuation:
     """The rest of a function behind one call.
 
@@ -135,9 +124,10 @@ class Prototype:
         writer = write_continuation(
             self.index, self.block, site, names, counts_depth=recursion_is_unchecked()
         )
-        made = self.chunk.compile(writer, f"{self.index}/{site.ordinal}")
+        defined: dict[str, Any] = {}
+        self.chunk.compile(writer, f"{self.index}/{site.ordinal}", defined)
         length = sum(map(bool, writer.lines))  # the others depend on the version of Python
-        return Continuation(self, site, made[f"M{self.index}"](None), names, length)
+        return Continuation(self, site, defined[f"M{self.index}"](None), names, length)
 
 
 class Chunk:
@@ -165,7 +155,7 @@ class Chunk:
         self.name = name
         self.shown_name = chunk_id(name)
         self.tokens = 0
-        self.units: dict[str, Unit] = {}
+        self.units: dict[str, Writer] = {}
         self.prototypes: list[Prototype] = []
         self.namespace = {**names, "CHUNK": self, "P": self.prototypes}
         try:
@@ -173,7 +163,7 @@ class Chunk:
         except RecursionError:
             raise LuauSyntaxError(name, 1, _TOO_NESTED) from None
         charge(sum(map(len, writer.text)) // _TEXT_PER_STEP)
-        self.compile(writer, "main", into=self.namespace)
+        self.compile(writer, "main", self.namespace)
 
     def _lower(self, charge: Charge) -> Writer:
         functions, self.tokens = parse(self.source, self.name, charge)
@@ -189,29 +179,26 @@ class Chunk:
                 ]
         return writer
 
-    def compile(
-        self, writer: Writer, name: str, into: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
-        """Compile and run the text of a unit; return the names it defines.
+    def compile(self, writer: Writer, name: str, into: dict[str, Any]) -> None:
+        """Compile and run the text of a unit, which defines names.
+
+        Args:
+            writer: The text.
+            name: The unit's name.
+            into: Where to put the names.
 
         Raises:
             LuauSyntaxError: The code is nested too deeply for Python.
         """
         filename = f"{UNIT_PREFIX}{name}>"
-        self.units[filename] = Unit(writer)
+        self.units[filename] = writer
         text = "\n".join(writer.text) + "\n"
         try:
             code = compile(text, filename, "exec", dont_inherit=True, optimize=0)
         except (SyntaxError, RecursionError, MemoryError) as error:
             line = writer.lines[error.lineno or 0] if isinstance(error, SyntaxError) else 1
             raise LuauSyntaxError(self.name, line, _TOO_NESTED) from None
-        made = self.namespace if into is None else into
-        if into is None:
-            made = {}
-            exec(code, self.namespace, made)  # noqa: S102 - the text is our own
-        else:
-            exec(code, made)  # noqa: S102
-        return made
+        exec(code, self.namespace, into)  # noqa: S102 - the text is our own
 
     def main(self, environment: Any) -> Callable[..., Any]:
         """Return the main function, with a table of globals."""

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple
 
+from clawblox.luau.compiler.ir import Writer
 from clawblox.luau.core.errors import LuaError, OutOfMemory, RuntimeFault
 from clawblox.luau.core.machine import current
 from clawblox.luau.core.operators import shown_type
 from clawblox.luau.core.values import Function, as_tuple, describe_key, first, key_value
-from clawblox.luau.runtime.chunk import Prototype, Unit, is_generated, locate
+from clawblox.luau.runtime.chunk import Prototype, is_generated, locate
 from clawblox.luau.runtime.suspension import ScriptFrame
 
 _PYTHON_TYPES = {
@@ -63,7 +64,7 @@ def to_luau_error(error: BaseException) -> LuaError:
         raise error
     current.vm.take_steps(_STEPS_PER_ERROR + (0 if error is fault else _STEPS_TO_TRANSLATE))
     if not fault.traceback:
-        fault.traceback = _trace_text(error)
+        fault.traceback = describe(_error_levels(error))
     if not fault.located:
         if isinstance(fault.value, str):
             fault.value = _position(error) + fault.value
@@ -91,10 +92,9 @@ def _position(error: BaseException) -> str:
         if is_generated(code):
             prototype, line = locate(link.tb_frame, link.tb_lineno)
             return f"{prototype.chunk.shown_name}:{line}: "
-        if code in BUILTIN_CODES and link.tb_next is not None:
-            following = link.tb_next.tb_frame.f_code
-            if following in BUILTIN_CODES:
-                return ""
+        following = link.tb_next
+        if code in BUILTIN_CODES and following and following.tb_frame.f_code in BUILTIN_CODES:
+            return ""
     return ""
 
 
@@ -108,13 +108,12 @@ def _translate_type_error(error: TypeError) -> LuaError:
     name, _, complaint = text.partition("() ")
     if name in RAW_NAMES:
         return RuntimeFault(f"invalid arguments to '{name}': {complaint}")
+    in_script = last is not None and is_generated(last.f_code)
     if text.endswith("object is not callable"):
-        return (
-            RuntimeFault(f"attempt to call a {_named_type(text)} value")
-            if (last is None or not is_generated(last.f_code))
-            else _call_fault(links[-1], text)
-        )
-    if last is None or not is_generated(last.f_code):
+        if in_script:
+            return _call_fault(links[-1], text)
+        return RuntimeFault(f"attempt to call a {_named_type(text)} value")
+    if not in_script:
         raise error
     if "argument" in text:
         return RuntimeFault(f"invalid arguments to a host function: {text}")
@@ -154,20 +153,16 @@ def _evaluate(node: python.expr, frame: FrameType) -> Any:
 def _index_fault(link: TracebackType, text: str) -> LuaError:
     frame = link.tb_frame
     unit = frame.f_globals["CHUNK"].units[frame.f_code.co_filename]
-    key = None
+    kind = "string" if text.startswith("string") else _named_type(text)
     try:
         node = _failed_subscript(link, unit)
         key = key_value(_evaluate(node.slice, frame))
     except (SyntaxError, NameError, IndexError, TypeError, AttributeError):
-        return RuntimeFault(f"attempt to index {_indexed_type(text)}")
-    return RuntimeFault(f"attempt to index {_indexed_type(text)} with {describe_key(key)}")
+        return RuntimeFault(f"attempt to index {kind}")
+    return RuntimeFault(f"attempt to index {kind} with {describe_key(key)}")
 
 
-def _indexed_type(text: str) -> str:
-    return "string" if text.startswith("string") else _named_type(text)
-
-
-def _failed_subscript(link: TracebackType, unit: Unit) -> python.Subscript:
+def _failed_subscript(link: TracebackType, unit: Writer) -> python.Subscript:
     """Find the ``a[b]`` that failed by its place in the line."""
     code = link.tb_frame.f_code
     positions = list(code.co_positions())[link.tb_lasti // 2]
@@ -268,10 +263,6 @@ def _error_levels(error: BaseException) -> list[Level]:
         if level is not None:
             levels.append(level)
     return levels
-
-
-def _trace_text(error: BaseException) -> str:
-    return describe(_error_levels(error))
 
 
 def run_handler(handler: Function, error: LuaError) -> Any:

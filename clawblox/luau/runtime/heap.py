@@ -42,21 +42,10 @@ _LOOKS_PER_CHARGE = 4096
 class Measured(Protocol):
     """The part of a VM that measuring needs."""
 
-    @property
-    def globals(self) -> dict[Any, Any]:
-        """The table of globals."""
-
-    @property
-    def roots(self) -> dict[str, Any]:
-        """The values that the host finds again after a restore."""
-
-    @property
-    def held(self) -> Callable[[], Iterable[Any]]:
-        """Returns the other values that the host holds for scripts."""
-
-    @property
-    def running(self) -> Coroutine | None:
-        """The running coroutine; None outside any."""
+    globals: Any
+    roots: dict[str, Any]
+    held: Callable[[], Iterable[Any]]
+    running: Coroutine | None
 
     def charge_work(self, steps: int) -> None:
         """Take steps for work that adds nothing to the heap."""

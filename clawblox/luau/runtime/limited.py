@@ -6,6 +6,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import repeat
 from operator import length_hint
 from types import FrameType
 from typing import Any
@@ -14,14 +15,14 @@ from weakref import WeakSet
 from clawblox.luau.core.deep import MAX_CALLS, call_limit
 from clawblox.luau.core.errors import LuaError, OutOfMemory, RuntimeFault
 from clawblox.luau.core.limits import (
+    BATCH,
     BYTES_PER_STEP,
+    EXHAUSTED,
     INTERRUPTED,
     MOST_PATTERNS,
     STEP_BYTES,
     STEPS_PER_COLLECTION,
     Charge,
-    StepBudget,
-    batch,
 )
 from clawblox.luau.core.machine import MAX_C_CALLS, MAX_C_CALLS_IN_HANDLER, Coroutine
 from clawblox.luau.core.values import LuaTable
@@ -41,7 +42,11 @@ class LimitedMachine:
             limit.
 
     Attributes:
-        steps: The iterator from which generated code takes its steps.
+        steps: The iterator from which generated code takes its steps, which costs next to nothing;
+            it gets them in batches.
+        steps_left: The steps not handed out yet; None means no limit. Below 0 after work that could
+            not be refused.
+        is_interrupted: Whether the host has interrupted the script.
         allocated: The bytes allocated since the heap was last measured, and its size then.
         observer: Called with the running frame when a call from the host takes its first steps,
             then every thousand steps, and before work that costs 200 or more; None looks at
@@ -63,9 +68,12 @@ class LimitedMachine:
         self.extra_calls = 0
         self.running: Coroutine | None = None
         self.chunks: WeakSet[Chunk] = WeakSet()
-        self._budget = StepBudget()
+        self.steps_left: int | None = None
+        self.is_interrupted = False
+        self._interruption = INTERRUPTED
+        self._is_exhausted = False  # steps were refused
         self._is_full = False  # memory was refused
-        self.steps: Iterator[Any] = batch(0)
+        self.steps: Iterator[Any] = repeat(None, 0)
         self.allocated = 0
         self._compiling = 0  # bytes that the compiler is using
         self.observer: Callable[[FrameType], None] | None = None
@@ -73,20 +81,11 @@ class LimitedMachine:
         self.steps_since_collection = 0
         self._patterns: set[str] = set()  # that the present call has paid for
 
-    @property
-    def is_interrupted(self) -> bool:
-        """Whether the host has interrupted the script."""
-        return self._budget.is_interrupted
-
-    @is_interrupted.setter
-    def is_interrupted(self, is_interrupted: bool) -> None:
-        self._budget.is_interrupted = is_interrupted
-
     def renew_steps(self) -> None:
         """Start a call from the host, with all of its steps."""
         self.c_calls = self.base_c_calls = self.depth = 0
-        self._budget.renew(self.step_limit)
-        self._is_full = False
+        self.steps_left = self.step_limit
+        self._is_exhausted = self._is_full = False
         self._patterns.clear()
         self._set_steps(0)
 
@@ -97,12 +96,12 @@ class LimitedMachine:
         None if it has hit none. A budget of steps that is used up stays so until the call ends; a
         script may catch the error of a full heap, free memory and go on.
         """
-        if self._budget.is_used_up:
+        if self._is_exhausted:
             return "steps"
         return "memory" if self._is_full else None
 
     def _set_steps(self, size: int) -> None:
-        self.steps = batch(size)
+        self.steps = repeat(None, size)
         for chunk in self.chunks:
             chunk.namespace["B"] = self.steps
 
@@ -112,7 +111,8 @@ class LimitedMachine:
         Raises:
             RuntimeFault: It has.
         """
-        self._budget.check_interrupt()
+        if self.is_interrupted:
+            raise RuntimeFault(self._interruption)
 
     def more_steps(self) -> None:
         """Hand out the next batch of steps.
@@ -122,7 +122,13 @@ class LimitedMachine:
         """
         if self.observer is not None:
             self.observer(sys._getframe(1))
-        size = self._budget.take_batch()
+        self.check_interrupt()
+        size = BATCH
+        if self.steps_left is not None:
+            if self.steps_left <= 0:
+                raise self._exhausted()
+            size = min(BATCH, self.steps_left)
+            self.steps_left -= size
         self._account(size * STEP_BYTES)
         if self.has_weak_tables:
             self._count_to_collection(size)
@@ -147,11 +153,22 @@ class LimitedMachine:
         """
         if steps >= _OBSERVED_STEPS and self.observer is not None:
             self.observer(sys._getframe(1))
-        left = self._budget.steps_left
-        if left is not None and left < steps:  # the rest of the batch counts as well
-            self._budget.steps_left = left + length_hint(self.steps)
+        if self.is_interrupted:
+            self.check_interrupt()
+        left = self.steps_left
+        if left is None:
+            return
+        if left < steps:  # the rest of the batch counts as well
+            left += length_hint(self.steps)
             self._set_steps(0)
-        self._budget.take(steps)
+            if left < steps:
+                self.steps_left = min(left, 0)
+                raise self._exhausted()
+        self.steps_left = left - steps
+
+    def _exhausted(self) -> RuntimeFault:
+        self._is_exhausted = True
+        return RuntimeFault(EXHAUSTED)
 
     def is_new_pattern(self, pattern: str) -> bool:
         """Return whether the call from the host has to pay for reading a pattern of strings.
@@ -168,9 +185,8 @@ class LimitedMachine:
 
     def take_steps(self, steps: int) -> None:
         """Take steps for work that cannot be refused; later work fails if too few are left."""
-        left = self._budget.steps_left
-        if left is not None:
-            self._budget.steps_left = left - steps
+        if self.steps_left is not None:
+            self.steps_left -= steps
 
     def charge_search(self) -> None:
         """Take steps for a walk through the whole heap.
@@ -218,7 +234,7 @@ class LimitedMachine:
             RuntimeFault: Calls nest too deep.
             LuaError: Errors have used up the steps.
         """
-        if (self._budget.steps_left or 0) < 0:
+        if (self.steps_left or 0) < 0:
             self.charge_work(0)
         if self.has_headroom:
             sys.setrecursionlimit(call_limit() + self.extra_calls)
@@ -233,18 +249,14 @@ class LimitedMachine:
         self.depth -= 1
 
     def interrupt(self, reason: str = INTERRUPTED) -> None:
-        """Make the script that runs on another thread fail soon, until `clear_interrupt`.
+        """Make the script that runs on another thread fail soon, and every later one.
 
         Args:
             reason: The text of its error.
         """
-        self._budget.interruption = reason
+        self._interruption = reason
         self.is_interrupted = True
         deque(self.steps, maxlen=0)  # loops look at once whether they may continue
-
-    def clear_interrupt(self) -> None:
-        """Let scripts run again."""
-        self.is_interrupted = False
 
     def check_c_calls(self) -> None:
         """Check the depth of callbacks within callbacks.

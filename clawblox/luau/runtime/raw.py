@@ -141,11 +141,13 @@ class VectorType:
         methods: Mapping[str, Callable[..., Any]] | None = None,
     ) -> None:
         self.name = name
-        self.properties = dict(properties or {})
-        self.methods = {
+        self.properties: Mapping[str, Any] = dict(properties or {})
+        self.methods: Mapping[str, Any] = {
             key: make_raw(f"{name}:{key}", method) for key, method in (methods or {}).items()
         }
-        self.functions = {f"{name}:{key}": method for key, method in self.methods.items()}
+        self.functions: Mapping[str, Any] = {
+            f"{name}:{key}": method for key, method in self.methods.items()
+        }
 
     def read(self, vector: Vector, key: Any) -> Any:
         """Return a member that is neither a component in a capital letter nor a property.

@@ -218,24 +218,6 @@ class Saver:
             raise VMSnapshotError(f"{type(found).__name__}: a value of this type cannot be saved")
         return save(self, found)
 
-    def _text(self, found: str) -> Json:
-        return ["string", found]
-
-    def _box(self, found: list[Any]) -> Json:
-        return ["box", self.value(found[0])]
-
-    def _checked(self, found: CheckedFunction) -> Json:
-        return ["checked", self.value(found.function)]
-
-    def _wrap(self, found: WrapFunction) -> Json:
-        return ["wrap", self.value(found.coroutine)]
-
-    def _matches(self, found: MatchIterator) -> Json:
-        return ["gmatch", self.value(found.text), self.value(found.pattern), found.position]
-
-    def _userdata(self, found: Userdata) -> Json:
-        return ["userdata", self.value(found.meta)]
-
     def _host_value(self, found: HostValue) -> Json:
         contents = found.contents()
         for part in contents:
@@ -245,9 +227,6 @@ class Saver:
                     "which is no Luau value"
                 )
         return ["value", found.type_name, list(map(self.value, contents))]
-
-    def _buffer(self, found: Buffer) -> Json:
-        return ["buffer", base64.b64encode(found.data).decode("ascii")]
 
     def _table(self, table: LuaTable) -> Json:
         keys = list(table)
@@ -319,15 +298,17 @@ class Saver:
 
 
 _SAVERS: dict[type, Callable[[Saver, Any], Json]] = {
-    str: Saver._text,
-    list: Saver._box,
+    str: lambda _, text: ["string", text],
+    list: lambda saver, box: ["box", saver.value(box[0])],
     Coroutine: Saver._coroutine,
-    CheckedFunction: Saver._checked,
-    WrapFunction: Saver._wrap,
-    MatchIterator: Saver._matches,
-    Userdata: Saver._userdata,
-    Buffer: Saver._buffer,
-}
+    CheckedFunction: lambda saver, checked: ["checked", saver.value(checked.function)],
+    WrapFunction: lambda saver, wrap: ["wrap", saver.value(wrap.coroutine)],
+    MatchIterator: lambda saver, matches: [
+        "gmatch", saver.value(matches.text), saver.value(matches.pattern), matches.position,
+    ],
+    Userdata: lambda saver, userdata: ["userdata", saver.value(userdata.meta)],
+    Buffer: lambda _, buffer: ["buffer", base64.b64encode(buffer.data).decode("ascii")],
+}  # fmt: skip
 
 
 def _letter(table: LuaTable) -> str:

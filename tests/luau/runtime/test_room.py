@@ -88,7 +88,7 @@ def test_a_restored_vm_pays_what_the_saved_one_pays() -> None:
     def left(vm: VM) -> object:
         vm.call(vm.load(work))
         vm.more_steps()
-        return vm._budget.steps_left, vm.allocated
+        return vm.steps_left, vm.allocated
 
     options = {"steps": 10**9, "memory_bytes": 1 << 30}
     vm = VM(**options)
