@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from clawblox.engine.instances.spec import ClassSpec, ClassTable, Property
 from clawblox.engine.settings import read_settings
-from clawblox.engine.values.enum_data import ENUMS
-from clawblox.engine.values.functions import Function
+from clawblox.engine.values.enums import ENUMS
 from clawblox.engine.values.libraries import LIBRARIES, VALUE_TYPES
 from clawblox.engine.values.query_params import QueryParams
+from clawblox.engine.values.value import Function
 from clawblox.engine.values.vector3 import METHODS, VECTOR_TYPE
 from clawblox.engine.world.assembly import Assembly
 from clawblox.engine.world.console import Console

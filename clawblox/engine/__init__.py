@@ -10,25 +10,20 @@ It stands on ``luau`` and ``server`` only and is started as a program, like any 
 - ``characters``: models that walk.
 - ``animations``: the tracks that play on them.
 - ``tweens``: properties that change over time.
-- ``gui``: what players see on the screen.
+- ``gui``: what players see on the screen, and their clicks.
 - ``signals``: events of instances.
 - ``scripts``: the scripts of a world, and when they run.
-- ``scheduler``: threads that wait, and what happens when a script fails.
-- ``task_library``: ``task.wait`` and what else scripts wait with.
-- ``ticks``: how simulation time passes.
+- ``scheduler``: threads that wait, what happens when a script fails, the length of a tick.
 - ``shapes``: what a snapshot looks like.
 - ``slots``: Luau values that the engine holds, in a snapshot.
 - ``services``: what ``game:GetService`` returns.
 - ``datastore``: rows that outlive a world.
 - ``world``: all of it put together: ticks, what is seen, snapshots.
 - ``json_text``: Luau values as JSON text.
-- ``rounding``: numbers as observations show them.
-- ``nearest``: the name that a script may have meant.
-- ``errors``: exceptions, and text at the edges.
+- ``errors``: exceptions, text at the edges, and the name that a script may have meant.
 - ``page``: the host page and renderers for people, static files.
 - ``settings``: the ``world.toml`` of a world.
 - ``simulation``: a world as the server kit runs it.
-- ``routes``: what people look at: the page, the feed of spectators, files.
 - ``watch``: restarts the program when a script changes.
 - ``watchdog``: the last line against scripts that use up the machine.
 - ``runner``: the program.

@@ -13,13 +13,13 @@ import attrs
 
 from clawblox.engine import shapes
 from clawblox.engine.errors import to_text
+from clawblox.engine.instances.attributes import hundredths
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.kinds import refuse_value
 from clawblox.engine.instances.members import as_list, wrong_argument
 from clawblox.engine.instances.model import DataModel
-from clawblox.engine.rounding import hundredths
+from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.slots import Slots
-from clawblox.engine.ticks import TICK_RATE
 from clawblox.engine.values.enums import EnumItem
 from clawblox.luau import RuntimeFault
 

@@ -1,4 +1,4 @@
-"""The exceptions of the engine, and text at its edges.
+"""The exceptions of the engine, text at its edges, and suggestions for unknown names.
 
 Exception
 ├── WorldHalted      an uncaught error of a script; the world has stopped
@@ -7,6 +7,12 @@ Exception
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any, Final
+
+from clawblox.luau.core.iteration import charge_work
 
 
 class WorldHalted(Exception):  # noqa: N818 - says the condition
@@ -41,3 +47,28 @@ def to_luau_text(text: str) -> str:
 def to_text(value: str) -> str:
     """Return a Luau string as text; bytes that are not UTF-8 become replacement characters."""
     return value.encode("latin-1").decode("utf-8", "replace")
+
+
+_STEPS_PER_NAME: Final = 8
+_LONGEST: Final = 64
+"""No name of the engine is as long, in bytes."""
+
+
+def suggest(name: Any, names: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name; empty if none of the names is like it.
+
+    Args:
+        name: What the script wrote, of any type.
+        names: The names that exist.
+
+    Raises:
+        LuaError: The scripts have used up the steps of this tick.
+    """
+    if name.__class__ is not str or len(name) > _LONGEST:
+        return ""
+    known = sorted(names)
+    charge_work(len(known) * _STEPS_PER_NAME)
+    folded = name.lower()
+    same = [each for each in known if each.lower() == folded]
+    likely = same or get_close_matches(name, known, n=1)
+    return f"; did you mean '{likely[0]}'?" if likely else ""

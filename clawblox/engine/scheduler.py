@@ -1,4 +1,4 @@
-"""Threads that wait, and what happens when a script fails.
+"""Ticks, the threads that wait for them, and the failure of a script.
 
 Every handler, script and callback runs in a coroutine of its own. A thread that waits has one
 entry here; due entries are resumed at the start of a tick, in the order in which they were made.
@@ -7,6 +7,7 @@ Time is counted in ticks, so nothing depends on sums of floating-point numbers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
@@ -16,11 +17,28 @@ import attrs
 from clawblox.engine import shapes
 from clawblox.engine.errors import WorldHalted
 from clawblox.engine.slots import Slots
-from clawblox.engine.ticks import TICK_RATE, ticks_in
 from clawblox.luau import VM, Coroutine, LuaError, suspend
 from clawblox.luau.core.errors import OutOfMemory
 from clawblox.luau.core.limits import EXHAUSTED
 from clawblox.luau.runtime.suspension import Yield
+
+TICK_RATE: Final = 60
+"""Ticks per second of simulation time."""
+TICK_S: Final = 1.0 / TICK_RATE
+"""The simulated length of a tick, in seconds."""
+
+_LONGEST_S: Final = 1e15
+"""A longer wait never ends, in seconds."""
+
+
+def ticks_in(seconds: float) -> int:
+    """Return the number of ticks after which a wait is over: at least one."""
+    if not seconds > 0:
+        return 1
+    if seconds > _LONGEST_S:
+        return 1 << 61  # from any tick on, it ends at one that a snapshot can hold
+    return max(1, math.ceil(seconds * TICK_RATE - 1e-9))
+
 
 START_STEPS: Final = 20
 """What starting or resuming a thread costs, in steps."""

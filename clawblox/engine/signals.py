@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from clawblox.engine.nearest import suggest
+from clawblox.engine.errors import suggest
 from clawblox.engine.scheduler import START_STEPS, Scheduler
 from clawblox.engine.slots import Slots
 from clawblox.luau import Coroutine, Host, HostObject, HostType, RuntimeFault

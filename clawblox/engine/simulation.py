@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clawblox.engine.errors import WorldHalted
-from clawblox.engine.routes import make_routes
+from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.settings import EngineSettings, read_skill
-from clawblox.engine.ticks import TICK_RATE
 from clawblox.engine.world.document import FORMAT
 from clawblox.engine.world.engine_world import EngineWorld
+from clawblox.engine.world.spectator import make_routes
 from clawblox.server import Halted, Json, Simulation, WorldState
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final
 import attrs
 
 from clawblox.engine import shapes
+from clawblox.engine.errors import suggest
 from clawblox.engine.instances.instance import (
     TWEEN_ELAPSED,
     TWEEN_GOALS,
@@ -23,13 +24,11 @@ from clawblox.engine.instances.instance import (
 from clawblox.engine.instances.kinds import check_value
 from clawblox.engine.instances.members import wrong_argument
 from clawblox.engine.instances.model import DataModel
-from clawblox.engine.nearest import suggest
+from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.slots import Slots
-from clawblox.engine.ticks import TICK_RATE
 from clawblox.engine.values import cframe, color3, udim, vector2, vector3
-from clawblox.engine.values.easing import ease
 from clawblox.engine.values.enums import EnumItem, enum_item
-from clawblox.engine.values.tween_info import TweenInfo
+from clawblox.engine.values.tween_info import TweenInfo, ease
 from clawblox.luau import LuaTable, RuntimeFault
 from clawblox.luau.core.values import describe_key, key_value
 

@@ -5,12 +5,10 @@ snapshots, exact resume, recordings and the ``WORLD_*`` contract. The kit import
 orchestrator, so a world's image needs only this package, starlette and uvicorn (extra ``server``).
 
 - ``simulation``: the class that an author writes.
-- ``program``: the entry of a world's program.
+- ``program``: the entry of a world's program, and the socket that it may have inherited.
 - ``settings``: flags and ``WORLD_*`` variables.
-- ``inherited_socket``: a listening socket that the world was started with.
 - ``hosted_world``: a simulation with its sessions, waiting inputs and chat.
-- ``clocks``: when ticks happen.
-- ``rates``: how fast a world in real time runs.
+- ``clocks``: when ticks happen, and how fast.
 - ``sessions``, ``chat``: who is in the world, and what was said.
 - ``snapshot_document``: the snapshot of a hosted world, written and restored.
 - ``recording``: events as lines of a file, registered in the manifest.
@@ -18,7 +16,7 @@ orchestrator, so a world's image needs only this package, starlette and uvicorn 
 - ``feed``, ``static_files``: routes that a simulation may add.
 - ``gate``: refuses requests from foreign web pages.
 - ``payload``: strict JSON.
-- ``listener``, ``connections``, ``websockets``: uvicorn, and the limits of its connections.
+- ``connections``, ``websockets``: uvicorn, and the limits of its connections.
 - ``signals``: SIGTERM and SIGINT for a server that is not on the main thread.
 """
 

@@ -15,17 +15,22 @@ import os
 import socket
 import stat
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
 import attrs
 
-from clawblox.protocol import LISTEN_FD, RESEED_ENV
+from clawblox.protocol import (
+    LISTEN_FD,
+    LISTEN_FDNAMES_ENV,
+    LISTEN_FDS_ENV,
+    LISTEN_PID_ENV,
+    RESEED_ENV,
+)
 from clawblox.server.app import BackgroundTask, create_app
 from clawblox.server.gate import WorldAddress
 from clawblox.server.hosted_world import HostedWorld
-from clawblox.server.inherited_socket import take_inherited_listener
 from clawblox.server.recording import Recording, open_recording, register_recording
 from clawblox.server.settings import Settings, read_settings
 from clawblox.server.signals import StopSignals
@@ -211,9 +216,7 @@ def _run(
     signals: StopSignals | None,
     until: Callable[[], Awaitable[None]] | None,
 ) -> None:
-    from clawblox.server.listener import (
-        run_server,
-    )  # loads uvicorn, which only a served world needs
+    from clawblox.server.connections import run_server
 
     has_finished = False
 
@@ -242,3 +245,39 @@ def _run(
 def _fail(status: int, message: str) -> NoReturn:
     sys.stderr.write(f"{sys.argv[0]}: {message}\n")
     raise SystemExit(status)
+
+
+def take_inherited_listener(environ: MutableMapping[str, str]) -> socket.socket | None:
+    """Return the listening socket that this process was started with, or None.
+
+    The variables are removed from ``environ`` and the descriptor is set to close on exec, so no
+    child process mistakes the socket for its own. Variables for another process, from which
+    this one inherited its environment, are ignored.
+
+    Args:
+        environ: The environment; changed in place.
+
+    Raises:
+        OSError: The descriptor is not open, or is not a socket.
+        ValueError: ``LISTEN_FDS`` is not a number above 0, or the socket is not a listening
+            TCP socket.
+    """
+    names = (LISTEN_PID_ENV, LISTEN_FDS_ENV, LISTEN_FDNAMES_ENV)
+    pid, count, _ = (environ.pop(name, "").strip() for name in names)
+    if pid != str(os.getpid()) or not count:
+        return None
+    if not count.isdecimal() or int(count) == 0:
+        raise ValueError(f"{LISTEN_FDS_ENV} must be a number above 0, not {count!r}")
+    listener = socket.socket(fileno=LISTEN_FD)
+    listener.set_inheritable(False)
+    if not _listens_for_tcp(listener):
+        listener.close()
+        raise ValueError("it is not a listening TCP socket")
+    return listener
+
+
+def _listens_for_tcp(candidate: socket.socket) -> bool:
+    is_tcp = candidate.family in (socket.AF_INET, socket.AF_INET6) and (
+        candidate.type == socket.SOCK_STREAM
+    )
+    return is_tcp and bool(candidate.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from clawblox.engine.values.enum_data import ENUMS
+from clawblox.engine.values.enums import ENUMS
 from clawblox.engine.values.libraries import LIBRARIES, VALUE_TYPES
 from docs.engine_classes import PAGE, build_world, render_page
 

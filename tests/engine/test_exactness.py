@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
-from clawblox.engine.datastore.settings import Backend
+from clawblox.engine.runner import Backend
 from clawblox.engine.settings import EngineSettings
 from clawblox.luau import run_deep
 from tests.engine.torture import Plan, Run, differences

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from clawblox.engine.rounding import hundredths, shortest
+from clawblox.engine.instances.attributes import hundredths, shortest
 
 
 def single(value: float) -> float:

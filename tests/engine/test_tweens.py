@@ -10,8 +10,8 @@ import pytest
 
 from clawblox.engine.errors import SnapshotMismatch
 from clawblox.engine.settings import EngineSettings
-from clawblox.engine.values.easing import ease
-from clawblox.engine.values.enum_data import ENUMS
+from clawblox.engine.values.enums import ENUMS
+from clawblox.engine.values.tween_info import ease
 from clawblox.engine.world.console import Console
 from clawblox.engine.world.engine_world import EngineWorld
 from clawblox.luau import run_deep

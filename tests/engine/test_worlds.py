@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from clawblox.engine.datastore.settings import Backend
+from clawblox.engine.runner import Backend
 from clawblox.engine.settings import read_settings
 from clawblox.luau import run_deep
 from tests.engine.playing import WORLDS, copy_world, read_json, read_plan, report

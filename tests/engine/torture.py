@@ -24,8 +24,8 @@ from typing import Any
 
 import attrs
 
-from clawblox.engine.datastore.settings import Backend, open_store
 from clawblox.engine.errors import WorldHalted
+from clawblox.engine.runner import Backend, open_store
 from clawblox.engine.settings import EngineSettings, read_settings
 from clawblox.engine.world.console import Console
 from clawblox.engine.world.engine_world import EngineWorld

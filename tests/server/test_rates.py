@@ -9,8 +9,7 @@ import pytest
 
 from clawblox.protocol import TickRate
 from clawblox.server import Clock, Settings
-from clawblox.server.clocks import make_clock
-from clawblox.server.rates import RateMeter
+from clawblox.server.clocks import RateMeter, make_clock
 from tests.server.conftest import TOKEN
 from tests.support import wait_until_async
 

@@ -13,7 +13,7 @@ import attrs
 
 from clawblox.engine import shapes
 from clawblox.engine.physics import GAP, HALF_HEIGHT, Movement, Space
-from clawblox.engine.ticks import TICK_RATE, TICK_S
+from clawblox.engine.scheduler import TICK_RATE, TICK_S
 
 AIR_CONTROL: Final = 220.0
 """How fast the horizontal velocity changes in the air, in studs/s²; thrown, also on the ground."""

@@ -7,8 +7,7 @@ from typing import Final
 
 import psycopg
 
-from clawblox.engine.datastore.statements import Statements
-from clawblox.engine.datastore.store import Answer, Request, StoreError, UnfitDatabase
+from clawblox.engine.datastore.store import Answer, Request, Statements, StoreError, UnfitDatabase
 
 _CONNECT_TIMEOUT_S: Final = 5
 _LOCK_TIMEOUT: Final = "-c lock_timeout=5s"

@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from clawblox.engine.datastore.statements import Statements
-from clawblox.engine.datastore.store import Answer, Request, StoreError
+from clawblox.engine.datastore.store import Answer, Request, Statements, StoreError
 
 _BUSY_TIMEOUT_S: Final = 5.0
 _SCORE: Final = (

@@ -1,12 +1,13 @@
-"""The values of attributes: what may be one, and how JSON shows them."""
+"""The values of attributes, and how JSON shows them and other numbers of a world."""
 
 from __future__ import annotations
 
 import math
+import struct
+from functools import lru_cache
 from typing import Any, Final
 
 from clawblox.engine.errors import to_text
-from clawblox.engine.rounding import shortest
 from clawblox.luau import LuaTable, RuntimeFault, Vector
 from clawblox.luau.core.operators import shown_type
 from clawblox.luau.core.tables import border
@@ -55,3 +56,30 @@ def _single_json(value: float) -> float | None:
 def attributes_json(attributes: dict[str, Any]) -> dict[str, Any]:
     """Return attributes as a JSON object with sorted keys."""
     return {to_text(name): attribute_json(attributes[name]) for name in sorted(attributes)}
+
+
+_SINGLE = struct.Struct("f")
+
+
+def hundredths(value: float) -> float:
+    """Return a number rounded to two decimals, never minus zero."""
+    return round(value, 2) + 0.0
+
+
+def hundredths_of_vector(vector: object) -> list[float]:
+    """Return the components of a Vector3, rounded to two decimals."""
+    x, y, z = vector.x, vector.y, vector.z  # type: ignore[attr-defined]
+    return [round(x, 2) + 0.0, round(y, 2) + 0.0, round(z, 2) + 0.0]
+
+
+@lru_cache(4096)
+def shortest(value: float) -> float:
+    """Return the number with the fewest digits that has the same 32-bit form, never minus zero.
+
+    So 0.6, kept as a 32-bit float, is 0.6 in JSON and not 0.6000000238418579.
+    """
+    for digits in range(6, 10):
+        short = float(f"{value:.{digits}g}") + 0.0  # the cache knows one zero only
+        if _SINGLE.unpack(_SINGLE.pack(short))[0] == value:
+            return short
+    return value

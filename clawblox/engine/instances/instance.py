@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from clawblox.engine.errors import suggest
 from clawblox.engine.instances.kinds import check_value
 from clawblox.engine.instances.spec import ClassSpec
-from clawblox.engine.nearest import suggest
 from clawblox.engine.signals import Signal
 from clawblox.luau import HostObject, RuntimeFault
 from clawblox.luau.core.values import describe_key, key_value

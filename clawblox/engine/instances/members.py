@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from clawblox.engine import shapes
+from clawblox.engine.errors import suggest
 from clawblox.engine.instances.attributes import copy_attribute
 from clawblox.engine.instances.instance import ATTRIBUTE_SIGNAL, PROPERTY_SIGNAL, Instance
 from clawblox.engine.instances.spec import ClassTable
-from clawblox.engine.nearest import suggest
+from clawblox.engine.scheduler import ticks_in
 from clawblox.engine.slots import Slots
-from clawblox.engine.ticks import ticks_in
 from clawblox.luau import LuaTable, RuntimeFault
 from clawblox.luau.core.errors import MAX_MESSAGE
 from clawblox.luau.core.operators import shown_type

@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 
 from clawblox.engine import shapes
 from clawblox.engine.instances.instance import Instance
-from clawblox.engine.physics import BLOCK, Shape, Space
+from clawblox.engine.physics import BLOCK, Shape, Space, Traits
 
 CELL: Final = 4.0
 """Length of a cell's side, in studs."""
@@ -54,7 +54,8 @@ class Ground:
         self._made += 1
         sizes = [(end - start) * CELL for start, end in zip(low, high, strict=True)]
         x, y, z = (start * CELL + size / 2.0 for start, size in zip(low, sizes, strict=True))
-        self._space.add(-self._made, Shape(BLOCK, sizes[0], sizes[1], sizes[2]), (x, y, z))
+        block = Shape(BLOCK, sizes[0], sizes[1], sizes[2])
+        self._space.add(-self._made, Traits(block), (x, y, z))
         return -self._made
 
     def document(self) -> Any:

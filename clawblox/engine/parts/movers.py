@@ -13,7 +13,7 @@ from clawblox.engine.instances.instance import Instance
 from clawblox.engine.parts.members import world_cframe
 from clawblox.engine.parts.poses import triple
 from clawblox.engine.physics import Space
-from clawblox.engine.ticks import TICK_RATE, TICK_S
+from clawblox.engine.scheduler import TICK_RATE, TICK_S
 from clawblox.engine.values import rotations
 from clawblox.engine.values.cframe import CFrame, invert, multiply
 from clawblox.engine.values.rotations import Triple

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
 from clawblox.engine import shapes
 from clawblox.engine.errors import WorldHalted, to_text
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
-from clawblox.engine.parts import syncing, touches
+from clawblox.engine.parts import syncing
 from clawblox.engine.parts.members import add_part_members
 from clawblox.engine.parts.movers import Movers, is_mover
-from clawblox.engine.parts.pivots import add_pivots
-from clawblox.engine.parts.placing import Placing
+from clawblox.engine.parts.pivots import Placing, add_pivots
 from clawblox.engine.parts.poses import triple, write_pose
 from clawblox.engine.parts.searches import Searches
 from clawblox.engine.parts.syncing import COLLIDE, POSE, Groups, Marks
-from clawblox.engine.parts.touches import Touches
 from clawblox.engine.physics import (
     LIBRARY,
     SPACE_SHAPE,
@@ -27,6 +26,90 @@ from clawblox.engine.physics import (
 )
 from clawblox.engine.slots import Slots
 from clawblox.luau import Vector
+
+Pair = tuple[int, int]
+PartPair = tuple[Instance, Instance]
+
+
+TOUCHES_SHAPE: Final = [(shapes.whole, shapes.whole)]
+
+
+class Touches:
+    """The pairs of parts that touch.
+
+    Args:
+        model: The data model.
+        members: The parts below Workspace, by number.
+        characters: The root parts of characters.
+    """
+
+    def __init__(
+        self,
+        model: DataModel,
+        members: Mapping[int, Instance],
+        characters: Mapping[int, None],
+    ) -> None:
+        self._model = model
+        self._members = members
+        self._characters = characters
+        self._touching: dict[Pair, PartPair] = {}
+
+    def report(self, overlapping: Iterable[Pair]) -> None:
+        """Fire the events of pairs that have begun, then of those that have ended.
+
+        Args:
+            overlapping: The pairs that overlap after a step, in order.
+
+        Raises:
+            WorldHalted: A handler fails.
+        """
+        before, self._touching = self._touching, {}
+        for pair in overlapping:
+            parts = self._find_parts(pair)
+            if parts is not None:
+                self._touching[pair] = parts
+        began = [parts for pair, parts in self._touching.items() if pair not in before]
+        ended = [parts for pair, parts in before.items() if pair not in self._touching]
+        if not began and not ended:
+            return
+        with self._model.scheduler.phase("Touch event"):
+            for parts in began:
+                _tell(*parts, "Touched")
+            for parts in ended:
+                _tell(*parts, "TouchEnded")
+
+    def _find_parts(self, pair: Pair) -> PartPair | None:
+        """Return the parts of a pair; None if they cannot touch."""
+        first, second = self._members.get(pair[0]), self._members.get(pair[1])
+        if first is None or second is None:
+            return None
+        if not (first.read("CanTouch") and second.read("CanTouch")):
+            return None
+        return None if self._is_anchored(first) and self._is_anchored(second) else (first, second)
+
+    def _is_anchored(self, part: Instance) -> bool:
+        return bool(part.read("Anchored")) and part.number not in self._characters
+
+    def document(self, slots: Slots) -> list[Any]:
+        """Return what a snapshot holds of it; a part may have left the tree meanwhile."""
+        return [slots.put_all(parts) for parts in self._touching.values()]
+
+    def restore(self, document: list[Any], slots: Slots) -> None:
+        """Take over what `document` returned.
+
+        Raises:
+            ValueError: The snapshot is damaged.
+        """
+        for numbers in document:
+            first, second = (slots.take_as(number, Instance) for number in numbers)
+            self._touching[first.number, second.number] = (first, second)
+
+
+def _tell(first: Instance, second: Instance, event: str) -> None:
+    for part, other in ((first, second), (second, first)):
+        if not first.is_destroyed and not second.is_destroyed:
+            part.fire(event, other)
+
 
 EYE_HEIGHT: Final = 2.0
 """How far the eyes are above the centre of the root part, in studs."""
@@ -54,7 +137,7 @@ class Parts:
     shape: ClassVar[shapes.Shape] = {
         "space": SPACE_SHAPE,
         "marks": syncing.MARKS_SHAPE,
-        "touching": touches.SHAPE,
+        "touching": TOUCHES_SHAPE,
     }
 
     def __init__(

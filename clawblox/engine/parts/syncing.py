@@ -15,7 +15,16 @@ from clawblox.engine.parts import ground
 from clawblox.engine.parts.ground import Ground
 from clawblox.engine.parts.poses import rotation, triple
 from clawblox.engine.parts.welds import Fixture, Welds
-from clawblox.engine.physics import ANCHORED, CHARACTER, DYNAMIC, Motion, Shape, Space
+from clawblox.engine.physics import (
+    ANCHORED,
+    CHARACTER,
+    DYNAMIC,
+    FIXED,
+    Motion,
+    Shape,
+    Space,
+    Traits,
+)
 from clawblox.luau import HostValue, LuaTable, Vector
 
 POSE, VELOCITY, SHAPE, MOTION, COLLIDE, MATERIAL = 1, 2, 4, 8, 16, 32
@@ -187,15 +196,10 @@ class Marks:
 
     def _add(self, part: Instance) -> None:
         number = part.number
-        self.space.add(
-            number,
-            part_shape(part),
-            triple(part.read("Position")),
-            rotation(part),
-            motion=self._motion(part),
-            **self._collision(part),
-            **material(part),
+        traits = Traits(
+            part_shape(part), self._motion(part), **self._collision(part), **material(part)
         )
+        self.space.add(number, traits, triple(part.read("Position")), rotation(part))
         self._bring_velocity(part)
 
     def _collision(self, part: Instance) -> dict[str, Any]:
@@ -253,15 +257,13 @@ class Marks:
                 if fixed[number][1] != place:
                     space.move_fixed(number, triple(frame.position), frame.rotation)
             else:
-                space.fix(
-                    number,
-                    root,
+                traits = Traits(
                     part_shape(part),
-                    triple(frame.position),
-                    frame.rotation,
+                    FIXED,
                     **self._collision(part),
                     **self._material(part, fixture),
                 )
+                space.fix(number, root, traits, triple(frame.position), frame.rotation)
             fixed[number] = (root, place)
 
     def document(self) -> dict[str, Any]:

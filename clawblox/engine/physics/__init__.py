@@ -3,20 +3,25 @@
 It knows bodies by number, tuples of floats and bytes; nothing of instances or Luau.
 
 - ``space``: `Space`, the bodies, their motion and one step of it
-- ``bodies``: what is kept about each body beside rapier, and how it is built
+- ``bodies``: what is kept about each body beside rapier, how it is built, and its forces
 - ``walking``: the controller that moves characters among solid bodies
-- ``crowding``: how many bodies may be in one place
-- ``forces``: velocities, impulses and forces
 - ``queries``: rays and overlaps
-- ``overlaps``: which pairs of bodies overlap after a step
+- ``overlaps``: which pairs of bodies overlap after a step, and how many may
 - ``shapes``: the shapes of parts, their mass and their corners
-- ``rotations``: matrices and rapier's quaternions
-- ``numbers``: what rapier can calculate with
+- ``numbers``: what rapier can calculate with, and its quaternions
 - ``saved``: a space as a document, exactly, and as plain poses
 """
 
-from clawblox.engine.physics.bodies import ALL_GROUPS, ANCHORED, CHARACTER, DYNAMIC, FIXED, Motion
-from clawblox.engine.physics.crowding import TooCrowdedError
+from clawblox.engine.physics.bodies import (
+    ALL_GROUPS,
+    ANCHORED,
+    CHARACTER,
+    DYNAMIC,
+    FIXED,
+    Motion,
+    Traits,
+)
+from clawblox.engine.physics.overlaps import TooCrowdedError
 from clawblox.engine.physics.queries import Hit
 from clawblox.engine.physics.saved import LIBRARY, SPACE_SHAPE, restore_space, space_document
 from clawblox.engine.physics.shapes import (
@@ -53,6 +58,7 @@ __all__ = [
     "Shape",
     "Space",
     "TooCrowdedError",
+    "Traits",
     "restore_space",
     "space_document",
     "volume",

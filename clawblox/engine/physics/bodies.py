@@ -1,4 +1,4 @@
-"""What is kept about each body beside rapier, and how a body is built."""
+"""The bodies that rapier simulates: their traits, how they are built, and the forces on them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from rapier3d import (
     RigidBodyHandle,
     RigidBodyType,
     SharedShape,
+    Vec3,
 )
 
-from clawblox.engine.physics.numbers import Triple
-from clawblox.engine.physics.rotations import Quaternion
+from clawblox.engine.physics.numbers import FASTEST_TURN, Quaternion, Triple, checked
 from clawblox.engine.physics.shapes import Shape, capsule, collider_shape
 
 Pose = tuple[Triple, Quaternion]
@@ -59,10 +59,21 @@ RESTITUTION = 0.0
 
 @dataclass(slots=True)
 class Traits:
-    """What a body is, apart from where it is; plain data that a document can hold."""
+    """The properties of a body apart from its pose; plain data, as a document has it.
 
-    motion: Motion
+    Attributes:
+        shape: Its shape, in studs.
+        motion: How it moves.
+        solid: Whether it collides with others; overlaps are reported in any case.
+        group: The bit of its collision group.
+        mask: The bits of the groups that it collides with.
+        density: The mass of a cubic stud.
+        friction: Its friction.
+        restitution: How much it bounces.
+    """
+
     shape: Shape
+    motion: Motion = ANCHORED
     solid: bool = True
     group: int = FIRST_GROUP
     mask: int = ALL_GROUPS
@@ -228,3 +239,127 @@ class Bodies:
     def is_no_character(self, handle: ColliderHandle, _collider: Collider) -> bool:
         """Return the opposite of its body; rapier asks it of the colliders that a query finds."""
         return not self.goes_with_character(self.numbers[handle.index])
+
+
+class Forces:
+    """Velocities of bodies, and what changes them; nothing happens to one that is not dynamic."""
+
+    def __init__(self, bodies: Bodies) -> None:
+        self._bodies = bodies
+        self._pushed: dict[int, None] = {}
+
+    def velocity(self, number: int) -> tuple[Triple, Triple]:
+        """Return the linear (studs/s) and angular (rad/s) velocity of a body."""
+        rigid = self._bodies.by_number[number].rigid
+        return rigid.linvel.to_tuple(), rigid.angvel.to_tuple()
+
+    def set_velocity(
+        self, number: int, linear: Triple | None = None, angular: Triple | None = None
+    ) -> None:
+        """Set what is given of the velocity of a dynamic body; others have none.
+
+        Raises:
+            ValueError: A number is not finite.
+        """
+        body = self._bodies.by_number[number]
+        is_dynamic = body.traits.motion is DYNAMIC
+        if linear is not None:
+            linear = checked("A velocity", linear)
+            if is_dynamic:
+                body.rigid.linvel = Vec3(*linear)
+        if angular is not None:
+            angular = checked("An angular velocity", angular, FASTEST_TURN)
+            if is_dynamic:
+                body.rigid.angvel = Vec3(*angular)
+        body.rigid.wake_up()
+
+    def root(self, number: int) -> int | None:
+        """Return the body that a body is fixed to, itself if it is free; None without a body."""
+        body = self._bodies.by_number.get(number)
+        return None if body is None else body.fixed_to or number
+
+    def is_dynamic(self, number: int) -> bool:
+        """Return whether forces move a body."""
+        return number in self._bodies.dynamic
+
+    def body_mass(self, number: int) -> float:
+        """Return the mass of a dynamic body with all that is fixed to it."""
+        return self._bodies.by_number[number].rigid.mass
+
+    def push(self, number: int, force: Triple, at: Triple | None = None) -> None:
+        """Let a force act on a dynamic body during the next step.
+
+        Args:
+            number: The body.
+            force: The force, in mass times studs per second squared.
+            at: The point in the world where it acts; None is the centre of mass.
+
+        Raises:
+            ValueError: A number is not finite.
+        """
+        rigid = self._bodies.dynamic[number].rigid
+        checked("A force", force)
+        self._pushed[number] = None
+        if at is None:
+            rigid.add_force(force)
+        else:
+            rigid.add_force_at_point(force, checked("A position", at))
+
+    def twist(self, number: int, torque: Triple) -> None:
+        """Let a torque act on a dynamic body during the next step.
+
+        Raises:
+            ValueError: A number is not finite.
+        """
+        checked("A torque", torque)
+        self._pushed[number] = None
+        self._bodies.dynamic[number].rigid.add_torque(torque)
+
+    def inertia_times(self, number: int, change: Triple) -> Triple:
+        """Return a body's moment of inertia times a vector, such as an angular acceleration."""
+        rigid = self._bodies.by_number[number].rigid
+        properties = rigid.mass_properties
+        frame = rigid.rotation * properties.principal_inertia_local_frame
+        x, y, z = frame.inverse().transform_vector(change).to_tuple()
+        a, b, c = properties.principal_inertia.to_tuple()
+        impulse: Triple = frame.transform_vector((a * x, b * y, c * z)).to_tuple()
+        return impulse
+
+    def apply_impulse(self, number: int, impulse: Triple, at: Triple | None = None) -> None:
+        """Change the velocity of a dynamic body at once.
+
+        Args:
+            number: The body; nothing happens to one that is not dynamic.
+            impulse: Mass times studs per second.
+            at: The point in the world where it acts; None is the centre of mass.
+
+        Raises:
+            ValueError: A number is not finite.
+        """
+        body = self._bodies.dynamic.get(number)
+        checked("An impulse", impulse)
+        if body is None:
+            return
+        if at is None:
+            body.rigid.apply_impulse(impulse)
+        else:
+            body.rigid.apply_impulse_at_point(impulse, checked("A position", at))
+
+    def apply_angular_impulse(self, number: int, impulse: Triple) -> None:
+        """Change the angular velocity of a dynamic body at once.
+
+        Raises:
+            ValueError: A number is not finite.
+        """
+        body = self._bodies.dynamic.get(number)
+        checked("An impulse", impulse)
+        if body is not None:
+            body.rigid.apply_torque_impulse(impulse)
+
+    def end(self) -> None:
+        """Take away the forces and torques of a step that is over."""
+        for number in self._pushed:
+            rigid = self._bodies.dynamic[number].rigid
+            rigid.reset_forces(False)
+            rigid.reset_torques(False)
+        self._pushed.clear()

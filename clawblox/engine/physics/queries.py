@@ -17,8 +17,14 @@ from rapier3d import (
 )
 
 from clawblox.engine.physics.bodies import CHARACTER, Bodies, interaction
-from clawblox.engine.physics.numbers import Rotation, Triple, is_finite
-from clawblox.engine.physics.rotations import NO_TURN, Quaternion, to_quaternion
+from clawblox.engine.physics.numbers import (
+    NO_TURN,
+    Quaternion,
+    Rotation,
+    Triple,
+    is_finite,
+    to_quaternion,
+)
 from clawblox.engine.physics.shapes import Shape, capsule, collider_shape
 
 _BESIDE = 1.5
@@ -133,22 +139,6 @@ class Queries:
         at = body.rigid.translation.to_tuple()
         found = self._overlapping(capsule(), at, NO_TURN, what)
         return [other for other in found if not self._bodies.goes_with_character(other)]
-
-    def in_bounds(self, minimum: Triple, maximum: Triple) -> list[int]:
-        """Return the numbers of bodies that may be in an upright box, in order."""
-        if not is_finite(minimum) or not is_finite(maximum):
-            return []
-        found: list[int] = []
-        numbers = self._bodies.numbers
-
-        def collect(handle: ColliderHandle) -> bool:
-            found.append(numbers[handle.index])
-            return True
-
-        box = Aabb(minimum, maximum)
-        pipeline = self._bodies.world.query_pipeline
-        pipeline.colliders_with_aabb_intersecting_aabb(box, collect)
-        return sorted(found)
 
     def support(self, number: int, reach: float) -> tuple[int, float] | None:
         """Return the nearest solid body straight below a character's centre, and its distance.

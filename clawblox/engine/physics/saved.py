@@ -12,7 +12,7 @@ from rapier3d import ColliderHandle, PhysicsWorld, RigidBodyHandle
 
 from clawblox.engine import shapes
 from clawblox.engine.physics.bodies import Body, Motion, Traits
-from clawblox.engine.physics.rotations import to_matrix
+from clawblox.engine.physics.numbers import to_matrix
 from clawblox.engine.physics.shapes import Shape
 from clawblox.engine.physics.space import Admission, Space
 
@@ -96,7 +96,7 @@ def restore_space(space: Space, document: Json, *, logical: bool = False) -> Non
             f"the physics was saved by {document['library']} and this is {LIBRARY}: it cannot go "
             "on exactly; restore it where it was saved, or from poses and velocities only"
         )
-    space.adopt(_unpack(document["bytes"]), map(_admission, document["bodies"]), document)
+    space.adopt(_unpack(document["bytes"]), map(_read_admission, document["bodies"]), document)
     pairs = ((first, second) for first, second in document["overlaps"])
     space.overlaps.reported = dict.fromkeys(pairs)
 
@@ -148,19 +148,22 @@ def _body_entry(body: Body) -> Json:
     }
 
 
-def _admission(entry: Json) -> Admission:
-    traits = Traits(
-        Motion(entry["motion"]),
+def _read_traits(entry: Json) -> Traits:
+    return Traits(
         Shape(*entry["shape"]),
+        Motion(entry["motion"]),
         entry["solid"],
         entry["group"],
         entry["mask"],
         *entry["material"],
     )
+
+
+def _read_admission(entry: Json) -> Admission:
     index, generation, collider_index, collider_generation = entry["handles"]
     return (
         entry["number"],
-        traits,
+        _read_traits(entry),
         RigidBodyHandle(index, generation),
         ColliderHandle(collider_index, collider_generation),
         entry["fixed_to"],
@@ -168,25 +171,16 @@ def _admission(entry: Json) -> Admission:
 
 
 def _rebuild(space: Space, document: Json) -> None:
-    """Build a space anew from poses, velocities and shapes."""
+    """Build a space from poses, velocities and shapes."""
     targets = {number: (at, turn) for number, at, turn in document["targets"]}
     for entry in sorted(document["bodies"], key=lambda entry: bool(entry["fixed_to"])):
-        number = entry["number"]
+        number, traits = entry["number"], _read_traits(entry)
         at, turn = targets.get(number, (entry["position"], entry["rotation"]))
-        pose = (Shape(*entry["shape"]), tuple(at), to_matrix(tuple(turn)))
-        density, friction, restitution = entry["material"]
-        traits = {
-            "solid": entry["solid"],
-            "group": entry["group"],
-            "mask": entry["mask"],
-            "density": density,
-            "friction": friction,
-            "restitution": restitution,
-        }
+        pose = (tuple(at), to_matrix(tuple(turn)))
         if entry["fixed_to"]:
-            space.fix(number, entry["fixed_to"], *pose, **traits)
+            space.fix(number, entry["fixed_to"], traits, *pose)
         else:
-            space.add(number, *pose, motion=Motion(entry["motion"]), **traits)
+            space.add(number, traits, *pose)
             space.forces.set_velocity(
                 number, tuple(entry["velocity"]), tuple(entry["angular_velocity"])
             )

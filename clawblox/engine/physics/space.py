@@ -16,17 +16,15 @@ from rapier3d import (
 )
 
 from clawblox.engine.physics.bodies import (
-    ALL_GROUPS,
     ANCHORED,
     CHARACTER,
     DENSITY,
     DYNAMIC,
-    FIRST_GROUP,
-    FIXED,
     FRICTION,
     RESTITUTION,
     Bodies,
     Body,
+    Forces,
     Motion,
     Pose,
     Traits,
@@ -35,15 +33,20 @@ from clawblox.engine.physics.bodies import (
     put,
     rapier_type,
 )
-from clawblox.engine.physics.crowding import check_crowding
-from clawblox.engine.physics.forces import Forces
-from clawblox.engine.physics.numbers import Rotation, Triple, checked
-from clawblox.engine.physics.overlaps import Overlaps
+from clawblox.engine.physics.numbers import (
+    NO_TURN,
+    Rotation,
+    Triple,
+    checked,
+    shift,
+    to_matrix,
+    to_quaternion,
+)
+from clawblox.engine.physics.overlaps import Overlaps, check_crowding
 from clawblox.engine.physics.queries import Queries
-from clawblox.engine.physics.rotations import NO_TURN, shift, to_matrix, to_quaternion
 from clawblox.engine.physics.shapes import Shape
 from clawblox.engine.physics.walking import Movement, Walking
-from clawblox.engine.values.singles import singles
+from clawblox.engine.values.value import singles
 
 Json = Any
 Admission = tuple[int, Traits, RigidBodyHandle, ColliderHandle, int]
@@ -152,44 +155,24 @@ class Space:
     # bodies
 
     def add(
-        self,
-        number: int,
-        shape: Shape,
-        position: Triple,
-        rotation: Rotation | None = None,
-        *,
-        motion: Motion = ANCHORED,
-        solid: bool = True,
-        group: int = FIRST_GROUP,
-        mask: int = ALL_GROUPS,
-        density: float = DENSITY,
-        friction: float = FRICTION,
-        restitution: float = RESTITUTION,
+        self, number: int, traits: Traits, position: Triple, rotation: Rotation | None = None
     ) -> None:
         """Add a body.
 
         Args:
             number: Its number, not 0.
-            shape: Its shape, in studs.
-            position: Where its centre is.
-            rotation: How it is turned; None for not at all.
-            motion: How it moves.
-            solid: Whether it meets others; overlaps are reported in any case.
-            group: The bit of its collision group.
-            mask: The bits of the groups that it collides with.
-            density: Mass of a cubic stud.
-            friction: Its friction.
-            restitution: How it bounces.
+            traits: Its shape, motion, groups and material.
+            position: The position of its centre.
+            rotation: Its rotation; None for none, and not used for a character.
 
         Raises:
             ValueError: A number is not finite, or the shape is unknown.
         """
         at = checked("A position", position)
-        turn = NO_TURN if motion is CHARACTER else to_quaternion(rotation)
-        traits = Traits(motion, shape, solid, group, mask, density, friction, restitution)
+        turn = NO_TURN if traits.motion is CHARACTER else to_quaternion(rotation)
         self._bodies.add(number, traits, at, turn)
         self._fresh[number] = self._changed[number] = None
-        if motion is DYNAMIC:
+        if traits.motion is DYNAMIC:
             self._awake[number] = None
         self._note_change()
 
@@ -197,37 +180,24 @@ class Space:
         self,
         number: int,
         to: int,
-        shape: Shape,
+        traits: Traits,
         position: Triple,
         rotation: Rotation | None = None,
-        *,
-        solid: bool = True,
-        group: int = FIRST_GROUP,
-        mask: int = ALL_GROUPS,
-        density: float = DENSITY,
-        friction: float = FRICTION,
-        restitution: float = RESTITUTION,
     ) -> None:
-        """Add a body that goes with another, as one rigid body; it is removed with that.
+        """Fix a new body to another: both are one rigid body, and are removed together.
 
         Args:
             number: The new body.
             to: The other body, which has a rigid body of its own.
-            shape: The shape of the new body.
-            position: Where it is in the space of the other.
-            rotation: How it is turned there.
-            solid: Whether it meets others.
-            group: The bit of its collision group.
-            mask: The bits of the groups that it collides with.
-            density: What it adds to the mass; 0 for nothing.
-            friction: Its friction.
-            restitution: How it bounces.
+            traits: Its shape, groups and material, and the motion `FIXED`; a density of 0 adds no
+                mass.
+            position: Its position in the space of the other body.
+            rotation: Its rotation there.
 
         Raises:
             ValueError: A number is not finite, or the shape is unknown.
         """
         at, turn = checked("A position", position), to_quaternion(rotation)
-        traits = Traits(FIXED, shape, solid, group, mask, density, friction, restitution)
         self._bodies.fix(number, to, traits, at, turn)
         self._note_change()
 

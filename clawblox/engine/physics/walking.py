@@ -18,7 +18,7 @@ from rapier3d import (
 from clawblox.engine.physics.bodies import Bodies, Body, interaction
 from clawblox.engine.physics.numbers import Triple, checked
 from clawblox.engine.physics.shapes import CAPSULE_HALF_HEIGHT, CAPSULE_RADIUS, HALF_HEIGHT, capsule
-from clawblox.engine.ticks import TICK_S
+from clawblox.engine.scheduler import TICK_S
 
 GAP = 0.05
 """The gap a character keeps to what it stands on, in studs."""

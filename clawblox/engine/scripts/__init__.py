@@ -2,5 +2,5 @@
 
 - ``files``: the main script and the script tree on disk.
 - ``script_runner``: when scripts run, and ``require``.
-- ``script_globals``: the globals that do not belong to another module.
+- ``script_globals``: the globals ``require``, ``warn``, ``Instance``, ``task`` and time.
 """

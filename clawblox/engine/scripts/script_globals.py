@@ -1,15 +1,19 @@
-"""The globals of scripts that do not belong to another module."""
+"""The globals of scripts: ``require``, ``warn``, ``Instance``, the library ``task`` and time."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from clawblox.engine.errors import to_text
+from clawblox.engine.errors import suggest, to_text
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.members import text_argument
+from clawblox.engine.instances.model import DataModel
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.scripts.script_runner import ScriptRunner
-from clawblox.luau import VM, Host, LuaTable
+from clawblox.luau import VM, Coroutine, Host, LuaTable, RuntimeFault
 from clawblox.luau.core import operators
-from clawblox.luau.core.values import raw_set
+from clawblox.luau.core.operators import shown_type
+from clawblox.luau.core.values import describe_key, is_function, raw_set
 from clawblox.luau.lib.support import arguments as arg
 
 
@@ -37,3 +41,105 @@ def share_tables(vm: VM) -> None:
     """
     for name in ("_G", "shared"):
         raw_set(vm.globals, name, LuaTable())
+
+
+_WAIT_WARNING = "wait() is legacy; prefer task.wait()"
+_TICK_WARNING = "tick() is legacy; prefer task.wait() and RunService events"
+
+
+def make_task_globals(host: Host, scheduler: Scheduler) -> dict[str, Any]:
+    """Register the functions of time with a host; return the globals by name.
+
+    Args:
+        host: What the VM borrows from the engine.
+        scheduler: The threads that wait.
+    """
+
+    @host.raw("task.wait")
+    def task_wait(seconds: Any = None, *_: Any) -> Any:
+        raise scheduler.wait(_seconds(seconds, "wait"))
+
+    @host.raw("task.spawn")
+    def spawn(target: Any = None, *values: Any) -> Any:
+        return scheduler.spawn(_target(target, 1, "spawn"), values)
+
+    @host.raw("task.defer")
+    def defer(target: Any = None, *values: Any) -> Any:
+        return scheduler.start_later(0.0, _target(target, 1, "defer"), values)
+
+    @host.raw("task.delay")
+    def delay(seconds: Any = None, target: Any = None, *values: Any) -> Any:
+        due = _seconds(seconds, "delay")
+        return scheduler.start_later(due, _target(target, 2, "delay"), values)
+
+    @host.raw("task.cancel")
+    def cancel(thread: Any = None, *_: Any) -> Any:
+        if not isinstance(thread, Coroutine):
+            raise _wrong_type(1, "cancel", "thread", thread)
+        scheduler.cancel(thread)
+        return ()
+
+    @host.raw("wait")
+    def wait(seconds: Any = None, *_: Any) -> Any:
+        scheduler.warn_once(_WAIT_WARNING)
+        raise scheduler.wait(_seconds(seconds, "wait"))
+
+    @host.raw("tick")
+    def tick(*_: Any) -> Any:
+        scheduler.warn_once(_TICK_WARNING)
+        return scheduler.time
+
+    @host.raw("time")
+    def time(*_: Any) -> Any:
+        return scheduler.time
+
+    library = {"wait": task_wait, "spawn": spawn, "defer": defer, "delay": delay, "cancel": cancel}
+    return {
+        "task": LuaTable(library),
+        "wait": wait,
+        "spawn": defer,
+        "delay": delay,
+        "tick": tick,
+        "time": time,
+        "elapsedTime": time,
+    }
+
+
+def _seconds(value: Any, function: str) -> float:
+    if value is None:
+        return 0.0
+    if value.__class__ is not float:
+        raise _wrong_type(1, function, "number", value)
+    return float(value)
+
+
+def _target(value: Any, at: int, function: str) -> Any:
+    if not is_function(value) and not isinstance(value, Coroutine):
+        raise _wrong_type(at, function, "function or thread", value)
+    return value
+
+
+def _wrong_type(at: int, function: str, wanted: str, value: Any) -> RuntimeFault:
+    return RuntimeFault(
+        f"invalid argument #{at} to '{function}' ({wanted} expected, got {shown_type(value)})"
+    )
+
+
+def make_instance_library(host: Host, model: DataModel) -> LuaTable:
+    """Register ``Instance.new`` with a host; return the library."""
+
+    @host.raw("Instance.new")
+    def new(class_name: Any = None, parent: Any = None, *_: Any) -> Any:
+        name = text_argument(class_name, 1, "new")
+        spec = model.classes.find(name)
+        if spec is None or not spec.creatable:
+            likely = suggest(name, (each.name for each in model.classes if each.creatable))
+            raise RuntimeFault(f"Unknown class {describe_key(name)}{likely}")
+        if parent is not None and not isinstance(parent, Instance):
+            raise RuntimeFault("invalid argument #2 to 'new' (Instance expected)")
+        made = model.make(name)
+        if parent is not None:
+            model.set_parent(made, parent)
+        return made
+
+    return LuaTable({"new": new})

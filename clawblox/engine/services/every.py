@@ -1,18 +1,25 @@
-"""All services of a world, for what runs it."""
+"""All services of a world as one value, and the services without state of their own.
+
+These are ``RunService``, ``HttpService``, value objects and bindable events.
+"""
 
 from __future__ import annotations
 
+import math
+import uuid
 from typing import Any, Final
 
 import attrs
 
+from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.json_text import read_text, write_text
+from clawblox.engine.scheduler import TICK_S
 from clawblox.engine.services import (
     agent_inputs,
     chat,
     data_stores,
-    debris,
     game,
     physics_groups,
     players,
@@ -23,14 +30,10 @@ from clawblox.engine.services.agent_inputs import AgentInputs, add_agent_inputs
 from clawblox.engine.services.chat import Speech
 from clawblox.engine.services.collection import add_collection
 from clawblox.engine.services.data_stores import DataStores, add_data_stores
-from clawblox.engine.services.debris import DebrisQueue, add_debris
-from clawblox.engine.services.game import Game, add_game
-from clawblox.engine.services.http import add_http
-from clawblox.engine.services.objects import add_objects
+from clawblox.engine.services.game import DebrisQueue, Game, add_debris, add_game
 from clawblox.engine.services.physics_groups import CollisionGroups, add_physics_groups
 from clawblox.engine.services.players import Players, add_players
 from clawblox.engine.services.remote_events import RemoteEvents, add_remote_events
-from clawblox.engine.services.run_service import add_run_service
 from clawblox.engine.services.sounds import add_sounds
 from clawblox.engine.services.terrain import (
     add_terrain,
@@ -40,6 +43,7 @@ from clawblox.engine.services.terrain import (
 )
 from clawblox.engine.shapes import Shape
 from clawblox.engine.slots import Slots
+from clawblox.luau import RuntimeFault
 
 
 def add_services(classes: ClassTable) -> None:
@@ -69,7 +73,7 @@ _SHAPE: Final = {
     "speech": chat.SHAPE,
     "remote_events": remote_events.SHAPE,
     "collision_groups": physics_groups.SHAPE,
-    "debris": debris.SHAPE,
+    "debris": game.DEBRIS_SHAPE,
     "at_close": game.SHAPE,
     "terrain": terrain.SHAPE,
 }
@@ -174,3 +178,105 @@ class Services:
         self.debris.restore(document["debris"], slots)
         self.game.restore(document["at_close"], slots)
         restore_terrain(self.model, document["terrain"])
+
+
+_MOST: Final = 2.0**53
+
+
+def set_value(holder: Instance, value: Any) -> None:
+    """Set ``Value``; ``Changed`` gets the new value if it is another one."""
+    if holder.store("Value", value) and holder.signals:
+        holder.tell_changed("Value")
+        holder.fire("Changed", value)
+
+
+def set_whole_value(holder: Instance, value: float) -> None:
+    """Set the ``Value`` of an IntValue: the nearest whole number, halves away from zero."""
+    bounded = max(-_MOST, min(_MOST, value))
+    set_value(holder, math.copysign(math.floor(abs(bounded) + 0.5), bounded) + 0.0)
+
+
+def fire_event(event: Instance, *values: Any) -> Any:
+    """``Fire(...)`` of a BindableEvent."""
+    event.fire("Event", *values)
+    return ()
+
+
+def add_objects(classes: ClassTable) -> None:
+    """Give value objects and bindable events their members."""
+    classes.add("ValueBase", setters={"Value": set_value})
+    classes.add("IntValue", setters={"Value": set_whole_value})
+    classes.add("BindableEvent", methods={"Fire": fire_event})
+
+
+def fire_stepped(model: DataModel) -> None:
+    """Fire ``Stepped(time, dt)``, before inputs and physics.
+
+    Raises:
+        WorldHalted: A handler fails.
+    """
+    model.services["RunService"].fire("Stepped", model.scheduler.time, TICK_S)
+
+
+def fire_heartbeat(model: DataModel) -> None:
+    """Fire ``Heartbeat(dt)``, after physics.
+
+    Raises:
+        WorldHalted: A handler fails.
+    """
+    model.services["RunService"].fire("Heartbeat", TICK_S)
+
+
+def add_run_service(classes: ClassTable) -> None:
+    """Give the service its members: scripts run on a server, which is always running."""
+    classes.add(
+        "RunService",
+        methods={
+            "IsServer": lambda service: True,
+            "IsClient": lambda service: False,
+            "IsStudio": lambda service: False,
+            "IsRunning": lambda service: True,
+        },
+    )
+
+
+def json_encode(service: Instance, value: Any) -> Any:
+    """``JSONEncode(value)``: with sorted keys; what has no JSON form becomes null."""
+    try:
+        text = write_text(value, service.model.scheduler.vm.charge, strict=False)
+    except ValueError as error:
+        raise RuntimeFault(f"JSONEncode: {error}") from None
+    return text.encode("utf-8", "replace").decode("latin-1")
+
+
+def json_decode(service: Instance, text: Any) -> Any:
+    """``JSONDecode(text)``: nil for null, and for what is no JSON."""
+    if not isinstance(text, str):
+        return None
+    try:
+        decoded = text.encode("latin-1").decode()
+        return read_text(decoded, service.model.scheduler.vm.charge)
+    except ValueError:
+        return None
+
+
+def generate_guid(service: Instance, in_braces: Any) -> Any:
+    """``GenerateGUID(inBraces)``: from the random numbers of the world, so a replay repeats it."""
+    random = service.model.scheduler.vm.random
+    number = 0
+    for _ in range(4):
+        number = number << 32 | random.next()
+    text = str(uuid.UUID(int=number, version=4)).upper()
+    return text if in_braces is False else f"{{{text}}}"
+
+
+def add_http(classes: ClassTable) -> None:
+    """Give the service its members."""
+    classes.add(
+        "HttpService",
+        methods={
+            "JSONEncode": json_encode,
+            "JSONDecode": json_decode,
+            "GenerateGUID": generate_guid,
+        },
+    )

@@ -17,8 +17,8 @@ from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.members import as_list, text_argument
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.slots import Slots
-from clawblox.engine.ticks import TICK_RATE
 
 _USER_ID_BITS: Final = (1 << 53) - 1
 _TICKS_BETWEEN_CHECKS: Final = 60

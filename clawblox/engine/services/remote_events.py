@@ -18,7 +18,7 @@ from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.json_text import MAX_DEPTH, array_length, key_text
-from clawblox.engine.ticks import TICK_RATE
+from clawblox.engine.scheduler import TICK_RATE
 from clawblox.luau import LuaTable, RuntimeFault, Userdata, Vector
 from clawblox.luau.core.operators import shown_type
 from clawblox.luau.runtime.host import to_luau

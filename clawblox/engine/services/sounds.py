@@ -12,7 +12,7 @@ from clawblox.engine.errors import to_text
 from clawblox.engine.instances.attributes import attribute_json
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.spec import ClassTable
-from clawblox.engine.ticks import TICK_RATE
+from clawblox.engine.scheduler import TICK_RATE
 
 _SINCE: Final = "PlayingSince"
 """Key of `Instance.props`: the tick in which a sound that plays began or went on."""

@@ -15,7 +15,7 @@ from clawblox.engine.services.voxels import AIR, FULL, Cell, Voxels, overlap
 from clawblox.engine.values import rotations
 from clawblox.engine.values.cframe import CFrame
 from clawblox.engine.values.enums import ENUM, EnumItem
-from clawblox.engine.values.region3 import Region3
+from clawblox.engine.values.ray_and_region import Region3
 from clawblox.luau import LuaTable, RuntimeFault, Vector
 
 _MATERIALS: Final = ("Air", *(name for name in ENUM.enums["Material"].items if name != "Air"))

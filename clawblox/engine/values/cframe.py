@@ -8,19 +8,22 @@ from typing import Any, ClassVar
 
 from clawblox.engine.values import rotations
 from clawblox.engine.values.enums import EnumItem, enum_check
-from clawblox.engine.values.functions import (
+from clawblox.engine.values.rotations import IDENTITY, Rotation
+from clawblox.engine.values.value import (
     Check,
     Functions,
+    Value,
     any_value,
     checked,
+    expect_contents,
     instance_check,
     number,
+    numbers_text,
+    operator,
     optional,
+    singles,
     vector,
 )
-from clawblox.engine.values.rotations import IDENTITY, Rotation
-from clawblox.engine.values.singles import singles
-from clawblox.engine.values.value import Value, expect_contents, numbers_text, operator
 from clawblox.engine.values.vector3 import FUZZ, ZERO, triple
 from clawblox.luau import RuntimeFault, Vector, make_vector
 from clawblox.luau.core.iteration import charge_work

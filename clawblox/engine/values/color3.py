@@ -8,17 +8,20 @@ import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from clawblox.engine.values.functions import (
+from clawblox.engine.values.value import (
     Check,
     Functions,
+    Value,
     checked,
+    expect_contents,
     instance_check,
     number,
+    numbers_text,
+    operator,
     optional,
+    singles,
     string,
 )
-from clawblox.engine.values.singles import singles
-from clawblox.engine.values.value import Value, expect_contents, numbers_text, operator
 from clawblox.luau import RuntimeFault
 
 METHODS: Functions = {}

@@ -13,14 +13,13 @@ from clawblox.engine.values import (
     physical_properties,
     query_params,
     random_stream,
-    ray,
-    region3,
+    ray_and_region,
     tween_info,
     udim,
     vector2,
     vector3,
 )
-from clawblox.engine.values.functions import Functions
+from clawblox.engine.values.value import Functions
 from clawblox.luau import Host, LuaTable, Vector
 
 LIBRARIES: dict[str, tuple[Functions, dict[str, Any]]] = {
@@ -31,8 +30,8 @@ LIBRARIES: dict[str, tuple[Functions, dict[str, Any]]] = {
     "BrickColor": (brick_color.CONSTRUCTORS, {}),
     "UDim": (udim.UDIM_CONSTRUCTORS, {}),
     "UDim2": (udim.CONSTRUCTORS, {}),
-    "Region3": (region3.CONSTRUCTORS, {}),
-    "Ray": (ray.CONSTRUCTORS, {}),
+    "Region3": (ray_and_region.CONSTRUCTORS, {}),
+    "Ray": (ray_and_region.RAY_CONSTRUCTORS, {}),
     "PhysicalProperties": (physical_properties.CONSTRUCTORS, {}),
     "TweenInfo": (tween_info.CONSTRUCTORS, {}),
     "Random": (random_stream.CONSTRUCTORS, {}),
@@ -47,8 +46,8 @@ VALUE_TYPES = (
     brick_color.BrickColor,
     udim.UDim,
     udim.UDim2,
-    region3.Region3,
-    ray.Ray,
+    ray_and_region.Region3,
+    ray_and_region.Ray,
     physical_properties.PhysicalProperties,
     tween_info.TweenInfo,
     random_stream.Random,

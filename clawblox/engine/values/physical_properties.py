@@ -6,9 +6,15 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
 from clawblox.engine.values.enums import EnumItem
-from clawblox.engine.values.functions import Functions, instance_check
-from clawblox.engine.values.singles import singles
-from clawblox.engine.values.value import Value, expect_contents, numbers_text, operator
+from clawblox.engine.values.value import (
+    Functions,
+    Value,
+    expect_contents,
+    instance_check,
+    numbers_text,
+    operator,
+    singles,
+)
 from clawblox.luau.lib.support import arguments as arg
 
 CONSTRUCTORS: Functions = {}

@@ -6,8 +6,15 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 from clawblox.engine.values.enums import EnumItem, enum_item
-from clawblox.engine.values.functions import Functions, any_value, checked, instance_check
-from clawblox.engine.values.value import Value, expect_contents, operator
+from clawblox.engine.values.value import (
+    Functions,
+    Value,
+    any_value,
+    checked,
+    expect_contents,
+    instance_check,
+    operator,
+)
 from clawblox.luau import HostObject, LuaTable, RuntimeFault, Vector
 from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.operators import shown_type, to_text

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from clawblox.engine.values.functions import (
+from clawblox.engine.values.value import (
     Functions,
+    Value,
     checked,
+    expect_contents,
     instance_check,
     number,
+    operator,
     optional,
     table,
 )
-from clawblox.engine.values.value import Value, expect_contents, operator
 from clawblox.luau import LuaTable, RuntimeFault, Vector, make_vector
 from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.machine import current

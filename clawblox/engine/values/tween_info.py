@@ -1,21 +1,29 @@
-"""``TweenInfo``: how a tween runs."""
+"""``TweenInfo``: how a tween runs.
+
+The curves are those of R. Penner ("Programming Macromedia Flash MX", 2002); the ends are exact.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from clawblox.engine.values.enums import EnumItem, enum_check, enum_item
-from clawblox.engine.values.functions import (
+from clawblox.engine.values.rotations import cosine, sine
+from clawblox.engine.values.value import (
     Functions,
+    Value,
     any_value,
     checked,
+    expect_contents,
     instance_check,
     number,
+    operator,
     optional,
 )
-from clawblox.engine.values.value import Value, expect_contents, operator
+from clawblox.luau.core.numbers import raise_to
 from clawblox.luau.core.operators import to_text
 
 CONSTRUCTORS: Functions = {}
@@ -96,3 +104,76 @@ def make_tween_info(*values: Any) -> TweenInfo:
 @operator(TweenInfo, "__tostring", instance_check(TweenInfo, "TweenInfo"))
 def _text(info: TweenInfo) -> str:
     return ", ".join(to_text(value) for value in info.contents())
+
+
+_OVERSHOOT: Final = 1.70158  # a tenth of the way
+_PERIOD: Final = 0.3  # of Elastic, as a share of the time
+_PERIOD_IN_OUT: Final = 0.45
+
+Curve = Callable[[float], float]
+
+
+def _back(share: float) -> float:
+    return share * share * ((_OVERSHOOT + 1.0) * share - _OVERSHOOT)
+
+
+def _bounce(share: float) -> float:
+    return 1.0 - _bounce_out(1.0 - share)
+
+
+def _bounce_out(share: float) -> float:
+    if share < 1.0 / 2.75:
+        return 7.5625 * share * share
+    if share < 2.0 / 2.75:
+        share -= 1.5 / 2.75
+        return 7.5625 * share * share + 0.75
+    if share < 2.5 / 2.75:
+        share -= 2.25 / 2.75
+        return 7.5625 * share * share + 0.9375
+    share -= 2.625 / 2.75
+    return 7.5625 * share * share + 0.984375
+
+
+def _elastic(share: float, period: float = _PERIOD) -> float:
+    back = share - 1.0
+    return -raise_to(2.0, 10.0 * back) * sine((back - period / 4.0) * 2.0 * math.pi / period)
+
+
+_CURVES: Final[dict[str, Curve]] = {
+    "Linear": lambda share: share,
+    "Sine": lambda share: 1.0 - cosine(share * math.pi / 2.0),
+    "Quad": lambda share: share * share,
+    "Cubic": lambda share: share * share * share,
+    "Quart": lambda share: share * share * share * share,
+    "Quint": lambda share: share * share * share * share * share,
+    "Exponential": lambda share: raise_to(2.0, 10.0 * (share - 1.0)),
+    "Circular": lambda share: 1.0 - math.sqrt(1.0 - share * share),
+    "Back": _back,
+    "Bounce": _bounce,
+    "Elastic": _elastic,
+}
+"""The curves that begin slowly, by style; each gets a share between 0 and 1."""
+
+
+def ease(share: float, style: str, direction: str) -> float:
+    """Return how far a tween is after a share of its time.
+
+    Args:
+        share: The share; it is clamped to 0 to 1.
+        style: The name of an item of ``Enum.EasingStyle``.
+        direction: The name of an item of ``Enum.EasingDirection``.
+    """
+    if not share > 0.0:
+        return 0.0  # NaN too
+    if share >= 1.0:
+        return 1.0
+    curve = _CURVES[style]
+    if direction == "In":
+        return curve(share)
+    if direction == "Out":
+        return 1.0 - curve(1.0 - share)
+    if style == "Elastic":
+        curve = partial(_elastic, period=_PERIOD_IN_OUT)
+    if share < 0.5:  # noqa: PLR2004, RUF100
+        return curve(2.0 * share) / 2.0
+    return 1.0 - curve(2.0 - 2.0 * share) / 2.0

@@ -6,15 +6,18 @@ import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from clawblox.engine.values.functions import (
+from clawblox.engine.values.value import (
     Check,
     Functions,
+    Value,
     checked,
+    expect_contents,
     instance_check,
     number,
+    numbers_text,
+    operator,
     optional,
 )
-from clawblox.engine.values.value import Value, expect_contents, numbers_text, operator
 from clawblox.luau.core.numbers import single
 from clawblox.luau.lib.support import arguments as arg
 

@@ -6,17 +6,20 @@ import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from clawblox.engine.values.functions import (
+from clawblox.engine.values.value import (
     Check,
     Functions,
+    Value,
     any_value,
     checked,
+    expect_contents,
     instance_check,
     number,
+    numbers_text,
+    operator,
     optional,
+    singles,
 )
-from clawblox.engine.values.singles import singles
-from clawblox.engine.values.value import Value, expect_contents, numbers_text, operator
 from clawblox.luau import RuntimeFault
 from clawblox.luau.core.numbers import divide, single
 from clawblox.luau.core.operators import shown_type

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from clawblox.engine.values.enums import EnumItem, enum_check
-from clawblox.engine.values.functions import Functions, checked, number, optional, vector
 from clawblox.engine.values.rotations import Triple, cross, dot
+from clawblox.engine.values.value import Functions, checked, number, optional, vector
 from clawblox.luau import Vector, VectorType, make_vector
 from clawblox.luau.core.numbers import single
 from clawblox.luau.lib.support import arguments as arg

@@ -1,11 +1,9 @@
 """One world in one process: what happens in a tick, who is in it, what is seen and saved.
 
 - ``engine_world``: the world, as its server calls it.
-- ``assembly``: how its parts are put together.
-- ``tick``: the phases of a tick.
-- ``players``: joining, leaving, kicks, idle players and bots.
+- ``assembly``: how its parts are put together, and the phases of a tick.
 - ``observation``: what an agent sees.
-- ``spectator``: what a spectator sees.
+- ``spectator``: what a spectator sees, and the routes for people.
 - ``document``: saving and restoring.
 - ``console``: what a world prints, and how it says why it has halted.
 """

@@ -1,4 +1,4 @@
-"""How the parts of a world are put together."""
+"""How the parts of a world are put together, and the phases of a tick, in order."""
 
 from __future__ import annotations
 
@@ -8,29 +8,36 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from clawblox.engine.animations import Animations
-from clawblox.engine.characters.crowd import Characters
-from clawblox.engine.characters.humanoid import add_humanoid
-from clawblox.engine.characters.spawning import add_spawning, load_character, spawn_character
+from clawblox.engine.characters.character import add_humanoid
+from clawblox.engine.characters.crowd import (
+    Characters,
+    add_spawning,
+    load_character,
+    spawn_character,
+)
 from clawblox.engine.datastore.store import Store
 from clawblox.engine.datastore.worker import Worker
 from clawblox.engine.errors import SettingsError
-from clawblox.engine.gui.classes import ROWS as GUI_ROWS
+from clawblox.engine.gui import GUI_ROWS
 from clawblox.engine.instances.classes import ROWS, SERVICES
 from clawblox.engine.instances.instance import Instance
-from clawblox.engine.instances.library import make_instance_library
 from clawblox.engine.instances.members import add_members
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.parts.parts import Parts
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.scripts.files import read_scripts
-from clawblox.engine.scripts.script_globals import make_script_globals, share_tables
+from clawblox.engine.scripts.script_globals import (
+    make_instance_library,
+    make_script_globals,
+    make_task_globals,
+    share_tables,
+)
 from clawblox.engine.scripts.script_runner import ScriptRunner
 from clawblox.engine.services.data_stores import DataStores
-from clawblox.engine.services.every import Services, add_services
+from clawblox.engine.services.every import Services, add_services, fire_heartbeat, fire_stepped
 from clawblox.engine.services.players import Players
 from clawblox.engine.settings import EngineSettings
-from clawblox.engine.task_library import make_task_globals
 from clawblox.engine.tweens import Tweens
 from clawblox.engine.values.enums import find_enum_object
 from clawblox.engine.values.libraries import lend_values, make_default
@@ -217,3 +224,37 @@ class Assembly:
 def _reset(player: Instance, _: Any) -> None:
     """Give a player who asks for it a new character."""
     load_character(player)
+
+
+def run_tick(world: Assembly) -> None:
+    """Run one tick.
+
+    Raises:
+        WorldHalted: A script fails.
+    """
+    model, scheduler, services = world.model, world.scheduler, world.services
+    with scheduler.phase("Begin frame error"):
+        services.players.begin_tick()
+        world.scripts.begin_tick()
+        world.animations.advance()
+        world.tweens.advance()
+        services.data_stores.deliver()
+        services.debris.collect()
+        scheduler.resume_due()
+        fire_stepped(model)
+    world.characters.find_roots()
+    world.parts.sync()
+    with scheduler.phase("Failed to process agent inputs"):
+        services.inputs.process()
+        services.speech.process()
+    world.characters.move()
+    world.parts.step()
+    with scheduler.phase("Touch event"):
+        world.parts.report_touches()
+    with scheduler.phase("End frame error"):
+        world.parts.write_back()
+        world.parts.apply_welds()
+        fire_heartbeat(model)
+    services.remote_events.publish()
+    services.data_stores.submit()
+    scheduler.tick += 1

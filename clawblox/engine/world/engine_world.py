@@ -9,13 +9,13 @@ from typing import Any, Final, TypeVar
 from clawblox.engine.datastore.store import Store
 from clawblox.engine.errors import SnapshotMismatch, WorldHalted
 from clawblox.engine.instances.instance import Instance
+from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.services.agent_inputs import check_input
 from clawblox.engine.services.chat import within_hearing
 from clawblox.engine.services.sounds import spectate_sounds
 from clawblox.engine.settings import EngineSettings
-from clawblox.engine.ticks import TICK_RATE
 from clawblox.engine.watchdog.client import Watchdog
-from clawblox.engine.world.assembly import Assembly
+from clawblox.engine.world.assembly import Assembly, run_tick
 from clawblox.engine.world.console import Console
 from clawblox.engine.world.document import (
     FORMAT,
@@ -32,7 +32,6 @@ from clawblox.engine.world.observation import (
     view_radius,
 )
 from clawblox.engine.world.spectator import spectate_entities, spectate_player
-from clawblox.engine.world.tick import run_tick
 from clawblox.luau import LuaError, VMSnapshotError, run_deep
 
 _REBUILT: Final = (

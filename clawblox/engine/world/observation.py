@@ -12,11 +12,17 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from clawblox.engine.errors import to_text
-from clawblox.engine.gui.gui_json import color_json
-from clawblox.engine.instances.attributes import PLAIN, attribute_json, attributes_json
+from clawblox.engine.gui import color_json
+from clawblox.engine.instances.attributes import (
+    PLAIN,
+    attribute_json,
+    attributes_json,
+    hundredths,
+    hundredths_of_vector,
+    shortest,
+)
 from clawblox.engine.instances.instance import ROTATION, Instance
 from clawblox.engine.parts.parts import EYE_HEIGHT
-from clawblox.engine.rounding import hundredths, hundredths_of_vector, shortest
 from clawblox.luau import Vector
 from clawblox.luau.core.operators import shown_type
 

@@ -1,18 +1,16 @@
 """A small world of scripts, parts and characters, without services."""
 
 from clawblox.engine.animations import Animations
-from clawblox.engine.characters.crowd import Characters
-from clawblox.engine.characters.humanoid import add_humanoid
-from clawblox.engine.characters.spawning import add_spawning, spawn_character
+from clawblox.engine.characters.character import add_humanoid
+from clawblox.engine.characters.crowd import Characters, add_spawning, spawn_character
 from clawblox.engine.instances.classes import ROWS, SERVICES
-from clawblox.engine.instances.library import make_instance_library
 from clawblox.engine.instances.members import add_members
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.parts.parts import Parts
 from clawblox.engine.scheduler import Scheduler
+from clawblox.engine.scripts.script_globals import make_instance_library, make_task_globals
 from clawblox.engine.services.physics_groups import CollisionGroups
-from clawblox.engine.task_library import make_task_globals
 from clawblox.engine.values.enums import find_enum_object
 from clawblox.engine.values.libraries import lend_values, make_default
 from clawblox.engine.values.vector3 import VECTOR_TYPE

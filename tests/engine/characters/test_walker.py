@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from clawblox.engine.characters.walker import Gait, Walker
-from clawblox.engine.physics import BLOCK, CHARACTER, CYLINDER, DYNAMIC, WEDGE, Shape, Space
+from clawblox.engine.physics import BLOCK, CHARACTER, CYLINDER, DYNAMIC, WEDGE, Shape, Space, Traits
 
 CAPSULE = Shape(CYLINDER, 2.0, 5.0, 2.0)
 ROOT = 2
@@ -40,8 +40,8 @@ class Scene:
 @pytest.fixture
 def scene():
     space = Space()
-    space.add(1, Shape(BLOCK, 200.0, 1.0, 200.0), (0.0, -0.5, 0.0))
-    space.add(ROOT, CAPSULE, (0.0, STANDING, 0.0), motion=CHARACTER)
+    space.add(1, Traits(Shape(BLOCK, 200.0, 1.0, 200.0)), (0.0, -0.5, 0.0))
+    space.add(ROOT, Traits(CAPSULE, motion=CHARACTER), (0.0, STANDING, 0.0))
     space.refresh()
     made = Scene(space, Walker())
     made.step(2)
@@ -49,7 +49,7 @@ def scene():
 
 
 def add(scene, number, size, at, **options):
-    scene.space.add(number, Shape(BLOCK, *size), at, **options)
+    scene.space.add(number, Traits(Shape(BLOCK, *size), **options), at)
     scene.space.refresh()
 
 
@@ -173,7 +173,7 @@ def test_n4_steps_up_to_1_stud_are_climbed(scene, height, passes):
 @pytest.mark.parametrize(("degrees", "climbs"), [(40, True), (50, False)])
 def test_n4_slopes_up_to_45_degrees_are_climbed(scene, degrees, climbs):
     rise = 8.0 * math.tan(math.radians(degrees))
-    scene.space.add(3, Shape(WEDGE, 8.0, rise, 10.0), (-6.0, rise / 2, 0.0))
+    scene.space.add(3, Traits(Shape(WEDGE, 8.0, rise, 10.0)), (-6.0, rise / 2, 0.0))
     scene.space.refresh()
     scene.walker.direction = (-1.0, 0.0)
     scene.step(60)
@@ -189,7 +189,7 @@ def test_n4_a_character_slides_along_a_wall(scene):
 
 
 def test_n4_characters_pass_through_each_other_and_through_sensors(scene):
-    scene.space.add(3, CAPSULE, (3.0, STANDING, 0.0), motion=CHARACTER)
+    scene.space.add(3, Traits(CAPSULE, motion=CHARACTER), (3.0, STANDING, 0.0))
     add(scene, 4, (1.0, 10.0, 10.0), (6.0, 5.0, 0.0), solid=False)
     scene.walker.direction = (1.0, 0.0)
     scene.step(60)
@@ -356,11 +356,11 @@ def test_an_idle_character_notices_a_sensor_that_becomes_solid_and_moves(scene):
 def test_leaving_idle_characters_alone_changes_nothing():
     def run(*, forget):
         space = Space()
-        space.add(1, Shape(BLOCK, 200.0, 1.0, 200.0), (0.0, -0.5, 0.0))
-        space.add(3, Shape(BLOCK, 6.0, 1.0, 6.0), (5.0, 0.5, 0.0))
-        space.add(4, Shape(BLOCK, 2.0, 2.0, 2.0), (-4.0, 12.0, 0.0), motion=DYNAMIC)
+        space.add(1, Traits(Shape(BLOCK, 200.0, 1.0, 200.0)), (0.0, -0.5, 0.0))
+        space.add(3, Traits(Shape(BLOCK, 6.0, 1.0, 6.0)), (5.0, 0.5, 0.0))
+        space.add(4, Traits(Shape(BLOCK, 2.0, 2.0, 2.0), motion=DYNAMIC), (-4.0, 12.0, 0.0))
         for number in range(10, 15):
-            space.add(number, CAPSULE, (number * 2.5 - 30.0, 4.0, 0.0), motion=CHARACTER)
+            space.add(number, Traits(CAPSULE, motion=CHARACTER), (number * 2.5 - 30.0, 4.0, 0.0))
         walkers = {number: Walker() for number in range(10, 15)}
         seen, skipped = [], 0
         for tick in range(240):

@@ -13,9 +13,9 @@ import pytest
 
 from clawblox.engine.datastore import sqlite
 from clawblox.engine.datastore.postgres import PostgresStore
-from clawblox.engine.datastore.settings import DATABASE_URL, Backend, open_store
 from clawblox.engine.datastore.sqlite import SqliteStore
 from clawblox.engine.datastore.store import Read, ReadSorted, Request, Store, StoreError, Write
+from clawblox.engine.runner import DATABASE_URL, Backend, open_store
 from tests.engine.datastore.postgres_server import PostgresServer, postgres_server
 from tests.engine.services.bench import Bench
 

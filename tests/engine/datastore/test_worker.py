@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from clawblox.engine.datastore import worker as worker_module
-from clawblox.engine.datastore.settings import Backend, open_store, read_game_id
 from clawblox.engine.datastore.sqlite import SqliteStore
 from clawblox.engine.datastore.store import Answer, Read, Request, StoreError, Write
 from clawblox.engine.datastore.worker import Worker
+from clawblox.engine.runner import Backend, open_store, read_game_id
 
 GAME = "8f0b1a3c-0000-4000-8000-000000000001"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clawblox.engine.datastore.settings import Backend
+from clawblox.engine.runner import Backend
 from clawblox.engine.settings import read_settings, read_skill
 from clawblox.luau import run_deep
 from tests.engine.examples import builder, racer

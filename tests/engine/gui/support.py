@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clawblox.engine.gui.classes import ROWS as GUI_ROWS
+from clawblox.engine.gui import GUI_ROWS
 from clawblox.engine.instances.classes import ROWS
 from clawblox.engine.instances.members import add_members
 from clawblox.engine.instances.model import DataModel

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from clawblox.engine.gui.clicks import find_clicked
-from clawblox.engine.gui.gui_json import billboard_json, gui_json
+from clawblox.engine.gui import billboard_json, find_clicked, gui_json
 from tests.engine.gui.support import GuiWorld
 
 shared_world = functools.cache(GuiWorld)

@@ -4,12 +4,12 @@ import json
 
 from clawblox.engine.instances.classes import ROWS, SERVICES
 from clawblox.engine.instances.document import fill_tree, make_tree, tree_document
-from clawblox.engine.instances.library import make_instance_library
 from clawblox.engine.instances.members import add_members
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassSpec, ClassTable
 from clawblox.engine.parts.parts import Parts
 from clawblox.engine.scheduler import Scheduler
+from clawblox.engine.scripts.script_globals import make_instance_library
 from clawblox.engine.services.physics_groups import CollisionGroups
 from clawblox.engine.slots import Slots
 from clawblox.engine.values.enums import find_enum_object

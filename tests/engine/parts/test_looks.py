@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clawblox.engine.values.enum_data import ENUMS
+from clawblox.engine.values.enums import ENUMS
 from tests.engine.playing import say
 
 

@@ -17,6 +17,7 @@ from clawblox.engine.physics import (
     WEDGE,
     Shape,
     Space,
+    Traits,
     restore_space,
     space_document,
 )
@@ -28,19 +29,21 @@ CAPSULE = Shape(CYLINDER, 2.0, 5.0, 2.0)
 def build(seed):
     choose = random.Random(seed)
     space = Space()
-    space.add(1, Shape(BLOCK, 120.0, 1.0, 120.0), (0.0, -0.5, 0.0))
+    space.add(1, Traits(Shape(BLOCK, 120.0, 1.0, 120.0)), (0.0, -0.5, 0.0))
     for number in range(2, 62):
         at = (choose.uniform(-40, 40), choose.uniform(0.5, 6), choose.uniform(-40, 40))
         size = Shape(choose.choice(SHAPES), *(choose.uniform(1, 6) for _ in range(3)))
         group = choose.randrange(3)
         mask = (ALL_GROUPS, ALL_GROUPS ^ 4, ALL_GROUPS ^ 2)[group]
-        space.add(number, size, at, solid=choose.random() < 0.8, group=1 << group, mask=mask)
+        space.add(
+            number, Traits(size, solid=choose.random() < 0.8, group=1 << group, mask=mask), at
+        )
     for number in range(100, 140):
         at = (choose.uniform(-12, 12), choose.uniform(3, 20), choose.uniform(-12, 12))
         size = Shape(choose.choice(SHAPES), *(choose.uniform(0.5, 2) for _ in range(3)))
-        space.add(number, size, at, motion=DYNAMIC, solid=choose.random() < 0.95)
+        space.add(number, Traits(size, motion=DYNAMIC, solid=choose.random() < 0.95), at)
     for number in range(200, 206):
-        space.add(number, CAPSULE, (number - 203.0, 6.0, 0.0), motion=CHARACTER)
+        space.add(number, Traits(CAPSULE, motion=CHARACTER), (number - 203.0, 6.0, 0.0))
     return space
 
 
@@ -60,7 +63,7 @@ def act(space, seed, tick):
     else:
         motion = choose.choice((DYNAMIC, ANCHORED))
         at = (choose.uniform(-12, 12), 9.0, choose.uniform(-12, 12))
-        space.add(number, Shape(BLOCK, 1.0, 1.0, 1.0), at, motion=motion)
+        space.add(number, Traits(Shape(BLOCK, 1.0, 1.0, 1.0), motion=motion), at)
     victim = choose.randrange(100, 140)
     match choose.randrange(6):
         case 0:

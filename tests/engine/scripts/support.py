@@ -10,16 +10,19 @@ from clawblox.engine.errors import WorldHalted
 from clawblox.engine.instances.classes import ROWS, SERVICES
 from clawblox.engine.instances.document import fill_tree, make_tree, tree_document
 from clawblox.engine.instances.instance import Instance
-from clawblox.engine.instances.library import make_instance_library
 from clawblox.engine.instances.members import add_members
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassSpec, ClassTable
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.scripts.files import read_scripts
-from clawblox.engine.scripts.script_globals import make_script_globals, share_tables
+from clawblox.engine.scripts.script_globals import (
+    make_instance_library,
+    make_script_globals,
+    make_task_globals,
+    share_tables,
+)
 from clawblox.engine.scripts.script_runner import ScriptRunner
 from clawblox.engine.slots import Slots
-from clawblox.engine.task_library import make_task_globals
 from clawblox.engine.values.enums import find_enum_object
 from clawblox.engine.values.libraries import lend_values, make_default
 from clawblox.engine.values.vector3 import VECTOR_TYPE

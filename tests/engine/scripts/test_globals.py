@@ -8,9 +8,8 @@ import pytest
 
 from clawblox.engine.errors import WorldHalted
 from clawblox.engine.settings import EngineSettings
-from clawblox.engine.world.assembly import Assembly
+from clawblox.engine.world.assembly import Assembly, run_tick
 from clawblox.engine.world.console import Console, halt_lines
-from clawblox.engine.world.tick import run_tick
 from tests.engine.scripts.support import write_world
 
 BARE = [

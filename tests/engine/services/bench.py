@@ -8,7 +8,7 @@ from typing import Any
 
 from clawblox.engine.datastore.store import Store
 from clawblox.engine.datastore.worker import Worker
-from clawblox.engine.gui.classes import ROWS as GUI_ROWS
+from clawblox.engine.gui import GUI_ROWS
 from clawblox.engine.instances.classes import ROWS, SERVICES
 from clawblox.engine.instances.document import (
     fill_tree,
@@ -18,15 +18,14 @@ from clawblox.engine.instances.document import (
     tree_document,
 )
 from clawblox.engine.instances.instance import Instance
-from clawblox.engine.instances.library import make_instance_library
 from clawblox.engine.instances.members import add_members
 from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.scheduler import Scheduler
+from clawblox.engine.scripts.script_globals import make_instance_library
 from clawblox.engine.services.data_stores import DataStores
-from clawblox.engine.services.every import Services, add_services
+from clawblox.engine.services.every import Services, add_services, fire_heartbeat, fire_stepped
 from clawblox.engine.services.players import Players
-from clawblox.engine.services.run_service import fire_heartbeat, fire_stepped
 from clawblox.engine.slots import Slots
 from clawblox.engine.values.enums import find_enum_object
 from clawblox.engine.values.libraries import lend_values, make_default

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from clawblox.engine.datastore.settings import Backend, open_store, read_game_id
 from clawblox.engine.datastore.store import Read
+from clawblox.engine.runner import Backend, open_store, read_game_id
 from clawblox.engine.settings import EngineSettings
 from clawblox.engine.world.console import Console
 from clawblox.engine.world.engine_world import EngineWorld

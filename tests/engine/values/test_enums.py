@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clawblox.engine.values.enum_data import ENUMS
-from clawblox.engine.values.enums import ENUM, find_enum_object
+from clawblox.engine.values.enums import ENUM, ENUMS, find_enum_object
 from tests.engine.values.support import error, run, text
 
 N8_VALUES = {

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from clawblox.engine.values.brick_color import BrickColor
-from clawblox.engine.values.brick_color_data import COLORS, PALETTE
-from clawblox.engine.values.enum_data import ENUMS
+from clawblox.engine.values.brick_color import COLORS, PALETTE, BrickColor
+from clawblox.engine.values.enums import ENUMS
 from clawblox.engine.values.physical_properties import MATERIALS
 from tests.engine.values.support import error, run, text
 

@@ -1,0 +1,273 @@
+"""The GUI of players: its classes, its elements as JSON for spectators, and clicks."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from clawblox.engine.errors import to_text
+from clawblox.engine.instances.attributes import attribute_json, shortest
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.kinds import ENUM_NAME
+from clawblox.engine.instances.spec import NEVER, ClassSpec, Event, Property
+from clawblox.engine.values.color3 import Color3
+from clawblox.engine.values.udim import UDim2
+from clawblox.engine.values.vector2 import Vector2
+from clawblox.luau import Vector
+
+_BLACK: Final = (0.0, 0.0, 0.0)
+_WHITE: Final = (1.0, 1.0, 1.0)
+_BORDER: Final = (0.1, 0.1, 0.1)
+_SHARE: Final = (0.0, 1.0)
+_WHOLE: Final = (-(2.0**31), 2.0**31 - 1.0)
+_PIXELS: Final = (0.0, 2.0**31 - 1.0)
+_NO_SIZE: Final = (0.0, 0.0, 0.0, 0.0)
+
+
+def _share(default: float) -> Property:
+    return Property("number", default, limits=_SHARE)
+
+
+def _text_properties() -> dict[str, Property]:
+    return {
+        "Text": Property("string", ""),
+        "TextColor3": Property("Color3", _BLACK),
+        "TextSize": Property("number", 14.0, limits=(1.0, 2.0**31 - 1.0)),
+        "TextTransparency": _share(0.0),
+        "TextStrokeColor3": Property("Color3", _BLACK),
+        "TextStrokeTransparency": _share(1.0),
+        "TextScaled": Property("boolean", False),
+        "TextWrapped": Property("boolean", False),
+        "RichText": Property("boolean", False),
+        "TextXAlignment": Property(f"{ENUM_NAME}Enum.TextXAlignment", "Center"),
+        "TextYAlignment": Property(f"{ENUM_NAME}Enum.TextYAlignment", "Center"),
+        "Font": Property(f"{ENUM_NAME}Enum.Font", "SourceSans"),
+    }
+
+
+def _image_properties() -> dict[str, Property]:
+    return {
+        "Image": Property("string", ""),
+        "ImageColor3": Property("Color3", _WHITE),
+        "ImageTransparency": _share(0.0),
+    }
+
+
+GUI_ROWS: Final = (
+    ClassSpec("PlayerGui", creatable=False),
+    ClassSpec("GuiBase2d", creatable=False),
+    ClassSpec(
+        "LayerCollector",
+        "GuiBase2d",
+        {
+            "Enabled": Property("boolean", True),
+            "ResetOnSpawn": Property("boolean", True),
+        },
+        creatable=False,
+    ),
+    ClassSpec(
+        "ScreenGui",
+        "LayerCollector",
+        {
+            "DisplayOrder": Property("number", 0.0, limits=_WHOLE),
+            "IgnoreGuiInset": Property("boolean", False),
+        },
+    ),
+    ClassSpec(
+        "BillboardGui",
+        "LayerCollector",
+        {
+            "Size": Property("UDim2", (0.0, 100.0, 0.0, 50.0)),
+            "StudsOffset": Property("Vector3", (0.0, 0.0, 0.0)),
+            "AlwaysOnTop": Property("boolean", False),
+            "MaxDistance": Property("number", math.inf),
+            "Adornee": Property("Instance"),
+        },
+    ),
+    ClassSpec(
+        "GuiObject",
+        "GuiBase2d",
+        {
+            "Size": Property("UDim2", (0.0, 100.0, 0.0, 100.0)),
+            "Position": Property("UDim2", _NO_SIZE),
+            "AnchorPoint": Property("Vector2", (0.0, 0.0)),
+            "Rotation": Property("number", 0.0),
+            "ZIndex": Property("number", 1.0, limits=_WHOLE),
+            "LayoutOrder": Property("number", 0.0, limits=_WHOLE),
+            "Visible": Property("boolean", True),
+            "Active": Property("boolean", False),
+            "ClipsDescendants": Property("boolean", False),
+            "BackgroundColor3": Property("Color3", _WHITE),
+            "BackgroundTransparency": _share(0.0),
+            "BorderColor3": Property("Color3", _BORDER),
+            "BorderSizePixel": Property("number", 1.0, limits=_PIXELS),
+        },
+        {"MouseEnter": Event(when=NEVER), "MouseLeave": Event(when=NEVER)},
+        creatable=False,
+    ),
+    ClassSpec("Frame", "GuiObject"),
+    ClassSpec(
+        "TextLabel",
+        "GuiObject",
+        {**_text_properties(), "BackgroundTransparency": _share(1.0)},
+    ),
+    ClassSpec(
+        "ImageLabel",
+        "GuiObject",
+        {**_image_properties(), "BackgroundTransparency": _share(1.0)},
+    ),
+    ClassSpec(
+        "GuiButton",
+        "GuiObject",
+        {"AutoButtonColor": Property("boolean", True)},
+        {
+            "MouseButton1Click": Event(when="with an input GuiClick of the player who sees it"),
+            "MouseButton1Down": Event(when=NEVER),
+            "MouseButton1Up": Event(when=NEVER),
+            "Activated": Event(when=NEVER),
+        },
+        creatable=False,
+    ),
+    ClassSpec("TextButton", "GuiButton", _text_properties()),
+    ClassSpec("ImageButton", "GuiButton", _image_properties()),
+    ClassSpec("UIComponent", creatable=False),
+    ClassSpec("UICorner", "UIComponent", {"CornerRadius": Property("UDim", (0.0, 8.0))}),
+)
+"""The classes, a base before the classes that extend it."""
+
+
+Json = Any
+
+
+def color_json(color: Color3) -> list[float]:
+    """Return a colour as three numbers from 0 to 1."""
+    return [shortest(part) for part in color.contents()]
+
+
+def _size_json(size: UDim2) -> dict[str, Json]:
+    return {
+        "x_scale": attribute_json(shortest(size.x.scale)),
+        "x_offset": int(size.x.offset),
+        "y_scale": attribute_json(shortest(size.y.scale)),
+        "y_offset": int(size.y.offset),
+    }
+
+
+def _point_json(point: Vector2) -> list[float]:
+    return [shortest(part) for part in point.contents()]
+
+
+def _whole_json(value: float) -> int:
+    return int(value)
+
+
+def _plain(value: Json) -> Json:
+    return value
+
+
+_KEYS: Final[tuple[tuple[str, str, Callable[[Any], Json]], ...]] = (
+    ("position", "Position", _size_json),
+    ("size", "Size", _size_json),
+    ("anchor_point", "AnchorPoint", _point_json),
+    ("rotation", "Rotation", attribute_json),
+    ("z_index", "ZIndex", _whole_json),
+    ("visible", "Visible", _plain),
+    ("background_color", "BackgroundColor3", color_json),
+    ("background_transparency", "BackgroundTransparency", attribute_json),
+    ("border_color", "BorderColor3", color_json),
+    ("border_size_pixel", "BorderSizePixel", _whole_json),
+    ("text", "Text", to_text),
+    ("text_color", "TextColor3", color_json),
+    ("text_size", "TextSize", attribute_json),
+    ("text_transparency", "TextTransparency", attribute_json),
+    ("text_x_alignment", "TextXAlignment", to_text),
+    ("text_y_alignment", "TextYAlignment", to_text),
+    ("image", "Image", to_text),
+    ("image_color", "ImageColor3", color_json),
+    ("image_transparency", "ImageTransparency", attribute_json),
+    ("display_order", "DisplayOrder", _whole_json),
+    ("enabled", "Enabled", _plain),
+)
+"""The keys of an element, the properties they show, and how."""
+
+
+def gui_json(player_gui: Instance) -> list[Json]:
+    """Return one tree for each child of a PlayerGui.
+
+    Elements of classes that are neither a ScreenGui nor drawn on one are left out, with all that is
+    below them.
+    """
+    return [_element_json(child) for child in player_gui.children if _is_element(child)]
+
+
+def _is_element(instance: Instance) -> bool:
+    return instance.is_a("GuiObject") or instance.is_a("ScreenGui")
+
+
+def _element_json(element: Instance) -> Json:
+    shown: dict[str, Json] = {
+        "id": element.number,
+        "type": element.spec.name,
+        "name": to_text(element.name),
+    }
+    for key, name, to_json in _KEYS:
+        if name in element.spec.properties:
+            shown[key] = to_json(element.read(name))
+    shown["children"] = gui_json(element)
+    return shown
+
+
+def billboard_json(part: Instance) -> Json:
+    """Return the first BillboardGui of a part, with its direct TextLabels; None without one."""
+    billboard = next((each for each in part.children if each.is_a("BillboardGui")), None)
+    if billboard is None or not billboard.read("Enabled"):
+        return None
+    labels = [each for each in billboard.children if each.is_a("TextLabel")]
+    return {
+        "studs_offset": _vector_json(billboard.read("StudsOffset")),
+        "always_on_top": billboard.read("AlwaysOnTop"),
+        "labels": [
+            {
+                "text": to_text(label.read("Text")),
+                "color": color_json(label.read("TextColor3")),
+                "size": attribute_json(label.read("TextSize")),
+            }
+            for label in labels
+        ],
+    }
+
+
+def _vector_json(vector: Vector) -> list[float]:
+    return [shortest(part) for part in (vector.x, vector.y, vector.z)]
+
+
+_DIGITS: Final = re.compile(r"[0-9]{1,19}")
+
+CLICK: Final = "MouseButton1Click"
+"""The event that a click fires."""
+
+
+def find_clicked(player_gui: Instance, element_id: Any) -> Instance | None:
+    """Return the element that a click fires its event on.
+
+    Args:
+        player_gui: The GUI of the player who clicks.
+        element_id: What the input has as ``element_id``, as JSON: a number, or its digits.
+
+    Returns:
+        The element; None if the id is not one, or that of an element elsewhere or of a class
+        without the event, so that nothing happens.
+    """
+    number = _read_number(element_id)
+    element = None if number is None else player_gui.model.find(number)
+    if element is None or CLICK not in element.spec.event_names:
+        return None
+    return element if element.is_below(player_gui) else None
+
+
+def _read_number(element_id: Any) -> int | None:
+    if element_id.__class__ is str and _DIGITS.fullmatch(element_id):
+        return int(element_id)
+    return element_id if element_id.__class__ is int else None
