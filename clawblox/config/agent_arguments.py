@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from clawblox.config.arguments import describe_mismatch
+from clawblox.config.arguments import mismatch
 from clawblox.errors import ConfigError
 
 
@@ -39,8 +39,7 @@ def agent_directories(agents: Agents | None) -> Mapping[str, str | os.PathLike[s
     directories: dict[str, str | os.PathLike[str]] = {}
     for agent in map(require_agent, _require_iterable(agents)):
         if agent.name in directories:
-            expected = "must be agents of different names"
-            raise ConfigError(describe_mismatch(expected, agent.name), key="agents")
+            raise mismatch("agents", "agents of different names", agent.name)
         directories[agent.name] = agent.dir
     return directories
 
@@ -63,5 +62,4 @@ def _require_iterable(agents: object) -> Iterable[object]:
 
 
 def _no_agents(value: object) -> ConfigError:
-    expected = "must be agents, or their directories by name"
-    return ConfigError(describe_mismatch(expected, value), key="agents")
+    return mismatch("agents", "agents, or their directories by name", value)

@@ -1,6 +1,7 @@
 """Checks of the values that callers give, which may break the promises of their types. Pure.
 
-Every complaint is a ``ConfigError`` that names the argument and shows its value.
+Every check returns the value or raises a ``ConfigError`` that names the argument:
+``<argument>: must be …, not <value>``. :func:`checked` makes a validator of a field out of a check.
 """
 
 from __future__ import annotations
@@ -8,12 +9,15 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
+
+import attrs
 
 from clawblox import protocol
 from clawblox.errors import ConfigError
+from clawblox.protocol import SEEDS
 from clawblox.results import Labels
 
 ARGUMENT_BY_VARIABLE: Final = {
@@ -29,7 +33,7 @@ ARGUMENT_BY_VARIABLE: Final = {
 """The argument of ``start`` that sets each variable of the contract."""
 
 SIZE_EXPECTED: Final = "bytes above 0, or a size such as '500 MB' or '1.5 GiB'"
-"""How a complaint describes a size."""
+"""What a size must be, for an error."""
 
 _SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([kKMGT]?)(i?)B")
 _POWERS: Final = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
@@ -43,14 +47,46 @@ _MAX_LABEL_CHARS: Final = 200
 
 
 def describe_mismatch(expected: str, value: object) -> str:
-    """Return a complaint about a value: ``seconds above 0, not '3'``.
+    """Return the message about a wrong value: ``must be seconds above 0, not '3'``.
 
     Args:
-        expected: What the value has to be.
-        value: What it is; a long one is cut.
+        expected: What the value must be.
+        value: The value; a long one is cut.
     """
     shown = repr(value)
-    return f"{expected}, not {shown if len(shown) <= _SHOWN_CHARS else f'{shown[:57]}...'}"
+    return f"must be {expected}, not {shown if len(shown) <= _SHOWN_CHARS else f'{shown[:57]}...'}"
+
+
+def mismatch(key: str, expected: str, value: object, *, hint: str | None = None) -> ConfigError:
+    """Return the error for a wrong argument: ``timeout: must be seconds above 0, not '3'``.
+
+    Args:
+        key: The argument.
+        expected: What its value must be.
+        value: Its value.
+        hint: What to do about it.
+    """
+    return ConfigError(describe_mismatch(expected, value), key=key, value=value, hint=hint)
+
+
+Validator: TypeAlias = Callable[[Any, "attrs.Attribute[Any]", Any], None]
+"""A validator of a field, as attrs calls it."""
+
+
+def checked(check: Callable[..., object], *, optional: bool = False, **limits: object) -> Validator:
+    """Return a validator that calls ``check(value, name, **limits)`` for the value of a field.
+
+    Args:
+        check: A check of this module.
+        optional: Whether None passes without a check.
+        **limits: Further arguments of the check.
+    """
+
+    def validate(_owner: object, field: attrs.Attribute[Any], value: object) -> None:
+        if not (optional and value is None):
+            check(value, field.name, **limits)
+
+    return validate
 
 
 def check_count(value: object, key: str, *, at_least: int = 1, at_most: int | None = None) -> int:
@@ -58,7 +94,7 @@ def check_count(value: object, key: str, *, at_least: int = 1, at_most: int | No
 
     Args:
         value: The value.
-        key: The argument, for the complaint.
+        key: The argument, for the error.
         at_least: The smallest number allowed.
         at_most: The largest number allowed; None sets no limit.
 
@@ -68,8 +104,7 @@ def check_count(value: object, key: str, *, at_least: int = 1, at_most: int | No
     if type(value) is int and at_least <= value <= (value if at_most is None else at_most):
         return value
     most = "or more" if at_most is None else f"to {at_most}"
-    expected = f"a whole number, {at_least} {most}"
-    raise ConfigError(describe_mismatch(expected, value), key=key, value=value)
+    raise mismatch(key, f"a whole number, {at_least} {most}", value)
 
 
 def check_seconds(value: Any, key: str, *, may_be_zero: bool = False) -> float:  # noqa: ANN401
@@ -77,18 +112,53 @@ def check_seconds(value: Any, key: str, *, may_be_zero: bool = False) -> float: 
 
     Args:
         value: The value.
-        key: The argument, for the complaint.
+        key: The argument, for the error.
         may_be_zero: Whether 0 is allowed.
 
     Raises:
         ConfigError: It is not a number, or too small.
     """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    seconds = value if is_number else math.nan  # which no comparison accepts
+    seconds = value if is_number else math.nan  # no comparison accepts it
     if seconds > 0 or (may_be_zero and seconds == 0):
         return seconds
-    expected = "seconds, 0 or more" if may_be_zero else "seconds above 0"
-    raise ConfigError(describe_mismatch(expected, value), key=key, value=value)
+    raise mismatch(key, "seconds, 0 or more" if may_be_zero else "seconds above 0", value)
+
+
+def check_choice(value: object, key: str, *, choices: tuple[object, ...]) -> None:
+    """Refuse a value that is none of ``choices``; True and 1 are different values.
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    if not any(type(value) is type(choice) and value == choice for choice in choices):
+        words = [choice if isinstance(choice, str) else repr(choice) for choice in choices]
+        raise mismatch(key, f"{', '.join(words[:-1])} or {words[-1]}", value)
+
+
+def check_flag(value: object, key: str) -> None:
+    """Refuse a value that is neither True nor False.
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    check_choice(value, key, choices=(True, False))
+
+
+def check_kind(value: object, key: str, *, kind: type, expected: str) -> None:
+    """Refuse a value that is no ``kind``.
+
+    Args:
+        value: The value.
+        key: The argument, for the error.
+        kind: Its class.
+        expected: What it must be, for the error.
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    if not isinstance(value, kind):
+        raise mismatch(key, expected, value)
 
 
 def check_size(value: object, key: str) -> int:
@@ -96,7 +166,7 @@ def check_size(value: object, key: str) -> int:
 
     Args:
         value: A whole number of bytes, or text with a unit: ``"500 MB"``, ``"1.5GiB"``.
-        key: The argument, for the complaint.
+        key: The argument, for the error.
 
     Raises:
         ConfigError: It is neither, or less than one byte.
@@ -109,73 +179,88 @@ def check_size(value: object, key: str) -> int:
         size = int(float(number) * (1024 if binary else 1000) ** _POWERS[letter])
         if size > 0:
             return size
-    raise ConfigError(describe_mismatch(SIZE_EXPECTED, value), key=key, value=value)
+    raise mismatch(key, SIZE_EXPECTED, value)
 
 
-def check_port(value: object) -> int | None:
-    """Return the requested port; None for any, which 0 asks for too.
+def check_port(value: object, key: str) -> int | None:
+    """Return the requested port; None for any, as for 0.
 
     Raises:
         ConfigError: It is not a port.
     """
     if value is None or (type(value) is int and 0 <= value <= 65535):
         return value or None
-    expected = "1 to 65535, or 0 to lease one"
-    raise ConfigError(describe_mismatch(expected, value), key="port", value=value)
+    raise mismatch(key, "1 to 65535, or 0 to lease one", value)
+
+
+def check_seed(value: object, key: str) -> None:
+    """Refuse a value that is no seed.
+
+    Raises:
+        ConfigError: It is not a whole number from 0 to 2**64 - 1.
+    """
+    if type(value) is not int or value not in SEEDS:
+        raise mismatch(key, "a whole number from 0 to 2**64 - 1", value)
 
 
 def check_text(value: object, key: str) -> str:
     """Return ``value``, a part of an address: printable ASCII without spaces, perhaps empty.
 
     Raises:
-        ConfigError: It is something else; names ``key``.
+        ConfigError: It is something else.
     """
     if not isinstance(value, str) or not all("!" <= character <= "~" for character in value):
-        expected = "printable ASCII without spaces"
-        raise ConfigError(describe_mismatch(expected, value), key=key, value=value)
+        raise mismatch(key, "printable ASCII without spaces", value)
     return value
+
+
+def check_host(value: object, key: str) -> str:
+    """Return the address that a world binds.
+
+    Raises:
+        ConfigError: It is not an address.
+    """
+    if value in ("", None):
+        raise mismatch(key, "the address that the world binds", value)
+    return check_text(value, key)
 
 
 def check_read_path(value: object, key: str) -> Path:
     """Return ``value`` as the path of something that is only read: any path will do.
 
     Raises:
-        ConfigError: It is not a path, or empty; names ``key``.
+        ConfigError: It is not a path, or empty.
     """
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
-    if not isinstance(text, str) or "\0" in text:
-        raise ConfigError(describe_mismatch("a path", value), key=key, value=value)
-    if not text:
-        raise ConfigError("a path, and not an empty one", key=key, value=value, hint=_HERE_HINT)
+    if not isinstance(text, str) or not text or "\0" in text:
+        hint = _HERE_HINT if text == "" else None
+        raise mismatch(key, "a path, not empty" if text == "" else "a path", value, hint=hint)
     return Path(text)
 
 
 def check_path(value: object, key: str) -> Path:
-    """Return ``value`` as a path that records and manifests can hold, which are UTF-8.
+    """Return ``value`` as a path that records and manifests can hold, as they are UTF-8.
 
     Raises:
-        ConfigError: It is not a path, or empty, or not UTF-8; names ``key``.
+        ConfigError: It is not a path, or empty, or not UTF-8.
     """
     path = check_read_path(value, key)
     try:
         path.absolute().as_posix().encode()
     except FileNotFoundError as error:
-        message = "a relative path, but the current directory does not exist any more"
+        message = "must be an absolute path, as the current directory does not exist any more"
         raise ConfigError(message, key=key, value=str(path)) from error
     except UnicodeEncodeError as error:
-        expected = "a path in UTF-8, as the files are that it is written to"
-        raise ConfigError(
-            describe_mismatch(expected, str(path)), key=key, value=str(path)
-        ) from error
+        raise mismatch(key, "a path in UTF-8, as it is written to files", str(path)) from error
     return path
 
 
 def check_snapshot(value: object, key: str) -> tuple[Path, str | None]:
-    """Return the path of a snapshot, and its digest where that is given too.
+    """Return the path of a snapshot, and its digest if that is given too.
 
     Args:
         value: A path, or a mapping with ``path`` and perhaps ``sha256``, as ``save`` returns it.
-        key: The argument, for the complaint.
+        key: The argument, for the error.
 
     Raises:
         ConfigError: It is neither.
@@ -183,61 +268,49 @@ def check_snapshot(value: object, key: str) -> tuple[Path, str | None]:
     entry = value if isinstance(value, Mapping) else {"path": value}
     digest = entry.get("sha256")
     if digest is not None and not isinstance(digest, str):
-        expected = "a digest in hexadecimal"
-        raise ConfigError(describe_mismatch(expected, digest), key=key, value=digest)
+        raise mismatch(key, "a snapshot with a digest in hexadecimal", digest)
     return check_path(entry.get("path"), key), digest
 
 
-def check_host(value: object) -> str:
-    """Return the address that a world binds.
-
-    Raises:
-        ConfigError: It is not an address.
-    """
-    if value in ("", None):
-        expected = "the address that the world binds"
-        raise ConfigError(describe_mismatch(expected, value), key="host", value=value)
-    return check_text(value, "host")
-
-
-def check_env(value: Mapping[str, str] | None) -> Mapping[str, str]:
+def check_env(value: Mapping[str, str] | None, key: str = "env") -> Mapping[str, str]:
     """Return the caller's own environment variables; an empty mapping for None.
 
     Raises:
         ConfigError: It is not a mapping, or one of its entries cannot be a variable, or is a
-            variable that ``start`` sets.
+            variable that ``start`` sets. The error shows no value that may be a secret.
     """
     env: Mapping[Any, Any] = {} if value is None else value
     if not isinstance(env, Mapping):
-        raise ConfigError("a mapping of names to values", key="env")
-    for key, value in env.items():
-        if key in ARGUMENT_BY_VARIABLE:
+        raise ConfigError("must be a mapping of names to values", key=key)
+    for name, text in env.items():
+        if name in ARGUMENT_BY_VARIABLE:
             raise ConfigError(
-                "start sets this variable itself",
-                key=f"env.{key}",
-                value=value,
-                hint=f"use {ARGUMENT_BY_VARIABLE[key]}=",
+                "must be left out, as start sets this variable itself",
+                key=f"{key}.{name}",
+                value=text,
+                hint=f"use {ARGUMENT_BY_VARIABLE[name]}=",
             )
-        if not _is_usable_variable(key, value):
+        if not _is_usable_variable(name, text):
             raise ConfigError(
-                "two strings without NUL, the name not empty and without '='", key=f"env.{key}"
+                "must be two strings without NUL, the name not empty and without '='",
+                key=f"{key}.{name}",
             )
     return env
 
 
-def _is_usable_variable(key: object, value: object) -> bool:
-    is_text = isinstance(key, str) and isinstance(value, str)
-    return is_text and bool(key) and "=" not in f"{key}" and "\0" not in f"{key}{value}"
+def _is_usable_variable(name: object, text: object) -> bool:
+    is_text = isinstance(name, str) and isinstance(text, str)
+    return is_text and bool(name) and "=" not in f"{name}" and "\0" not in f"{name}{text}"
 
 
 def check_labels(value: Labels | None, key: str = "labels") -> Labels:
     """Return labels of an instance; an empty mapping for None.
 
-    They are shown in tables and metrics, which is why they are few and short.
+    They are few and short because tables and metrics show them.
 
     Args:
         value: The labels by name.
-        key: The argument, for the complaint.
+        key: The argument, for the error.
 
     Raises:
         ConfigError: It is not a mapping, has more than 16 entries, or an entry with a name that is
@@ -249,13 +322,12 @@ def check_labels(value: Labels | None, key: str = "labels") -> Labels:
         raise ConfigError(describe_mismatch(expected, value), key=key)
     for name, label in labels.items():
         if not isinstance(name, str) or _LABEL_NAME.fullmatch(name) is None:
-            expected = "names of a letter and at most 62 more letters, digits and '_'"
-            raise ConfigError(describe_mismatch(expected, name), key=key, value=name)
+            raise mismatch(key, "names of a letter and at most 62 letters, digits and '_'", name)
         if not _is_label(label):
             expected = (
                 f"a number, a boolean, or printable text of 1 to {_MAX_LABEL_CHARS} characters"
             )
-            raise ConfigError(describe_mismatch(expected, label), key=f"{key}.{name}", value=label)
+            raise mismatch(f"{key}.{name}", expected, label)
     return dict(labels)
 
 

@@ -22,10 +22,10 @@ from urllib.parse import quote, unquote, urlsplit
 
 import attrs
 
-from clawblox.config.arguments import describe_mismatch
+from clawblox.config.arguments import mismatch
 from clawblox.config.home import home_dir
 from clawblox.config.world_toml import CONFIG_NAME
-from clawblox.errors import ConfigError, FetchError
+from clawblox.errors import FetchError
 from clawblox.system.files import PRIVATE_DIR, fsync_directory, partial_name, sweep_partials
 from clawblox.system.http import download, fetch_text
 
@@ -159,7 +159,7 @@ def _parse(url: str) -> _Address:
         owner, repo, kind, *rest = parts
         if kind == "tree" and all(map(_NAME.fullmatch, (owner, repo))) and all(map(_is_safe, rest)):
             return _Address(url, owner, repo, tuple(rest))
-    raise ConfigError(describe_mismatch(_FORM, url), key="dir", value=url)
+    raise mismatch("dir", _FORM, url)
 
 
 def _is_safe(part: str) -> bool:

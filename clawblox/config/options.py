@@ -1,8 +1,9 @@
-"""The options of starts and saves: names, defaults, units and error messages, in one place.
+"""The options of starts and saves: names, defaults, units and documentation, in one place.
 
 ``AsyncWorld.start`` and its siblings, the control socket, the command line and the records take
-their options from these classes. Values are checked when the object is made, without reading the
-file system; the start itself checks what paths lead to.
+their options from these classes, and ``python -m docs.option_docstrings`` copies what these
+docstrings say about an option to the functions that take it. Values are checked when the object is
+made, without reading the file system; the start itself checks what paths lead to.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Final, Literal, Self, TypeAlias, get_args
 import attrs
 
 from clawblox.config.arguments import (
+    check_choice,
     check_count,
     check_env,
     check_host,
@@ -22,11 +24,14 @@ from clawblox.config.arguments import (
     check_path,
     check_port,
     check_seconds,
+    check_seed,
     check_snapshot,
     check_text,
+    checked,
+    mismatch,
 )
 from clawblox.errors import ConfigError
-from clawblox.protocol import SEEDS, normalise_base_path
+from clawblox.protocol import normalise_base_path
 from clawblox.results import DataStoreBackend, Labels, RestartMode, SnapshotLike
 from clawblox.spelling import nearest_name
 
@@ -51,11 +56,17 @@ def is_instance_name(value: object) -> bool:
     return isinstance(value, str) and _INSTANCE_NAME.fullmatch(value) is not None
 
 
-# -- checks: converters return the value to keep, validators only raise -------------------------
+def _check_name(value: object, key: str) -> None:
+    if not is_instance_name(value):
+        expected = "1 to 64 letters, digits, '_', '.' or '-', the first a letter or digit"
+        raise mismatch(key, expected, value)
+
+
+# -- converters, where an option is kept in another form ------------------------------------------
 
 
 def _to_host(value: str) -> str:
-    return check_host(value)
+    return check_host(value, "host")
 
 
 def _to_base_path(value: str) -> str:
@@ -63,10 +74,15 @@ def _to_base_path(value: str) -> str:
 
 
 def _to_port(value: int | None) -> int | None:
-    return check_port(value)
+    return check_port(value, "port")
 
 
-def _to_env(value: Mapping[str, str] | None) -> Mapping[str, str]:
+def to_env(value: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Return a copy of checked variables; a converter for fields called ``env``.
+
+    Raises:
+        ConfigError: They cannot be variables of the caller.
+    """
     return dict(check_env(value))
 
 
@@ -90,64 +106,6 @@ def _to_dir(value: str | Path | None) -> Path | None:
     return None if value is None else check_path(value, "dir").absolute()
 
 
-def _check_seconds(_owner: Any, field: attrs.Attribute[float], value: float) -> None:  # noqa: ANN401
-    check_seconds(value, field.name)
-
-
-def _check_wait(_owner: Any, field: attrs.Attribute[float], value: float) -> None:  # noqa: ANN401
-    check_seconds(value, field.name, may_be_zero=True)
-
-
-def _check_count(_owner: Any, field: attrs.Attribute[int], value: int) -> None:  # noqa: ANN401
-    check_count(value, field.name)
-
-
-def _check_path(_owner: Any, field: attrs.Attribute[Any], value: object) -> None:  # noqa: ANN401
-    if value is not None:
-        check_path(value, field.name)
-
-
-def _check_snapshot(_owner: Any, field: attrs.Attribute[Any], value: object) -> None:  # noqa: ANN401
-    if value is not None:
-        check_snapshot(value, field.name)
-
-
-def _check_env(_owner: Any, _field: attrs.Attribute[Any], value: Any) -> None:  # noqa: ANN401
-    check_env(value)
-
-
-def _check_labels(_owner: Any, _field: attrs.Attribute[Any], value: Any) -> None:  # noqa: ANN401
-    check_labels(value)
-
-
-def _check_name(_owner: Any, field: attrs.Attribute[Any], value: object) -> None:  # noqa: ANN401
-    if value is not None and not is_instance_name(value):
-        message = "an instance name has 1 to 64 letters, digits, '_', '.' or '-'"
-        raise ConfigError(message, key=field.name, value=value)
-
-
-def _check_restart(_owner: Any, field: attrs.Attribute[Any], value: object) -> None:  # noqa: ANN401
-    modes = get_args(RestartMode)
-    if value not in modes:
-        raise ConfigError(f"one of {', '.join(modes)}", key=field.name, value=value)
-
-
-def _check_datastore(_owner: Any, field: attrs.Attribute[Any], value: object) -> None:  # noqa: ANN401
-    backends = get_args(DataStoreBackend)
-    if value is not None and value not in backends:
-        raise ConfigError(f"one of {', '.join(backends)}", key=field.name, value=value)
-
-
-def _check_on_failure(_owner: Any, field: attrs.Attribute[Any], value: object) -> None:  # noqa: ANN401
-    if value not in get_args(OnFailure):
-        raise ConfigError("keep or stop_all", key=field.name, value=value)
-
-
-def _check_seed(_owner: Any, field: attrs.Attribute[Any], value: object) -> None:  # noqa: ANN401
-    if value is not None and (type(value) is not int or value not in SEEDS):
-        raise ConfigError("a whole number from 0 to 2**64 - 1", key=field.name, value=value)
-
-
 # -- starting -----------------------------------------------------------------------------------
 
 
@@ -163,14 +121,19 @@ class SharedOptions:
         health_timeout: Seconds until the world must be ready, from the moment it is spawned.
         detach: Whether the instance lives on when this orchestrator ends.
         restart: What happens when the instance dies: ``never`` leaves it dead, ``fresh`` starts it
-            again as it was started, ``checkpoint`` restores its last good save.
+            again as it was started here, ``checkpoint`` restores its last good save, or starts it
+            as here if it has none. Name and port stay the same; sessions survive if the snapshot
+            contains them.
         max_restarts: Number of restarts allowed within ``restart_window``; after that the
             instance stays dead.
         restart_window: Length of that window in seconds.
-        reseed: Seed of a fresh world, or set after a restore; the seed counts up by 1 from
-            instance to instance. None draws one for each fresh world, and keeps the random state
-            of a snapshot.
-        labels: What the caller says about the instance, by name: texts, numbers or booleans.
+        reseed: Seed of the random state of a fresh world, or set after a snapshot is restored, 0
+            or more; it counts up by 1 from instance to instance. A world with a command must have
+            ``[run] reseed = true``. None draws a seed for each fresh world, and keeps the random
+            state of a snapshot.
+        labels: Texts, numbers or booleans by name, at most 16, that describe the instance:
+            ``{"model": "…", "seed": 3}``. They are in the manifest, records, events, tables and
+            metrics, and select instances: ``clawblox ps --filter seed=3``.
         datastore: Where an engine world keeps the rows of its data stores; None means SQLite.
 
     Raises:
@@ -178,17 +141,26 @@ class SharedOptions:
     """
 
     record: bool = attrs.field(default=False, converter=bool)
-    env: Mapping[str, str] = attrs.field(default=None, converter=_to_env, repr=False)
+    env: Mapping[str, str] = attrs.field(default=None, converter=to_env, repr=False)
     host: str = attrs.field(default=DEFAULT_HOST, converter=_to_host)
     base_path: str = attrs.field(default="", converter=_to_base_path)
-    health_timeout: float = attrs.field(default=DEFAULT_HEALTH_TIMEOUT_S, validator=_check_seconds)
+    health_timeout: float = attrs.field(
+        default=DEFAULT_HEALTH_TIMEOUT_S, validator=checked(check_seconds)
+    )
     detach: bool = attrs.field(default=False, converter=bool)
-    restart: RestartMode = attrs.field(default="never", validator=_check_restart)
-    max_restarts: int = attrs.field(default=DEFAULT_MAX_RESTARTS, validator=_check_count)
-    restart_window: float = attrs.field(default=DEFAULT_RESTART_WINDOW_S, validator=_check_seconds)
-    reseed: int | None = attrs.field(default=None, validator=_check_seed)
+    restart: RestartMode = attrs.field(
+        default="never", validator=checked(check_choice, choices=get_args(RestartMode))
+    )
+    max_restarts: int = attrs.field(default=DEFAULT_MAX_RESTARTS, validator=checked(check_count))
+    restart_window: float = attrs.field(
+        default=DEFAULT_RESTART_WINDOW_S, validator=checked(check_seconds)
+    )
+    reseed: int | None = attrs.field(default=None, validator=checked(check_seed, optional=True))
     labels: Labels = attrs.field(default=None, converter=_to_labels)
-    datastore: DataStoreBackend | None = attrs.field(default=None, validator=_check_datastore)
+    datastore: DataStoreBackend | None = attrs.field(
+        default=None,
+        validator=checked(check_choice, choices=get_args(DataStoreBackend), optional=True),
+    )
 
     def shared(self) -> dict[str, Any]:
         """Return the values of the shared options, by name."""
@@ -200,15 +172,22 @@ class StartOptions(SharedOptions):
     """The options for the start of one instance.
 
     Attributes:
-        port: Port of the world; None leases a free one.
+        port: Port of the world; None or 0 leases a free one.
         port_wait: Seconds to wait for a given port to become free; 0 does not wait.
         record_dir: Directory for recordings; None means ``recordings`` in the run directory.
-        resume: Snapshot to restore; None starts afresh.
-        run_dir: Directory of the run; None means the parent of ``record_dir``, else the world
-            directory.
-        name: Name of the instance; None takes the first free one of ``w000``, ``w001``, …
-        command_file: File for the rerunnable launch script; None means one in ``runtime``.
-        log_file: File for the output of the world; None means one in ``logs``.
+        resume: Snapshot to restore: its path, or what :meth:`save` returned, whose digest is
+            then checked. A relative path is looked up in the world directory, then in the
+            current directory. An archive (``.ckpt``) is loaded into the run directory, as
+            ``load_checkpoint`` does, and its snapshot is restored; ``run_dir`` must not be
+            the world directory then. None starts a fresh run.
+        run_dir: Directory of the run, with its manifest; None means that of this object, else the
+            parent of ``record_dir``, else the world directory.
+        name: Name of the instance, unique in the run directory and in this object; None takes the
+            first free name of ``w000``, ``w001``, …
+        command_file: File for the rerunnable launch script, in an existing directory; None means
+            one in ``runtime``.
+        log_file: File for the output of the world, in an existing directory; None means one in
+            ``logs``.
         watch: Whether an engine world starts over when its scripts change.
 
     Raises:
@@ -216,11 +195,15 @@ class StartOptions(SharedOptions):
     """
 
     port: int | None = attrs.field(default=None, converter=_to_port)
-    port_wait: float = attrs.field(default=0.0, validator=_check_wait)
+    port_wait: float = attrs.field(default=0.0, validator=checked(check_seconds, may_be_zero=True))
     record_dir: Path | None = attrs.field(default=None, converter=_to_record_dir)
-    resume: SnapshotLike | None = attrs.field(default=None, validator=_check_snapshot)
-    run_dir: str | Path | None = attrs.field(default=None, validator=_check_path)
-    name: str | None = attrs.field(default=None, validator=_check_name)
+    resume: SnapshotLike | None = attrs.field(
+        default=None, validator=checked(check_snapshot, optional=True)
+    )
+    run_dir: str | Path | None = attrs.field(
+        default=None, validator=checked(check_path, optional=True)
+    )
+    name: str | None = attrs.field(default=None, validator=checked(_check_name, optional=True))
     command_file: Path | None = attrs.field(default=None, converter=_to_command_file)
     log_file: Path | None = attrs.field(default=None, converter=_to_log_file)
     watch: bool = attrs.field(default=False, converter=bool)
@@ -231,7 +214,9 @@ class ManyOptions(SharedOptions):
     """The options that the instances of one start share; see also :class:`InstanceSpec`.
 
     Attributes:
-        resume: Snapshot to restore, unless an instance has its own; None starts afresh.
+        resume: Snapshot to restore, as for :meth:`start`, unless an instance has its own; of an
+            archive, only the world's snapshot, which is put into ``checkpoints`` of the run
+            directory and stays there. None starts fresh runs.
         on_failure: ``keep`` leaves the other instances alone when one fails; ``stop_all`` stops
             them all at the first failure.
 
@@ -239,8 +224,12 @@ class ManyOptions(SharedOptions):
         ConfigError: A value is wrong; names the option and the value.
     """
 
-    resume: SnapshotLike | None = attrs.field(default=None, validator=_check_snapshot)
-    on_failure: OnFailure = attrs.field(default="keep", validator=_check_on_failure)
+    resume: SnapshotLike | None = attrs.field(
+        default=None, validator=checked(check_snapshot, optional=True)
+    )
+    on_failure: OnFailure = attrs.field(
+        default="keep", validator=checked(check_choice, choices=get_args(OnFailure))
+    )
 
 
 @attrs.frozen
@@ -259,11 +248,15 @@ class InstanceSpec:
         ConfigError: A value is wrong; names the option and the value.
     """
 
-    name: str | None = attrs.field(default=None, validator=_check_name)
-    resume: SnapshotLike | None = attrs.field(default=None, validator=_check_snapshot)
-    env: Mapping[str, str] | None = attrs.field(default=None, validator=_check_env, repr=False)
+    name: str | None = attrs.field(default=None, validator=checked(_check_name, optional=True))
+    resume: SnapshotLike | None = attrs.field(
+        default=None, validator=checked(check_snapshot, optional=True)
+    )
+    env: Mapping[str, str] | None = attrs.field(
+        default=None, validator=checked(check_env), repr=False
+    )
     record: bool | None = None
-    labels: Labels | None = attrs.field(default=None, validator=_check_labels)
+    labels: Labels | None = attrs.field(default=None, validator=checked(check_labels))
 
     @classmethod
     def parse(cls, given: object) -> Self:
@@ -275,11 +268,11 @@ class InstanceSpec:
         if isinstance(given, cls):
             return given
         if not isinstance(given, Mapping):
-            raise ConfigError("an InstanceSpec, or its fields", key="instances", value=given)
+            raise mismatch("instances", "an InstanceSpec, or a mapping with its fields", given)
         known = attrs.fields_dict(cls)
         for key in given:
             if key not in known:
-                message = f"an instance of its own has {', '.join(known)}"
+                message = f"must be left out, as an InstanceSpec has only {', '.join(known)}"
                 likely = nearest_name(str(key), known)
                 hint = f"did you mean {likely}?" if likely else None
                 raise ConfigError(message, key=f"instances.{key}", value=given[key], hint=hint)
@@ -295,7 +288,7 @@ class SaveOptions:
 
     Attributes:
         dir: Directory for the file; None means ``checkpoints`` of the instance.
-        timeout: Seconds for the transfer.
+        timeout: Seconds for the transfer of the snapshot.
         max_bytes: Size limit of the snapshot, in bytes.
 
     Raises:
@@ -303,5 +296,5 @@ class SaveOptions:
     """
 
     dir: Path | None = attrs.field(default=None, converter=_to_dir)
-    timeout: float = attrs.field(default=DEFAULT_SAVE_TIMEOUT_S, validator=_check_seconds)
-    max_bytes: int = attrs.field(default=DEFAULT_MAX_SNAPSHOT_BYTES, validator=_check_count)
+    timeout: float = attrs.field(default=DEFAULT_SAVE_TIMEOUT_S, validator=checked(check_seconds))
+    max_bytes: int = attrs.field(default=DEFAULT_MAX_SNAPSHOT_BYTES, validator=checked(check_count))
