@@ -75,17 +75,17 @@ class AsyncAgent:
         permission_mode: What the program may do unasked, in its own words; None means everything.
         tmux: tmux session, which need not exist yet, for a window to watch the agent in; None opens
             no window.
-        sandbox: Whether its program runs in a sandbox; ``"strict"`` refuses one that leaves it
-            user 0 of this machine, or that does not filter its system calls.
+        sandbox: Whether its program runs in a sandbox; ``"strict"`` refuses a sandbox that leaves
+            it user 0 of this machine, or that does not filter its system calls.
         claude_native_sandbox: Whether Claude Code encloses its commands in its own sandbox, too.
         bare: Whether Claude Code leaves out hooks and what it reads by itself.
-        auto_continue: Whether it is told to go on after each turn, until it is stopped.
+        auto_continue: Whether it is asked to continue after each turn, until it is stopped.
         budget: What it may use before it is stopped, over all starts; None sets no limit.
-        max_restarts: Number of restarts allowed within ``restart_window``; after that the agent
-            has failed.
+        max_restarts: Number of restarts allowed within ``restart_window``; after that the agent has
+            failed.
         restart_window: Length of that window in seconds.
         stall_timeout: Seconds of silence within a turn after which its program is restarted; None
-            waits for ever.
+            waits forever.
         request_rate: Requests a second to its world, after a burst; None sets no limit.
         command: What the drivers ``command`` (a table) and ``acp`` (words) run; None for others.
 

@@ -69,7 +69,7 @@ class AgentOptions:
         agent: Driver of its program: ``claude``, ``codex``, ``kimi``, ``opencode``, ``acp`` or
             ``command``.
         name: Full name of the agent.
-        dir: Its directory, absolute. What is in its ``workspace`` already stays as it is.
+        dir: Its directory. What is in its ``workspace`` already stays as it is.
         model: Model to use; None leaves the choice to the program.
         binary: The program: a path, or a name to look up in PATH; None means the usual name.
         permission_mode: What the program may do unasked, in its own words; None means everything.

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Final, Literal, Self
 
 import attrs
 import msgspec
 
 from clawblox.agents.values import Usage, UsageScope
-from clawblox.config.arguments import check_count, describe_mismatch
-from clawblox.errors import AgentError, ConfigError
+from clawblox.config.arguments import check_count, checked, mismatch
+from clawblox.errors import AgentError
 from clawblox.foreign_values import MAX_NUMBER, finite_number, whole_number
 from clawblox.system.files import publish_bytes
 from clawblox.system.foreign_files import read_file
@@ -294,17 +294,9 @@ def _unusable(path: Path, problem: str) -> AgentError:
 # -- budgets ------------------------------------------------------------------------------------
 
 
-def _check_number(_owner: Any, field: attrs.Attribute[Any], value: object) -> None:  # noqa: ANN401
-    if value is None:
-        return
+def _check_number(value: object, key: str) -> None:
     if not finite_number(value):
-        key = f"budget.{field.name}"
-        raise ConfigError(describe_mismatch("a number above 0", value), key=key, value=value)
-
-
-def _check_whole(_owner: Any, field: attrs.Attribute[Any], value: object) -> None:  # noqa: ANN401
-    if value is not None:
-        check_count(value, f"budget.{field.name}")
+        raise mismatch(key, "a number above 0", value)
 
 
 @attrs.frozen(kw_only=True)
@@ -324,10 +316,18 @@ class Budget:
         ConfigError: A limit is not a number above 0, or not a whole one.
     """
 
-    tokens: int | None = attrs.field(default=None, validator=_check_whole)
-    usd: float | None = attrs.field(default=None, validator=_check_number)
-    turns: int | None = attrs.field(default=None, validator=_check_whole)
-    minutes: float | None = attrs.field(default=None, validator=_check_number)
+    tokens: int | None = attrs.field(
+        default=None, validator=checked(check_count, prefix="budget.", optional=True)
+    )
+    usd: float | None = attrs.field(
+        default=None, validator=checked(_check_number, prefix="budget.", optional=True)
+    )
+    turns: int | None = attrs.field(
+        default=None, validator=checked(check_count, prefix="budget.", optional=True)
+    )
+    minutes: float | None = attrs.field(
+        default=None, validator=checked(_check_number, prefix="budget.", optional=True)
+    )
 
     def exceeded(self, usage: Usage, minutes: float) -> str | None:
         """Return which limit is used up, as a reason to stop; None if none is.

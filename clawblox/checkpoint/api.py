@@ -11,9 +11,9 @@ from clawblox.checkpoint.archive import reader
 from clawblox.checkpoint.load import load as loader
 from clawblox.checkpoint.model import MAX_FILE_BYTES, MAX_TOTAL_BYTES, Allowance, Limits
 from clawblox.checkpoint.options import (
+    ArchiveOptions,
     LoadOptions,
     OnUnarchivable,
-    SaveOptions,
     check_secrets,
 )
 from clawblox.checkpoint.progress import Report
@@ -51,28 +51,31 @@ def save_checkpoint(
     Args:
         path: The archive, ``*.ckpt``; its directory is made when it is missing.
         world_snapshot: The world's document: its path, or what ``save`` returned, whose digest is
-            then checked. It travels as it is. None leaves it out.
+            then checked. It is stored unchanged. None leaves it out.
         agents: The agents, or their directories by name; None for no agents.
-        backend: The driver of all agents, ``claude`` for instance; None asks each directory.
-        metadata: JSON values that go to the top level of ``metadata.json``; None for none.
-        workspace_only: Leave the conversations out; the right choice for what is shared.
-        known_secrets: Secrets to look for, besides the tokens of the worlds that run, those in
-            this process's environment and those in the agents' homes.
+        backend: The driver of all agents, ``claude`` for instance; None reads it from each
+            directory.
+        metadata: JSON values for the top level of ``metadata.json``; None for none.
+        workspace_only: Whether the conversations are left out; the right choice for archives that
+            are shared.
+        known_secrets: Secrets to look for, besides the tokens of the worlds that run, those in this
+            process's environment and those in the agents' homes.
         allow: Findings that are no secrets, besides those in ``secret-allow.json`` of the run.
-        idle_wait: How long to wait, in seconds, for a moment in which no agent is in the middle of
-            a turn.
-        on_unarchivable: What to do with files and directories that may not be read, or whose
-            names cannot stand in an archive, or that are too large: ``raise`` refuses the archive,
+        idle_wait: Seconds to wait for a moment in which no agent is in the middle of a turn.
+        on_unarchivable: What to do with files and directories that may not be read, whose names
+            cannot be in an archive, or that are too large: ``raise`` refuses the archive,
             ``record`` lists them as excluded.
-        max_file_bytes: Apparent size of one of the agents' files above which it is too large. Such
-            a file is not read.
-        max_total_bytes: Apparent size of all of them together above which the largest are.
-        overwrite: Replace an archive of that name.
-        keep: Paths below workspaces that travel although programs run or obey them unasked, such
-            as ``.helix/config.toml``; a directory with all that is in it. No path brings
-            credentials along.
+        max_file_bytes: Apparent size of an agent's file, in bytes, above which it is too large.
+            Such a file is not read.
+        max_total_bytes: Apparent size of all these files together, in bytes, above which the
+            largest are too large.
+        overwrite: Whether an archive of that name is replaced.
+        keep: Paths below workspaces that are archived although programs run or obey them unasked,
+            such as ``.helix/config.toml``; a directory includes all that is in it. Credentials are
+            never archived.
         progress: Called with bytes done and bytes in all (0 and 0 during the wait for an idle
-            moment); what it raises ends the save. None for no calls.
+            moment), perhaps in a worker thread; an exception from it ends the call. None for no
+            calls.
 
     Returns:
         ``path``.
@@ -84,7 +87,24 @@ def save_checkpoint(
             and perhaps not durable, or not in the manifest, as the message says.
     """
     known_secrets = check_secrets(known_secrets)  # a traceback may show the locals
-    save(SaveOptions(**locals()))
+    options = ArchiveOptions(
+        path=path,
+        world_snapshot=world_snapshot,
+        agents=agents,
+        backend=backend,
+        metadata=metadata,
+        workspace_only=workspace_only,
+        known_secrets=known_secrets,
+        allow=allow,
+        idle_wait=idle_wait,
+        on_unarchivable=on_unarchivable,
+        max_file_bytes=max_file_bytes,
+        max_total_bytes=max_total_bytes,
+        overwrite=overwrite,
+        keep=keep,
+        progress=progress,
+    )
+    save(options)
     return Path(path)
 
 
@@ -100,13 +120,13 @@ def load_checkpoint(
 
     Args:
         path: The archive.
-        run_dir: Where the state goes; the directory may hold other things, and a refused load
+        run_dir: Directory that gets the state; it may have other contents, and a refused load
             leaves it exactly as it was.
         limits: How large the archive may be.
         keep: Paths below workspaces that are restored although programs run or obey them unasked,
-            as for :func:`save_checkpoint`.
-        progress: Called with bytes done and bytes in all; what it raises ends the load. None for
-            no calls.
+            such as ``.helix/config.toml``; a directory includes all that is in it.
+        progress: Called with bytes done and bytes in all, perhaps in a worker thread; an exception
+            from it ends the call. None for no calls.
 
     Returns:
         ``world_snapshot``, the document's path or None; ``agents``, the agents' directories by
@@ -119,7 +139,8 @@ def load_checkpoint(
         CheckpointError: It cannot be read, or something is in its way in ``run_dir``.
         ConfigError: An argument is wrong.
     """
-    return loader.load(LoadOptions(**locals())).result
+    options = LoadOptions(path=path, run_dir=run_dir, limits=limits, keep=keep, progress=progress)
+    return loader.load(options).result
 
 
 def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -1,13 +1,12 @@
-"""What a save and a load can be asked for: every option by its name, with its complaint.
+"""The options of ``save_checkpoint`` and ``load_checkpoint``: names, defaults, meanings, checks.
 
-Everything is checked before anything is written. A complaint is a ConfigError that names the
-argument and, unless it may be a secret, its value.
+Everything is checked before anything is written. An error names the argument and, unless it may be
+a secret, its value.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -23,9 +22,20 @@ from clawblox.checkpoint.names import check_name
 from clawblox.checkpoint.progress import Report
 from clawblox.checkpoint.secrets import KnownValues
 from clawblox.config.agent_arguments import Agents, agent_directories
-from clawblox.config.arguments import check_path, check_read_path, check_snapshot
+from clawblox.config.arguments import (
+    check_choice,
+    check_count,
+    check_flag,
+    check_kind,
+    check_path,
+    check_read_path,
+    check_seconds,
+    check_snapshot,
+    checked,
+    mismatch,
+)
+from clawblox.config.options import DEFAULT_IDLE_WAIT_S
 from clawblox.errors import CheckpointError, CheckpointPathError, ConfigError
-from clawblox.foreign_values import whole_number
 from clawblox.protocol import ARCHIVE_SUFFIX
 
 OnUnarchivable: TypeAlias = Literal["raise", "record"]
@@ -66,10 +76,10 @@ def check_secrets(values: Iterable[str]) -> Secrets:
         ConfigError: They are not strings, or too short; the error shows none of them.
     """
     if isinstance(values, str):
-        raise ConfigError("several strings, not a single one", key="known_secrets")
+        raise ConfigError("must be several strings, not a single one", key="known_secrets")
     secrets = Secrets(values)
     if not all(map(_is_secret, secrets)):
-        message = f"strings of {_SHORTEST_SECRET} characters or more"
+        message = f"must be strings of {_SHORTEST_SECRET} characters or more"
         raise ConfigError(message, key="known_secrets")
     return secrets
 
@@ -86,12 +96,8 @@ def label_secrets(values: Secrets) -> KnownValues:
 def _check_archive_path(value: str | os.PathLike[str]) -> Path:
     path = check_path(value, "path").absolute()
     if path.suffix != ARCHIVE_SUFFIX or path.name == ARCHIVE_SUFFIX:
-        raise ConfigError(
-            f"a name that ends in {ARCHIVE_SUFFIX}",
-            key="path",
-            value=str(value),
-            hint="tools, and the repair of a run, find archives by it",
-        )
+        hint = "tools, and the repair of a run, find archives by it"
+        raise mismatch("path", f"a name that ends in {ARCHIVE_SUFFIX}", str(value), hint=hint)
     return path
 
 
@@ -103,7 +109,7 @@ def _check_snapshot(
     given, sha256 = check_snapshot(value, "world_snapshot")
     path = given.absolute()
     if not _ask(path.is_file, path):
-        raise ConfigError("a file that exists", key="world_snapshot", value=str(given))
+        raise mismatch("world_snapshot", "an existing file", str(given))
     rows = value.get("rows_sha256") if isinstance(value, Mapping) else None
     return Snapshot(path, sha256, rows if isinstance(rows, str) else None)
 
@@ -117,36 +123,37 @@ def _check_agents(value: Agents | None) -> dict[str, Path]:
 
 def _check_agent_name(name: object) -> str:
     if not isinstance(name, str):
-        raise ConfigError("strings as the names of agents", key="agents", value=name)
+        raise mismatch("agents", "agents whose names are strings", name)
     try:
         if "/" in name:
             raise CheckpointPathError("is more than one component of a path")
         check_name(f"agents/{name}/workspace/x")
     except CheckpointPathError as error:
-        message = f"names that can stand in an archive; this one cannot: {error.message}"
-        raise ConfigError(message, key="agents", value=name) from error
+        hint = f"an archive cannot hold this name: {error.message}"
+        raise mismatch("agents", "agents whose names can be in a path", name, hint=hint) from error
     return name
 
 
 def _check_agent_dir(name: str, value: str | os.PathLike[str]) -> Path:
     path = check_path(value, f"agents.{name}").absolute()
     if not _ask(path.is_dir, path):
-        raise ConfigError("a directory that exists", key=f"agents.{name}", value=str(value))
+        raise mismatch(f"agents.{name}", "an existing directory", str(value))
     return path
 
 
 def _check_metadata(value: Mapping[str, Any] | None) -> Mapping[str, Any]:
     if not isinstance(value or {}, Mapping):
-        raise ConfigError("a mapping", key="metadata", value=value)
+        raise mismatch("metadata", "a mapping", value)
     given = dict(value or {})
     for key in sorted(RESERVED_KEYS & given.keys()):
-        raise ConfigError("another key: archives use this one themselves", key=f"metadata.{key}")
+        message = "must be left out, as archives use this key themselves"
+        raise ConfigError(message, key=f"metadata.{key}")
     return {_check_metadata_key(key): _copy_json(key, value) for key, value in given.items()}
 
 
 def _check_metadata_key(key: object) -> str:
     if not isinstance(key, str):
-        raise ConfigError("strings as keys", key="metadata", value=key)
+        raise mismatch("metadata", "a mapping with strings as keys", key)
     return key
 
 
@@ -164,7 +171,7 @@ def _check_allowances(values: Iterable[Allowance]) -> tuple[Allowance, ...]:
     allow = tuple(values)
     for allowance in allow:
         if not isinstance(allowance, Allowance):
-            raise ConfigError("Allowance values", key="allow", value=allowance)
+            raise mismatch("allow", "Allowance values", allowance)
     return allow
 
 
@@ -175,7 +182,7 @@ def _check_keep(value: Iterable[str]) -> frozenset[FoldedPath]:
         ConfigError: They are no relative paths.
     """
     if isinstance(value, str):
-        raise ConfigError("several paths, not a single one", key="keep", value=value)
+        raise mismatch("keep", "several paths", value)
     return frozenset(map(_check_kept_path, value))
 
 
@@ -183,41 +190,13 @@ def _check_kept_path(value: object) -> FoldedPath:
     parts = value.rstrip("/").split("/") if isinstance(value, str) else []
     if not parts or not {"", ".", ".."}.isdisjoint(parts):
         hint = "such as .helix/config.toml; a directory is kept with all that is in it"
-        raise ConfigError("paths below a workspace", key="keep", value=value, hint=hint)
+        raise mismatch("keep", "paths below a workspace", value, hint=hint)
     return fold_path("/".join(parts))
 
 
-def _check_idle_wait(value: float) -> float:
-    if type(value) not in (int, float) or not 0 <= value < math.inf:
-        raise ConfigError("seconds, 0 or more", key="idle_wait", value=value)
-    return float(value)
-
-
-def _check_bytes(_options: object, field: attrs.Attribute[Any], value: object) -> None:
-    if not whole_number(value, low=1):
-        raise ConfigError("a whole number of bytes above 0", key=field.name, value=value)
-
-
-_Validator: TypeAlias = Callable[[object, "attrs.Attribute[Any]", Any], None]
-
-
-def _check_choice(*choices: object) -> _Validator:
-    def check(_options: object, field: attrs.Attribute[Any], value: object) -> None:
-        if not any(type(value) is type(choice) and value == choice for choice in choices):
-            words = ", ".join(map(repr, choices))
-            raise ConfigError(f"one of {words}", key=field.name, value=value)
-
-    return check
-
-
-def _check_progress(_options: object, _field: attrs.Attribute[Any], value: object) -> None:
-    if value is not None and not callable(value):
-        raise ConfigError("a function of two numbers, or None", key="progress", value=value)
-
-
-def _check_limits(_options: object, _field: attrs.Attribute[Any], value: object) -> None:
-    if not isinstance(value, Limits):
-        raise ConfigError("a Limits value", key="limits", value=value)
+def _check_report(value: object, key: str) -> None:
+    if not callable(value):
+        raise mismatch(key, "a function of two numbers, or None", value)
 
 
 def _check_load_path(value: str | os.PathLike[str]) -> Path:
@@ -236,14 +215,41 @@ def _ask(question: Callable[[], bool], path: Path) -> bool:
         raise CheckpointError(message, path=path) from error
 
 
-_BACKENDS: Final = (None, *sorted({known.backend for known in FORMATS.values()}))
+_BACKENDS: Final = tuple(sorted({known.backend for known in FORMATS.values()}))
 
 
 @attrs.frozen(kw_only=True)
-class SaveOptions:
-    """What a save is asked for; ``save_checkpoint`` documents each option. Paths are absolute.
+class ArchiveOptions:
+    """The options of ``save_checkpoint``. Paths are absolute. The constructor blocks briefly.
 
-    Making one blocks for an instant.
+    Attributes:
+        path: The archive, ``*.ckpt``; its directory is made when it is missing.
+        world_snapshot: The world's document: its path, or what ``save`` returned, whose digest is
+            then checked. It is stored unchanged. None leaves it out.
+        agents: The agents, or their directories by name; None for no agents.
+        backend: The driver of all agents, ``claude`` for instance; None reads it from each
+            directory.
+        metadata: JSON values for the top level of ``metadata.json``; None for none.
+        workspace_only: Whether the conversations are left out; the right choice for archives that
+            are shared.
+        known_secrets: Secrets to look for, besides the tokens of the worlds that run, those in
+            this process's environment and those in the agents' homes.
+        allow: Findings that are no secrets, besides those in ``secret-allow.json`` of the run.
+        idle_wait: Seconds to wait for a moment in which no agent is in the middle of a turn.
+        on_unarchivable: What to do with files and directories that may not be read, whose names
+            cannot be in an archive, or that are too large: ``raise`` refuses the archive,
+            ``record`` lists them as excluded.
+        max_file_bytes: Apparent size of an agent's file, in bytes, above which it is too large.
+            Such a file is not read.
+        max_total_bytes: Apparent size of all these files together, in bytes, above which the
+            largest are too large.
+        overwrite: Whether an archive of that name is replaced.
+        keep: Paths below workspaces that are archived although programs run or obey them unasked,
+            such as ``.helix/config.toml``; a directory includes all that is in it. Credentials are
+            never archived.
+        progress: Called with bytes done and bytes in all (0 and 0 during the wait for an idle
+            moment), perhaps in a worker thread; an exception from it ends the call. None for no
+            calls.
 
     Raises:
         ConfigError: An option is wrong; the error names it.
@@ -251,27 +257,43 @@ class SaveOptions:
     """
 
     path: Path = attrs.field(converter=_check_archive_path)
-    world_snapshot: Snapshot | None = attrs.field(converter=_check_snapshot)
-    agents: Mapping[str, Path] = attrs.field(converter=_check_agents)
-    backend: str | None = attrs.field(validator=_check_choice(*_BACKENDS))
-    metadata: Mapping[str, Any] = attrs.field(converter=_check_metadata, repr=False)
-    workspace_only: bool = attrs.field(validator=_check_choice(False, True))
-    known_secrets: Secrets = attrs.field(converter=check_secrets)
-    allow: tuple[Allowance, ...] = attrs.field(converter=_check_allowances)
-    idle_wait: float = attrs.field(converter=_check_idle_wait)
-    on_unarchivable: OnUnarchivable = attrs.field(
-        validator=_check_choice(*get_args(OnUnarchivable))
+    world_snapshot: Snapshot | None = attrs.field(default=None, converter=_check_snapshot)
+    agents: Mapping[str, Path] = attrs.field(default=None, converter=_check_agents)
+    backend: str | None = attrs.field(
+        default=None, validator=checked(check_choice, choices=_BACKENDS, optional=True)
     )
-    max_file_bytes: int = attrs.field(default=MAX_FILE_BYTES, validator=_check_bytes)
-    max_total_bytes: int = attrs.field(default=MAX_TOTAL_BYTES, validator=_check_bytes)
-    overwrite: bool = attrs.field(validator=_check_choice(False, True))
-    keep: frozenset[FoldedPath] = attrs.field(converter=_check_keep)
-    progress: Report | None = attrs.field(validator=_check_progress)
+    metadata: Mapping[str, Any] = attrs.field(default=None, converter=_check_metadata, repr=False)
+    workspace_only: bool = attrs.field(default=False, validator=checked(check_flag))
+    known_secrets: Secrets = attrs.field(default=Secrets(), converter=check_secrets)
+    allow: tuple[Allowance, ...] = attrs.field(default=(), converter=_check_allowances)
+    idle_wait: float = attrs.field(
+        default=DEFAULT_IDLE_WAIT_S, validator=checked(check_seconds, may_be_zero=True)
+    )
+    on_unarchivable: OnUnarchivable = attrs.field(
+        default="raise", validator=checked(check_choice, choices=get_args(OnUnarchivable))
+    )
+    max_file_bytes: int = attrs.field(default=MAX_FILE_BYTES, validator=checked(check_count))
+    max_total_bytes: int = attrs.field(default=MAX_TOTAL_BYTES, validator=checked(check_count))
+    overwrite: bool = attrs.field(default=False, validator=checked(check_flag))
+    keep: frozenset[FoldedPath] = attrs.field(default=(), converter=_check_keep)
+    progress: Report | None = attrs.field(
+        default=None, validator=checked(_check_report, optional=True)
+    )
 
 
 @attrs.frozen(kw_only=True)
 class LoadOptions:
-    """What a load is asked for; ``load_checkpoint`` documents each option.
+    """The options of ``load_checkpoint``.
+
+    Attributes:
+        path: The archive.
+        run_dir: Directory that gets the state; it may have other contents, and a refused load
+            leaves it exactly as it was.
+        limits: How large the archive may be.
+        keep: Paths below workspaces that are restored although programs run or obey them unasked,
+            such as ``.helix/config.toml``; a directory includes all that is in it.
+        progress: Called with bytes done and bytes in all, perhaps in a worker thread; an exception
+            from it ends the call. None for no calls.
 
     Raises:
         ConfigError: An option is wrong; the error names it.
@@ -279,6 +301,10 @@ class LoadOptions:
 
     path: Path = attrs.field(converter=_check_load_path)
     run_dir: Path = attrs.field(converter=_check_run_dir)
-    limits: Limits = attrs.field(validator=_check_limits)
-    keep: frozenset[FoldedPath] = attrs.field(default=frozenset(), converter=_check_keep)
-    progress: Report | None = attrs.field(validator=_check_progress)
+    limits: Limits = attrs.field(
+        default=Limits(), validator=checked(check_kind, kind=Limits, expected="a Limits value")
+    )
+    keep: frozenset[FoldedPath] = attrs.field(default=(), converter=_check_keep)
+    progress: Report | None = attrs.field(
+        default=None, validator=checked(_check_report, optional=True)
+    )

@@ -27,7 +27,7 @@ from clawblox.checkpoint.collect.plan import Plan
 from clawblox.checkpoint.document import Document
 from clawblox.checkpoint.model import Allowance, Source
 from clawblox.checkpoint.names import METADATA_NAME, ROWS_NAME, SNAPSHOT_NAME, split_name
-from clawblox.checkpoint.options import SaveOptions, label_secrets
+from clawblox.checkpoint.options import ArchiveOptions, label_secrets
 from clawblox.checkpoint.progress import Progress
 from clawblox.checkpoint.refusals import (
     oversized_refusal,
@@ -54,7 +54,7 @@ _UNREADABLE: Final = "unreadable"
 _OVERSIZED: Final = "too large"
 
 
-def save(options: SaveOptions) -> SavedCheckpoint:
+def save(options: ArchiveOptions) -> SavedCheckpoint:
     """Make the archive that the options ask for. Blocks.
 
     Raises:
@@ -74,7 +74,7 @@ def save(options: SaveOptions) -> SavedCheckpoint:
 
 
 class _Save:
-    def __init__(self, options: SaveOptions) -> None:
+    def __init__(self, options: ArchiveOptions) -> None:
         self._options = options
         self._report = options.progress
         self._runs = registry.find_runs(options.path)
@@ -271,7 +271,7 @@ class _Save:
             )
 
 
-def _known_secrets(options: SaveOptions) -> Mapping[str, str]:
+def _known_secrets(options: ArchiveOptions) -> Mapping[str, str]:
     directories = tuple(options.agents.values())
     snapshot = (options.world_snapshot.path,) if options.world_snapshot else ()
     tokens = live_tokens((options.path, *directories, *snapshot))

@@ -166,16 +166,10 @@ def _make_object(ctx: click.Context, options: Mapping[str, FieldOption]) -> obje
     try:
         return owner(**values)
     except ConfigError as error:
-        name, _, variable = str(error.key).partition(".")
-        value = f"{error.value:g}" if isinstance(error.value, float) else repr(error.value)
-        is_said = ", not " in error.message
-        # The value of a variable may be a secret.
-        shows_value = not (is_said or variable or error.value in (None, ""))
-        message = f"{error.message}, not {value}" if shows_value else error.message
+        name = str(error.key).partition(".")[0]
         hint = in_flags(error, ctx.command).hint
-        raise click.BadParameter(
-            f"{message}\n  hint: {hint}" if hint else message, ctx, options[name]
-        ) from error
+        text = f"{error.message}\n  hint: {hint}" if hint else error.message
+        raise click.BadParameter(text, ctx, options[name]) from error
 
 
 class SectionedCommand(OptionsCommand):

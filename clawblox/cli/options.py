@@ -8,38 +8,18 @@ import attrs
 
 from clawblox.config.arguments import (
     check_count,
-    check_env,
     check_read_path,
     check_seconds,
     check_size,
+    checked,
+    mismatch,
 )
-from clawblox.config.options import DEFAULT_GRACE_S, DEFAULT_KEEP
-from clawblox.errors import ConfigError
+from clawblox.config.options import DEFAULT_GRACE_S, DEFAULT_KEEP, to_env
 
 
-def _check_wait(_owner: object, field: attrs.Attribute[float], value: float) -> None:
-    check_seconds(value, field.name, may_be_zero=True)
-
-
-def _check_interval(
-    _owner: object, field: attrs.Attribute[float | None], value: float | None
-) -> None:
-    if value is not None:
-        check_seconds(value, field.name)
-
-
-def _check_count(_owner: object, field: attrs.Attribute[int], value: int) -> None:
-    check_count(value, field.name)
-
-
-def _check_size(_owner: object, field: attrs.Attribute[str | None], value: str | None) -> None:
-    if value is not None:
-        check_size(value, field.name)
-
-
-def _check_port(_owner: object, field: attrs.Attribute[int | None], value: int | None) -> None:
-    if value is not None:
-        check_count(value, field.name, at_least=0, at_most=65535)
+def _check_prompt(value: str, key: str) -> None:
+    if value in ("", "@"):  # as from a shell variable that is not set
+        raise mismatch(key, "a text, or '@' and a file", value)
 
 
 @attrs.frozen(kw_only=True)
@@ -53,34 +33,9 @@ class StopOptions:
         ConfigError: A value is wrong; names the option and the value.
     """
 
-    grace: float = attrs.field(default=DEFAULT_GRACE_S, validator=_check_wait)
-
-
-def _to_env(value: Mapping[str, str] | None) -> Mapping[str, str]:
-    return dict(check_env(value))
-
-
-def _check_amount(
-    _owner: object, field: attrs.Attribute[float | None], value: float | None
-) -> None:
-    if value is not None:
-        check_seconds(value, field.name)
-
-
-def _check_whole(_owner: object, field: attrs.Attribute[int | None], value: int | None) -> None:
-    if value is not None:
-        check_count(value, field.name)
-
-
-def _check_file(_owner: object, field: attrs.Attribute[str | None], value: str | None) -> None:
-    if value is not None:
-        check_read_path(value, field.name)
-
-
-def _check_prompt(_owner: object, field: attrs.Attribute[str], value: str) -> None:
-    if value in ("", "@"):  # as from a shell variable that is not set
-        message = "a text, or '@' and a file, not an empty one"
-        raise ConfigError(message, key=field.name, value=value)
+    grace: float = attrs.field(
+        default=DEFAULT_GRACE_S, validator=checked(check_seconds, may_be_zero=True)
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -112,16 +67,26 @@ class AgentRunOptions:
     agent_name: str = "Eko"
     agent_command: str | None = None
     model: str | None = None
-    prompt: str = attrs.field(default="Begin", validator=_check_prompt)
-    system_prompt: str | None = attrs.field(default=None, validator=_check_file)
+    prompt: str = attrs.field(default="Begin", validator=checked(_check_prompt))
+    system_prompt: str | None = attrs.field(
+        default=None, validator=checked(check_read_path, optional=True)
+    )
     sandbox: bool = False
     strict_sandbox: bool = False
-    max_turns: int | None = attrs.field(default=None, validator=_check_whole)
-    max_tokens: int | None = attrs.field(default=None, validator=_check_whole)
-    max_usd: float | None = attrs.field(default=None, validator=_check_amount)
-    max_minutes: float | None = attrs.field(default=None, validator=_check_amount)
-    checkpoint_every: float = attrs.field(default=900.0, validator=_check_wait)
-    min_free: str | None = attrs.field(default=None, validator=_check_size)
+    max_turns: int | None = attrs.field(default=None, validator=checked(check_count, optional=True))
+    max_tokens: int | None = attrs.field(
+        default=None, validator=checked(check_count, optional=True)
+    )
+    max_usd: float | None = attrs.field(
+        default=None, validator=checked(check_seconds, optional=True)
+    )
+    max_minutes: float | None = attrs.field(
+        default=None, validator=checked(check_seconds, optional=True)
+    )
+    checkpoint_every: float = attrs.field(
+        default=900.0, validator=checked(check_seconds, may_be_zero=True)
+    )
+    min_free: str | None = attrs.field(default=None, validator=checked(check_size, optional=True))
 
 
 @attrs.frozen(kw_only=True)
@@ -135,7 +100,7 @@ class ResumeOptions:
         ConfigError: A value is wrong; names the option and the value.
     """
 
-    env: Mapping[str, str] = attrs.field(default=None, converter=_to_env, repr=False)
+    env: Mapping[str, str] = attrs.field(default=None, converter=to_env, repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -154,8 +119,12 @@ class OrchestratorOptions(StopOptions):
         ConfigError: A value is wrong; names the option and the value.
     """
 
-    autosave: float | None = attrs.field(default=None, validator=_check_interval)
-    keep: int = attrs.field(default=DEFAULT_KEEP, validator=_check_count)
-    min_free: str | None = attrs.field(default=None, validator=_check_size)
+    autosave: float | None = attrs.field(
+        default=None, validator=checked(check_seconds, optional=True)
+    )
+    keep: int = attrs.field(default=DEFAULT_KEEP, validator=checked(check_count))
+    min_free: str | None = attrs.field(default=None, validator=checked(check_size, optional=True))
     save_at_end: bool = False
-    metrics_port: int | None = attrs.field(default=None, validator=_check_port)
+    metrics_port: int | None = attrs.field(
+        default=None, validator=checked(check_count, at_least=0, at_most=65535, optional=True)
+    )

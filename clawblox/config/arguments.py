@@ -73,18 +73,21 @@ Validator: TypeAlias = Callable[[Any, "attrs.Attribute[Any]", Any], None]
 """A validator of a field, as attrs calls it."""
 
 
-def checked(check: Callable[..., object], *, optional: bool = False, **limits: object) -> Validator:
+def checked(
+    check: Callable[..., object], *, optional: bool = False, prefix: str = "", **limits: object
+) -> Validator:
     """Return a validator that calls ``check(value, name, **limits)`` for the value of a field.
 
     Args:
         check: A check of this module.
         optional: Whether None passes without a check.
+        prefix: Text before the name of the field in errors.
         **limits: Further arguments of the check.
     """
 
     def validate(_owner: object, field: attrs.Attribute[Any], value: object) -> None:
         if not (optional and value is None):
-            check(value, field.name, **limits)
+            check(value, f"{prefix}{field.name}", **limits)
 
     return validate
 
@@ -233,8 +236,7 @@ def check_read_path(value: object, key: str) -> Path:
     """
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str) or not text or "\0" in text:
-        hint = _HERE_HINT if text == "" else None
-        raise mismatch(key, "a path, not empty" if text == "" else "a path", value, hint=hint)
+        raise mismatch(key, "a path", value, hint=_HERE_HINT if text == "" else None)
     return Path(text)
 
 

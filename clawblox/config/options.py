@@ -162,8 +162,12 @@ class SharedOptions:
         validator=checked(check_choice, choices=get_args(DataStoreBackend), optional=True),
     )
 
+    def arguments(self) -> dict[str, Any]:
+        """Return the options as the arguments of the call that takes them."""
+        return {field.alias: getattr(self, field.name) for field in attrs.fields(type(self))}
+
     def shared(self) -> dict[str, Any]:
-        """Return the values of the shared options, by name."""
+        """Return those that every start has, by name."""
         return {field.name: getattr(self, field.name) for field in attrs.fields(SharedOptions)}
 
 
@@ -175,7 +179,7 @@ class StartOptions(SharedOptions):
         port: Port of the world; None or 0 leases a free one.
         port_wait: Seconds to wait for a given port to become free; 0 does not wait.
         record_dir: Directory for recordings; None means ``recordings`` in the run directory.
-        resume: Snapshot to restore: its path, or what :meth:`save` returned, whose digest is
+        resume: Snapshot to restore: its path, or what ``save`` returned, whose digest is
             then checked. A relative path is looked up in the world directory, then in the
             current directory. An archive (``.ckpt``) is loaded into the run directory, as
             ``load_checkpoint`` does, and its snapshot is restored; ``run_dir`` must not be
@@ -189,6 +193,8 @@ class StartOptions(SharedOptions):
         log_file: File for the output of the world, in an existing directory; None means one in
             ``logs``.
         watch: Whether an engine world starts over when its scripts change.
+        tmux_session: tmux session, which need not exist yet, with a window ``world-0`` that the
+            world runs in; None runs it without tmux, and so does a resume.
 
     Raises:
         ConfigError: A value is wrong; names the option and the value.
@@ -207,6 +213,7 @@ class StartOptions(SharedOptions):
     command_file: Path | None = attrs.field(default=None, converter=_to_command_file)
     log_file: Path | None = attrs.field(default=None, converter=_to_log_file)
     watch: bool = attrs.field(default=False, converter=bool)
+    tmux_session: str | None = attrs.field(default=None, alias="_tmux_session")
 
 
 @attrs.frozen(kw_only=True)
@@ -214,7 +221,7 @@ class ManyOptions(SharedOptions):
     """The options that the instances of one start share; see also :class:`InstanceSpec`.
 
     Attributes:
-        resume: Snapshot to restore, as for :meth:`start`, unless an instance has its own; of an
+        resume: Snapshot to restore, as for ``start``, unless an instance has its own; of an
             archive, only the world's snapshot, which is put into ``checkpoints`` of the run
             directory and stays there. None starts fresh runs.
         on_failure: ``keep`` leaves the other instances alone when one fails; ``stop_all`` stops

@@ -288,7 +288,9 @@ class Instance:
             url=self.url,
             environment=environment,
             processes=WorldProcesses(
-                ProcessTree(self._cookie), self.launch.config.dir, self.launch.tmux_session
+                ProcessTree(self._cookie),
+                self.launch.config.dir,
+                self.launch.options.tmux_session,
             ),
         )
 

@@ -81,7 +81,6 @@ class Launch:
         resume_path: Snapshot to restore; None starts afresh.
         parent_sha256: Digest of that snapshot; None if not known.
         archive: The archive that the snapshot was taken out of; None if it was in none.
-        tmux_session: tmux session to run in; None runs without tmux.
         inherited: Our own environment, read once for all that are started together.
         has_own_rows: Whether the rows of its data stores are its own, rather than those of all
             that run its world on its port.
@@ -99,7 +98,6 @@ class Launch:
     resume_path: Path | None = None
     parent_sha256: str | None = None
     archive: Path | None = None
-    tmux_session: str | None = None
     inherited: Mapping[str, str] = attrs.field(
         factory=lambda: dict(os.environ), eq=False, repr=False
     )
@@ -186,7 +184,7 @@ class Launch:
     @property
     def hands_listener_over(self) -> bool:
         """Whether the world inherits its listening socket; impossible under tmux."""
-        return self.config.inherits_listener and self.tmux_session is None
+        return self.config.inherits_listener and self.options.tmux_session is None
 
     @property
     def lineage(self) -> dict[str, Any]:
@@ -209,15 +207,12 @@ def new_run_id(name: str, begun_at: datetime) -> str:
     return f"{name}-{begun_at:%Y%m%dT%H%M%S%fZ}"
 
 
-def plan_launch(
-    config: WorldConfig, options: StartOptions, *, tmux_session: str | None = None
-) -> Launch:
+def plan_launch(config: WorldConfig, options: StartOptions) -> Launch:
     """Return the plan for the start of one instance. Blocks.
 
     Args:
         config: The world.
         options: The options of the start.
-        tmux_session: tmux session to run in; None runs without tmux.
 
     Raises:
         ConfigError: The world has no command, or an option does not work here, for example
@@ -244,7 +239,6 @@ def plan_launch(
         record_dir=(options.record_dir or run_dir / "recordings") if options.record else None,
         resume_path=resume_path,
         parent_sha256=digest,
-        tmux_session=tmux_session,
         # A port of the caller's choice leads to the rows there, unless the snapshot has its own.
         has_own_rows=options.port is None
         or (resume_path is not None and rows_beside(resume_path).exists()),
@@ -382,7 +376,7 @@ def _plan_begun(
     config: WorldConfig, run_dir: Path, record: InstanceRecord, env: Mapping[str, str]
 ) -> Launch:
     """Return the launch that the run of a record began with."""
-    known = {field.name for field in attrs.fields(StartOptions)}
+    known = {field.name for field in attrs.fields(StartOptions)} - {"tmux_session"}  # see its docs
     recorded = {key: value for key, value in record.options.items() if key in known}
     options = StartOptions(**{**recorded, "name": record.name, "env": env})
     directory = Path(record.instance_dir)

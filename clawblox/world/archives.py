@@ -35,7 +35,7 @@ from clawblox.world.save import remove_saves, save_now
 
 if TYPE_CHECKING:
     from clawblox.checkpoint.load.load import Loaded
-    from clawblox.checkpoint.options import SaveOptions as ArchiveOptions
+    from clawblox.checkpoint.options import ArchiveOptions
     from clawblox.checkpoint.progress import Report
 
 
@@ -232,9 +232,9 @@ class ArchiveArguments:
             CheckpointError: There is an archive of that name already, and no ``overwrite``.
         """
         from clawblox.checkpoint.archive.publish import refuse_existing
-        from clawblox.checkpoint.options import SaveOptions as ArchiveOptions
+        from clawblox.checkpoint.options import ArchiveOptions
 
-        options = ArchiveOptions(**self.values, world_snapshot=None)
+        options = ArchiveOptions(**self.values)
         if not options.overwrite:
             refuse_existing(options.path)
         return options

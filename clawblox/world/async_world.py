@@ -255,19 +255,11 @@ class AsyncWorld(WorldMetadata):
     async def start(
         self,
         *,
-        port: int | None = None,
         record: bool = False,
-        record_dir: str | Path | None = None,
-        resume: SnapshotLike | None = None,
+        env: Mapping[str, str] | None = None,
         host: str = DEFAULT_HOST,
         base_path: str = "",
-        run_dir: str | Path | None = None,
-        name: str | None = None,
         health_timeout: float = DEFAULT_HEALTH_TIMEOUT_S,
-        port_wait: float = 0.0,
-        command_file: str | Path | None = None,
-        log_file: str | Path | None = None,
-        env: Mapping[str, str] | None = None,
         detach: bool = False,
         restart: RestartMode = "never",
         max_restarts: int = DEFAULT_MAX_RESTARTS,
@@ -275,47 +267,60 @@ class AsyncWorld(WorldMetadata):
         reseed: int | None = None,
         labels: Labels | None = None,
         datastore: DataStoreBackend | None = None,
+        port: int | None = None,
+        port_wait: float = 0.0,
+        record_dir: str | Path | None = None,
+        resume: SnapshotLike | None = None,
+        run_dir: str | Path | None = None,
+        name: str | None = None,
+        command_file: str | Path | None = None,
+        log_file: str | Path | None = None,
         watch: bool = False,
         _tmux_session: str | None = None,
     ) -> StartedWorld:
         """Start an instance and return when it is ready.
 
         Args:
-            port: Port of the world; None or 0 leases a free one.
             record: Whether the world records.
-            record_dir: Where it records; ``recordings`` in the run directory by default.
-            resume: Snapshot to restore: its path, or what :meth:`save` returned, whose digest is
-                then checked. A relative path is looked up in the world directory, then in the
-                current directory. An archive (``.ckpt``) is loaded into the run directory, as
-                ``load_checkpoint`` does, and its snapshot is restored; ``run_dir`` must not be
-                the world directory then. None starts a fresh run.
+            env: Additional environment variables.
             host: Address that the world binds.
             base_path: Prefix of its routes.
-            run_dir: Directory of the run, which holds its manifest; by default that of this object,
-                else the parent of ``record_dir``, else the world directory.
-            name: Name of the instance, unique in the run directory and in this object; None
-                takes the first free of ``w000``, ``w001``, …
-            health_timeout: Seconds until the world must be ready.
-            port_wait: Seconds to wait for a given port to become free.
-            command_file: Where to write the rerunnable launch script, in an existing directory.
-            log_file: Where the output goes, in an existing directory.
-            env: Additional environment variables.
-            detach: Let the instance live on when this orchestrator ends.
-            restart: What happens when the instance dies: ``never`` leaves it dead, ``fresh``
-                starts it again as it was started here, ``checkpoint`` restores its last good
-                save, or starts it as here if it has none. Name and port stay the same; sessions
-                survive if the snapshot contains them.
+            health_timeout: Seconds until the world must be ready, from the moment it is spawned.
+            detach: Whether the instance lives on when this orchestrator ends.
+            restart: What happens when the instance dies: ``never`` leaves it dead, ``fresh`` starts
+                it again as it was started here, ``checkpoint`` restores its last good save, or
+                starts it as here if it has none. Name and port stay the same; sessions survive if
+                the snapshot contains them.
             max_restarts: Number of restarts allowed within ``restart_window``; after that the
                 instance stays dead.
             restart_window: Length of that window in seconds.
-            reseed: Seed of the random state of a fresh world, or set after ``resume`` is restored,
-                0 or more. A world with a command must have ``[run] reseed = true``. None draws one
-                for a fresh world, and keeps the random state of the snapshot.
-            labels: What you say about the instance, at most 16 texts, numbers or booleans by name:
-                ``{"model": "…", "seed": 3}``. They stand in the manifest, in records, events,
-                tables and metrics, and select instances: ``clawblox ps --filter seed=3``.
+            reseed: Seed of the random state of a fresh world, or set after a snapshot is restored,
+                0 or more; it counts up by 1 from instance to instance. A world with a command must
+                have ``[run] reseed = true``. None draws a seed for each fresh world, and keeps the
+                random state of a snapshot.
+            labels: Texts, numbers or booleans by name, at most 16, that describe the instance:
+                ``{"model": "…", "seed": 3}``. They are in the manifest, records, events, tables and
+                metrics, and select instances: ``clawblox ps --filter seed=3``.
             datastore: Where an engine world keeps the rows of its data stores; None means SQLite.
-            watch: Start an engine world over when its scripts change.
+            port: Port of the world; None or 0 leases a free one.
+            port_wait: Seconds to wait for a given port to become free; 0 does not wait.
+            record_dir: Directory for recordings; None means ``recordings`` in the run directory.
+            resume: Snapshot to restore: its path, or what ``save`` returned, whose digest is then
+                checked. A relative path is looked up in the world directory, then in the current
+                directory. An archive (``.ckpt``) is loaded into the run directory, as
+                ``load_checkpoint`` does, and its snapshot is restored; ``run_dir`` must not be the
+                world directory then. None starts a fresh run.
+            run_dir: Directory of the run, with its manifest; None means that of this object, else
+                the parent of ``record_dir``, else the world directory.
+            name: Name of the instance, unique in the run directory and in this object; None takes
+                the first free name of ``w000``, ``w001``, …
+            command_file: File for the rerunnable launch script, in an existing directory; None
+                means one in ``runtime``.
+            log_file: File for the output of the world, in an existing directory; None means one in
+                ``logs``.
+            watch: Whether an engine world starts over when its scripts change.
+            _tmux_session: tmux session, which need not exist yet, with a window ``world-0`` that
+                the world runs in; None runs it without tmux, and so does a resume.
 
         Returns:
             The facts of the instance; its ``loaded`` says what of an archive was loaded.
@@ -341,19 +346,11 @@ class AsyncWorld(WorldMetadata):
         Cancellation: the instance is ended; nothing of it is left.
         """
         options = StartOptions(
-            port=port,
             record=record,
-            record_dir=record_dir,
-            resume=resume,
+            env=env,
             host=host,
             base_path=base_path,
-            run_dir=self._run_dir if run_dir is None else run_dir,
-            name=name,
             health_timeout=health_timeout,
-            port_wait=port_wait,
-            command_file=command_file,
-            log_file=log_file,
-            env=env,
             detach=detach,
             restart=restart,
             max_restarts=max_restarts,
@@ -361,10 +358,19 @@ class AsyncWorld(WorldMetadata):
             reseed=reseed,
             labels=labels,
             datastore=datastore,
+            port=port,
+            port_wait=port_wait,
+            record_dir=record_dir,
+            resume=resume,
+            run_dir=self._run_dir if run_dir is None else run_dir,
+            name=name,
+            command_file=command_file,
+            log_file=log_file,
             watch=watch,
+            _tmux_session=_tmux_session,
         )
         fleet = self._open_fleet()
-        plan = partial(plan_launch, self._config, tmux_session=_tmux_session)
+        plan = partial(plan_launch, self._config)
 
         def prepare() -> Launch:
             launch = plan(options)
@@ -387,7 +393,6 @@ class AsyncWorld(WorldMetadata):
         *,
         run_dir: str | Path | None = None,
         record: bool = False,
-        resume: SnapshotLike | None = None,
         env: Mapping[str, str] | None = None,
         host: str = DEFAULT_HOST,
         base_path: str = "",
@@ -399,6 +404,7 @@ class AsyncWorld(WorldMetadata):
         reseed: int | None = None,
         labels: Labels | None = None,
         datastore: DataStoreBackend | None = None,
+        resume: SnapshotLike | None = None,
         on_failure: OnFailure = "keep",
         progress: bool = False,
     ) -> Batch[StartedWorld]:
@@ -416,24 +422,32 @@ class AsyncWorld(WorldMetadata):
             run_dir: Directory of the run; by default that of this object, else that of its latest
                 start, else the world directory. Until this object is closed, no other process can
                 start many instances in it.
-            record: Whether the worlds record.
-            resume: Snapshot to restore, as in :meth:`start`; of an archive, the world's snapshot
-                alone, which is put into ``checkpoints`` of the run directory and stays there.
+            record: Whether the world records.
             env: Additional environment variables.
-            host: Address that the worlds bind, each on its own port.
-            base_path: Prefix of their routes.
-            health_timeout: Seconds until a world must be ready, from the moment it is spawned.
-            detach: Let the instances live on when this orchestrator ends.
-            restart: What happens when an instance dies, as in :meth:`start`.
+            host: Address that the world binds.
+            base_path: Prefix of its routes.
+            health_timeout: Seconds until the world must be ready, from the moment it is spawned.
+            detach: Whether the instance lives on when this orchestrator ends.
+            restart: What happens when the instance dies: ``never`` leaves it dead, ``fresh`` starts
+                it again as it was started here, ``checkpoint`` restores its last good save, or
+                starts it as here if it has none. Name and port stay the same; sessions survive if
+                the snapshot contains them.
             max_restarts: Number of restarts allowed within ``restart_window``; after that the
                 instance stays dead.
             restart_window: Length of that window in seconds.
-            reseed: Seed for the random state of the first instance, as in :meth:`start`; it counts
-                up by 1 from instance to instance. None draws one for each.
-            labels: Labels of the instances, as in :meth:`start`; those of a spec are added.
-            datastore: Where engine worlds keep the rows of their data stores; None means SQLite.
-            on_failure: ``keep`` leaves the other instances alone when one fails; ``stop_all``
-                stops them all at the first failure.
+            reseed: Seed of the random state of a fresh world, or set after a snapshot is restored,
+                0 or more; it counts up by 1 from instance to instance. A world with a command must
+                have ``[run] reseed = true``. None draws a seed for each fresh world, and keeps the
+                random state of a snapshot.
+            labels: Texts, numbers or booleans by name, at most 16, that describe the instance:
+                ``{"model": "…", "seed": 3}``. They are in the manifest, records, events, tables and
+                metrics, and select instances: ``clawblox ps --filter seed=3``.
+            datastore: Where an engine world keeps the rows of its data stores; None means SQLite.
+            resume: Snapshot to restore, as for ``start``, unless an instance has its own; of an
+                archive, only the world's snapshot, which is put into ``checkpoints`` of the run
+                directory and stays there. None starts fresh runs.
+            on_failure: ``keep`` leaves the other instances alone when one fails; ``stop_all`` stops
+                them all at the first failure.
             progress: Show how far it is, on standard error, in a terminal or a notebook.
 
         Returns:
@@ -452,7 +466,6 @@ class AsyncWorld(WorldMetadata):
             run_dir,
             ManyOptions(
                 record=record,
-                resume=resume,
                 env=env,
                 host=host,
                 base_path=base_path,
@@ -464,6 +477,7 @@ class AsyncWorld(WorldMetadata):
                 reseed=reseed,
                 labels=labels,
                 datastore=datastore,
+                resume=resume,
                 on_failure=on_failure,
             ),
             reuse=True,
@@ -476,7 +490,6 @@ class AsyncWorld(WorldMetadata):
         count: int = 1,
         *,
         run_dir: str | Path | None = None,
-        reseed: int | None = None,
         record: bool = False,
         env: Mapping[str, str] | None = None,
         host: str = DEFAULT_HOST,
@@ -486,6 +499,7 @@ class AsyncWorld(WorldMetadata):
         restart: RestartMode = "never",
         max_restarts: int = DEFAULT_MAX_RESTARTS,
         restart_window: float = DEFAULT_RESTART_WINDOW_S,
+        reseed: int | None = None,
         labels: Labels | None = None,
         datastore: DataStoreBackend | None = None,
         on_failure: OnFailure = "keep",
@@ -504,24 +518,29 @@ class AsyncWorld(WorldMetadata):
             count: Number of instances, at most 12000.
             run_dir: Directory of the run; by default the one that the snapshot was saved in, which
                 its manifest tells, else as in :meth:`start_many`.
-            reseed: Seed for the random state of the first instance, 0 or more; the seed counts up
-                by 1 from instance to instance. A world with a command must have
-                ``[run] reseed = true``. None keeps the random state of the snapshot, so all
-                instances draw the same numbers.
-            record: Whether the worlds record. This and all later arguments are those of
-                :meth:`start_many`.
+            record: Whether the world records.
             env: Additional environment variables.
-            host: Address that the worlds bind.
-            base_path: Prefix of their routes.
-            health_timeout: Seconds until a world must be ready, from the moment it is spawned.
-            detach: Let the instances live on when this orchestrator ends.
-            restart: What happens when an instance dies.
+            host: Address that the world binds.
+            base_path: Prefix of its routes.
+            health_timeout: Seconds until the world must be ready, from the moment it is spawned.
+            detach: Whether the instance lives on when this orchestrator ends.
+            restart: What happens when the instance dies: ``never`` leaves it dead, ``fresh`` starts
+                it again as it was started here, ``checkpoint`` restores its last good save, or
+                starts it as here if it has none. Name and port stay the same; sessions survive if
+                the snapshot contains them.
             max_restarts: Number of restarts allowed within ``restart_window``; after that the
                 instance stays dead.
             restart_window: Length of that window in seconds.
-            labels: Labels of the instances.
-            datastore: Where engine worlds keep the rows of their data stores.
-            on_failure: What happens to the others when one fails.
+            reseed: Seed of the random state of a fresh world, or set after a snapshot is restored,
+                0 or more; it counts up by 1 from instance to instance. A world with a command must
+                have ``[run] reseed = true``. None draws a seed for each fresh world, and keeps the
+                random state of a snapshot.
+            labels: Texts, numbers or booleans by name, at most 16, that describe the instance:
+                ``{"model": "…", "seed": 3}``. They are in the manifest, records, events, tables and
+                metrics, and select instances: ``clawblox ps --filter seed=3``.
+            datastore: Where an engine world keeps the rows of its data stores; None means SQLite.
+            on_failure: ``keep`` leaves the other instances alone when one fails; ``stop_all`` stops
+                them all at the first failure.
             progress: Show how far it is.
 
         Returns:
@@ -538,7 +557,6 @@ class AsyncWorld(WorldMetadata):
         specs = [InstanceSpec()] * check_count(count, "count", at_most=MAX_LEASES)
         options = ManyOptions(
             record=record,
-            reseed=reseed,
             env=env,
             host=host,
             base_path=base_path,
@@ -547,6 +565,7 @@ class AsyncWorld(WorldMetadata):
             restart=restart,
             max_restarts=max_restarts,
             restart_window=restart_window,
+            reseed=reseed,
             labels=labels,
             datastore=datastore,
             on_failure=on_failure,
@@ -785,8 +804,8 @@ class AsyncWorld(WorldMetadata):
         An instance whose save failed keeps running, so that no state is lost.
 
         Args:
-            dir: Directory for the files; None means ``checkpoints`` of each instance.
-            timeout: Seconds for each transfer.
+            dir: Directory for the file; None means ``checkpoints`` of the instance.
+            timeout: Seconds for the transfer of the snapshot.
             grace_seconds: Seconds between TERM and KILL.
 
         Returns:
@@ -958,9 +977,9 @@ class AsyncWorld(WorldMetadata):
         """Save a snapshot of an instance and register it in the manifest of its run.
 
         Args:
-            dir: Directory for the file; None means ``checkpoints`` in the run directory.
+            dir: Directory for the file; None means ``checkpoints`` of the instance.
             instance: Name of the instance; not needed while there is only one.
-            timeout: Seconds for the transfer.
+            timeout: Seconds for the transfer of the snapshot.
             max_bytes: Size limit of the snapshot, in bytes.
 
         Returns:
@@ -1009,21 +1028,29 @@ class AsyncWorld(WorldMetadata):
             path: The archive, ``*.ckpt``; its directory is made when it is missing.
             agents: The agents, or their directories by name; None for no agents.
             instance: Name of the instance; not needed while there is only one.
-            backend: The driver of all agents, ``claude`` for instance; None asks each directory.
-            metadata: JSON values that go to the top level of ``metadata.json``; None for none.
-            workspace_only: Leave the conversations out; the right choice for what is shared.
-            known_secrets: Secrets to look for, besides those that ``save_checkpoint`` knows.
+            backend: The driver of all agents, ``claude`` for instance; None reads it from each
+                directory.
+            metadata: JSON values for the top level of ``metadata.json``; None for none.
+            workspace_only: Whether the conversations are left out; the right choice for archives
+                that are shared.
+            known_secrets: Secrets to look for, besides the tokens of the worlds that run, those in
+                this process's environment and those in the agents' homes.
             allow: Findings that are no secrets, besides those in ``secret-allow.json`` of the run.
-            idle_wait: How long to wait, in seconds, for a moment in which no agent is in the
-                middle of a turn.
-            on_unarchivable: What to do with files that may not be read or named in an archive, or
-                are too large: ``raise`` refuses the archive, ``record`` lists them as excluded.
-            max_file_bytes: Apparent size of one of the agents' files above which it is too large.
-            max_total_bytes: Apparent size of all of them together above which the largest are.
-            overwrite: Replace an archive of that name.
-            keep: Paths below workspaces that travel although programs run or obey them unasked.
-            progress: Called with bytes done and bytes in all of the archive, in a worker thread;
-                what it raises ends the call. None for no calls.
+            idle_wait: Seconds to wait for a moment in which no agent is in the middle of a turn.
+            on_unarchivable: What to do with files and directories that may not be read, whose names
+                cannot be in an archive, or that are too large: ``raise`` refuses the archive,
+                ``record`` lists them as excluded.
+            max_file_bytes: Apparent size of an agent's file, in bytes, above which it is too large.
+                Such a file is not read.
+            max_total_bytes: Apparent size of all these files together, in bytes, above which the
+                largest are too large.
+            overwrite: Whether an archive of that name is replaced.
+            keep: Paths below workspaces that are archived although programs run or obey them
+                unasked, such as ``.helix/config.toml``; a directory includes all that is in it.
+                Credentials are never archived.
+            progress: Called with bytes done and bytes in all (0 and 0 during the wait for an idle
+                moment), perhaps in a worker thread; an exception from it ends the call. None for no
+                calls.
             timeout: Seconds for the transfer of the snapshot.
             max_bytes: Size limit of the snapshot, in bytes.
 
@@ -1110,10 +1137,10 @@ class AsyncWorld(WorldMetadata):
         time, and each takes constant memory whatever its size.
 
         Args:
-            dir: Directory for the files; None means ``checkpoints`` of each instance.
+            dir: Directory for the file; None means ``checkpoints`` of the instance.
             instances: Their names; None means all that are ready.
-            timeout: Seconds for each transfer.
-            max_bytes: Size limit of each snapshot, in bytes.
+            timeout: Seconds for the transfer of the snapshot.
+            max_bytes: Size limit of the snapshot, in bytes.
             progress: Show how far it is, on standard error, in a terminal or a notebook.
 
         Raises:
@@ -1148,7 +1175,7 @@ class AsyncWorld(WorldMetadata):
             min_free: Free disk space below which autosaves pause, in bytes or as text such as
                 ``"5 GB"``; an ``autosave_paused`` event reports the pause, and
                 ``autosave_resumed`` its end. None for no limit.
-            dir: Directory for the files; None means ``checkpoints`` of each instance.
+            dir: Directory for the file; None means ``checkpoints`` of the instance.
 
         Raises:
             ConfigError: ``every``, ``keep``, ``min_free`` or ``dir`` is wrong.

@@ -75,7 +75,9 @@ class World(WorldMetadata):
     that is not detached.
 
     Args:
-        dir: Directory with a ``world.toml``, or the address of one in a GitHub repository.
+        dir: Directory with a ``world.toml``, or the address of one in a GitHub repository,
+            ``https://github.com/<owner>/<repo>/tree/<ref>/<folder>``. A repository's folder is
+            downloaded when the block is entered, or when an attribute is read before that.
         run_dir: Directory of the run, for every call that takes a ``run_dir`` and is given none;
             None leaves them their own defaults.
         max_log_bytes: Size at which a log is cut to its newer half; None never cuts.

@@ -1,33 +1,22 @@
-"""Every option of a save and a load stands in one place, and its complaint says its name."""
+"""The options of archives: twins, errors that name the option, and tracebacks without secrets."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import anyio
-import attrs
 import pytest
 from rich.console import Console
 from rich.traceback import Traceback
 
 from clawblox import checkpoint
 from clawblox.checkpoint import load_checkpoint, save_checkpoint
-from clawblox.checkpoint.options import LoadOptions, SaveOptions
 from clawblox.errors import ConfigError
 from tests.checkpoint.runs import Run, make_run
 
 TWINS = ["load_checkpoint", "read_metadata", "save_checkpoint"]
-
-
-@pytest.mark.parametrize(
-    ("function", "options"), [(save_checkpoint, SaveOptions), (load_checkpoint, LoadOptions)]
-)
-def test_the_options_are_the_parameters(function: Callable[..., object], options: type[Any]):
-    names = [field.name for field in attrs.fields(options)]
-    assert list(inspect.signature(function).parameters) == names
 
 
 @pytest.mark.parametrize("name", TWINS)

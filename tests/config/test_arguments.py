@@ -83,22 +83,22 @@ def test_a_long_value_is_cut() -> None:
     with pytest.raises(ConfigError) as caught:
         check_count("x" * 1000, "count")
     first, *_ = str(caught.value).splitlines()
-    assert first.startswith("count: a whole number, 1 or more, not 'xxx")
+    assert first.startswith("count: must be a whole number, 1 or more, not 'xxx")
     assert len(first) < 120
 
 
 def test_a_port_is_a_whole_number_that_can_be_one() -> None:
-    assert [check_port(value) for value in (None, 0, 1, 65535)] == [None, None, 1, 65535]
+    assert [check_port(value, "port") for value in (None, 0, 1, 65535)] == [None, None, 1, 65535]
     for value in (-1, 65536, 80.0, "80", True):
-        with pytest.raises(ConfigError, match=r"^port: 1 to 65535"):
-            check_port(value)
+        with pytest.raises(ConfigError, match=r"^port: must be 1 to 65535"):
+            check_port(value, "port")
 
 
 @pytest.mark.parametrize("value", ["", None, 5, "local host"])
 def test_a_host_is_not_nothing(value: Any) -> None:
-    assert check_host("::1") == "::1"
+    assert check_host("::1", "host") == "::1"
     with pytest.raises(ConfigError, match=r"^host: "):
-        check_host(value)
+        check_host(value, "host")
 
 
 def test_variables_are_a_mapping() -> None:

@@ -172,7 +172,7 @@ def test_an_address_is_told_from_a_path():
     ],
 )
 def test_an_address_of_another_form_is_refused_before_anything_is_asked(hub, home, url):
-    with pytest.raises(ConfigError, match=r"^dir: https://github\.com/") as caught:
+    with pytest.raises(ConfigError, match=r"^dir: must be https://github\.com/") as caught:
         fetch_world(url, hosts=hub.hosts)
     assert (caught.value.key, caught.value.value) == ("dir", url)
     assert hub.asked == []

@@ -1,50 +1,42 @@
-"""Options stand once: what the API, requests and records call them is what the classes say."""
+"""An option has one definition; calls, requests, records and documentation follow it."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import attrs
 import pytest
 
-from clawblox import AsyncWorld, ConfigError
 from clawblox.config.options import ManyOptions, SaveOptions, SharedOptions, StartOptions
 from clawblox.config.world_toml import read_world_config
+from clawblox.errors import ConfigError
 from clawblox.instance.launch import plan_launch
 from clawblox.rundir.requests import check_members
+from docs.option_docstrings import TARGETS, Target, render
 from tests.support import make_world
 
-# What a call takes beside the options, and which options it does not take, with the reason.
-CALLS: list[tuple[Callable[..., Any], type, set[str], set[str]]] = [
-    (AsyncWorld.start, StartOptions, {"_tmux_session"}, set()),
-    (AsyncWorld.start_many, ManyOptions, {"instances", "run_dir", "progress"}, set()),
-    # Its snapshot is the checkpoint.
-    (AsyncWorld.fork, ManyOptions, {"checkpoint", "count", "run_dir", "progress"}, {"resume"}),
-    (AsyncWorld.save, SaveOptions, {"instance"}, set()),
-    (AsyncWorld.save_all, SaveOptions, {"instances", "progress"}, set()),
-]
 
-
-@pytest.mark.parametrize(
-    ("call", "options", "more", "fewer"), CALLS, ids=[call.__name__ for call, *_ in CALLS]
-)
-def test_a_call_takes_the_options_with_their_defaults(
-    call: Callable[..., Any], options: type, more: set[str], fewer: set[str]
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.call.__qualname__)
+def test_a_call_takes_the_options_of_its_classes_with_their_defaults_in_their_order(
+    target: Target,
 ) -> None:
-    parameters = dict(inspect.signature(call).parameters)
-    del parameters["self"]
-    fields = {field.name: field for field in attrs.fields(options) if field.name not in fewer}
-    assert parameters.keys() - more == fields.keys()
-    for name, field in fields.items():
-        assert parameters[name].default == field.default, name
+    parameters = {parameter.name: parameter for parameter in target.parameters}
+    assert list(parameters) == list(target.fields)
+    for name, field in target.fields.items():
+        default = parameters[name].default
+        assert default == (
+            parameters[name].empty if field.default is attrs.NOTHING else field.default
+        )
+
+
+def test_the_documentation_of_options_is_that_of_their_classes() -> None:
+    for path, text in render().items():
+        assert path.read_text() == text, "python -m docs.option_docstrings"
 
 
 def test_every_option_of_many_is_shared_or_theirs() -> None:
     shared = {field.name for field in attrs.fields(SharedOptions)}
-    for options, own in ((StartOptions, 9), (ManyOptions, 2)):
+    for options, own in ((StartOptions, 10), (ManyOptions, 2)):
         names = {field.name for field in attrs.fields(options)}
         assert shared < names
         assert len(names - shared) == own

@@ -248,7 +248,7 @@ def test_a_spec_can_be_given_as_a_mapping() -> None:
 
 
 def test_the_error_names_an_unknown_key_of_a_spec() -> None:
-    with pytest.raises(ConfigError, match="has name, resume, env, record") as caught:
+    with pytest.raises(ConfigError, match="has only name, resume, env, record") as caught:
         InstanceSpec.parse({"name": "left", "port": 8080})
     assert (caught.value.key, caught.value.value) == ("instances.port", 8080)
     assert caught.value.hint is None

@@ -29,10 +29,10 @@ def test_every_mode_has_its_numbers(mode: Any) -> None:
 
 
 WRONG: list[tuple[str, Any, str]] = [
-    ("restart", "always", "one of never, fresh, checkpoint"),
-    ("restart", "", "one of"),
-    ("restart", None, "one of"),
-    ("restart", True, "one of"),
+    ("restart", "always", "must be never, fresh or checkpoint"),
+    ("restart", "", "must be"),
+    ("restart", None, "must be"),
+    ("restart", True, "must be"),
     ("max_restarts", 0, "a whole number, 1 or more"),
     ("max_restarts", -1, "a whole number"),
     ("max_restarts", 2.0, "a whole number"),

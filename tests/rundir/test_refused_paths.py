@@ -121,7 +121,7 @@ EMPTY: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("call", EMPTY.values(), ids=EMPTY)
 def test_an_empty_path_is_not_the_current_directory(call: Callable[[], object]) -> None:
-    with pytest.raises(ConfigError, match="not an empty one"):
+    with pytest.raises(ConfigError, match="must be a path, not ''"):
         call()
 
 
@@ -131,12 +131,12 @@ ARGUMENTS = ("run_dir", "record_dir", "resume", "log_file", "command_file")
 @pytest.mark.parametrize("key", ARGUMENTS)
 async def test_an_empty_path_of_a_start_is_named(tmp_path: Path, key: str) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
-        with pytest.raises(ConfigError, match="not an empty one") as caught:
+        with pytest.raises(ConfigError, match="must be a path, not ''") as caught:
             await world.start(**{"run_dir": tmp_path / "run", key: ""})  # type: ignore[arg-type]
         assert caught.value.key == key
-        with pytest.raises(ConfigError, match="not an empty one"):
+        with pytest.raises(ConfigError, match="must be a path, not ''"):
             await world.start_many(1, run_dir="")
-        with pytest.raises(ConfigError, match="not an empty one"):
+        with pytest.raises(ConfigError, match="must be a path, not ''"):
             await world.fork("", run_dir=tmp_path / "run")
 
 
@@ -148,9 +148,9 @@ async def test_an_empty_directory_for_saves_or_of_an_agent_is_named(tmp_path: Pa
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         await world.start(run_dir=tmp_path / "run")
         for save in (world.save, world.save_all, world.drain):
-            with pytest.raises(ConfigError, match="not an empty one"):
+            with pytest.raises(ConfigError, match="must be a path, not ''"):
                 await save(dir="")  # type: ignore[operator]
-        with pytest.raises(ConfigError, match="not an empty one") as caught:
+        with pytest.raises(ConfigError, match="must be a path, not ''") as caught:
             await world.connect(Agent())
         assert caught.value.key == "agent.dir"
 

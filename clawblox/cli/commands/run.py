@@ -240,13 +240,12 @@ def _run(
     companion: Companion | None,
 ) -> int:
     tokens = make_tokens()
-    arguments = attrs.asdict(options, recurse=False)
-    arguments.update(run_dir=run_dir, env=tokens, _tmux_session=tmux)
+    options = attrs.evolve(options, run_dir=run_dir, env=tokens, _tmux_session=tmux)
     archive = find_archive(options.resume, world.dir, "resume")
     return run_world(
         world,
         run_dir,
-        partial(world.start, **arguments),
+        partial(world.start, **options.arguments()),
         tokens=tokens,
         grace=stop_options.grace,
         companion=companion,

@@ -144,10 +144,4 @@ async def _start_fresh(
 ) -> Batch[StartedWorld]:
     """Start new instances; those that were interrupted before are not resumed any more."""
     await run_blocking(lambda: set_aside(place, interrupted_names(place)))
-    return await world.start_many(
-        count,
-        run_dir=directory,
-        resume=options.resume,
-        on_failure=options.on_failure,
-        **options.shared(),
-    )
+    return await world.start_many(count, run_dir=directory, **options.arguments())

@@ -89,7 +89,7 @@ def test_a_strict_sandbox_needs_the_filter(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_choice_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="True, False or 'strict', not 'tight'"):
+    with pytest.raises(ConfigError, match="must be True, False or strict, not 'tight'"):
         AsyncAgent(agent="claude", name="Eko", dir=tmp_path, sandbox="tight")
 
 

@@ -191,7 +191,7 @@ async def test_autosaves_pause_while_the_disk_is_low_and_then_resume(
 @pytest.mark.parametrize("size", ["5", "1 GiB free", 0, 1.5])
 async def test_a_wrong_limit_of_free_space_is_refused(tmp_path: Path, size: Any) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
-        with pytest.raises(ConfigError, match="min_free: bytes above 0, or a size such as"):
+        with pytest.raises(ConfigError, match="min_free: must be bytes above 0, or a size such as"):
             await world.autosave(every=1, min_free=size)
 
 
