@@ -361,6 +361,9 @@ class SavedCheckpoint(os.PathLike[str]):
     def __fspath__(self) -> str:
         return str(self.path)
 
+    def __str__(self) -> str:
+        return str(self.path)
+
     @property
     def mid_turn(self) -> tuple[str, ...]:
         """Names of the agents whose conversations were cut in the middle of a turn."""

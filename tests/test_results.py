@@ -146,7 +146,7 @@ def test_saved_snapshots_of_equal_fields_are_equal_and_hash_alike() -> None:
 
 
 def test_a_saved_checkpoint_is_usable_as_its_path() -> None:
-    assert Path(CHECKPOINT) == CHECKPOINT.path
+    assert Path(CHECKPOINT) == Path(str(CHECKPOINT)) == CHECKPOINT.path
     assert CHECKPOINT.mid_turn == ("Eko",)
 
 

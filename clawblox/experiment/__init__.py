@@ -1,5 +1,7 @@
 """What is done with worlds and their agents together, while they run.
 
+- ``live_run``: agents in one instance of a world, and their checkpoints.
+- ``run_resume``: an interrupted instance and its agents brought back from one checkpoint.
 - ``async_checkpointer``: checkpoints of a running world and its agents, at an interval.
 - ``sync_checkpointer``: the same without ``await``.
 - ``idle``: the moment in which no agent is in the middle of a turn.

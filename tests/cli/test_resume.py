@@ -100,7 +100,7 @@ def archive(world_dir: Path, tmp_path: Path) -> Path:
     (agents["Eko"] / "workspace").mkdir(parents=True)
     with World(world_dir, run_dir=first) as world:
         world.start()
-        return world.checkpoint(first / "gen1.ckpt", agents)
+        return world.checkpoint(first / "gen1.ckpt", agents).path
 
 
 def test_an_archive_is_loaded_and_resumed_and_what_was_loaded_is_printed(

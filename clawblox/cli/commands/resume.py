@@ -92,7 +92,7 @@ def command(
     require_interrupted(found, directory)
     with_agent = find_agent_resume(directory, found)
     if with_agent is not None:
-        found = with_agent.found
+        found = with_agent.run.found
     world = _open_its_world(found)
     _show(found, directory, with_agent)
     if dry_run:
@@ -119,7 +119,7 @@ def _show(found: Interruption, run_dir: Path, with_agent: AgentResume | None) ->
     if with_agent is None:
         show_interruption(found, run_dir)
     else:
-        name, checkpoint = with_agent.agent.options.agent_name, with_agent.source.path.name
+        name, checkpoint = with_agent.agent.options.agent_name, with_agent.run.archive.name
         show_interruption(found, run_dir, agent=name, checkpoint=checkpoint)
 
 
@@ -151,19 +151,19 @@ def _run_with_agent(
     if aside is not None:
         name, place = resume.agent.options.agent_name, shorten_path(aside)
         click.echo(f"  what {name} had done after that is set aside in {place}")
-    companion = Companion(world, resume.run_dir, resume.agent, is_fresh=False)
+    companion = Companion(world, resume.run.run_dir, resume.agent, is_fresh=False)
     companion.resume_words = resume_words(
         world, StartOptions(**resume.source.world_options), resume.agent, StopOptions(grace=grace)
     )
 
     async def start_its_own() -> StartedWorld:
         batch = await start()
-        for name in batch.failed.keys() - {resume.name}:
+        for name in batch.failed.keys() - {resume.run.instance}:
             note(f"{name}: {printable(str(batch.failed[name]))}")
-        return batch[resume.name]
+        return batch[resume.run.instance]
 
     return run_world(
-        world, resume.run_dir, start_its_own, tokens=tokens, grace=grace, companion=companion
+        world, resume.run.run_dir, start_its_own, tokens=tokens, grace=grace, companion=companion
     )
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shlex
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +17,6 @@ from clawblox.agents.async_agent import AsyncAgent
 from clawblox.agents.events import AgentEventStream
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.narration import narrate
-from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.usage import Budget, Ledger
 from clawblox.agents.values import AgentResult, StartedAgent
 from clawblox.cli.options import AgentRunOptions
@@ -31,18 +29,13 @@ from clawblox.cli.running.run_agents import (
 )
 from clawblox.cli.running.shell_words import quote_words
 from clawblox.cli.terminal.output import note
-from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import (
     AgentExitedError,
-    AgentResumeError,
-    CheckpointError,
     ClawbloxError,
     ConfigError,
-    UsageError,
-    WorldExitedError,
 )
-from clawblox.experiment import AsyncCheckpointer
+from clawblox.experiment.live_run import LiveRun
 from clawblox.printable import printable
 from clawblox.results import SavedCheckpoint, StartedWorld
 from clawblox.rundir.paths import resolve_run_dir
@@ -50,9 +43,6 @@ from clawblox.views.formatting import count_words, format_count, format_seconds,
 from clawblox.world.access import SESSION_FILE
 from clawblox.world.async_world import AsyncWorld
 
-_TRANSCRIPT_WAIT_S: Final = 10.0
-"""Longest wait, in seconds, for a program to write the conversation that it has confirmed."""
-_TRANSCRIPT_LOOK_S: Final = 0.1
 _OPTIONS: Final = {
     "agent": "--agent",
     "binary": "--agent-command",
@@ -114,21 +104,17 @@ class Companion:
             )
         except ConfigError as error:
             raise _in_words_of_options(error) from error
+        self._live = LiveRun(world, [self._agent], on_checkpoint=_report_checkpoint)
         self._turn_words: tuple[str, ...] = ()
         self._stack = AsyncExitStack()
-        self._saving: anyio.CancelScope
-        self._checkpointer: AsyncCheckpointer | None = None
-        self._begun = anyio.Event()
+        self._has_begun = anyio.Event()
         self._headings: list[str] = []
         self._events: AgentEventStream
-        self._tasks: Tasks
         self._result: AgentResult | None = None
 
     async def __aenter__(self) -> Self:
-        self._saving = anyio.CancelScope()
-        await self._stack.enter_async_context(self._agent)
+        await self._stack.enter_async_context(self._live)
         self._events = await self._stack.enter_async_context(self._agent.events())
-        self._tasks = await self._stack.enter_async_context(Tasks())
         return self
 
     async def __aexit__(
@@ -147,57 +133,34 @@ class Companion:
 
         Cancellation: changes nothing.
         """
-        await self._agent.check()
+        await self._live.check()
 
     async def begin(self, started: StartedWorld) -> None:
-        """Connect the agent to its world, and start it; one from an archive goes on.
+        """Connect the agent to its world, and start it; an agent from an archive continues.
 
         Raises:
             ClawbloxError: It could not be connected or started.
 
         Cancellation: nothing of the agent is left running.
         """
-        await run_blocking(self._require_conversation, started)
         await self._limit_turns()
-        access = await self._world.connect(self._agent, instance=started.name)
+        access = await self._live.connect(self._agent, started)
         await run_blocking(write_run_agent, self._run_dir, self._run_agent)
-        if await run_blocking(self._has_conversation):
-            agent = await self._agent.send(prompt=AUTO_CONTINUE)
-        else:
-            opening = _OPENING.format(api=self._world.api_path(access=access))
-            agent = await self._agent.start(
-                initial_prompt=f"{opening}\n\n{self._prompt}", system_prompt=self._system_prompt
-            )
+        opening = _OPENING.format(api=self._world.api_path(access=access))
+        agent = await self._live.begin(
+            self._agent,
+            initial_prompt=f"{opening}\n\n{self._prompt}",
+            system_prompt=self._system_prompt,
+        )
         self._headings = [*_describe(agent, self._options, started.run_dir)]
-        if not self._options.checkpoint_every:
-            self._begun.set()
-        else:
-            checkpointer = AsyncCheckpointer(
-                self._world,
-                [self._agent],
+        if self._options.checkpoint_every:
+            self._live.start_checkpoints(
+                started,
                 dir=started.run_dir / CHECKPOINTS_DIR,
                 every=self._options.checkpoint_every,
                 min_free=self._options.min_free,
-                instance=started.name,
-                on_outcome=_tell_of_checkpoint,
             )
-            self._checkpointer = checkpointer
-            self._tasks.start_soon(self._make_checkpoints, checkpointer)
-
-    def _has_conversation(self) -> bool:
-        return self._directory.id_file(self._agent.driver).is_file()
-
-    def _require_conversation(self, started: StartedWorld) -> None:
-        """Refuse an agent from an archive that does not hold its conversation. Blocks."""
-        name = self._options.agent_name
-        if name in (started.loaded or {}).get("agents", {}) and not self._has_conversation():
-            raise AgentResumeError(
-                f"the archive has its workspace and not its conversation, which archives do not "
-                f"hold of the driver {self._agent.driver}",
-                agent=name,
-                hint="clawblox resume RUN_DIR continues it in the run directory that it had; "
-                "another --agent-name begins a new one",
-            )
+        self._has_begun.set()
 
     async def _limit_turns(self) -> None:
         """Have it stopped after the turns that a person allows from now on, or allowed before."""
@@ -209,29 +172,6 @@ class Companion:
             self._agent._limit_turns(limit)
             self._turn_words = ("--max-turns", str(limit - before))
 
-    async def _save_first(self, checkpointer: AsyncCheckpointer) -> None:
-        """Make the first checkpoint, now that the agent has joined, whatever it is doing."""
-        give_up_at = anyio.current_time() + _TRANSCRIPT_WAIT_S
-        while True:
-            try:
-                _tell_of_checkpoint(await checkpointer.save(idle_wait=0.0))
-            except ClawbloxError as error:
-                # Its program may not have written the beginning of the conversation yet.
-                is_early = type(error) is CheckpointError and anyio.current_time() < give_up_at
-                if is_early:
-                    await anyio.sleep(_TRANSCRIPT_LOOK_S)
-                    continue
-                _tell_of_checkpoint(error)
-            return
-
-    async def _make_checkpoints(self, checkpointer: AsyncCheckpointer) -> None:
-        with self._saving, contextlib.suppress(UsageError):  # the world was closed meanwhile
-            try:
-                await self._save_first(checkpointer)
-            finally:
-                self._begun.set()  # a resume can return to what is shown from now on
-            await checkpointer.run()
-
     async def show(self, write_line: Callable[[str], Awaitable[None]]) -> None:
         """Print what the agent does, until it is closed.
 
@@ -240,63 +180,51 @@ class Companion:
 
         Cancellation: a line may be printed in part.
         """
-        await self._begun.wait()
+        await self._has_begun.wait()
+        await self._live.wait_first_checkpoint()  # a resume can return to what is shown now
         for heading in self._headings:
             await write_line(heading)
-        async for line in self._lines():
-            await write_line(line)
-
-    async def _lines(self) -> AsyncIterator[str]:
         async for event in self._events:
             for line in narrate(event.kind, event.data):
-                yield line.text
+                await write_line(line.text)
 
     async def wait(self) -> None:
         """Wait until the agent has ended for good.
 
-        Cancellation: the agent goes on.
+        Cancellation: the agent keeps running.
         """
-        await self._begun.wait()
-        self._result = await self._agent.wait()  # it is told to go on, and so never pauses
+        (self._result,) = await self._live.wait()  # it continues after each turn, so never pauses
 
     async def stop(self, grace: float) -> None:
-        """Stop the agent; does nothing if it has ended.
+        """Stop the agent and make a checkpoint of its end; does nothing if it has ended.
 
         Args:
             grace: Seconds between TERM and KILL.
 
         Cancellation: it is stopped all the same.
         """
-        self._saving.cancel()
-        result = await self._agent.stop(grace_seconds=grace)
+        (result,) = await self._live.stop(grace_seconds=grace)
         if result.state != "new":
             note(_describe_end(result))
-        if self._checkpointer is not None and grace:
-            await self._save_end(self._checkpointer)
-
-    async def _save_end(self, checkpointer: AsyncCheckpointer) -> None:
-        """Make a checkpoint of how it ended, unless the world has ended before."""
-        try:
-            saved = await checkpointer.save()
-            _tell_of_checkpoint(saved)
-            settled = attrs.evolve(self._run_agent, settled=saved.path.name)
-            await run_blocking(write_run_agent, self._run_dir, settled)
-        except WorldExitedError:
+        if not grace or (saved := await self._live.save_end()) is None:
             return
-        except (ClawbloxError, OSError) as error:
-            _tell_of_checkpoint(error)
+        settled = attrs.evolve(self._run_agent, settled=saved.path.name)
+        try:
+            await run_blocking(write_run_agent, self._run_dir, settled)
+        except OSError as error:
+            _report_checkpoint(error)
 
     def suggest_resume(self) -> str | None:
-        """Return the line that says how to go on; None without a checkpoint."""
-        if self._checkpointer is None or self._checkpointer.latest is None:
+        """Return the line with the command that continues; None without a checkpoint."""
+        if self._live.latest is None:
             return None
-        archive = shorten_path(self._checkpointer.latest.path)
+        archive = shorten_path(self._live.latest.path)
         words = [*self.resume_words, *self._turn_words, "--resume", archive]
         return f"with its agent:  {quote_words(words)}"
 
     def kill_now(self) -> None:
         """End the grace of a stop that is under way."""
-        self._agent._kill_now()
+        self._live.kill_now()
 
     def require_success(self) -> None:
         """Refuse the end of an agent that has failed.
@@ -399,7 +327,7 @@ def _describe_end(result: AgentResult) -> str:
     return f"Agent {result.name}: {printable(result.reason)} ({used})"
 
 
-def _tell_of_checkpoint(outcome: SavedCheckpoint | Exception) -> None:
+def _report_checkpoint(outcome: SavedCheckpoint | Exception) -> None:
     if isinstance(outcome, Exception):
         note(f"No checkpoint: {printable(str(outcome))}")
     else:

@@ -1,0 +1,124 @@
+"""Brings an instance and its agents back in their own run directory, from one checkpoint of both.
+
+World and agents continue from the same moment. An agent's directory that changed after the
+checkpoint is set aside, and the directory in the checkpoint takes its place.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from clawblox.checkpoint import load_checkpoint, read_metadata
+from clawblox.checkpoint.names import SNAPSHOT_NAME
+from clawblox.errors import ClawbloxError
+from clawblox.rundir.interrupted import Interrupted, Interruption
+from clawblox.rundir.paths import state_dir
+from clawblox.system.clock import utc_now
+from clawblox.system.files import make_private_dir
+
+_SET_ASIDE: Final = "set-aside"
+
+
+@attrs.frozen(kw_only=True)
+class RunResume:
+    """An interrupted instance and its agents, and the checkpoint that they continue from.
+
+    Attributes:
+        run_dir: The run directory, resolved.
+        archive: The checkpoint.
+        instance: Name of the instance.
+        found: The interrupted instances, of which this instance continues from the checkpoint.
+    """
+
+    run_dir: Path
+    archive: Path
+    instance: str
+    found: Interruption
+
+    @classmethod
+    def find(cls, run_dir: Path, archive: Path, instance: str, found: Interruption) -> RunResume:
+        """Have an interrupted instance continue from a checkpoint of it and its agents. Blocks.
+
+        Args:
+            run_dir: The run directory, resolved.
+            archive: The checkpoint.
+            instance: Name of the instance, which is interrupted.
+            found: The interrupted instances.
+
+        Raises:
+            CheckpointError: The archive cannot be read.
+            ClawbloxError: The save in the checkpoint is no longer in the run directory.
+        """
+        digest = read_metadata(archive)["files"][SNAPSHOT_NAME]["sha256"]
+        instances = tuple(
+            _truncate_saves(other, digest, archive) if other.record.name == instance else other
+            for other in found.instances
+        )
+        found = attrs.evolve(found, instances=instances)
+        return cls(run_dir=run_dir, archive=archive, instance=instance, found=found)
+
+    def restore(self, agents: Mapping[str, Path]) -> dict[str, Path | None]:
+        """Replace directories of agents by those in the checkpoint. Blocks.
+
+        The directory of an agent stays as it is if the checkpoint has no conversation of the agent.
+
+        Args:
+            agents: Directories of the agents by name.
+
+        Returns:
+            Where the replaced directory of each restored agent is now; None if there was none.
+
+        Raises:
+            CheckpointError: The checkpoint cannot be loaded.
+            OSError: A directory cannot be moved, and is where it was.
+        """
+        states = read_metadata(self.archive)["agents"]
+        chosen = [name for name in agents if _has_conversation(states.get(name))]
+        if not chosen:
+            return {}
+        make_private_dir(state_dir(self.run_dir))
+        scratch = Path(tempfile.mkdtemp(prefix="loading-", dir=state_dir(self.run_dir)))
+        try:
+            loaded = load_checkpoint(self.archive, scratch)["agents"]
+            return {name: self._exchange(loaded[name], agents[name]) for name in chosen}
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    def _exchange(self, loaded: Path, place: Path) -> Path | None:
+        if not place.exists():
+            make_private_dir(place.parent)
+            loaded.rename(place)
+            return None
+        home = state_dir(self.run_dir) / _SET_ASIDE
+        make_private_dir(home)
+        aside = home / f"{place.name}-{utc_now():%Y%m%dT%H%M%S%fZ}"
+        place.rename(aside)
+        try:
+            loaded.rename(place)
+        except OSError:
+            aside.rename(place)
+            raise
+        return aside
+
+
+def _has_conversation(state: Mapping[str, object] | None) -> bool:
+    return state is not None and state.get("session_format") is not None
+
+
+def _truncate_saves(instance: Interrupted, digest: str, archive: Path) -> Interrupted:
+    """Return an instance whose last save is the one with a digest."""
+    digests = [save.sha256 for save in instance.saves]
+    if digest not in digests:
+        raise ClawbloxError(
+            f"The save of {instance.record.name} that belongs to {archive.name} is gone",
+            hint=f"clawblox run --resume {archive} with --agent and its options continues from the "
+            "save in the archive",
+        )
+    saves = instance.saves[: digests.index(digest) + 1]
+    return attrs.evolve(instance, saves=saves, reason=None, problem=None)
