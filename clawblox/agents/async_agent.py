@@ -38,7 +38,7 @@ from clawblox.agents.prompts import (
 from clawblox.agents.running.agenda import Hold
 from clawblox.agents.running.hooks import Hooks, NoWindow
 from clawblox.agents.running.lifecycle import MOVES
-from clawblox.agents.running.order import Limits, Order
+from clawblox.agents.running.order import Limits, Order, Start
 from clawblox.agents.running.owner import Owner
 from clawblox.agents.running.preparation import check_setup, require_arguments
 from clawblox.agents.sandbox.choice import choose_sandbox
@@ -317,7 +317,7 @@ class AsyncAgent:
         """
         prompt = check_prompt(initial_prompt, "initial_prompt")
         system = default_system_prompt() if system_prompt is None else system_prompt
-        order = self._order(prompt, check_text(system, "system_prompt"), env)
+        order = self._order(prompt, env, system_prompt=check_text(system, "system_prompt"))
         return await self._own_begin(order)
 
     async def check(self, *, env: Mapping[str, str] | None = None) -> None:
@@ -331,7 +331,7 @@ class AsyncAgent:
 
         Cancellation: ends what was started to ask; nothing of it is left.
         """
-        await in_own_task(partial(check_setup, self._order("check", "", env)))
+        await in_own_task(partial(check_setup, self._order("check", env)))
 
     async def send(self, prompt: str, *, env: Mapping[str, str] | None = None) -> StartedAgent:
         """Give the agent a message: its next one if it works, otherwise one to continue with.
@@ -355,7 +355,8 @@ class AsyncAgent:
 
         Cancellation: what was started for the message is ended; a message that waits is withdrawn.
         """
-        order = self._order(check_prompt(prompt, "prompt"), None, env)
+        prompt = check_prompt(prompt, "prompt")
+        order = self._order(prompt, env, start=Start.CONTINUE, system_prompt=None)
         return await self._own_begin(order)
 
     async def stop(self, *, grace_seconds: float = DEFAULT_GRACE_S) -> AgentResult:
@@ -400,7 +401,12 @@ class AsyncAgent:
         return self._hub.subscribe()
 
     def _order(
-        self, prompt: str, system_prompt: str | None, env: Mapping[str, str] | None
+        self,
+        prompt: str,
+        env: Mapping[str, str] | None,
+        *,
+        start: Start = Start.BEGIN,
+        system_prompt: str | None = "",
     ) -> Order:
         given = dict(check_env(env))
         check_agent_env(given, self._driver.program)
@@ -408,6 +414,7 @@ class AsyncAgent:
             options=self._options,
             driver=self._driver,
             prompt=prompt,
+            start=start,
             system_prompt=system_prompt,
             env=given,
             inherited=dict(os.environ),
@@ -432,7 +439,7 @@ class AsyncAgent:
                     begun.append(owner)
             if begun:
                 return await self._wait_started(owner)
-            if not order.continues:
+            if order.start is not Start.CONTINUE:
                 hint = "send(prompt=…) talks to it; stop() ends it"
                 raise UsageError(f"the agent {self.name!r} runs already", hint=hint)
             return await owner.send(order.prompt)

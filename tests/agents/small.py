@@ -17,12 +17,11 @@ from clawblox.agents import drivers
 from clawblox.agents.async_agent import AsyncAgent
 from clawblox.agents.drivers.driver import (
     AgentSetup,
-    Interruption,
+    Conversation,
+    Driver,
     Invocation,
-    RecordedUsage,
     Requirement,
     Turn,
-    measure_files,
 )
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import UUID, Program
@@ -42,7 +41,7 @@ SMALL = Program(
 )
 
 
-class SmallConversation:
+class SmallConversation(Conversation):
     def __init__(self, prompt: str, *, is_loop: bool) -> None:
         self.is_loop = is_loop
         self.pending = json.dumps(prompt).encode() + b"\n" if is_loop else b""
@@ -67,25 +66,16 @@ class SmallConversation:
         return pending
 
 
-class SmallDriver:
+class SmallDriver(Driver):
     """``command=`` lists flags of the program: ``loop``, ``silent``, ``unread``."""
 
     program = SMALL
-    records_usage = False
 
     def __init__(self) -> None:
         self.missing: list[Requirement] = []
 
     def name_binary(self, binary: str | None, command: object) -> str:
         return binary or SMALL.command
-
-    def progress(self, directory: AgentDir) -> Mapping[str, int]:
-        return measure_files(self.transcripts(directory))
-
-    def read_usage(
-        self, directory: AgentDir, session_id: str, recorded: RecordedUsage | None = None
-    ) -> Report | None:
-        return None
 
     def version_argv(self, binary: str) -> tuple[str, ...]:
         return binary, "-I", "-S", str(PROGRAM), "--version"
@@ -99,21 +89,13 @@ class SmallDriver:
     def prepare(self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) -> None:
         (directory.home / "settings").write_text("prepared")
 
-    def adopt(
-        self,
-        directory: AgentDir,
-        setup: AgentSetup,
-        session_id: str,
-        interruption: Interruption | None = None,
-    ) -> None:
-        pass
-
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path]:
         return {path.stem: path for path in directory.state.glob("*.jsonl")}
 
     def invocation(self, setup: AgentSetup, turn: Turn) -> Invocation:
         flags = [str(flag) for flag in setup.command or ()]
-        session = ("--resume", turn.session_id) if turn.session_id else ("--new", turn.new_id)
+        option = "--resume" if turn.continued_id else "--new"
+        session = (option, turn.start.session_id)
         argv = (setup.binary, "-I", "-S", str(PROGRAM), *session, *(f"--{one}" for one in flags))
         is_loop = "loop" in flags
         return Invocation(
@@ -124,9 +106,6 @@ class SmallDriver:
 
     def converse(self, setup: AgentSetup, turn: Turn) -> SmallConversation:
         return SmallConversation(turn.prompt, is_loop="loop" in (setup.command or ()))
-
-    def explain(self, log_lines: Sequence[str]) -> Report | None:
-        return None
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.dialogue import understand
 from clawblox.agents.running.hooks import Hooks
 from clawblox.agents.running.lifecycle import MOVES
-from clawblox.agents.running.order import Order
+from clawblox.agents.running.order import Order, Start
 from clawblox.agents.running.output import OutputReader
 from clawblox.agents.running.uncounted import catch_up
 from clawblox.agents.trajectory import export_trajectory
@@ -138,6 +138,7 @@ class Life:
             options=options,
             driver=find_driver(self.driver),
             prompt="x",
+            start=Start.CONTINUE,
             system_prompt=None,
             env={},
             inherited={},

@@ -4,6 +4,7 @@ A driver starts no process and opens no socket. It writes files in the agent's p
 command lines, and reads lines of output. ``running`` does the rest.
 
 - ``driver``: what every driver offers.
+- ``known_program``: what the drivers of Claude Code, Codex, Kimi Code and opencode share.
 - ``claude``: Claude Code.
 - ``codex``: Codex.
 - ``kimi``: Kimi Code.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Final
 
 import attrs
@@ -18,10 +18,8 @@ from clawblox.agents.drivers.command import check_words
 from clawblox.agents.drivers.driver import (
     AgentSetup,
     Conversation,
-    Interruption,
+    Driver,
     Invocation,
-    RecordedUsage,
-    Requirement,
     Turn,
 )
 from clawblox.agents.drivers.output import parse_record
@@ -84,21 +82,12 @@ KNOWN_PROGRAMS: Final[Mapping[str, KnownProgram]] = {
 """Programs that can be named by ``binary=`` alone."""
 
 
-class AcpDriver:
-    """Drives any program that speaks the Agent Client Protocol."""
+class AcpDriver(Driver):
+    """Drives any program that speaks the Agent Client Protocol; ``env=`` gives its keys."""
 
-    records_usage = False
-
-    @property
-    def program(self) -> Program:
-        """The facts of the program, which depend on it: its keys are given with ``env=``."""
-        return Program(
-            driver="acp",
-            command="",
-            home_dir="",
-            state_variable=None,
-            id_pattern=_SESSION_ID,
-        )
+    program = Program(
+        driver="acp", command="", home_dir="", state_variable=None, id_pattern=_SESSION_ID
+    )
 
     def name_binary(self, binary: str | None, command: object) -> str:
         """Return the program that a caller's ``binary=`` or ``command=`` names.
@@ -125,38 +114,9 @@ class AcpDriver:
         """Return the command that prints the version; a program of the caller's own has none."""
         return (binary, "--version") if PurePath(binary).name in KNOWN_PROGRAMS else ()
 
-    def check(
-        self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str], version: str
-    ) -> list[Requirement]:
-        """Return nothing: the program says at its start what it misses."""
-        return []
-
     def prepare(self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) -> None:
         """Make the state directory; the protocol answers what the program asks."""
         make_private_dir(directory.state)
-
-    def adopt(
-        self,
-        directory: AgentDir,
-        setup: AgentSetup,
-        session_id: str,
-        interruption: Interruption | None = None,
-    ) -> None:
-        """Do nothing: the program is told the id and the working directory at its start."""
-
-    def transcripts(self, directory: AgentDir) -> Mapping[str, Path] | None:
-        """Return None: each program keeps them in its own way."""
-        return None
-
-    def progress(self, directory: AgentDir) -> Mapping[str, int] | None:
-        """Return None, as for :meth:`transcripts`."""
-        return None
-
-    def read_usage(
-        self, directory: AgentDir, session_id: str, recorded: RecordedUsage | None = None
-    ) -> Report | None:
-        """Return None: only the output can tell it."""
-        return None
 
     def invocation(self, setup: AgentSetup, turn: Turn) -> Invocation:
         """Return how a process for this turn is started."""

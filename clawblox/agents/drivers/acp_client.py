@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from clawblox.agents.drivers.driver import AgentSetup, Turn
+from clawblox.agents.drivers.driver import AgentSetup, Conversation, Turn
 from clawblox.agents.drivers.output import (
     Record,
     count_in,
@@ -83,7 +83,7 @@ class _Pieces:
         return kind, text
 
 
-class AcpClient:
+class AcpClient(Conversation):
     """Our side of the protocol: one request at a time, then a prompt for each turn.
 
     An onlooker recognises the answer to a prompt by its content, because it does not know which
@@ -98,7 +98,7 @@ class AcpClient:
         self._setup = setup
         self._is_onlooker = turn.is_onlooker
         self._has_read = False
-        self._resumed = turn.session_id
+        self._resumed = turn.continued_id
         self._session_id: str | None = None
         self._version = ""
         self._outgoing = bytearray()
@@ -109,7 +109,9 @@ class AcpClient:
         self._is_in_turn = False
         self._is_start_untold = False
         self._prompts = [turn.prompt]
-        self._preface = [setup.system_prompt] if setup.system_prompt and not turn.session_id else []
+        self._preface = (
+            [setup.system_prompt] if setup.system_prompt and not turn.continued_id else []
+        )
         self._pieces = _Pieces()
         self._last_words = ""
         self._calls: dict[str, _Call] = {}

@@ -6,7 +6,6 @@ Measured with versions 2.1.197 and 2.1.330.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,14 +13,21 @@ from typing import Any, Final
 
 from clawblox.agents.drivers.driver import (
     AgentSetup,
+    Continue,
     Conversation,
     Interruption,
     Invocation,
-    RecordedUsage,
     Requirement,
     Turn,
-    measure_files,
-    name_own_binary,
+)
+from clawblox.agents.drivers.known_program import (
+    KIND_BY_STATUS,
+    Complaints,
+    KnownProgramDriver,
+    find_complaint,
+    join_parts,
+    real_workspace,
+    report_error,
 )
 from clawblox.agents.drivers.output import (
     Record,
@@ -35,7 +41,7 @@ from clawblox.agents.drivers.output import (
     text_in,
 )
 from clawblox.agents.layout import AgentDir
-from clawblox.agents.programs import CLAUDE, Program
+from clawblox.agents.programs import CLAUDE
 from clawblox.agents.programs.claude import project_slug
 from clawblox.agents.values import ErrorKind, Report, Usage, UsageScope
 from clawblox.foreign_values import parse_document
@@ -73,8 +79,6 @@ _SETTINGS: Final = {
     "skipDangerousModePermissionPrompt": True,
 }
 
-_OLDEST: Final = (2, 1, 0)
-_VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _COST_OF_SESSION_SINCE: Final = (2, 1, 330)
 """Before, ``total_cost_usd`` counts from the start of the process."""
 
@@ -84,14 +88,7 @@ _BARE_LOGINS: Final = (_KEY, "ANTHROPIC_AUTH_TOKEN")
 _LOGINS: Final = (*_BARE_LOGINS, _TOKEN)
 _CLOUDS: Final = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY")
 
-_KIND_BY_STATUS: Final[Mapping[int, ErrorKind]] = {
-    400: "invalid",
-    401: "auth",
-    403: "auth",
-    404: "model",
-    413: "invalid",
-    429: "rate_limit",
-}
+_KINDS: Final[Mapping[int, ErrorKind]] = {**KIND_BY_STATUS, 404: "model"}
 _KIND_BY_WORD: Final[Mapping[str, ErrorKind]] = {
     "authentication_failed": "auth",
     "oauth_org_not_allowed": "auth",
@@ -102,42 +99,37 @@ _KIND_BY_WORD: Final[Mapping[str, ErrorKind]] = {
     "invalid_request": "invalid",
 }
 _LIMITS: Final = {"error_max_turns": "turns", "error_max_budget_usd": "usd"}
-_COMPLAINTS: Final[tuple[tuple[re.Pattern[str], ErrorKind], ...]] = (
+_COMPLAINTS: Final[Complaints] = (
     (re.compile(r"No conversation found|is already in use"), "resume"),
     (re.compile(r"Not logged in|Invalid API key|OAuth token|/login|authenticat", re.I), "auth"),
     (re.compile(r"cannot be used with root|^error: |sandbox.* (unavailable|required)"), "invalid"),
 )
 
 
-class ClaudeDriver:
+class ClaudeDriver(KnownProgramDriver):
     """Drives Claude Code."""
 
-    records_usage = False
-
-    @property
-    def program(self) -> Program:
-        """The facts of the program."""
-        return CLAUDE
-
-    def name_binary(self, binary: str | None, command: object) -> str:
-        """Return the program; a command is refused."""
-        return name_own_binary(self.program, binary, command)
-
-    def version_argv(self, binary: str) -> tuple[str, ...]:
-        """Return the command that prints the program's version and exits."""
-        return (binary, "--version")
+    program = CLAUDE
+    product = "Claude Code"
+    version = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+    oldest = (2, 1, 0)
+    install_hint = (
+        f"npm install -g {CLAUDE.package}@latest, with Node 22 or newer: "
+        "with Node 20, npm installs 2.1.197 without a warning"
+    )
+    needs_version = False
 
     def check(
         self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str], version: str
     ) -> list[Requirement]:
         """Return what is missing before the program can work."""
-        return [*_check_version(version), *_check_login(env, setup)]
+        return [*self.check_version(version), *_check_login(env, setup)]
 
     def prepare(self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) -> None:
         """Write the program's settings, and answers to all it would ask on a screen."""
         make_private_dir(directory.state)
         state = _read_state(directory.state)
-        answers = _answer_questions(_real_workspace(directory, setup), state)
+        answers = _answer_questions(real_workspace(directory, setup), state)
         _write_object(directory.state / _STATE_FILE, answers)
         _write_object(directory.state / _SETTINGS_FILE, _SETTINGS)
         if setup.native_sandbox is not None:
@@ -150,11 +142,11 @@ class ClaudeDriver:
         directory: AgentDir,
         setup: AgentSetup,
         session_id: str,
-        interruption: Interruption | None = None,
+        interruption: Interruption,
     ) -> None:
         """Move the conversation, with all of its project, to where this workspace has it."""
         found = self.transcripts(directory).get(session_id)
-        slug = project_slug(_real_workspace(directory, setup))
+        slug = project_slug(real_workspace(directory, setup))
         if found is not None and found.parent.name != slug:
             merge_directory(directory.state, f"projects/{found.parent.name}", f"projects/{slug}")
 
@@ -167,26 +159,14 @@ class ClaudeDriver:
             if CLAUDE.id_pattern.fullmatch(file.path.stem)
         }
 
-    def progress(self, directory: AgentDir) -> Mapping[str, int]:
-        """Return the length of each transcript, by the id of its conversation."""
-        return measure_files(self.transcripts(directory))
-
-    def read_usage(
-        self, directory: AgentDir, session_id: str, recorded: RecordedUsage | None = None
-    ) -> Report | None:
-        """Return None: the output tells it."""
-        return None
-
     def invocation(self, setup: AgentSetup, turn: Turn) -> Invocation:
         """Return how a process for this turn is started."""
-        session = (
-            ("--resume", turn.session_id) if turn.session_id else ("--session-id", turn.new_id)
-        )
+        option = "--resume" if isinstance(turn.start, Continue) else "--session-id"
         prompt_file = str(setup.runtime / "system_prompt.md")
         argv = (
             setup.binary,
             *_STREAM,
-            *session,
+            *(option, turn.start.session_id),
             # The program does not keep it with the conversation.
             *(("--append-system-prompt-file", prompt_file) if setup.system_prompt else ()),
             *(("--model", setup.model) if setup.model else ()),
@@ -207,8 +187,8 @@ class ClaudeDriver:
         """Return the conversation with a process that was started for this turn."""
         if turn.joined_version is None:
             return _MessageLoop(turn.prompt)
-        version = _parse_version(turn.joined_version)
-        return _MessageLoop(turn.prompt, session_id=turn.session_id, version=version)
+        version = self.parse_version(turn.joined_version)
+        return _MessageLoop(turn.prompt, session_id=turn.continued_id, version=version)
 
     def explain(self, log_lines: Sequence[str]) -> Report | None:
         """Return an ``error`` report for the last lines of a failed process, if they tell why."""
@@ -216,8 +196,8 @@ class ClaudeDriver:
             result = parse_record(line)
             if result is not None and result.get("type") == "result" and result.get("is_error"):
                 return next(iter(_read_failure(result, "")), None)
-            if result is None and (kind := _find_complaint(line)):
-                return Report("error", {"kind": kind, "message": line.strip()})
+            if result is None and (kind := find_complaint(_COMPLAINTS, line)):
+                return report_error(line.strip(), kind)
         return None
 
 
@@ -226,28 +206,6 @@ def _sandbox_file(setup: AgentSetup) -> Path:
 
 
 # -- checks ------------------------------------------------------------------------------------
-
-
-def _parse_version(text: str) -> tuple[int, ...]:
-    """Return the numbers of a version; none if it has none."""
-    found = _VERSION.search(text)
-    return tuple(map(int, found.groups())) if found else ()
-
-
-def _check_version(version: str) -> Iterator[Requirement]:
-    numbers = _parse_version(version)
-    hint = (
-        f"npm install -g {CLAUDE.package}@latest, with Node 22 or newer: "
-        "with Node 20, npm installs 2.1.197 and says nothing"
-    )
-    if not numbers:
-        shown = version.strip().partition("\n")[0]
-        problem = f"it does not say a version of Claude Code, but {shown!a:.80}"
-        yield Requirement(problem=problem, hint=hint, is_certain=False)
-    elif numbers < _OLDEST:
-        needed = ".".join(map(str, _OLDEST))
-        problem = f"version {version.strip()} is too old; {needed} is needed"
-        yield Requirement(problem=problem, hint=hint)
 
 
 def _check_login(env: Mapping[str, str], setup: AgentSetup) -> Iterator[Requirement]:
@@ -297,16 +255,10 @@ def _encode_object(content: Mapping[str, Any]) -> bytes:
     return json.dumps(content, indent=2, allow_nan=False).encode() + b"\n"
 
 
-def _real_workspace(directory: AgentDir, setup: AgentSetup) -> str:
-    """Return the workspace as the program resolves it, which it may do in a sandbox."""
-    is_here = setup.workspace == directory.workspace
-    return os.path.realpath(setup.workspace) if is_here else str(setup.workspace)
-
-
 # -- the conversation --------------------------------------------------------------------------
 
 
-class _MessageLoop:
+class _MessageLoop(Conversation):
     """A process that takes one user message after the other.
 
     Args:
@@ -360,7 +312,7 @@ class _MessageLoop:
             return [started]
         self._session_id = session_id
         version, model = text_in(record, "claude_code_version"), text_in(record, "model")
-        self._version = _parse_version(version)
+        self._version = ClaudeDriver().parse_version(version)
         facts = {"session_id": session_id, "version": version, "model": model}
         return [Report("session.confirmed", {k: v for k, v in facts.items() if v}), started]
 
@@ -421,17 +373,10 @@ def _read_user(record: Record) -> Iterator[Report]:
                     "tool.returned",
                     {
                         "id": text_in(block, "tool_use_id"),
-                        "content": _join_content(block),
+                        "content": text_in(block, "content") or join_parts(block),
                         "is_error": block.get("is_error") is True,
                     },
                 )
-
-
-def _join_content(block: Record) -> str:
-    """Return what a tool returned, as text; what is no text is named."""
-    parts = list_in(block, "content")
-    texts = (text_in(part, "text") or f"[{text_in(part, 'type') or 'unknown'}]" for part in parts)
-    return text_in(block, "content") or "\n".join(texts)
 
 
 def _read_retry(record: Record) -> Report:
@@ -474,13 +419,5 @@ def _read_failure(record: Record, error_word: str) -> Iterator[Report]:
     if subtype in _LIMITS:
         yield Report("limit", {"kind": _LIMITS[subtype], "message": message})
         return
-    kind: ErrorKind = _find_complaint(message) or _KIND_BY_WORD.get(error_word, "model")
-    if status is not None:
-        kind = _KIND_BY_STATUS.get(status, "overloaded" if status >= 500 else "invalid")
-        yield Report("error", {"kind": kind, "message": message, "status": status})
-    else:
-        yield Report("error", {"kind": kind, "message": message})
-
-
-def _find_complaint(text: str) -> ErrorKind | None:
-    return next((kind for pattern, kind in _COMPLAINTS if pattern.search(text)), None)
+    kind = find_complaint(_COMPLAINTS, message) or _KIND_BY_WORD.get(error_word, "model")
+    yield report_error(message, kind, status, _KINDS)

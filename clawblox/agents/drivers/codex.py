@@ -19,24 +19,30 @@ from clawblox.agents.drivers.driver import (
     Conversation,
     Interruption,
     Invocation,
-    RecordedUsage,
     Requirement,
     Turn,
-    measure_files,
-    name_own_binary,
+)
+from clawblox.agents.drivers.known_program import (
+    Complaints,
+    KnownProgramDriver,
+    RecordConversation,
+    check_mode,
+    find_complaint,
+    join_parts,
+    real_workspace,
+    report_error,
 )
 from clawblox.agents.drivers.output import (
     Record,
     count_in,
-    list_in,
     parse_record,
     record_in,
     text_in,
 )
 from clawblox.agents.layout import AgentDir
-from clawblox.agents.programs import CODEX, Program
+from clawblox.agents.programs import CODEX
 from clawblox.agents.programs.codex import thread_id
-from clawblox.agents.values import ErrorKind, Report, Usage
+from clawblox.agents.values import Report, Usage
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.foreign_database import copy_database, remove_database
 from clawblox.system.foreign_files import find_files
@@ -54,14 +60,11 @@ _KEYS: Final = ("CODEX_API_KEY", "OPENAI_API_KEY")
 _LOGIN_FILE: Final = "auth.json"
 _INDEX: Final = "state_*.sqlite"
 
-_OLDEST: Final = (0, 128)
-_VERSION: Final = re.compile(r"codex-cli (\d+)\.(\d+)")
 _RETRY: Final = re.compile(
     r"Reconnecting\.\.\. (?:(\d{1,9})/(\d{1,9})|waiting for network) ?\(?(.*?)\)?"
 )
 _STATUS: Final = re.compile(r"\bstatus:? (\d{3})\b")
-_KIND_BY_STATUS: Final[Mapping[int, ErrorKind]] = {401: "auth", 403: "auth", 429: "rate_limit"}
-_COMPLAINTS: Final[tuple[tuple[re.Pattern[str], ErrorKind], ...]] = (
+_COMPLAINTS: Final[Complaints] = (
     (re.compile(r"no rollout found|thread/resume failed"), "resume"),
     (re.compile(r"Missing environment variable|not logged in|refresh token", re.I), "auth"),
     (re.compile(r"usage limit|quota", re.I), "limit"),
@@ -83,29 +86,26 @@ _TOOLS: Final[Mapping[str, tuple[str, ...]]] = {
 """Types of items that are uses of tools, and the members that are their arguments."""
 
 
-class CodexDriver:
+class CodexDriver(KnownProgramDriver):
     """Drives Codex."""
 
-    records_usage = False
-
-    @property
-    def program(self) -> Program:
-        """The facts of the program."""
-        return CODEX
-
-    def name_binary(self, binary: str | None, command: object) -> str:
-        """Return the program; a command is refused."""
-        return name_own_binary(self.program, binary, command)
-
-    def version_argv(self, binary: str) -> tuple[str, ...]:
-        """Return the command that prints the program's version and exits."""
-        return (binary, "--version")
+    program = CODEX
+    product = "Codex"
+    version = re.compile(r"codex-cli (\d+)\.(\d+)")
+    oldest = (0, 128)
+    install_hint = f"npm install -g {CODEX.package}@latest"
+    needs_version = False
 
     def check(
         self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str], version: str
     ) -> list[Requirement]:
         """Return what is missing before the program can work."""
-        return [*_check_version(version), *_check_login(env, directory), *_check_mode(setup)]
+        modes = f"permission_mode is one of {', '.join(filter(None, _MODES))}"
+        return [
+            *self.check_version(version),
+            *_check_login(env, directory),
+            *check_mode(setup, _MODES, modes),
+        ]
 
     def prepare(self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) -> None:
         """Write the program's settings, and remove the copy that it keeps of itself."""
@@ -122,7 +122,7 @@ class CodexDriver:
         directory: AgentDir,
         setup: AgentSetup,
         session_id: str,
-        interruption: Interruption | None = None,
+        interruption: Interruption,
     ) -> None:
         """Remove the index of rollouts if it names another place, where they may still be.
 
@@ -145,23 +145,13 @@ class CodexDriver:
         ids = {path: thread_id(str(path.relative_to(directory.state))) for path in found}
         return {thread: path for path, thread in ids.items() if thread}
 
-    def progress(self, directory: AgentDir) -> Mapping[str, int]:
-        """Return the length of each transcript, by the id of its conversation."""
-        return measure_files(self.transcripts(directory))
-
-    def read_usage(
-        self, directory: AgentDir, session_id: str, recorded: RecordedUsage | None = None
-    ) -> Report | None:
-        """Return None: the output tells it."""
-        return None
-
     def invocation(self, setup: AgentSetup, turn: Turn) -> Invocation:
         """Return how a process for this turn is started."""
         argv = (
             *(setup.binary, "exec", "--json", "--skip-git-repo-check"),
             *_MODES.get(setup.permission_mode, ()),  # another is refused by the check
             *(("--model", setup.model) if setup.model else ()),
-            *(("resume", turn.session_id) if turn.session_id else ()),
+            *(("resume", turn.continued_id) if turn.continued_id else ()),
             "-",
         )
         return Invocation(
@@ -178,24 +168,11 @@ class CodexDriver:
         """Return an ``error`` report for the last lines of a failed process, if they tell why."""
         for line in reversed(log_lines):
             record = parse_record(line)
-            if record is None and (kind := _find_complaint(line)):
-                return Report("error", {"kind": kind, "message": line.strip()})
+            if record is None and (kind := find_complaint(_COMPLAINTS, line)):
+                return report_error(line.strip(), kind)
             if record is not None and (message := _failure_message(record)):
                 return _describe_failure(message)
         return None
-
-
-def _check_version(version: str) -> Iterator[Requirement]:
-    hint = f"npm install -g {CODEX.package}@latest"
-    found = _VERSION.search(version)
-    if found is None:
-        shown = version.strip().partition("\n")[0]
-        problem = f"it does not say a version of Codex, but {shown!a:.80}"
-        yield Requirement(problem=problem, hint=hint, is_certain=False)
-    elif tuple(map(int, found.groups())) < _OLDEST:
-        needed = ".".join(map(str, _OLDEST))
-        problem = f"version {version.strip()} is too old; {needed} is needed"
-        yield Requirement(problem=problem, hint=hint)
 
 
 def _check_login(env: Mapping[str, str], directory: AgentDir) -> Iterator[Requirement]:
@@ -205,14 +182,6 @@ def _check_login(env: Mapping[str, str], directory: AgentDir) -> Iterator[Requir
             problem=f"it may not be logged in: none of {', '.join(_KEYS)} is set",
             hint=f"set {_KEYS[0]}, or log in with CODEX_HOME={directory.state} codex login",
             is_certain=False,
-        )
-
-
-def _check_mode(setup: AgentSetup) -> Iterator[Requirement]:
-    if setup.permission_mode not in _MODES:
-        yield Requirement(
-            problem=f"it has no permission mode {setup.permission_mode!r}",
-            hint=f"permission_mode is one of {', '.join(filter(None, _MODES))}",
         )
 
 
@@ -232,10 +201,8 @@ def _settings(directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) ->
             yield f"env_key = {_quote(key)}"
     yield "[analytics]"
     yield "enabled = false"
-    is_here = setup.workspace == directory.workspace
-    workspace = os.path.realpath(setup.workspace) if is_here else str(setup.workspace)
     # What the agent writes in its workspace's .codex has no effect: settings, hooks, MCP servers.
-    yield f"[projects.{_quote(workspace)}]"
+    yield f"[projects.{_quote(real_workspace(directory, setup))}]"
     yield 'trust_level = "untrusted"'
 
 
@@ -255,24 +222,14 @@ def _indexed_place(directory: AgentDir, index: str, session_id: str) -> str | No
     return str(rows[0][0]) if rows else None
 
 
-class _Events:
+class _Events(RecordConversation):
     """What a process says of its one turn."""
 
     def __init__(self) -> None:
         self._called: set[str] = set()
         self._text = ""
 
-    def say(self, text: str) -> bool:
-        return False
-
-    def outgoing(self) -> bytes:
-        return b""
-
-    def read(self, line: bytes) -> Sequence[Report]:
-        record = parse_record(line)
-        return () if record is None else [*self._read_record(record)]
-
-    def _read_record(self, record: Record) -> Iterator[Report]:
+    def read_record(self, record: Record) -> Iterator[Report]:
         match record.get("type"):
             case "thread.started" if thread := text_in(record, "thread_id"):
                 yield Report("session.confirmed", {"session_id": thread})
@@ -316,11 +273,10 @@ class _Events:
 def _read_return(item: Record) -> Iterator[Report]:
     if item.get("type") not in _TOOLS:
         return
-    parts = list_in(record_in(item, "result"), "content")
-    texts = [text_in(part, "text") or f"[{text_in(part, 'type') or 'unknown'}]" for part in parts]
     content = text_in(item, "aggregated_output") or text_in(record_in(item, "error"), "message")
+    content = content or join_parts(record_in(item, "result"))
     is_error = item.get("status") in ("failed", "declined")
-    data = {"id": text_in(item, "id"), "content": content or "\n".join(texts), "is_error": is_error}
+    data = {"id": text_in(item, "id"), "content": content, "is_error": is_error}
     yield Report("tool.returned", data)
 
 
@@ -361,13 +317,6 @@ def _failure_message(record: Record) -> str:
 
 
 def _describe_failure(message: str) -> Report:
-    kind: ErrorKind = _find_complaint(message) or "model"
-    if found := _STATUS.search(message):
-        status = int(found[1])
-        kind = _KIND_BY_STATUS.get(status, "overloaded" if status >= 500 else "invalid")
-        return Report("error", {"kind": kind, "message": message, "status": status})
-    return Report("error", {"kind": kind, "message": message})
-
-
-def _find_complaint(text: str) -> ErrorKind | None:
-    return next((kind for pattern, kind in _COMPLAINTS if pattern.search(text)), None)
+    match = _STATUS.search(message)
+    kind = find_complaint(_COMPLAINTS, message) or "model"
+    return report_error(message, kind, int(match[1]) if match else None)

@@ -16,17 +16,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import attrs
 
 from clawblox.agents.drivers.driver import (
     AgentSetup,
+    Continue,
     Conversation,
-    Interruption,
+    Driver,
     Invocation,
-    RecordedUsage,
     Requirement,
     Turn,
 )
@@ -158,22 +157,17 @@ def _check_pattern(given: object) -> re.Pattern[str] | None:
     return pattern
 
 
-class CommandDriver:
-    """Drives any program by a template."""
+class CommandDriver(Driver):
+    """Drives any program by a template; its keys are given with ``env=``."""
 
-    records_usage = False
-
-    @property
-    def program(self) -> Program:
-        """The facts of the program, which are not known: its keys are given with ``env=``."""
-        return Program(
-            driver="command",
-            command="",
-            home_dir="",
-            state_variable=None,
-            id_pattern=_SESSION_ID,
-            reads_prompts=False,
-        )
+    program = Program(
+        driver="command",
+        command="",
+        home_dir="",
+        state_variable=None,
+        id_pattern=_SESSION_ID,
+        reads_prompts=False,
+    )
 
     def name_binary(self, binary: str | None, command: object) -> str:
         """Return the program that a caller's ``binary=`` or ``command=`` names.
@@ -202,29 +196,6 @@ class CommandDriver:
     def prepare(self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) -> None:
         """Do nothing: what the program asks is not known."""
 
-    def adopt(
-        self,
-        directory: AgentDir,
-        setup: AgentSetup,
-        session_id: str,
-        interruption: Interruption | None = None,
-    ) -> None:
-        """Do nothing: where the program looks is not known."""
-
-    def transcripts(self, directory: AgentDir) -> Mapping[str, Path] | None:
-        """Return None: where they are is not known."""
-        return None
-
-    def progress(self, directory: AgentDir) -> Mapping[str, int] | None:
-        """Return None, as for :meth:`transcripts`."""
-        return None
-
-    def read_usage(
-        self, directory: AgentDir, session_id: str, recorded: RecordedUsage | None = None
-    ) -> Report | None:
-        """Return None: only the output can tell it."""
-        return None
-
     def invocation(self, setup: AgentSetup, turn: Turn) -> Invocation:
         """Return how a process for this turn is started.
 
@@ -232,7 +203,7 @@ class CommandDriver:
             AgentResumeError: The turn continues a conversation, and ``resume`` is missing.
         """
         table = CommandTable.parse(setup.command)
-        template = table.start if turn.session_id is None else table.resume
+        template = table.resume if isinstance(turn.start, Continue) else table.start
         if template is None:
             raise AgentResumeError(
                 "its command cannot continue a conversation",
@@ -240,7 +211,7 @@ class CommandDriver:
             )
         values = {
             "prompt": turn.prompt,
-            "session": turn.session_id or turn.new_id,
+            "session": turn.start.session_id,
             "system_prompt_file": str(setup.runtime / "system_prompt.md"),
             "workspace": str(setup.workspace),
             "model": setup.model or "",
@@ -254,10 +225,6 @@ class CommandDriver:
         """Return the conversation with a process that was started for this turn."""
         return _Output(CommandTable.parse(setup.command), turn)
 
-    def explain(self, log_lines: Sequence[str]) -> Report | None:
-        """Return None: what its words mean is not known."""
-        return None
-
 
 def _fill(words: Iterable[str], values: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(
@@ -265,19 +232,13 @@ def _fill(words: Iterable[str], values: Mapping[str, str]) -> tuple[str, ...]:
     )
 
 
-class _Output:
+class _Output(Conversation):
     """A process that works on one prompt, and says in its output which conversation it is in."""
 
     def __init__(self, table: CommandTable, turn: Turn) -> None:
         self._pattern = table.session
-        self._own_id = turn.new_id
+        self._own_id = turn.start.session_id
         self._session_id: str | None = None
-
-    def say(self, text: str) -> bool:
-        return False
-
-    def outgoing(self) -> bytes:
-        return b""
 
     def read(self, line: bytes) -> Sequence[Report]:
         text = line.decode(errors="replace").rstrip()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import Program
 from clawblox.agents.values import Report, Usage
-from clawblox.errors import ConfigError
 
 
 @attrs.frozen(kw_only=True)
@@ -51,24 +51,49 @@ class AgentSetup:
     command: Mapping[str, Any] | Sequence[str] | None = None
 
 
+@attrs.frozen
+class Begin:
+    """Begins a new conversation.
+
+    Attributes:
+        session_id: Its id, where the program takes one.
+    """
+
+    session_id: str
+
+
+@attrs.frozen
+class Continue:
+    """Continues an earlier conversation.
+
+    Attributes:
+        session_id: Its id.
+    """
+
+    session_id: str
+
+
 @attrs.frozen(kw_only=True)
 class Turn:
     """What a process is started for.
 
     Attributes:
-        prompt: What the program is told first.
-        session_id: The conversation to continue; None begins one.
-        new_id: Id for a new conversation, where the program takes one.
-        is_onlooker: Whether the output is only read, from any line on, and nothing is said.
+        prompt: The first message to the program.
+        start: Whether it begins or continues a conversation, and which.
+        is_onlooker: Whether the output is only read, from any line on, and nothing is written.
         joined_version: Version of the program whose first lines an onlooker has not read; None if
-            it begins with the first one.
+            it begins with the first line.
     """
 
     prompt: str
-    session_id: str | None
-    new_id: str
+    start: Begin | Continue
     is_onlooker: bool = False
     joined_version: str | None = None
+
+    @property
+    def continued_id(self) -> str | None:
+        """The conversation that is continued; None for a new one."""
+        return self.start.session_id if isinstance(self.start, Continue) else None
 
 
 @attrs.frozen(kw_only=True)
@@ -160,11 +185,11 @@ class RecordedUsage:
             self.refused.clear()
 
 
-class Conversation(Protocol):
+class Conversation(ABC):
     """One process of a program, from the side that talks to it: bytes in, bytes and reports out.
 
     The caller writes what :meth:`outgoing` returns to the program's standard input, after
-    :meth:`say` and after each line that was read.
+    :meth:`say` and after each line that was read. A process for a single turn needs neither.
     """
 
     def say(self, text: str) -> bool:
@@ -173,28 +198,34 @@ class Conversation(Protocol):
         Returns:
             Whether it takes one in this process; if not, the next process gets it as its turn.
         """
+        del text
+        return False
 
+    @abstractmethod
     def read(self, line: bytes) -> Sequence[Report]:
-        """Return what a line of output says, without its newline.
+        """Return the reports that a line of output, without its newline, gives.
 
         A line that is not understood gives no reports; it is never an error.
         """
 
     def outgoing(self) -> bytes:
-        """Return what is to be written to the program now, once; first of all the opening."""
+        """Return the bytes to write to the program now, once; first of all the opening."""
+        return b""
 
 
-class Driver(Protocol):
-    """How one agent program is driven."""
+class Driver(ABC):
+    """How one agent program is driven. The defaults suit a program of which nothing is known.
 
-    @property
-    def program(self) -> Program:
-        """The facts of the program."""
+    Attributes:
+        program: The facts of the program.
+        records_usage: Whether the program records its usage in files, where :meth:`read_usage`
+            reads it.
+    """
 
-    @property
-    def records_usage(self) -> bool:
-        """Whether the program records its usage in files, where :meth:`read_usage` reads it."""
+    program: Program
+    records_usage = False
 
+    @abstractmethod
     def name_binary(self, binary: str | None, command: object) -> str:
         """Return the program that a caller's ``binary=`` and ``command=`` name: a path or a name.
 
@@ -204,6 +235,7 @@ class Driver(Protocol):
 
     def version_argv(self, binary: str) -> tuple[str, ...]:
         """Return the command that prints the program's version; empty if it has no such command."""
+        return (binary, "--version")
 
     def check(
         self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str], version: str
@@ -214,13 +246,16 @@ class Driver(Protocol):
             directory: The agent's directory on this machine, which need not exist.
             setup: The agent.
             env: The whole environment that the program will get.
-            version: What the version command printed.
+            version: The output of the version command.
         """
+        del directory, setup, env, version
+        return []
 
+    @abstractmethod
     def prepare(self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) -> None:
         """Write the files of the private home: every question answered beforehand. Blocks.
 
-        Files that the program has written there stay; what clawblox decides is written anew.
+        Files that the program has written there stay; clawblox replaces its own.
 
         Args:
             directory: The agent's directory on this machine.
@@ -236,7 +271,7 @@ class Driver(Protocol):
         directory: AgentDir,
         setup: AgentSetup,
         session_id: str,
-        interruption: Interruption | None = None,
+        interruption: Interruption,
     ) -> None:
         """Move a restored conversation to where the program will look for it. Blocks.
 
@@ -244,30 +279,35 @@ class Driver(Protocol):
             directory: The agent's directory on this machine.
             setup: The agent.
             session_id: The conversation.
-            interruption: Has it end soon, with an error; another call goes on from there.
+            interruption: Ends the call soon, with an error; another call continues from there.
 
         Raises:
             OSError: A file cannot be moved or rewritten, or is too large.
         """
+        del directory, setup, session_id, interruption
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path] | None:
         """Return the main transcript of each conversation in the state directory, by id. Blocks.
 
-        None where the program keeps none, or in a place that is not known: then the program's own
-        proof of a resume is all there is.
+        None where the program keeps none, or in an unknown place: then the program's own proof of
+        a resume is all there is.
         """
+        del directory
+        return None
 
     def progress(self, directory: AgentDir) -> Mapping[str, int] | None:
         """Return how far each conversation has come, by id: a number that grows with it. Blocks.
 
-        None where the program keeps no transcripts, or in a place that is not known.
+        None where the program keeps no transcripts, or in an unknown place.
 
         Raises:
             OSError: A file cannot be read.
         """
+        paths = self.transcripts(directory)
+        return None if paths is None else measure_files(paths)
 
     def read_usage(
-        self, directory: AgentDir, session_id: str, recorded: RecordedUsage | None = None
+        self, directory: AgentDir, session_id: str, recorded: RecordedUsage
     ) -> Report | None:
         """Return a ``usage`` report from the files of a conversation. Blocks.
 
@@ -276,15 +316,18 @@ class Driver(Protocol):
         Args:
             directory: The agent's directory.
             session_id: The conversation.
-            recorded: How far the files were read; None reads from their beginning.
+            recorded: How far the files were read.
 
         Returns:
-            The report; None where the output tells it, or the files tell nothing new.
+            The report; None where the output has it, or the files have nothing new.
 
         Raises:
             OSError: A file cannot be read.
         """
+        del directory, session_id, recorded
+        return None
 
+    @abstractmethod
     def invocation(self, setup: AgentSetup, turn: Turn) -> Invocation:
         """Return how a process for this turn is started.
 
@@ -292,11 +335,14 @@ class Driver(Protocol):
             AgentResumeError: The program cannot continue conversations.
         """
 
+    @abstractmethod
     def converse(self, setup: AgentSetup, turn: Turn) -> Conversation:
         """Return the conversation with a process that was started for this turn."""
 
     def explain(self, log_lines: Sequence[str]) -> Report | None:
-        """Return an ``error`` report for the last lines of a failed process, if they tell why."""
+        """Return an ``error`` report for the last lines of a failed process, if they explain it."""
+        del log_lines
+        return None
 
 
 def measure_files(paths: Mapping[str, Path]) -> dict[str, int]:
@@ -306,15 +352,3 @@ def measure_files(paths: Mapping[str, Path]) -> dict[str, int]:
         with contextlib.suppress(OSError):
             sizes[session_id] = path.lstat().st_size
     return sizes
-
-
-def name_own_binary(program: Program, binary: str | None, command: object) -> str:
-    """Return the program of a driver that runs one program, and takes no command.
-
-    Raises:
-        ConfigError: A command is given.
-    """
-    if command is not None:
-        message = "only the command and acp drivers take one"
-        raise ConfigError(message, key="command", value=command)
-    return binary or program.command

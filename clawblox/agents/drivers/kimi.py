@@ -20,10 +20,17 @@ from clawblox.agents.drivers.driver import (
     RecordedUsage,
     Requirement,
     Turn,
-    measure_files,
-    name_own_binary,
 )
 from clawblox.agents.drivers.kimi_wires import MAX_WIRE_BYTES, find_wires, read_wires
+from clawblox.agents.drivers.known_program import (
+    Complaints,
+    KnownProgramDriver,
+    RecordConversation,
+    check_mode,
+    find_complaint,
+    real_workspace,
+    report_error,
+)
 from clawblox.agents.drivers.output import (
     Record,
     count_in,
@@ -35,7 +42,7 @@ from clawblox.agents.drivers.output import (
     text_in,
 )
 from clawblox.agents.layout import AgentDir
-from clawblox.agents.programs import KIMI, Program
+from clawblox.agents.programs import KIMI
 from clawblox.agents.programs.kimi import (
     MAIN_TRANSCRIPT,
     STATE_FILE,
@@ -43,7 +50,7 @@ from clawblox.agents.programs.kimi import (
     bind_state,
     work_dir_key,
 )
-from clawblox.agents.values import ErrorKind, Report
+from clawblox.agents.values import Report
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.foreign_files import find_files, make_directory, read_file, rewrite_lines
 
@@ -58,13 +65,9 @@ _KEY: Final = "KIMI_MODEL_API_KEY"
 _NAME: Final = "KIMI_MODEL_NAME"
 _SETTINGS_FILE: Final = "config.toml"
 
-_OLDEST: Final = (2, 1)
-_VERSION: Final = re.compile(r"^(\d+)\.(\d+)\.\d+$", re.MULTILINE)
-
 _FAILURE: Final = re.compile(r"error: (failed to run prompt: )?(.*)")
 _STATUS: Final = re.compile(r"\bprovider\.\w+: (\d{3})\b")
-_KIND_BY_STATUS: Final[Mapping[int, ErrorKind]] = {401: "auth", 403: "auth", 429: "rate_limit"}
-_COMPLAINTS: Final[tuple[tuple[re.Pattern[str], ErrorKind], ...]] = (
+_COMPLAINTS: Final[Complaints] = (
     (re.compile(r'Session ".*" not found|created under a different directory'), "resume"),
     (re.compile(r"auth_error|No model configured|no credential|API_KEY is missing|login"), "auth"),
     (re.compile(r"provider\.rate_limit"), "rate_limit"),
@@ -75,29 +78,26 @@ _COMPLAINTS: Final[tuple[tuple[re.Pattern[str], ErrorKind], ...]] = (
 _MAX_STATE_BYTES: Final = 64 << 20
 
 
-class KimiDriver:
-    """Drives Kimi Code."""
+class KimiDriver(KnownProgramDriver):
+    """Drives Kimi Code. The older program of this name prints "kimi, version 1.52.0"."""
 
+    program = KIMI
+    product = "Kimi Code"
+    version = re.compile(r"^(\d+)\.(\d+)\.\d+$", re.MULTILINE)
+    oldest = (2, 1)
+    install_hint = f"npm install -g {KIMI.package}@latest, with Node 22 or newer"
     records_usage = True
-
-    @property
-    def program(self) -> Program:
-        """The facts of the program."""
-        return KIMI
-
-    def name_binary(self, binary: str | None, command: object) -> str:
-        """Return the program; a command is refused."""
-        return name_own_binary(self.program, binary, command)
-
-    def version_argv(self, binary: str) -> tuple[str, ...]:
-        """Return the command that prints the program's version and exits."""
-        return (binary, "--version")
 
     def check(
         self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str], version: str
     ) -> list[Requirement]:
         """Return what is missing before the program can work."""
-        return [*_check_version(version), *_check_model(directory, setup, env), *_check_mode(setup)]
+        modes = "leave permission_mode out: with a prompt it never asks"
+        return [
+            *self.check_version(version),
+            *_check_model(directory, setup, env),
+            *check_mode(setup, _MODES, modes),
+        ]
 
     def prepare(self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) -> None:
         """Write the system prompt, below the program's own. Of a new conversation it is kept."""
@@ -112,7 +112,7 @@ class KimiDriver:
         directory: AgentDir,
         setup: AgentSetup,
         session_id: str,
-        interruption: Interruption | None = None,
+        interruption: Interruption,
     ) -> None:
         """Bind the conversation to this workspace: the program refuses one of another."""
         transcript = self.transcripts(directory).get(session_id)
@@ -121,13 +121,12 @@ class KimiDriver:
         session, root = _session_dir(transcript), directory.state
         key = work_dir_key(setup.workspace)
         is_here = setup.workspace == directory.workspace
-        cwd = os.path.realpath(setup.workspace) if is_here else str(setup.workspace)
         state_dir = os.path.realpath(setup.state) if is_here else str(setup.state)
         home = f"{state_dir}/sessions/{key}/{session_id}"
         path = f"{session.relative_to(root)}/{STATE_FILE}"
         state = read_file(root, path, max_bytes=_MAX_STATE_BYTES)
         try:
-            bound = bind_state(state, cwd=cwd, home=home)
+            bound = bind_state(state, cwd=real_workspace(directory, setup), home=home)
         except ValueError as error:
             raise OSError(f"{session / STATE_FILE}: {error}") from error
         if session.parent.name == key and parse_record(state) == parse_record(bound):
@@ -148,15 +147,10 @@ class KimiDriver:
             if KIMI.id_pattern.fullmatch(_session_dir(file.path).name)
         }
 
-    def progress(self, directory: AgentDir) -> Mapping[str, int]:
-        """Return the length of each transcript, by the id of its conversation."""
-        return measure_files(self.transcripts(directory))
-
     def read_usage(
-        self, directory: AgentDir, session_id: str, recorded: RecordedUsage | None = None
+        self, directory: AgentDir, session_id: str, recorded: RecordedUsage
     ) -> Report | None:
         """Return what the session has used, by its wires and those of its sub-agents."""
-        recorded = RecordedUsage() if recorded is None else recorded
         recorded.begin(session_id)
         transcript = self.transcripts(directory).get(session_id)
         if transcript is None:
@@ -167,7 +161,7 @@ class KimiDriver:
         """Return how a process for this turn is started. It takes its prompt there alone."""
         argv = (
             *(setup.binary, f"--prompt={turn.prompt}", "--output-format", "stream-json"),
-            *(("-r", turn.session_id) if turn.session_id else ()),
+            *(("-r", turn.continued_id) if turn.continued_id else ()),
         )
         env = {
             "KIMI_CODE_HOME": str(setup.state),
@@ -178,7 +172,7 @@ class KimiDriver:
 
     def converse(self, setup: AgentSetup, turn: Turn) -> Conversation:
         """Return the conversation with a process that was started for this turn."""
-        return _Lines(turn.session_id)
+        return _Lines(turn.continued_id)
 
     def explain(self, log_lines: Sequence[str]) -> Report | None:
         """Return an ``error`` report for the last lines of a failed process, if they tell why."""
@@ -188,8 +182,8 @@ class KimiDriver:
         return next((_describe_failure(each[2]) for each in (*own, *found)), None)
 
 
-def _bind_line(key: str, interruption: Interruption | None, line: bytes) -> bytes:
-    if interruption is not None and interruption.is_set:
+def _bind_line(key: str, interruption: Interruption, line: bytes) -> bytes:
+    if interruption.is_set:
         raise InterruptedError
     return bind_record(key, line)
 
@@ -200,19 +194,6 @@ def _session_dir(transcript: Path) -> Path:
 
 
 # -- checks ------------------------------------------------------------------------------------
-
-
-def _check_version(version: str) -> Iterator[Requirement]:
-    hint = f"npm install -g {KIMI.package}@latest, with Node 22 or newer"
-    found = _VERSION.search(version)
-    if found is None:  # the older program of this name says "kimi, version 1.52.0"
-        shown = version.strip().partition("\n")[0]
-        problem = f"it does not say a version of Kimi Code, but {shown!a:.80}"
-        yield Requirement(problem=problem, hint=hint)
-    elif tuple(map(int, found.groups())) < _OLDEST:
-        needed = ".".join(map(str, _OLDEST))
-        problem = f"version {version.strip()} is too old; {needed} is needed"
-        yield Requirement(problem=problem, hint=hint)
 
 
 def _check_model(
@@ -234,18 +215,10 @@ def _check_model(
         )
 
 
-def _check_mode(setup: AgentSetup) -> Iterator[Requirement]:
-    if setup.permission_mode not in _MODES:
-        yield Requirement(
-            problem=f"it has no permission mode {setup.permission_mode!r}",
-            hint="leave permission_mode out: with a prompt it always asks nothing",
-        )
-
-
 # -- the conversation --------------------------------------------------------------------------
 
 
-class _Lines:
+class _Lines(RecordConversation):
     """What a process says of its one turn.
 
     Args:
@@ -257,17 +230,7 @@ class _Lines:
         self._version = ""
         self._text = ""
 
-    def say(self, text: str) -> bool:
-        return False
-
-    def outgoing(self) -> bytes:
-        return b""
-
-    def read(self, line: bytes) -> Sequence[Report]:
-        record = parse_record(line)
-        return () if record is None else [*self._read_record(record)]
-
-    def _read_record(self, record: Record) -> Iterator[Report]:
+    def read_record(self, record: Record) -> Iterator[Report]:
         match record.get("role"), record.get("type"):
             case "meta", "system.version":
                 self._version = text_in(record, "version")
@@ -313,9 +276,6 @@ def _read_retry(record: Record) -> Report:
 
 def _describe_failure(message: str) -> Report:
     message = message.strip()
-    if found := _STATUS.search(message):
-        status = int(found[1])
-        kind = _KIND_BY_STATUS.get(status, "overloaded" if status >= 500 else "invalid")
-        return Report("error", {"kind": kind, "message": message, "status": status})
-    kinds = (kind for pattern, kind in _COMPLAINTS if pattern.search(message))
-    return Report("error", {"kind": next(kinds, "model"), "message": message})
+    match = _STATUS.search(message)
+    kind = find_complaint(_COMPLAINTS, message) or "model"
+    return report_error(message, kind, int(match[1]) if match else None)

@@ -6,7 +6,6 @@ Measured with version 1.18.33. It keeps all sessions in one database, which arch
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,10 +16,15 @@ from clawblox.agents.drivers.driver import (
     Conversation,
     Interruption,
     Invocation,
-    RecordedUsage,
     Requirement,
     Turn,
-    name_own_binary,
+)
+from clawblox.agents.drivers.known_program import (
+    KnownProgramDriver,
+    RecordConversation,
+    check_mode,
+    real_workspace,
+    report_error,
 )
 from clawblox.agents.drivers.output import (
     Record,
@@ -32,7 +36,7 @@ from clawblox.agents.drivers.output import (
     text_in,
 )
 from clawblox.agents.layout import AgentDir
-from clawblox.agents.programs import OPENCODE, Program
+from clawblox.agents.programs import OPENCODE
 from clawblox.agents.values import ErrorKind, Report, Usage
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.foreign_database import DatabaseCopy, copy_database
@@ -69,11 +73,8 @@ _SESSIONS: Final = (
     " WHERE parent_id IS NULL"
 )
 
-_OLDEST: Final = (1, 18)
-_VERSION: Final = re.compile(r"^(\d+)\.(\d+)\.\d+$", re.MULTILINE)
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*m")
 _FAILURE: Final = re.compile(r"Error: (.*)")
-_KIND_BY_STATUS: Final[Mapping[int, ErrorKind]] = {401: "auth", 403: "auth", 429: "rate_limit"}
 _KIND_BY_NAME: Final[Mapping[str, ErrorKind]] = {
     "ProviderAuthError": "auth",
     "ContextOverflowError": "invalid",
@@ -81,30 +82,21 @@ _KIND_BY_NAME: Final[Mapping[str, ErrorKind]] = {
 }
 
 
-class OpencodeDriver:
+class OpencodeDriver(KnownProgramDriver):
     """Drives opencode."""
 
-    records_usage = False
-
-    @property
-    def program(self) -> Program:
-        """The facts of the program."""
-        return OPENCODE
-
-    def name_binary(self, binary: str | None, command: object) -> str:
-        """Return the program; a command is refused."""
-        return name_own_binary(self.program, binary, command)
-
-    def version_argv(self, binary: str) -> tuple[str, ...]:
-        """Return the command that prints the program's version and exits."""
-        return (binary, "--version")
+    program = OPENCODE
+    product = "opencode"
+    version = re.compile(r"^(\d+)\.(\d+)\.\d+$", re.MULTILINE)
+    oldest = (1, 18)
+    install_hint = f"npm install -g {OPENCODE.package}@latest"
 
     def check(
         self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str], version: str
     ) -> list[Requirement]:
         """Return what is missing before the program can work."""
         return [
-            *_check_version(version),
+            *self.check_version(version),
             *_check_model(directory, setup, env),
             *_check_policy(directory, setup),
         ]
@@ -120,15 +112,14 @@ class OpencodeDriver:
         directory: AgentDir,
         setup: AgentSetup,
         session_id: str,
-        interruption: Interruption | None = None,
+        interruption: Interruption,
     ) -> None:
         """Record this workspace as that of the session: from another one, the program hangs.
 
         Raises:
             OSError: The database cannot be written.
         """
-        is_here = setup.workspace == directory.workspace
-        workspace = os.path.realpath(setup.workspace) if is_here else str(setup.workspace)
+        workspace = real_workspace(directory, setup)
         with copy_database(directory.state, _DATABASE, scratch=directory.path) as database:
             if database is not None:
                 _move_sessions(database, session_id, workspace)
@@ -145,19 +136,13 @@ class OpencodeDriver:
         is_id = OPENCODE.id_pattern.fullmatch
         return {str(id_): int(count or 0) for id_, count in rows if is_id(str(id_))}
 
-    def read_usage(
-        self, directory: AgentDir, session_id: str, recorded: RecordedUsage | None = None
-    ) -> Report | None:
-        """Return None: the output tells it."""
-        return None
-
     def invocation(self, setup: AgentSetup, turn: Turn) -> Invocation:
         """Return how a process for this turn is started."""
         argv = (
             *(setup.binary, "run", "--format", "json", "--thinking"),
             *(("--model", setup.model) if setup.model else ()),
             # A title keeps it from asking the model for one.
-            *(("--session", turn.session_id) if turn.session_id else ("--title", "agent")),
+            *(("--session", turn.continued_id) if turn.continued_id else ("--title", "agent")),
         )
         homes = {name: str(setup.state / place) for name, place in _XDG_ENV.items()}
         settings = {"OPENCODE_CONFIG": str(setup.state / _SETTINGS_FILE)}
@@ -178,25 +163,12 @@ class OpencodeDriver:
             if record is not None and record.get("type") == "error":
                 return _describe_failure(record_in(record, "error"))
             if record is None and (found := _FAILURE.search(_ESCAPES.sub("", line))):
-                kind = "resume" if "Session not found" in found[1] else "invalid"
-                return Report("error", {"kind": kind, "message": found[1]})
+                kind: ErrorKind = "resume" if "Session not found" in found[1] else "invalid"
+                return report_error(found[1], kind)
         return None
 
 
 # -- checks ------------------------------------------------------------------------------------
-
-
-def _check_version(version: str) -> Iterator[Requirement]:
-    hint = f"npm install -g {OPENCODE.package}@latest"
-    found = _VERSION.search(version)
-    if found is None:
-        shown = version.strip().partition("\n")[0]
-        problem = f"it does not say a version of opencode, but {shown!a:.80}"
-        yield Requirement(problem=problem, hint=hint)
-    elif tuple(map(int, found.groups())) < _OLDEST:
-        needed = ".".join(map(str, _OLDEST))
-        problem = f"version {version.strip()} is too old; {needed} is needed"
-        yield Requirement(problem=problem, hint=hint)
 
 
 def _check_model(
@@ -214,11 +186,8 @@ def _check_model(
 
 
 def _check_policy(directory: AgentDir, setup: AgentSetup) -> Iterator[Requirement]:
-    if setup.permission_mode not in _MODES:
-        yield Requirement(
-            problem=f"it has no permission mode {setup.permission_mode!r}",
-            hint="leave permission_mode out: there is no person who could allow things",
-        )
+    hint = "leave permission_mode out: there is no person who could allow things"
+    yield from check_mode(setup, _MODES, hint)
     for name in _PLUGINS:
         if (directory.workspace / name).exists():
             yield Requirement(
@@ -269,24 +238,14 @@ def _move_sessions(database: DatabaseCopy, session_id: str, workspace: str) -> N
 # -- the conversation --------------------------------------------------------------------------
 
 
-class _Events:
+class _Events(RecordConversation):
     """What a process says of its one turn."""
 
     def __init__(self) -> None:
         self._session_id = ""
         self._text = ""
 
-    def say(self, text: str) -> bool:
-        return False
-
-    def outgoing(self) -> bytes:
-        return b""
-
-    def read(self, line: bytes) -> Sequence[Report]:
-        record = parse_record(line)
-        return () if record is None else [*self._read_record(record)]
-
-    def _read_record(self, record: Record) -> Iterator[Report]:
+    def read_record(self, record: Record) -> Iterator[Report]:
         session = text_in(record, "sessionID")
         if not session:
             return
@@ -341,7 +300,4 @@ def _describe_failure(error: Record) -> Report:
     data = record_in(error, "data")
     name, status = text_in(error, "name"), status_in(data, "statusCode")
     message = text_in(data, "message") or name or "it failed"
-    if status is not None:
-        kind = _KIND_BY_STATUS.get(status, "overloaded" if status >= 500 else "invalid")
-        return Report("error", {"kind": kind, "message": message, "status": status})
-    return Report("error", {"kind": _KIND_BY_NAME.get(name, "model"), "message": message})
+    return report_error(message, _KIND_BY_NAME.get(name, "model"), status)

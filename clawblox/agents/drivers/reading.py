@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clawblox.agents.drivers.driver import AgentSetup, Conversation, Driver, Turn
+from clawblox.agents.drivers.driver import AgentSetup, Begin, Continue, Conversation, Driver, Turn
 from clawblox.agents.layout import AgentDir
 
 
@@ -35,11 +35,6 @@ def open_reading(
         system_prompt="",
         command={"start": [name, "{prompt}"]},
     )
-    turn = Turn(
-        prompt="",
-        session_id=session_id,
-        new_id=session_id or "",
-        is_onlooker=True,
-        joined_version=joined_version,
-    )
+    start = Begin("") if session_id is None else Continue(session_id)
+    turn = Turn(prompt="", start=start, is_onlooker=True, joined_version=joined_version)
     return driver.converse(setup, turn)

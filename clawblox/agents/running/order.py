@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from pathlib import Path
 
 import attrs
@@ -43,6 +44,15 @@ class Limits:
     segment_bytes: int = SEGMENT_BYTES
 
 
+class Start(Enum):
+    """How an agent is started with respect to its conversation."""
+
+    BEGIN = "begin"
+    """In a new one."""
+    CONTINUE = "continue"
+    """In the one that its directory records."""
+
+
 @attrs.frozen(kw_only=True)
 class Order:
     """One start or one continuation of an agent.
@@ -51,8 +61,8 @@ class Order:
         options: The agent's options.
         driver: Its driver.
         prompt: What it is told first.
-        system_prompt: Its system prompt; None continues the recorded conversation, with the
-            recorded prompt.
+        start: Whether it begins a conversation, or continues the recorded one.
+        system_prompt: Its system prompt; None takes the recorded one.
         env: Variables from the caller, in memory only.
         inherited: The environment of this process.
         hooks: What surrounds the agent.
@@ -64,6 +74,7 @@ class Order:
     options: AgentOptions
     driver: Driver
     prompt: str
+    start: Start
     system_prompt: str | None
     env: Mapping[str, str] = attrs.field(repr=False)
     inherited: Mapping[str, str] = attrs.field(repr=False)
@@ -71,11 +82,6 @@ class Order:
     limits: Limits = attrs.field(factory=Limits)
     resume_text: str
     hold: Hold
-
-    @property
-    def continues(self) -> bool:
-        """Whether the recorded conversation is continued."""
-        return self.system_prompt is None
 
     @property
     def directory(self) -> AgentDir:

@@ -15,7 +15,7 @@ from typing import Final
 
 import anyio
 
-from clawblox.agents.drivers.driver import Requirement, Turn
+from clawblox.agents.drivers.driver import Begin, Continue, Requirement, Turn
 from clawblox.agents.events import AgentEventHub
 from clawblox.agents.running.agenda import Agenda, Message
 from clawblox.agents.running.attempt import Attempt
@@ -23,7 +23,7 @@ from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.dialogue import BudgetUsedUp, Trouble
 from clawblox.agents.running.hooks import Service
 from clawblox.agents.running.lifecycle import is_hopeless, retry_delay
-from clawblox.agents.running.order import Order
+from clawblox.agents.running.order import Order, Start
 from clawblox.agents.running.preparation import (
     Prepared,
     build_environment,
@@ -278,7 +278,7 @@ class Owner:
     async def _prepare(self) -> Prepared:
         """Make what the program needs, and check that it can work."""
         order = self._order
-        if order.continues:
+        if order.start is Start.CONTINUE:
             self.books.session_id = await run_blocking(read_session_id, order)
         prepared = await run_blocking(prepare, order)
         await run_blocking(self.books.load)
@@ -300,7 +300,9 @@ class Owner:
         return prepared
 
     def _make_turn(self, message: Message) -> Turn:
-        return Turn(prompt=message.text, session_id=self.books.session_id, new_id=str(uuid.uuid4()))
+        session_id = self.books.session_id
+        start = Begin(str(uuid.uuid4())) if session_id is None else Continue(session_id)
+        return Turn(prompt=message.text, start=start)
 
     # -- processes --------------------------------------------------------------------------
 
@@ -314,9 +316,9 @@ class Owner:
             Trouble: It failed.
         """
         turn = self._make_turn(message)
-        await count_rest(self._order, self.books, turn.session_id)
-        if turn.session_id is not None:
-            await run_blocking(require_transcript, self._order, turn.session_id)
+        await count_rest(self._order, self.books, turn.continued_id)
+        if turn.continued_id is not None:
+            await run_blocking(require_transcript, self._order, turn.continued_id)
         self._attempt = attempt = Attempt(
             self._order,
             prepared,

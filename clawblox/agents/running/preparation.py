@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 import attrs
 
-from clawblox.agents.drivers.driver import AgentSetup, Interruption, Requirement, Turn
+from clawblox.agents.drivers.driver import AgentSetup, Begin, Interruption, Requirement, Turn
 from clawblox.agents.environment import agent_environment
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.running.hooks import Enclosed
@@ -137,7 +137,7 @@ def require_arguments(order: Order) -> None:
         ConfigError: It is too long.
     """
     setup = make_setup(order, Path(_name_binary(order)), "")
-    turn = Turn(prompt=order.prompt, session_id=None, new_id="")
+    turn = Turn(prompt=order.prompt, start=Begin(""))
     words = order.driver.invocation(setup, turn).argv
     if max(len(word.encode()) for word in words) > _MAX_ARGUMENT_BYTES:
         raise ConfigError(

@@ -10,7 +10,7 @@ from typing import Final, Self
 
 import attrs
 
-from clawblox.agents.drivers.driver import Turn
+from clawblox.agents.drivers.driver import Continue, Turn
 from clawblox.agents.running.order import Order
 from clawblox.errors import AgentResumeError
 from clawblox.system.foreign_files import open_file, read_file
@@ -43,10 +43,10 @@ class Expected:
         Raises:
             OSError: A file of the program cannot be read.
         """
-        program = order.driver.program
+        program, is_resumed = order.driver.program, isinstance(turn.start, Continue)
         return cls(
-            id=turn.session_id or (turn.new_id if program.takes_id else None),
-            is_resumed=turn.session_id is not None,
+            id=turn.start.session_id if is_resumed or program.takes_id else None,
+            is_resumed=is_resumed,
             before=order.driver.progress(order.directory),
             id_pattern=program.id_pattern,
         )

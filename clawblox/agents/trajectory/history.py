@@ -16,7 +16,7 @@ from typing import Any, Final, get_args
 import attrs
 import msgspec
 
-from clawblox.agents.drivers.driver import Driver
+from clawblox.agents.drivers.driver import Driver, RecordedUsage
 from clawblox.agents.drivers.output import parse_record
 from clawblox.agents.drivers.reading import open_reading
 from clawblox.agents.layout import AgentDir
@@ -95,9 +95,10 @@ def read_history(directory: AgentDir, driver: Driver, session_id: str | None) ->
     else:
         yield from history.follow_transcript(read_lines(transcript))
     # What an orchestrator that was killed has not read of it, or another one elsewhere has.
-    recorded = None if session_id is None else driver.read_usage(directory, session_id)
-    if recorded is not None:
-        yield history.add(recorded, session_id)
+    if session_id is not None:
+        recorded = driver.read_usage(directory, session_id, RecordedUsage())
+        if recorded is not None:
+            yield history.add(recorded, session_id)
 
 
 class _History:

@@ -23,7 +23,7 @@ import attrs
 from clawblox import protocol
 from clawblox.agents.drivers import DRIVERS
 from clawblox.agents.drivers.acp import KNOWN_PROGRAMS
-from clawblox.agents.drivers.driver import AgentSetup, Driver, Turn
+from clawblox.agents.drivers.driver import AgentSetup, Begin, Driver, Turn
 from clawblox.agents.environment import agent_environment
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.running.version import VersionAnswer, ask_version, find_number
@@ -117,7 +117,7 @@ def _set_up(binary: str, directory: AgentDir) -> AgentSetup:
 
 
 def _build_environment(driver: Driver, setup: AgentSetup) -> dict[str, str]:
-    turn = Turn(prompt="", session_id=None, new_id="")
+    turn = Turn(prompt="", start=Begin(""))
     return agent_environment(
         driver.program,
         inherited=os.environ,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clawblox.agents.drivers.driver import AgentSetup, Conversation, Turn
+from clawblox.agents.drivers.driver import AgentSetup, Begin, Continue, Conversation, Turn
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.values import Report
 from tests.support import HANG_S
@@ -19,8 +19,8 @@ RECORDED = Path(__file__).parent / "recorded"
 NEW_ID = "11111111-2222-4333-8444-555555555555"
 OTHER_ID = "99999999-2222-4333-8444-555555555555"
 
-FIRST = Turn(prompt="Begin", session_id=None, new_id=NEW_ID)
-RESUMED = Turn(prompt="Go on", session_id=NEW_ID, new_id=OTHER_ID)
+FIRST = Turn(prompt="Begin", start=Begin(NEW_ID))
+RESUMED = Turn(prompt="Go on", start=Continue(NEW_ID))
 
 
 PLACES = [

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawblox.agents.drivers.acp import AcpDriver
-from clawblox.agents.drivers.driver import Conversation, Turn
+from clawblox.agents.drivers.driver import Continue, Conversation, Turn
 from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
 from clawblox.agents.values import Report, Usage
 from clawblox.errors import ConfigError
@@ -50,7 +50,7 @@ def recorded_turn(program: str) -> Turn:
         for message in map(json.loads, recorded_lines(f"acp-{program}-load.jsonl"))
         if message.get("method") == "session/update"
     }
-    return Turn(prompt="third", session_id=session_id, new_id="new")
+    return Turn(prompt="third", start=Continue(session_id))
 
 
 def replay(program: str, name: str, turn: Turn, *texts: str) -> tuple[list[Report], list[dict]]:
@@ -88,7 +88,7 @@ def test_two_turns_are_understood(program):
     finished = [*data_by_type(reports, "turn.finished")]
     assert finished == [{"ok": True, "text": "I have noted that."}] * 2
     confirmed = reports[0].data
-    assert confirmed["session_id"] == recorded_turn(program).session_id
+    assert confirmed["session_id"] == recorded_turn(program).continued_id
     assert confirmed["version"]
 
 
@@ -113,11 +113,11 @@ def test_what_is_replayed_proves_a_resume_and_is_not_told_again(program):
     turn = recorded_turn(program)
     reports, sent = replay(program, "load", turn)
     assert sent[1]["method"] == "session/load"
-    assert sent[1]["params"]["sessionId"] == turn.session_id
+    assert sent[1]["params"]["sessionId"] == turn.continued_id
     assert prompts(sent) == [["third"]]
     told = [kind for kind in types(reports) if kind != "usage"]
     assert told == ["session.confirmed", "turn.started", "message", "turn.finished"]
-    assert reports[0].data["session_id"] == turn.session_id
+    assert reports[0].data["session_id"] == turn.continued_id
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_tokens_are_read_where_the_program_tells_them(program, tokens):
 
 INITIALIZED = {"id": 1, "result": {"agentCapabilities": {"loadSession": True}}}
 CHUNK = {"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": "hi"}}
-RESUMED = Turn(prompt="Go on", session_id="s1", new_id="new")
+RESUMED = Turn(prompt="Go on", start=Continue("s1"))
 
 
 def update(**fields) -> dict:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawblox.agents.drivers.claude import ClaudeDriver
+from clawblox.agents.drivers.driver import Interruption
 from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
 from clawblox.agents.programs.claude import project_slug
 from clawblox.agents.values import Usage
@@ -169,7 +170,7 @@ def test_a_conversation_is_moved_to_where_the_program_looks(directory, workspace
     setup = build_setup(directory, workspace=workspace or directory.workspace)
     expected = project_slug(str(setup.workspace))
     for _ in range(2):
-        CLAUDE.adopt(directory, setup, NEW_ID)
+        CLAUDE.adopt(directory, setup, NEW_ID, Interruption())
         projects = directory.state / "projects"
         assert [path.name for path in projects.iterdir()] == [expected]
         assert files_below(projects / expected) == {
@@ -186,7 +187,7 @@ def test_moving_a_conversation_keeps_what_is_newer_at_its_place(directory):
     here = project_slug(str(directory.workspace))
     write_conversation(directory, here, OTHER_ID)
     write_conversation(directory, "-old")
-    CLAUDE.adopt(directory, setup, NEW_ID)
+    CLAUDE.adopt(directory, setup, NEW_ID, Interruption())
     project = directory.state / "projects" / here
     assert {*CLAUDE.transcripts(directory).values()} == {
         project / f"{NEW_ID}.jsonl",
@@ -196,7 +197,7 @@ def test_moving_a_conversation_keeps_what_is_newer_at_its_place(directory):
 
 
 def test_a_conversation_that_is_nowhere_moves_nothing(directory):
-    CLAUDE.adopt(directory, build_setup(directory), NEW_ID)
+    CLAUDE.adopt(directory, build_setup(directory), NEW_ID, Interruption())
     assert CLAUDE.transcripts(directory) == {}
 
 
@@ -354,8 +355,8 @@ def test_no_line_is_an_error(kind, record):
     [
         ("2.1.330 (Claude Code)\n", None),
         ("2.0.14 (Claude Code)", r"2\.0\.14 .* is too old"),
-        ("bash: no such thing", "does not say a version"),
-        ("", "does not say a version"),
+        ("bash: no such thing", "does not print a version"),
+        ("", "does not print a version"),
     ],
 )
 def test_a_version_that_cannot_be_used_is_named_with_what_to_do(directory, version, problem):

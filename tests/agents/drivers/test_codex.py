@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawblox.agents.drivers.codex import CodexDriver
+from clawblox.agents.drivers.driver import Interruption
 from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
 from clawblox.agents.values import Usage
 from tests.agents.drivers.support import (
@@ -99,7 +100,7 @@ def test_a_permission_mode_that_it_does_not_have_is_named(directory):
 @pytest.mark.parametrize("version", ["", "v20.1.0", "codex-cli 0.127.9", "codex-cli"])
 def test_another_program_or_an_old_version_is_refused(directory, version):
     [missing] = CODEX.check(directory, build_setup(directory), KEY, version)
-    assert "0.128" in missing.problem or "does not say" in missing.problem
+    assert "0.128" in missing.problem or "does not print" in missing.problem
     assert "@openai/codex" in missing.hint
 
 
@@ -201,9 +202,9 @@ def test_an_index_that_names_another_place_is_removed(directory, tmp_path):
     (directory.state / "state_5.sqlite-wal").write_bytes(b"")
     history = directory.state / "thread_history_1.sqlite"
     history.write_bytes(b"")
-    CODEX.adopt(directory, build_setup(directory), NEW_ID)
+    CODEX.adopt(directory, build_setup(directory), NEW_ID, Interruption())
     assert index.exists()
-    CODEX.adopt(directory, build_setup(directory), THREAD)
+    CODEX.adopt(directory, build_setup(directory), THREAD, Interruption())
     assert not list(directory.state.glob("state_*"))
     assert history.exists()
 
@@ -213,17 +214,17 @@ def test_an_index_of_this_place_stays(directory, tmp_path):
     link.symlink_to(directory.path)
     index = keep_thread(directory, directory.state)
     for known in (directory, AgentDir(link)):
-        CODEX.adopt(known, build_setup(known), THREAD)
+        CODEX.adopt(known, build_setup(known), THREAD, Interruption())
         assert index.exists()
     sandboxed = build_setup(directory, workspace=SANDBOX_WORKSPACE, state=Path("/state"))
-    CODEX.adopt(directory, sandboxed, THREAD)
+    CODEX.adopt(directory, sandboxed, THREAD, Interruption())
     assert not index.exists()
 
 
 def test_an_index_that_cannot_be_read_is_removed(directory):
     index = keep_thread(directory, directory.state)
     index.write_bytes(b"not a database" * 100)
-    CODEX.adopt(directory, build_setup(directory), THREAD)
+    CODEX.adopt(directory, build_setup(directory), THREAD, Interruption())
     assert not index.exists()
 
 

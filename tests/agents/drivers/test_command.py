@@ -6,7 +6,7 @@ import pytest
 
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.drivers.command import CommandDriver, CommandTable
-from clawblox.agents.drivers.driver import Turn
+from clawblox.agents.drivers.driver import Begin, Turn
 from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
 from clawblox.agents.values import Report
 from clawblox.errors import AgentResumeError, ConfigError
@@ -26,7 +26,7 @@ def setup(**more):
 
 
 def test_placeholders_are_replaced_and_other_braces_stay():
-    tricky = Turn(prompt="{session} {prompt} -x", session_id=None, new_id=NEW_ID)
+    tricky = Turn(prompt="{session} {prompt} -x", start=Begin(NEW_ID))
     started = COMMAND.invocation(setup(), tricky)
     assert started.argv == (
         "/opt/my-agent",
@@ -51,7 +51,7 @@ def test_without_a_resume_template_it_cannot_be_continued():
 
 def test_a_prompt_on_standard_input_is_in_no_argument():
     prompt = "line one\nline \u00e9\U0001f41f \ud800\n"
-    turn = Turn(prompt=prompt, session_id=None, new_id=NEW_ID)
+    turn = Turn(prompt=prompt, start=Begin(NEW_ID))
     started = COMMAND.invocation(setup(command={"start": ["cat", "-"], "prompt": "stdin"}), turn)
     assert started.argv == ("/opt/my-agent", "-")
     assert started.input.decode() == "line one\nline \u00e9\U0001f41f ?\n"

@@ -17,7 +17,7 @@ import attrs
 import pytest
 
 from clawblox.agents.drivers import find_driver
-from clawblox.agents.drivers.driver import AgentSetup, Driver
+from clawblox.agents.drivers.driver import AgentSetup, Driver, Interruption, RecordedUsage
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs.claude import project_slug
 from clawblox.agents.programs.kimi import work_dir_key
@@ -107,7 +107,7 @@ def test_transcripts_behind_a_link_to_another_directory_are_not_found(
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(outside.joinpath(*parts[:depth]))
         assert driver.transcripts(directory) == {}
-        driver.adopt(directory, sandboxed(driver.program.driver), ID)
+        driver.adopt(directory, sandboxed(driver.program.driver), ID, Interruption())
         link.unlink()
         assert place.exists()
 
@@ -118,7 +118,7 @@ def test_reading_usage_never_waits_for_a_pipe(directory: AgentDir) -> None:
     pipe = wire.parent.parent / "sub" / "wire.jsonl"
     pipe.parent.mkdir()
     os.mkfifo(pipe)
-    within_limit(lambda: kimi.read_usage(directory, ID), pipe)
+    within_limit(lambda: kimi.read_usage(directory, ID, RecordedUsage()), pipe)
 
 
 def test_the_settings_of_a_file_elsewhere_are_not_copied_for_the_agent(
@@ -194,7 +194,7 @@ def test_directories_of_any_depth_keep_no_agent_from_starting(
         nest(place, recursion_limit)
     nest(directory.state / "packages", recursion_limit)
     find_driver("codex").prepare(directory, sandboxed("codex"), {})
-    find_driver("claude").adopt(directory, sandboxed("claude"), ID)
+    find_driver("claude").adopt(directory, sandboxed("claude"), ID, Interruption())
     moved = directory.state / "projects" / slug / f"{ID}.jsonl"
     assert find_driver("claude").transcripts(directory) == {ID: moved}
 
@@ -215,7 +215,7 @@ def test_a_conversation_is_never_moved_through_a_link(directory: AgentDir, outsi
     write(transcript.parent / "authorized_keys", "the agent's")
     (directory.state / "projects" / slug).symlink_to(outside)
     with pytest.raises(OSError):  # noqa: PT011 - which one is for the system to say
-        claude.adopt(directory, sandboxed("claude"), ID)
+        claude.adopt(directory, sandboxed("claude"), ID, Interruption())
     assert entries(outside) == []
 
 
@@ -228,7 +228,7 @@ def test_side_files_of_a_conversation_are_never_moved_through_a_link(
     project = directory.state / "projects" / slug
     project.mkdir()
     (project / "memory").symlink_to(outside)
-    claude.adopt(directory, sandboxed("claude"), ID)
+    claude.adopt(directory, sandboxed("claude"), ID, Interruption())
     assert entries(outside) == []
     assert claude.transcripts(directory) == {ID: project / f"{ID}.jsonl"}
 
@@ -244,7 +244,7 @@ def test_a_session_of_kimi_is_never_rewritten_or_moved_through_a_link(
     (session / "agents" / "sub").symlink_to(outside)
     (directory.state / "sessions" / key).symlink_to(outside)
     with pytest.raises(OSError):  # noqa: PT011 - which one is for the system to say
-        kimi.adopt(directory, sandboxed("kimi"), ID)
+        kimi.adopt(directory, sandboxed("kimi"), ID, Interruption())
     assert theirs.read_text() == '{"type":"permission.set_mode"}\n'
     assert entries(outside) == ["wire.jsonl"]
 
@@ -260,7 +260,7 @@ def test_the_state_of_a_session_of_kimi_is_its_own_file(
         state.symlink_to(write(outside / "state.json", json.dumps({"token": SECRET})))
     else:
         os.mkfifo(state)
-    within_limit(lambda: kimi.adopt(directory, sandboxed("kimi"), ID), state)
+    within_limit(lambda: kimi.adopt(directory, sandboxed("kimi"), ID, Interruption()), state)
     assert state.is_symlink() is (what == "link")  # not made a file with that content
 
 
@@ -281,7 +281,7 @@ def use_database(directory: AgentDir, place: Path) -> None:
     if name == "codex":
         write(find_transcript(driver, directory.state), "{}\n")
     driver.transcripts(directory)
-    driver.adopt(directory, sandboxed(name), ID if name == "codex" else "ses_1")
+    driver.adopt(directory, sandboxed(name), ID if name == "codex" else "ses_1", Interruption())
 
 
 TABLES = (
@@ -328,9 +328,11 @@ def test_an_index_that_only_its_log_knows_is_read(directory: AgentDir) -> None:
     seen = f"/session/{rollout.relative_to(directory.state)}"
     table = f"CREATE TABLE threads AS SELECT '{ID}' AS id, '{seen}' AS rollout_path"
     leave_database(place, table)
-    codex.adopt(directory, sandboxed("codex"), ID)
+    codex.adopt(directory, sandboxed("codex"), ID, Interruption())
     assert place.exists()
-    codex.adopt(directory, attrs.evolve(sandboxed("codex"), state=Path("/elsewhere")), ID)
+    codex.adopt(
+        directory, attrs.evolve(sandboxed("codex"), state=Path("/elsewhere")), ID, Interruption()
+    )
     assert list(directory.state.glob("state_*")) == []
 
 

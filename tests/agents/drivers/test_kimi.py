@@ -78,7 +78,7 @@ def test_a_prompt_may_begin_with_a_dash_and_a_session_is_continued_by_its_id(dir
     }
     resumed = KIMI.invocation(build_setup(directory, model="k2"), RESUMED)
     assert resumed.argv[1] == "--prompt=Go on"
-    assert resumed.argv[-2:] == ("-r", RESUMED.session_id)
+    assert resumed.argv[-2:] == ("-r", RESUMED.continued_id)
     assert resumed.env["KIMI_MODEL_NAME"] == "k2"
 
 
@@ -88,7 +88,7 @@ def test_a_prompt_may_begin_with_a_dash_and_a_session_is_continued_by_its_id(dir
 @pytest.mark.parametrize("version", ["", "kimi, version 1.52.0", "2.0.9"])
 def test_another_program_or_an_old_version_is_refused(directory, version):
     [missing] = KIMI.check(directory, build_setup(directory), MODEL, version)
-    assert "2.1" in missing.problem or "does not say" in missing.problem
+    assert "2.1" in missing.problem or "does not print" in missing.problem
     assert "@moonshot-ai/kimi-code" in missing.hint
 
 
@@ -186,7 +186,7 @@ def test_a_session_of_another_workspace_is_bound_to_this_one(directory, tmp_path
     old = keep_session(directory, tmp_path / "old")
     before = records(old)
     setup = build_setup(directory)
-    KIMI.adopt(directory, setup, SESSION)
+    KIMI.adopt(directory, setup, SESSION, Interruption())
     moved = KIMI.transcripts(directory)[SESSION]
     home = directory.state / "sessions" / work_dir_key(directory.workspace) / SESSION
     assert moved == home / "agents" / "main" / "wire.jsonl"
@@ -208,8 +208,8 @@ def test_a_session_of_this_workspace_is_left_as_it_is(directory):
     wire = keep_session(directory, directory.workspace)
     os.utime(wire, ns=(1, 1))
     content = wire.read_bytes()
-    KIMI.adopt(directory, build_setup(directory), SESSION)
-    KIMI.adopt(directory, build_setup(directory), OTHER)
+    KIMI.adopt(directory, build_setup(directory), SESSION, Interruption())
+    KIMI.adopt(directory, build_setup(directory), OTHER, Interruption())
     assert wire.read_bytes() == content
     assert wire.stat().st_mtime_ns == 1
 
@@ -218,7 +218,7 @@ def test_a_session_is_bound_to_the_workspace_that_a_sandbox_shows(directory):
     keep_session(directory, directory.workspace)
     setup = build_setup(directory, workspace=SANDBOX_WORKSPACE, state=Path("/state"))
     for _ in range(2):
-        KIMI.adopt(directory, setup, SESSION)
+        KIMI.adopt(directory, setup, SESSION, Interruption())
         wire = KIMI.transcripts(directory)[SESSION]
         session = f"/state/sessions/{work_dir_key(SANDBOX_WORKSPACE)}/{SESSION}"
         assert (
@@ -316,7 +316,7 @@ def test_a_session_that_a_tool_named_ends_no_resumed_turn():
     ]
     conversation = KIMI.converse(None, RESUMED)
     assert types(conversation.read(hint(OTHER))) == ["session.confirmed"]  # ends no turn
-    assert len(conversation.read(hint(RESUMED.session_id))) == 2
+    assert len(conversation.read(hint(RESUMED.continued_id))) == 2
 
 
 @hypothesis.settings(max_examples=20)
@@ -348,7 +348,7 @@ def test_arguments_that_are_no_object_are_kept_as_text():
 
 
 def test_what_a_session_used_is_read_from_its_transcripts(directory):
-    assert KIMI.read_usage(directory, SESSION) is None
+    assert KIMI.read_usage(directory, SESSION, RecordedUsage()) is None
     main = keep_session(directory, directory.workspace)
     helper = main.parents[1] / "helper" / "wire.jsonl"
     helper.parent.mkdir()
@@ -356,7 +356,7 @@ def test_what_a_session_used_is_read_from_its_transcripts(directory):
     torn = '{"type":"usage.record","usage":{"output":1'
     said = {"type": "turn.prompt", "input": [{"text": '"usage.record"'}]}
     helper.write_text(f"{json.dumps(record)}\n{json.dumps(said)}\n{torn}")
-    report = KIMI.read_usage(directory, SESSION)
+    report = KIMI.read_usage(directory, SESSION, RecordedUsage())
     assert report.data["scope"] == "recorded"
     assert report.data["usage"] == Usage(
         input_tokens=44, cached_tokens=28, cache_write_tokens=3, output_tokens=20
@@ -393,7 +393,7 @@ def test_a_wire_that_disappears_counts_nothing_twice(directory):
     use(helper, 7)
     ledger, totals = Ledger(), []
     for _ in range(3):
-        report = KIMI.read_usage(directory, SESSION)
+        report = KIMI.read_usage(directory, SESSION, RecordedUsage())
         ledger.count(session_id=SESSION, version=None, reading=report.data["usage"], **rest(report))
         totals.append(ledger.usage.output_tokens)
         shutil.rmtree(helper.parent, ignore_errors=True)
@@ -408,7 +408,7 @@ def test_a_sparse_file_in_place_of_a_wire_is_not_in_the_way(directory, monkeypat
     wires = sys.modules["clawblox.agents.drivers.kimi_wires"]
     monkeypatch.setattr(wires, "_MAX_READ_BYTES", 64 << 20)
     main = keep_session(directory, directory.workspace)
-    expected = KIMI.read_usage(directory, SESSION).data["usage"]
+    expected = KIMI.read_usage(directory, SESSION, RecordedUsage()).data["usage"]
     for name, size in (("helper", 8 << 40), ("other", 2 << 30)):
         wire = main.parents[1] / name / "wire.jsonl"
         wire.parent.mkdir()
@@ -445,7 +445,7 @@ def test_a_line_that_is_too_long_is_skipped_and_what_follows_is_counted(director
     wire = keep_session(directory, directory.workspace)
     wire.write_bytes(b"x" * 5300 + b'"usage.record"\n')
     use(wire, 5)
-    assert KIMI.read_usage(directory, SESSION).data["usage"].output_tokens == 5
+    assert KIMI.read_usage(directory, SESSION, RecordedUsage()).data["usage"].output_tokens == 5
 
 
 def test_a_wire_that_is_too_large_is_not_adopted(directory):
@@ -456,7 +456,7 @@ def test_a_wire_that_is_too_large_is_not_adopted(directory):
 
     def adopt() -> None:
         try:
-            KIMI.adopt(directory, elsewhere, SESSION)
+            KIMI.adopt(directory, elsewhere, SESSION, Interruption())
         except OSError as error:
             raised.append(error)
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clawblox.agents.drivers.driver import Interruption
 from clawblox.agents.drivers.opencode import OpencodeDriver
 from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
 from clawblox.agents.values import Usage
@@ -83,7 +84,7 @@ def test_the_prompt_comes_on_standard_input_and_a_session_is_continued_by_its_id
     assert begun.env["OPENCODE_CONFIG"] == str(directory.state / "opencode.json")
     assert begun.env["OPENCODE_DISABLE_PROJECT_CONFIG"] == "1"
     resumed = OPENCODE.invocation(build_setup(directory), RESUMED)
-    assert resumed.argv[5:] == ("--session", RESUMED.session_id)
+    assert resumed.argv[5:] == ("--session", RESUMED.continued_id)
 
 
 # The check
@@ -199,16 +200,18 @@ def test_a_database_that_is_none_is_an_error_that_names_it(directory):
 def test_a_session_of_another_workspace_is_recorded_in_this_one(directory):
     rows = [(SESSION, None, "/old/ws"), (CHILD, SESSION, "/old/ws"), (OTHER, None, "/other")]
     keep_sessions(directory, *rows)
-    OPENCODE.adopt(directory, build_setup(directory), OTHER[:-1])
+    OPENCODE.adopt(directory, build_setup(directory), OTHER[:-1], Interruption())
     assert places(directory)[SESSION] == ("/old/ws", "old/ws")
-    OPENCODE.adopt(directory, build_setup(directory), SESSION)
+    OPENCODE.adopt(directory, build_setup(directory), SESSION, Interruption())
     here = str(directory.workspace)
     assert places(directory) == {
         SESSION: (here, here.lstrip("/")),
         CHILD: (here, here.lstrip("/")),
         OTHER: ("/other", "other"),
     }
-    OPENCODE.adopt(directory, build_setup(directory, workspace=SANDBOX_WORKSPACE), SESSION)
+    OPENCODE.adopt(
+        directory, build_setup(directory, workspace=SANDBOX_WORKSPACE), SESSION, Interruption()
+    )
     assert places(directory)[CHILD] == ("/workspace", "workspace")
 
 

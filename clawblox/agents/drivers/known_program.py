@@ -1,0 +1,122 @@
+"""What the drivers of Claude Code, Codex, Kimi Code and opencode share."""
+
+from __future__ import annotations
+
+import os
+import re
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar, Final
+
+from clawblox.agents.drivers.driver import AgentSetup, Conversation, Driver, Requirement
+from clawblox.agents.drivers.output import Record, list_in, parse_record, text_in
+from clawblox.agents.layout import AgentDir
+from clawblox.agents.values import ErrorKind, Report
+from clawblox.errors import ConfigError
+
+KIND_BY_STATUS: Final[Mapping[int, ErrorKind]] = {401: "auth", 403: "auth", 429: "rate_limit"}
+"""Kinds of the errors of a model's API by HTTP status; others are ``invalid`` or ``overloaded``."""
+
+Complaints = tuple[tuple[re.Pattern[str], ErrorKind], ...]
+"""Patterns of messages of a program with the kinds of error that they mean; the first one wins."""
+
+
+class KnownProgramDriver(Driver):
+    """Drives one program, whose versions are known; a command is refused.
+
+    Attributes:
+        product: Name of the program for people.
+        version: Finds the numbers of its version in what it prints.
+        oldest: The oldest version that works, as far as the numbers are compared.
+        install_hint: How to install it.
+        needs_version: Whether a program without a recognizable version is refused.
+    """
+
+    product: ClassVar[str]
+    version: ClassVar[re.Pattern[str]]
+    oldest: ClassVar[tuple[int, ...]]
+    install_hint: ClassVar[str]
+    needs_version: ClassVar[bool] = True
+
+    def name_binary(self, binary: str | None, command: object) -> str:
+        """Return the program; see :meth:`Driver.name_binary`."""
+        if command is not None:
+            message = "only the command and acp drivers take one"
+            raise ConfigError(message, key="command", value=command)
+        return binary or self.program.command
+
+    def parse_version(self, text: str) -> tuple[int, ...]:
+        """Return the numbers of a version; none if it has none."""
+        match = self.version.search(text)
+        return tuple(map(int, match.groups())) if match else ()
+
+    def check_version(self, printed: str) -> Iterator[Requirement]:
+        """Yield what is wrong with the version that the program printed."""
+        numbers, hint = self.parse_version(printed), self.install_hint
+        if not numbers:
+            shown = printed.strip().partition("\n")[0]
+            problem = f"it does not print a version of {self.product}, but {shown!a:.80}"
+            yield Requirement(problem=problem, hint=hint, is_certain=self.needs_version)
+        elif numbers < self.oldest:
+            needed = ".".join(map(str, self.oldest))
+            problem = f"version {printed.strip()} is too old; {needed} is needed"
+            yield Requirement(problem=problem, hint=hint)
+
+
+class RecordConversation(Conversation):
+    """A process that writes JSON objects, a line each."""
+
+    def read(self, line: bytes) -> Sequence[Report]:
+        """Return the reports that a line gives; see :meth:`Conversation.read`."""
+        record = parse_record(line)
+        return () if record is None else [*self.read_record(record)]
+
+    @abstractmethod
+    def read_record(self, record: Record) -> Iterator[Report]:
+        """Yield the reports that an object gives."""
+
+
+def check_mode(setup: AgentSetup, modes: Iterable[str | None], hint: str) -> Iterator[Requirement]:
+    """Yield that the program lacks the permission mode that the agent is given."""
+    if setup.permission_mode not in modes:
+        problem = f"it has no permission mode {setup.permission_mode!r}"
+        yield Requirement(problem=problem, hint=hint)
+
+
+def real_workspace(directory: AgentDir, setup: AgentSetup) -> str:
+    """Return the workspace as the program resolves it, which it may do in a sandbox."""
+    is_here = setup.workspace == directory.workspace
+    return os.path.realpath(setup.workspace) if is_here else str(setup.workspace)
+
+
+def find_complaint(complaints: Complaints, text: str) -> ErrorKind | None:
+    """Return the kind of error that a message means; None if it is not known."""
+    return next((kind for pattern, kind in complaints if pattern.search(text)), None)
+
+
+def report_error(
+    message: str,
+    kind: ErrorKind,
+    status: int | None = None,
+    kinds: Mapping[int, ErrorKind] = KIND_BY_STATUS,
+) -> Report:
+    """Return an ``error`` report.
+
+    Args:
+        message: The program's words.
+        kind: Kind of the error, unless the status decides it.
+        status: HTTP status of the answer of the model's API; None if it is not known.
+        kinds: Kinds by status.
+    """
+    if status is None:
+        return Report("error", {"kind": kind, "message": message})
+    kind = kinds.get(status, "overloaded" if status >= 500 else "invalid")
+    return Report("error", {"kind": kind, "message": message, "status": status})
+
+
+def join_parts(record: Record) -> str:
+    """Return the parts of ``content`` as text; a part without text is named by its type."""
+    parts = list_in(record, "content")
+    return "\n".join(
+        text_in(part, "text") or f"[{text_in(part, 'type') or 'unknown'}]" for part in parts
+    )
