@@ -24,7 +24,7 @@ from clawblox.rundir.moved import relocated
 from clawblox.rundir.paths import name_lock
 from clawblox.rundir.records import InstanceRecord, read_records, replace_record
 from clawblox.rundir.rows import is_good_save
-from clawblox.rundir.status import choose_named, has_owner, is_over, is_owned
+from clawblox.rundir.status import choose_named, is_over, is_owned
 from clawblox.snapshot.rows import rows_beside
 from clawblox.system.files import has_digest
 from clawblox.system.process_tree import boot_id
@@ -152,11 +152,6 @@ def read_saves(record: InstanceRecord) -> tuple[SavedSnapshot, ...]:
     return tuple(_list_saves(manifest, record))
 
 
-def interrupted_names(run_dir: Path) -> list[str]:
-    """Return the names of the instances that a resume would bring back."""
-    return [one.name for one in read_records(run_dir) if _is_interrupted(one)]
-
-
 def can_resume(run_dir: Path, names: Sequence[str] = ()) -> bool:
     """Return whether a resume would bring an instance back; saves are not looked at.
 
@@ -228,12 +223,6 @@ def _why_left(run_dir: Path, record: InstanceRecord, *, is_named: bool) -> str |
     if record.stopped_on_purpose and not is_named:
         return STOPPED_ON_PURPOSE
     return None
-
-
-def _is_interrupted(record: InstanceRecord) -> bool:
-    if record.has_finished or record.stopped_on_purpose:
-        return False
-    return is_over(record) or not (has_owner(record) or record.is_detached)
 
 
 # -- from what ------------------------------------------------------------------------------------

@@ -136,38 +136,49 @@ def is_death(state: InstanceState, exit: ProcessExit | None) -> bool:  # noqa: A
     return exit is not None and exit not in GOOD_EXITS
 
 
-def read_instances(run_dir: Path, names: Sequence[str] = ()) -> list[InstanceStatus]:
-    """Return what runs or ran in a run directory, by name. Blocks.
+@attrs.frozen
+class Run:
+    """What runs or ran in a run directory, at one moment.
 
-    Instances that wait for their turn to start are left out; see :func:`count_waiting`.
+    Attributes:
+        directory: The run directory.
+        instances: The instances that were begun, by name.
+        waiting: Number of instances that an orchestrator has planned and not begun to start.
+        owner_pid: The orchestrator that starts many instances there; None if there is none.
+        interrupted: Names of the instances that a resume would bring back.
+    """
+
+    directory: Path
+    instances: tuple[InstanceStatus, ...]
+    waiting: int
+    owner_pid: int | None
+    interrupted: tuple[str, ...]
+
+
+def read_run(run_dir: Path, names: Sequence[str] = ()) -> Run:
+    """Return what runs or ran in a run directory. Blocks.
 
     Args:
         run_dir: The run directory; one in which nothing ever ran has no instances.
-        names: The instances that are meant; none means all.
+        names: The instances to return; none means all.
 
     Raises:
         UsageError: One of ``names`` is not there.
     """
-    records = [record for record in select_records(run_dir, names) if not is_waiting(record)]
-    return _describe_runs({run_dir: records})
+    (run,) = _read_runs({run_dir: select_records(run_dir, names)})
+    return run
 
 
-def read_runs(run_dirs: Iterable[Path]) -> list[InstanceStatus]:
-    """Return what runs or ran in run directories, by directory and name. Blocks.
-
-    It costs little more than one of them: one pass over the processes serves all. Instances that
-    wait for their turn to start are left out.
-    """
-    begun = {
-        run_dir: [record for record in read_records(run_dir) if not is_waiting(record)]
-        for run_dir in run_dirs
-    }
-    return _describe_runs(begun)
+def read_runs(run_dirs: Iterable[Path]) -> list[Run]:
+    """Return what runs or ran in run directories, in one pass over the processes. Blocks."""
+    return _read_runs({run_dir: read_records(run_dir) for run_dir in run_dirs})
 
 
-def count_waiting(run_dir: Path) -> int:
-    """Return how many instances an orchestrator has planned and not begun to start yet. Blocks."""
-    return sum(map(is_waiting, read_records(run_dir)))
+def is_interrupted(record: InstanceRecord) -> bool:
+    """Return whether a resume would bring an instance back. Blocks."""
+    if record.has_finished or record.stopped_on_purpose:
+        return False
+    return is_over(record) or not (has_owner(record) or record.is_detached)
 
 
 def run_owner(run_dir: Path) -> int | None:
@@ -336,17 +347,27 @@ class _Ending:
         return is_another or is_over(latest)
 
 
-def _describe_runs(runs: Mapping[Path, Sequence[InstanceRecord]]) -> list[InstanceStatus]:
-    records = [record for found in runs.values() for record in found]
-    usages = _measure_usages([record for record in records if record.is_alive])
-    statuses = []
-    for run_dir, found in runs.items():
-        saves = last_saves(found)
-        statuses += [
+def _read_runs(runs: Mapping[Path, Sequence[InstanceRecord]]) -> list[Run]:
+    alive = [record for records in runs.values() for record in records if record.is_alive]
+    usages = _measure_usages(alive)
+    return [_describe_run(run_dir, records, usages) for run_dir, records in runs.items()]
+
+
+def _describe_run(
+    run_dir: Path, records: Sequence[InstanceRecord], usages: Mapping[str, tuple[int, float]]
+) -> Run:
+    begun = [record for record in records if not is_waiting(record)]
+    saves = last_saves(begun)
+    return Run(
+        directory=run_dir,
+        instances=tuple(
             _describe_status(run_dir, record, usages.get(record.cookie), saves.get(record.name))
-            for record in found
-        ]
-    return statuses
+            for record in begun
+        ),
+        waiting=len(records) - len(begun),
+        owner_pid=run_owner(run_dir),
+        interrupted=tuple(record.name for record in records if is_interrupted(record)),
+    )
 
 
 def _measure_usages(alive: Sequence[InstanceRecord]) -> dict[str, tuple[int, float]]:

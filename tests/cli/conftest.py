@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import attrs
 import pytest
 
-from clawblox.rundir.status import read_instances
+from clawblox.rundir.status import read_run
 from tests.agents.standins import install
 from tests.support import free_port, make_world, marked_processes, wait_until, world_command
 from tests.template import COMMAND_LINE, ForkedProgram, Template, running_template
@@ -181,7 +181,7 @@ def only_run(directory: Path) -> Path:
 
 def look(run_dir: Path) -> dict[str, dict[str, Any]]:
     """Return by name what ``clawblox ps --json`` tells of the instances, without the command."""
-    found = json.loads(json.dumps([*map(attrs.asdict, read_instances(run_dir))], default=str))
+    found = json.loads(json.dumps([*map(attrs.asdict, read_run(run_dir).instances)], default=str))
     return {one["name"]: one for one in found}
 
 

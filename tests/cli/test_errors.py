@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from clawblox.cli import main
 from clawblox.errors import ClawbloxError, ControlError, UsageError
-from clawblox.rundir.status import read_instances
+from clawblox.rundir.status import read_run
 from tests.cli.conftest import Start
 from tests.support import make_world, wait_until
 
@@ -78,7 +78,7 @@ def test_a_restart_while_the_orchestrator_dies_says_so(
     world = make_world(tmp_path, "--slow-stop", "60")
     up = start("up", str(world), "-n", "2", "--run-dir", str(run_dir))
     up.wait_for("ready after")
-    orchestrator = read_instances(run_dir)[0].orchestrator_pid
+    orchestrator = read_run(run_dir).instances[0].orchestrator_pid
     restart = start("restart", str(run_dir), "--grace", "60")
     wait_until(lambda: up.out.count(" saved ") == 2, what="they are saved, and being stopped")
     assert orchestrator is not None

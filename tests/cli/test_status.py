@@ -105,7 +105,7 @@ def write_manifest(run_dir: Path, **sections: object) -> None:
 
 
 def only(run_dir: Path) -> status.InstanceStatus:
-    (found,) = status.read_instances(run_dir)
+    (found,) = status.read_run(run_dir).instances
     return found
 
 
@@ -155,7 +155,7 @@ def test_a_manifest_that_cannot_be_read_hides_no_instance(tmp_path: Path, conten
     write_record(tmp_path, record_of(tmp_path))
     (tmp_path / ".clawblox" / "manifest.json").write_text(content)
     assert only(tmp_path).saved_path is None
-    assert status.count_waiting(tmp_path) == 0
+    assert status.read_run(tmp_path).waiting == 0
 
 
 # ------------------------------------------------------------------------------------- states
@@ -208,12 +208,12 @@ def test_exit_and_state_decide_whether_an_instance_has_died(
 def test_instances_that_are_planned_and_not_started_are_waiting(tmp_path: Path) -> None:
     write_record(tmp_path, record_of(tmp_path))
     claim = claim_run(tmp_path)
-    assert (status.run_owner(tmp_path), status.count_waiting(tmp_path)) == (os.getpid(), 0)
+    assert (status.run_owner(tmp_path), status.read_run(tmp_path).waiting) == (os.getpid(), 0)
     planned = attrs.evolve(
         record_of(tmp_path), state="planned", pid=0, orchestrator_pid=os.getpid(), boot_id=boot_id()
     )
     write_records(tmp_path, [attrs.evolve(planned, name=f"w{i:03}") for i in range(1, 5)])
-    assert (status.run_owner(tmp_path), status.count_waiting(tmp_path)) == (os.getpid(), 4)
+    assert (status.run_owner(tmp_path), status.read_run(tmp_path).waiting) == (os.getpid(), 4)
     claim.release()
     assert status.run_owner(tmp_path) is None
 

@@ -10,7 +10,7 @@ import pytest
 
 from clawblox import World
 from clawblox.rundir.manifest import read_manifest
-from clawblox.rundir.status import read_instances
+from clawblox.rundir.status import read_run
 from tests.support import ask, wait_until
 
 MAIN = """
@@ -51,7 +51,7 @@ def test_fresh_worlds_differ_by_a_seed_that_is_recorded_and_repeats_them(world_d
         assert len({*seeds} - {None}) == 2
         manifests = [read_manifest(one.instance_dir) for one in batch]
         assert [manifest.run["seed"] for manifest in manifests] == seeds
-        assert [status.seed for status in read_instances(run)] == seeds
+        assert [status.seed for status in read_run(run).instances] == seeds
         saved = world.save(instance="w001")
         document = json.loads(saved.path.read_bytes())
         assert document["seed"] == seeds[1]

@@ -19,7 +19,7 @@ from clawblox.engine.settings import read_settings
 from clawblox.engine.watchdog.slot import Slot, open_slot_file
 from clawblox.luau import VM, Places
 from clawblox.protocol import WATCHDOG_MARK, WATCHDOG_STATUS
-from clawblox.rundir.status import read_instances
+from clawblox.rundir.status import read_run
 from tests.support import is_alive, wait_until
 
 HOME = Path(__file__).parent
@@ -192,7 +192,7 @@ def test_the_supervisor_names_the_watchdog_and_the_line_and_resumes_the_last_sav
         with pytest.raises(WorldExitedError, match=re.escape(said)):
             world.join("Jonah", timeout=60)
         world.wait()
-    (status,) = read_instances(tmp_path / "run")
+    (status,) = read_run(tmp_path / "run").instances
     assert status.state == "halted"
     assert said in str(status.halt)
     assert re.search("main.lua:[78]", str(status.halt))

@@ -14,7 +14,7 @@ from clawblox import AsyncWorld
 from clawblox.instance import rates
 from clawblox.instance.rates import BehindDetector, CoreBudget
 from clawblox.protocol import TickRate, parse_rate
-from clawblox.rundir.status import read_instances
+from clawblox.rundir.status import read_run
 from clawblox.views.event_lines import describe_event
 from clawblox.views.rows import make_row
 from tests.crowd import HANG_S, until
@@ -158,7 +158,7 @@ async def until_shown(run: Path, text: str) -> None:
 
 def shown(run: Path) -> str:
     """Return what ``ps`` shows as the rate of the only instance."""
-    (status,) = read_instances(run)
+    (status,) = read_run(run).instances
     return make_row(status, status.state).cells["RATE"]
 
 

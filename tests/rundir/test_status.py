@@ -20,12 +20,11 @@ from clawblox.rundir.last_saves import InstanceSave
 from clawblox.rundir.records import InstanceRecord, write_record
 from clawblox.rundir.status import (
     InstanceStatus,
-    count_waiting,
     is_over,
     is_ready,
     own_start,
-    read_instances,
     read_logs,
+    read_run,
     run_owner,
 )
 from clawblox.system.process_tree import boot_id, read_start_time
@@ -51,7 +50,7 @@ def sleeper() -> Iterator[dict[str, Any]]:
 def status_of(run: Path, **changes: Any) -> InstanceStatus:
     """Return the status of an instance with such a record."""
     written(run, "w000", **changes)
-    (status,) = read_instances(run)
+    (status,) = read_run(run).instances
     return status
 
 
@@ -136,17 +135,17 @@ def test_what_lives_has_not_died(tmp_path: Path, sleeper: dict[str, Any]) -> Non
 
 
 def test_where_nothing_ever_ran_there_are_no_instances(tmp_path: Path) -> None:
-    assert read_instances(tmp_path / "missing") == []
+    assert read_run(tmp_path / "missing").instances == ()
 
 
 def test_the_named_ones_are_meant_or_all(tmp_path: Path) -> None:
     written(tmp_path, "w001", "w000", "left")
-    assert [one.name for one in read_instances(tmp_path)] == ["left", "w000", "w001"]
-    assert [one.name for one in read_instances(tmp_path, ["w001", "left"])] == ["left", "w001"]
+    assert [one.name for one in read_run(tmp_path).instances] == ["left", "w000", "w001"]
+    assert [one.name for one in read_run(tmp_path, ["w001", "left"]).instances] == ["left", "w001"]
     with pytest.raises(UsageError, match=r"no instance 'w007' in .*: left, w000, w001"):
-        read_instances(tmp_path, ["w000", "w007"])
+        read_run(tmp_path, ["w000", "w007"])
     with pytest.raises(UsageError, match="there are: none"):
-        read_instances(tmp_path / "other", ["w000"])
+        read_run(tmp_path / "other", ["w000"])
 
 
 def test_a_status_has_what_its_record_has(tmp_path: Path) -> None:
@@ -265,7 +264,7 @@ def test_instances_that_share_a_manifest_have_saves_of_their_own(
     saves.add("a.json")
     saves.add("b.json", instance="w001")
     written(tmp_path, "w000", "w001", "w002", instance_dir=str(saves.directory))
-    found = {one.name: one.saved_at for one in read_instances(tmp_path)}
+    found = {one.name: one.saved_at for one in read_run(tmp_path).instances}
     assert found == {"w000": "at a.json", "w001": "at b.json", "w002": None}
 
 
@@ -290,18 +289,18 @@ def test_what_this_process_starts_is_found(tmp_path: Path) -> None:
 
 
 def test_those_that_are_planned_wait_and_are_interrupted_without_an_owner(tmp_path: Path) -> None:
-    assert (run_owner(tmp_path), count_waiting(tmp_path)) == (None, 0)
+    assert (read_run(tmp_path).owner_pid, read_run(tmp_path).waiting) == (None, 0)
     claim = claim_run(tmp_path)
-    assert (run_owner(tmp_path), count_waiting(tmp_path)) == (os.getpid(), 0)
+    assert (read_run(tmp_path).owner_pid, read_run(tmp_path).waiting) == (os.getpid(), 0)
     for name in ("w000", "w001", "w002"):
         written(tmp_path, name, state="planned", pid=0, orchestrator_pid=os.getpid())
-    assert count_waiting(tmp_path) == 3
-    assert read_instances(tmp_path) == []
+    assert read_run(tmp_path).waiting == 3
+    assert read_run(tmp_path).instances == ()
     written(tmp_path, "w001", state="failed")
-    assert count_waiting(tmp_path) == 2
+    assert read_run(tmp_path).waiting == 2
     written(tmp_path, "w002", state="planned", pid=0, orchestrator_pid=NOBODY)
-    assert count_waiting(tmp_path) == 1
-    told = {one.name: (one.state, one.pid, one.url) for one in read_instances(tmp_path)}
+    assert read_run(tmp_path).waiting == 1
+    told = {one.name: (one.state, one.pid, one.url) for one in read_run(tmp_path).instances}
     assert told["w002"][:2] == ("interrupted", None)
     claim.release()
     assert run_owner(tmp_path) is None

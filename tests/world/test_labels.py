@@ -9,7 +9,7 @@ import pytest
 
 from clawblox import AsyncWorld, ConfigError, InstanceSpec
 from clawblox.rundir.records import read_record
-from clawblox.rundir.status import read_instances
+from clawblox.rundir.status import read_run
 from tests.running import manifest_of, next_event
 from tests.support import make_world
 
@@ -35,7 +35,7 @@ async def test_labels_of_a_start_are_in_results_events_records_manifest_and_stat
     record = await anyio.to_thread.run_sync(read_record, run, "w000")
     assert record is not None
     assert record.labels == LABELS
-    (status,) = await anyio.to_thread.run_sync(read_instances, run)
+    (status,) = (await anyio.to_thread.run_sync(read_run, run)).instances
     assert status.labels == LABELS
 
 

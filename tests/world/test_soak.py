@@ -31,7 +31,7 @@ from clawblox import (
     WorldEvent,
     WorldExitedError,
 )
-from clawblox.rundir.status import read_instances
+from clawblox.rundir.status import read_run
 from tests.crowd import (
     HANG_S,
     act,
@@ -279,7 +279,7 @@ class Soak:
         """Check that no instance is missing, stop all, and check that nothing is lost or left."""
         assert set(self.world.instances) == {*self.fates} - {*self._stopped()}
         await self._save_all()
-        found = await run_sync(read_instances, self.run)
+        found = (await run_sync(read_run, self.run)).instances
         ready = [one for one in found if one.state == "ready"]
         assert len(ready) == len(self.world.instances)
         assert await run_sync(marked_processes) == {one.pid for one in ready}

@@ -26,7 +26,7 @@ from clawblox.errors import ClawbloxError, UsageError
 from clawblox.rundir.last_saves import last_saves_by_run
 from clawblox.rundir.operations import OnEvent, find_orchestrator, fork_instances
 from clawblox.rundir.snapshot_files import find_snapshot, snapshot_places
-from clawblox.rundir.status import InstanceStatus, read_instances
+from clawblox.rundir.status import InstanceStatus, read_run
 from clawblox.views.formatting import shorten_path
 
 
@@ -151,7 +151,7 @@ class _Source:
 
 
 def _find_source(run_dir: Path, source: str, run_id: str | None) -> _Source:
-    known = read_instances(run_dir)
+    known = read_run(run_dir).instances
     for status in known:
         if status.name == source:
             return _find_save(run_dir, status, run_id)

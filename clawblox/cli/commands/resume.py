@@ -26,8 +26,9 @@ from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.printable import printable
 from clawblox.results import Labels, StartedWorld
-from clawblox.rundir.interrupted import Interruption, interrupted_names
+from clawblox.rundir.interrupted import Interruption
 from clawblox.rundir.paths import resolve_run_dir
+from clawblox.rundir.status import read_run
 from clawblox.views.formatting import format_labels, shorten_path, suggest
 from clawblox.world.async_world import AsyncWorld
 
@@ -175,7 +176,7 @@ def _choose(run_dir: Path, names: Sequence[str], labels: Labels) -> Sequence[str
     chosen = choose_names(run_dir, names, labels)
     if not labels or names:
         return chosen
-    interrupted = set(interrupted_names(run_dir))
+    interrupted = set(read_run(run_dir).interrupted)
     if not (found := [name for name in chosen if name in interrupted]):
         text = f"Nothing to resume in '{shorten_path(run_dir)}' has {format_labels(labels)}"
         raise ClawbloxError(text, hint=f"{suggest('ps', run_dir)} shows what is there")

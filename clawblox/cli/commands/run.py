@@ -27,9 +27,10 @@ from clawblox.cli.running.run_agents import RunAgent, require_turns_left
 from clawblox.cli.running.run_dirs import inner_runs_dir, open_world, opened_run_dir, outer_run_dir
 from clawblox.cli.running.shell_words import option_words
 from clawblox.config.options import StartOptions
-from clawblox.rundir.interrupted import interrupted_names, set_aside
+from clawblox.rundir.interrupted import set_aside
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.snapshot_files import find_archive
+from clawblox.rundir.status import read_run
 from clawblox.views.formatting import shorten_path, suggest
 from clawblox.world.async_world import AsyncWorld
 
@@ -139,8 +140,8 @@ def _begin_anew(ctx: click.Context, run_dir: Path, name: str | None, *, is_fresh
         UsageError: Instances were interrupted in a directory that the caller named.
     """
     if is_fresh:
-        set_aside(run_dir, interrupted_names(run_dir))
-    elif name is not None and name not in interrupted_names(run_dir):
+        set_aside(run_dir, read_run(run_dir).interrupted)
+    elif name is not None and name not in read_run(run_dir).interrupted:
         return
     elif any(_is_typed(ctx, name) for name in ("run_dir", "record_dir")):
         refuse_interrupted(

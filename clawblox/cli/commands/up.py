@@ -26,8 +26,9 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import ManyOptions
 from clawblox.errors import UsageError
 from clawblox.results import StartedWorld
-from clawblox.rundir.interrupted import interrupted_names, set_aside
+from clawblox.rundir.interrupted import set_aside
 from clawblox.rundir.paths import resolve_run_dir
+from clawblox.rundir.status import read_run
 from clawblox.world.async_world import AsyncWorld
 
 
@@ -143,5 +144,5 @@ async def _start_fresh(
     world: AsyncWorld, directory: Path, place: Path, count: int, options: ManyOptions
 ) -> Batch[StartedWorld]:
     """Start new instances; those that were interrupted before are not resumed any more."""
-    await run_blocking(lambda: set_aside(place, interrupted_names(place)))
+    await run_blocking(lambda: set_aside(place, read_run(place).interrupted))
     return await world.start_many(count, run_dir=directory, **options.arguments())

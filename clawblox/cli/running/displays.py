@@ -22,7 +22,7 @@ from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.instance.ramp import read_stall_s
 from clawblox.results import WorldEvent
-from clawblox.rundir.status import OVER, InstanceStatus, read_instances
+from clawblox.rundir.status import OVER, InstanceStatus, read_run
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.views.board import View, render
 from clawblox.views.event_lines import EventLine, RecentEvents, describe_event
@@ -191,7 +191,7 @@ class TableDisplay:
     def _look(self) -> Look:
         statuses = [
             status
-            for status in read_instances(self._run_dir)
+            for status in read_run(self._run_dir).instances
             if status.orchestrator_pid == self._pid or status.state not in OVER
         ]
         return Look(statuses, self._slow_starts.look(statuses), read_agents(self._run_dir))

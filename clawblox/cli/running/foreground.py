@@ -33,7 +33,7 @@ from clawblox.config.world_toml import read_world_config
 from clawblox.errors import ClawbloxError, PortInUseError, WorldExitedError
 from clawblox.results import EventKind, StartedWorld, WorldEvent
 from clawblox.rundir.interrupted import can_resume
-from clawblox.rundir.status import own_start, read_instances
+from clawblox.rundir.status import own_start, read_run
 from clawblox.telemetry.events import EventStream
 from clawblox.views.event_lines import describe_end
 from clawblox.views.formatting import format_seconds, suggest
@@ -274,7 +274,7 @@ def summarise_run(run_dir: Path, names: Sequence[str]) -> list[str]:
     """
     return summarise(
         run_dir,
-        read_instances(run_dir, names),
+        read_run(run_dir, names).instances,
         agents=read_agents(run_dir),
         stopped=names,
         may_resume=True,

@@ -24,7 +24,7 @@ from clawblox.errors import BatchError
 from clawblox.printable import printable
 from clawblox.results import StartedWorld
 from clawblox.rundir.interrupted import can_resume
-from clawblox.rundir.status import read_instances
+from clawblox.rundir.status import read_run
 from clawblox.telemetry.events import EventStream
 from clawblox.views.formatting import count_words, format_seconds, suggest
 from clawblox.views.summary import summarise
@@ -115,7 +115,7 @@ class Orchestrator:
         return self._status()
 
     def _summarise(self) -> list[str]:
-        statuses = read_instances(self._run_dir)
+        statuses = read_run(self._run_dir).instances
         return summarise(
             self._run_dir,
             [status for status in statuses if status.orchestrator_pid == os.getpid()],

@@ -25,10 +25,9 @@ from clawblox.rundir.interrupted import (
     Interrupted,
     Interruption,
     find_interrupted,
-    interrupted_names,
 )
 from clawblox.rundir.records import InstanceRecord
-from clawblox.rundir.status import read_instances, run_owner
+from clawblox.rundir.status import read_run
 from clawblox.views.formatting import count_words, format_age, format_seconds, shorten_path, suggest
 from clawblox.world.resume import find_resumable
 
@@ -161,9 +160,10 @@ def refuse_interrupted(run_dir: Path, hint: str) -> None:
         )
 
 
-def _find_names(run_dir: Path) -> list[str]:
+def _find_names(run_dir: Path) -> Sequence[str]:
     """Return the interrupted instances; none where an orchestrator lives: the start is refused."""
-    return interrupted_names(run_dir) if run_owner(run_dir) is None else []
+    run = read_run(run_dir)
+    return run.interrupted if run.owner_pid is None else ()
 
 
 def note_interrupted(run_dir: Path) -> None:
@@ -172,9 +172,9 @@ def note_interrupted(run_dir: Path) -> None:
     Args:
         run_dir: The run directory, resolved.
     """
-    names = interrupted_names(run_dir)
-    for status in read_instances(run_dir, names) if names else ():
-        if status.saved_path is not None:
+    run = read_run(run_dir)
+    for status in run.instances:
+        if status.name in run.interrupted and status.saved_path is not None:
             note(
                 f"{status.name} was interrupted in '{shorten_path(run_dir)}'. This run starts "
                 f"over.\nTo continue from its last save: --resume {shorten_path(status.saved_path)}"

@@ -43,7 +43,8 @@ class Scope:
 
     def read(self) -> list[InstanceStatus]:
         """Return the instances that are shown, by run directory and name. Blocks."""
-        return [status for status in read_runs(self.find()) if self.shows(status)]
+        instances = (status for run in read_runs(self.find()) for status in run.instances)
+        return [status for status in instances if self.shows(status)]
 
     def read_agents(self, run_dirs: Iterable[Path]) -> list[AgentStatus]:
         """Return the agents of runs that are shown: none where only some instances are. Blocks."""

@@ -16,7 +16,7 @@ from clawblox.cli.running.scopes import Scope
 from clawblox.cli.running.start_progress import SlowStarts
 from clawblox.cli.terminal.output import Output, OutputGone
 from clawblox.concurrency.threads import run_blocking
-from clawblox.rundir.status import OVER, InstanceStatus, count_waiting, read_runs, run_owner
+from clawblox.rundir.status import OVER, InstanceStatus, read_runs
 from clawblox.system.clock import utc_now
 from clawblox.views.board import View
 from clawblox.views.event_lines import EventLine, RecentEvents, changes_between
@@ -85,12 +85,14 @@ class _Watcher:
     def look(self) -> Look:
         """Look once more. Blocks."""
         runs = self._scope.find()
-        has_owner = any(run_owner(run_dir) is not None for run_dir in runs)
-        found = [status for status in read_runs(runs) if self._is_shown(status)]
+        states = read_runs(runs)
+        instances = (status for run in states for status in run.instances)
+        found = [status for status in instances if self._is_shown(status)]
         run_names = {} if self._scope.is_one_run else name_runs(runs)
         self.news.extend(changes_between(self._last, found, run_names))
-        self._waiting = sum(map(count_waiting, runs))
+        self._waiting = sum(run.waiting for run in states)
         self._last = found
+        has_owner = any(run.owner_pid is not None for run in states)
         self.is_finished = not has_owner and all(status.state in OVER for status in found)
         return Look(found, self._slow_starts.look(found), self._scope.read_agents(runs))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from anyio.to_thread import run_sync
 
-from clawblox.rundir.status import InstanceStatus, read_instances
+from clawblox.rundir.status import InstanceStatus, read_run
 from tests.orchestrators import Orchestrator
 
 LIFE = ["restarting", "started", "ready"]
@@ -17,7 +17,7 @@ LIFE = ["restarting", "started", "ready"]
 
 async def now(run: Path, name: str = "w000") -> InstanceStatus:
     """Return what the disk says of an instance."""
-    (status,) = await run_sync(read_instances, run, [name])
+    (status,) = (await run_sync(read_run, run, [name])).instances
     return status
 
 

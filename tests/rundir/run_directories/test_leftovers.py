@@ -17,7 +17,7 @@ from anyio.to_thread import run_sync
 
 from clawblox import AsyncWorld
 from clawblox.rundir.operations import stop_instances
-from clawblox.rundir.status import read_instances
+from clawblox.rundir.status import read_run
 from clawblox.system.process_tree import read_start_time
 from tests.crowd import leftovers
 from tests.orchestrators import orchestrator
@@ -59,7 +59,7 @@ async def kill_one(body: str, world: Path, run: Path) -> None:
 
 
 async def states(run: Path) -> dict[str, str]:
-    return {one.name: one.state for one in await run_sync(read_instances, run)}
+    return {one.name: one.state for one in (await run_sync(read_run, run)).instances}
 
 
 # ------------------------------------------------------------------------------ interrupted

@@ -14,7 +14,7 @@ from clawblox import AsyncWorld
 from clawblox.instance import bookkeeping
 from clawblox.rundir.claims import claimed_names
 from clawblox.rundir.paths import records_journal
-from clawblox.rundir.status import read_instances
+from clawblox.rundir.status import read_run
 from tests.rundir.support import records_on_disk
 from tests.support import make_world, wait_until, wait_until_async
 
@@ -69,7 +69,7 @@ async def test_records_that_are_lost_are_written_again(
         lose(journal)
         await wait_until_async(lambda: _read(run) == before, what="the records are there again")
         await run_sync(wait_until, lambda: claimed_names(run) == {"w000", "w001"})
-        (first, second) = await run_sync(read_instances, run)
+        (first, second) = (await run_sync(read_run, run)).instances
         assert {first.state, second.state} == {"ready"}
         for precious in journal.parent.glob("precious"):
             assert precious.read_text() == "a user's"

@@ -11,7 +11,7 @@ from anyio.to_thread import run_sync
 
 from clawblox import AsyncWorld, async_read_metadata, async_save_checkpoint
 from clawblox.checkpoint import repair_checkpoints
-from clawblox.rundir.status import InstanceStatus, read_instances
+from clawblox.rundir.status import InstanceStatus, read_run
 from tests.crowd import join, past, until
 from tests.instance.supervision.support import kill, now
 from tests.running import Bot, manifest_of
@@ -33,7 +33,7 @@ def ids(instance_dir: Path, section: str = "checkpoints") -> list[str]:
 
 
 async def statuses_of(run: Path) -> list[InstanceStatus]:
-    return await run_sync(read_instances, run)
+    return (await run_sync(read_run, run)).instances
 
 
 # ------------------------------------------------------------------------------------- many

@@ -22,7 +22,7 @@ from clawblox import (
     read_runs,
 )
 from clawblox.concurrency.batch import Batch
-from clawblox.rundir.status import read_instances
+from clawblox.rundir.status import read_run
 from tests.crowd import (
     HANG_S,
     act,
@@ -97,7 +97,7 @@ async def check_crowd(
     saves: tuple[Batch[SavedSnapshot], Batch[SavedSnapshot]],
 ) -> None:
     """Check that the victims are back as they were saved, and that no other instance noticed."""
-    now = {one.name: one for one in await run_sync(read_instances, run)}
+    now = {one.name: one for one in (await run_sync(read_run, run)).instances}
     for value, one in enumerate(crowd):
         session, status = sessions[one.name], now[one.name]
         assert await join(world, one) == session

@@ -11,7 +11,7 @@ import pytest
 from anyio.to_thread import run_sync
 
 from clawblox import AsyncWorld
-from clawblox.rundir.status import read_instances
+from clawblox.rundir.status import read_run
 from tests.crowd import until, variables_of
 from tests.support import ask, is_listening, make_world
 
@@ -50,7 +50,7 @@ async def test_worlds_with_inherited_sockets_are_probed_once_and_hold_them_alone
         os.kill(victim.pid, signal.SIGKILL)
         await until(events, "restarting", [victim.name])
         await until(events, "ready", [victim.name])
-        (entry,) = await run_sync(read_instances, run, ["w001"])
+        (entry,) = (await run_sync(read_run, run, ["w001"])).instances
         assert entry.port == victim.port
         assert entry.pid is not None
         assert listeners_of(entry.pid, victim.port) == {3}

@@ -14,7 +14,7 @@ from anyio.to_thread import run_sync
 
 from clawblox import AsyncWorld, UsageError
 from clawblox.rundir.claims import RunClaim, claim_run
-from clawblox.rundir.status import read_instances
+from clawblox.rundir.status import read_run
 from clawblox.world.fleet import Fleet
 from tests.crowd import HANG_S, leftovers, on_disk, ports_of, seeded, statuses
 from tests.orchestrators import orchestrator
@@ -137,7 +137,7 @@ def test_ctrl_c_in_a_script_stops_all_of_its_worlds(tmp_path: Path, run: Path) -
     assert script.process.returncode == -signal.SIGINT
     assert errors.splitlines()[-1] == "KeyboardInterrupt"
     assert leftovers(run, ports) == []
-    assert {one.state for one in read_instances(run)} == {"exited"}
+    assert {one.state for one in read_run(run).instances} == {"exited"}
 
 
 def test_the_end_of_a_script_stops_all_of_its_worlds(tmp_path: Path, run: Path) -> None:
@@ -159,13 +159,13 @@ async def test_leftovers_of_a_killed_orchestrator_are_ended_and_marked_interrupt
         killed.kill()
     wait_until(lambda: not marked_processes(), HANG_S, "the guard has ended them")
     assert not [port for port in ports if is_listening(port)]
-    assert {one.state for one in await run_sync(read_instances, run)} == {"interrupted"}
+    assert {one.state for one in (await run_sync(read_run, run)).instances} == {"interrupted"}
     async with AsyncWorld(dir=directory) as world:
         batch = await world.start_many(2, run_dir=run)
         assert list(batch.done) == ["w000", "w001"]
         names = [f"w{number:03}" for number in range(16)]
         told = [one["status"] for one in statuses(run, names).values()]
         assert told == [*["running"] * 2, *["interrupted"] * 14]
-        now = await run_sync(read_instances, run)
+        now = (await run_sync(read_run, run)).instances
         assert [one.state for one in now] == [*["ready"] * 2, *["interrupted"] * 14]
     assert leftovers(run) == []

@@ -14,7 +14,7 @@ from clawblox import AsyncWorld, ControlError, SavedSnapshot, UsageError
 from clawblox.concurrency.batch import Outcome
 from clawblox.config.options import SaveOptions
 from clawblox.rundir.operations import fork_instances, save_instances, stop_instances
-from clawblox.rundir.status import read_instances
+from clawblox.rundir.status import read_run
 from tests.crowd import HANG_S, exposed, leftovers, on_disk, ports_of, registered, statuses
 from tests.orchestrators import orchestrator
 from tests.running import manifest_of
@@ -63,7 +63,7 @@ async def test_worlds_are_saved_forked_and_stopped_from_another_process(
         await check_forks_from_outside(run, directory, saves["w000"])
         (result,) = await stop_instances(run, ["w001"], grace_seconds=10)
         assert (result.instance, result.rung) == ("w001", "terminated")
-        states = {one.name: one for one in await run_sync(read_instances, run)}
+        states = {one.name: one for one in (await run_sync(read_run, run)).instances}
         assert (states["w001"].state, states["w001"].restarts) == ("exited", 0)
         assert [name for name, one in states.items() if one.state == "ready"] == [
             "w000",
@@ -79,7 +79,7 @@ async def test_worlds_are_saved_forked_and_stopped_from_another_process(
         owner.tell("end")
         assert owner.process.wait(HANG_S) == 0
     assert leftovers(run, ports.values()) == []
-    assert {one.restarts for one in await run_sync(read_instances, run)} == {0}
+    assert {one.restarts for one in (await run_sync(read_run, run)).instances} == {0}
 
 
 async def check_forks_from_outside(
@@ -150,7 +150,7 @@ async def test_detached_worlds_need_no_orchestrator_to_be_saved_and_stopped(
         "w003": "not_running",
     }
     assert leftovers(run, ports) == []
-    assert {one.state for one in await run_sync(read_instances, run)} == {"exited"}
+    assert {one.state for one in (await run_sync(read_run, run)).instances} == {"exited"}
     told = statuses(run, ["w000", "w001", "w002", "w003"])
     assert {one["status"] for one in told.values()} == {"complete"}
     assert all(one["ended_at"] for one in told.values())

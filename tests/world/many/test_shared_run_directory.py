@@ -16,7 +16,7 @@ from anyio.to_thread import run_sync
 from clawblox import AsyncWorld, RunLockedError, StartedWorld, UsageError, World, read_manifest
 from clawblox.concurrency.batch import Batch
 from clawblox.rundir.operations import stop_instances
-from clawblox.rundir.status import read_instances
+from clawblox.rundir.status import read_run
 from tests.crowd import HANG_S, leftovers, registered, until
 from tests.orchestrators import orchestrator
 from tests.running import manifest_of, switch
@@ -52,7 +52,7 @@ def test_worlds_of_one_process_share_a_guard_a_portal_and_a_run_directory(
         assert len(guards) == 1
         portals = [one for one in threading.enumerate() if one.name == PORTAL_THREAD]
         assert len(portals) == 1
-        assert {one.world for one in read_instances(run)} == {"counter", "others"}
+        assert {one.world for one in read_run(run).instances} == {"counter", "others"}
         first.close()
         assert len(second.save_all()) == len(second.instances) == 4
     listed = {entry["name"] for entry in read_manifest(run).instances}
@@ -91,7 +91,7 @@ async def test_a_run_directory_has_one_orchestrator_at_a_time(tmp_path: Path, ru
                     await start(run_dir=run)
                 assert caught.value.pid == other.pid
                 assert f"pid {other.pid} ({sys.executable}" in str(caught.value)
-            assert len(await run_sync(read_instances, run)) == 2
+            assert len((await run_sync(read_run, run)).instances) == 2
             elsewhere = await world.start_many(2, run_dir=tmp_path / "elsewhere")
             assert elsewhere.failed == {}
             await world.stop_all()

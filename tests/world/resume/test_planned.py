@@ -11,10 +11,10 @@ from anyio.to_thread import run_sync
 
 from clawblox import AsyncWorld
 from clawblox.rundir import journal
-from clawblox.rundir.interrupted import interrupted_names, set_aside
+from clawblox.rundir.interrupted import set_aside
 from clawblox.rundir.operations import stop_instances
 from clawblox.rundir.records import read_record, read_records, write_records
-from clawblox.rundir.status import count_waiting
+from clawblox.rundir.status import read_run
 from tests.crowd import HANG_S, leftovers
 from tests.orchestrators import orchestrator
 from tests.support import make_world, marked_processes, wait_until_async
@@ -72,18 +72,18 @@ async def test_what_is_stopped_before_its_turn_is_not_resumed(tmp_path: Path, ru
         tasks.start_soon(start)
         with anyio.fail_after(HANG_S):
             await wait_until_async(lambda: len(marked_processes()) > 0)
-            waiting = await run_sync(count_waiting, run)
+            waiting = (await run_sync(read_run, run)).waiting
             await stop_instances(run, grace_seconds=0)
     assert waiting > 0
     assert {one.stopped_on_purpose for one in await run_sync(read_records, run)} == {True}
-    assert await run_sync(interrupted_names, run) == []
+    assert (await run_sync(read_run, run)).interrupted == ()
     assert leftovers(run) == []
 
 
 async def test_what_is_set_aside_is_left_alone_until_it_is_named(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     await interrupt(directory, run, 3)
-    assert await run_sync(interrupted_names, run) == ["w000", "w001", "w002"]
+    assert (await run_sync(read_run, run)).interrupted == ("w000", "w001", "w002")
     await run_sync(set_aside, run, ["w001"])
     assert list((await resume(directory, run))[0].done) == ["w000", "w002"]
     assert list((await resume(directory, run, instances=["w001"]))[0].done) == ["w001"]
