@@ -104,16 +104,11 @@ class ExpressionParser(TokenReader):
         while True:
             name = self.expect_name("attribute")
             self._check_attribute(name)
-            if self.token.kind in ("string", "{"):
-                self._simple_argument()
-            elif self.token.kind == "(":
+            if self.token.kind in ("string", "{", "("):
                 self._call_arguments()
             if not self.accept(","):
                 break
         self.expect_match("]", opener)
-
-    def _simple_argument(self) -> None:
-        self.next() if self.token.kind == "string" else self._table()
 
     def _check_attribute(self, name: Token) -> None:
         if name.value not in ATTRIBUTES:
@@ -180,9 +175,7 @@ class ExpressionParser(TokenReader):
             return ast.Unary(operator.line, operator.kind, self.expression(UNARY_PRIORITY))
         if self.token.kind == "!":
             self.fail("Unexpected '!'; did you mean 'not'?")
-        return self._cast(self._simple())
-
-    def _cast(self, expression: ast.Expression) -> ast.Expression:
+        expression = self._simple()
         while self.accept("::"):
             self.types.type()
             expression = ast.Single(expression.line, expression)
@@ -325,27 +318,19 @@ class ExpressionParser(TokenReader):
         if token.kind == ":":
             return self._method(expression)
         if token.kind in ("(", "{", "string"):
-            if token.kind == "(" and self._is_ambiguous(token):
+            line = self.tokens[self.position - 1].end_line
+            if token.kind == "(" and line != token.line:
                 self.fail(
                     "Ambiguous syntax: this looks like an argument list for a function call, but "
                     "could also be a start of new statement; use ';' to separate statements"
                 )
-            line = self.tokens[self.position - 1].end_line
             return ast.Call(line, expression, self._call_arguments())
         if token.kind == "<" and self._is_instantiation():
             self.types.instantiation()
-            return (
-                ast.Single(expression.line, expression)
-                if self._ends_multi(expression)
-                else (expression)
-            )
+            if isinstance(expression, (ast.Call, ast.MethodCall)):
+                return ast.Single(expression.line, expression)
+            return expression
         return None
-
-    def _ends_multi(self, expression: ast.Expression) -> bool:
-        return isinstance(expression, (ast.Call, ast.MethodCall))
-
-    def _is_ambiguous(self, token: Token) -> bool:
-        return self.tokens[self.position - 1].end_line != token.line
 
     def _is_instantiation(self) -> bool:
         following = self.peek()

@@ -312,13 +312,19 @@ class TokenReader:
         Raises:
             LuauSyntaxError: Always.
         """
-        if self.token.kind == "name" and self.token.value in EXPERIMENTAL:
-            self._refuse_experimental()
+        if self.token.kind == "name":
+            self.refuse_experimental(self.token)
         during = f" when parsing {context}" if context else ""
         self.fail(f"Expected {wanted}{during}, got {self.token.text}")
 
-    def _refuse_experimental(self) -> NoReturn:
-        self.fail(f"'{self.token.value}' declarations are experimental and not supported")
+    def refuse_experimental(self, word: Token) -> None:
+        """Refuse a word that begins an experimental declaration.
+
+        Raises:
+            LuauSyntaxError: The word is one of these.
+        """
+        if word.value in EXPERIMENTAL:
+            self.fail(f"'{word.value}' declarations are experimental and not supported", word.line)
 
     def next(self) -> Token:
         """Return the current token and step over it."""

@@ -29,7 +29,9 @@ class ExpressionLowering(OperatorLowering):
         """
         value = _LOWERERS[type(expression)](self, expression)
         if len(value.text) > MAX_TEXT or (
-            not value.simple and expression.line != self.line and _can_fail(expression)
+            not value.simple
+            and expression.line != self.line
+            and isinstance(expression, (ast.Index, ast.Binary, ast.Unary))  # which can fail
         ):
             return self.pin(value, expression.line)
         return value
@@ -65,13 +67,8 @@ class ExpressionLowering(OperatorLowering):
 
     def _function_expression(self, expression: ast.FunctionExpression) -> Lowered:
         body = expression.body
-        captured = [
-            self.local_name(local) for local in body.upvalues if not self._is_self(local, body)
-        ]
+        captured = [self.local_name(local) for local in body.captured()]
         return Lowered(f"M{body.index}({', '.join(['E', *captured])})", "func")
-
-    def _is_self(self, local: ast.Local, body: ast.FunctionBody) -> bool:
-        return local.self_function is body and not local.boxed
 
     def _index(self, expression: ast.Index) -> Lowered:
         holder, key = self.ordered([expression.object, expression.key])
@@ -237,9 +234,12 @@ def _parts(
             continue
         if not (key.constant and key.kind in ("str", "num")) or dynamic:
             dynamic.append((key, value))
-        elif not _shadowed(key, len(items)):
-            fields[key.literal] = key, value
-    ordered = [fields[key] for key in _as_iterated(list(fields))]
+        elif not (
+            key.kind == "num" and key.literal.is_integer() and 1 <= key.literal <= len(items)
+        ):
+            fields[key.literal] = key, value  # else a positional item overwrites it
+    are_texts = all(key.__class__ is str for key in fields)
+    ordered = [fields[key] for key in (literal_order(list(fields)) if are_texts else fields)]
     return items, {key.text: value for key, value in ordered}, dynamic
 
 
@@ -251,23 +251,6 @@ def _keeps_order(pairs: _Pairs) -> bool:
     return [id(part) for part in made if not part.stable] == [
         id(part) for part in written if not part.stable
     ]
-
-
-def _as_iterated(keys: list[Any]) -> list[Any]:
-    """Return literal keys in the order of iteration."""
-    if any(key.__class__ is not str for key in keys):
-        return keys
-    return literal_order(keys)
-
-
-def _shadowed(key: Lowered, positional: int) -> bool:
-    """Return whether a positional item overwrites a literal key."""
-    number = key.literal
-    return key.kind == "num" and number.is_integer() and 1 <= number <= positional
-
-
-def _can_fail(expression: ast.Expression) -> bool:
-    return isinstance(expression, (ast.Index, ast.Binary, ast.Unary))
 
 
 _MASK = 0xFFFFFFFF

@@ -52,26 +52,22 @@ class OperatorLowering(Lowering):
         if operator == "..":
             return self._join([left, right])
         helper = _HELPERS[operator]
-        if operator in ("//", "^"):
-            kind = "num" if left.kind == right.kind == "num" else "any"
+        kind = "num" if left.kind == right.kind == "num" else "any"
+        may_divide_by_zero = operator in ("/", "%") and not _is_safe_divisor(operator, right)
+        if operator in ("//", "^") or (
+            may_divide_by_zero and (operator == "%" or not right.simple)
+        ):
             return Lowered(f"{helper}({left.text}, {right.text})", kind)
-        divides = operator in ("/", "%")
-        if divides and not _is_safe_divisor(operator, right):
-            kind = "num" if left.kind == right.kind == "num" else "any"
-            if operator == "%" or not right.simple:
-                return Lowered(f"{helper}({left.text}, {right.text})", kind)
         guards, left_text, right_text = self._number_guards(left, right)
-        if divides and not _is_safe_divisor(operator, right):
+        if may_divide_by_zero:
             guards.append(right_text)
         if operator == "%":
+            first = left_text
             if not left.simple and left.kind == "num":
                 first, left_text = self.twice(left)
-                quick = f"({first} - ({left_text} / {right_text}) // 1.0 * {right_text})"
-            else:
-                quick = f"({left_text} - ({left_text} / {right_text}) // 1.0 * {right_text})"
+            quick = f"({first} - ({left_text} / {right_text}) // 1.0 * {right_text})"
         else:
             quick = f"{left_text} {operator} {right_text}"
-        kind = "num" if left.kind == right.kind == "num" else "any"
         if not guards:
             return Lowered(f"({quick})", kind, stable=left.stable and right.stable)
         test = " and ".join(guards)
@@ -126,8 +122,7 @@ class OperatorLowering(Lowering):
             return Lowered(f"concat({texts})", kind)
         literal, other = values if literals[0] else values[::-1]
         first, again = self.twice(other)
-        order = (literal.text, again) if literals[0] else (again, literal.text)
-        a, b = order
+        a, b = (literal.text, again) if literals[0] else (again, literal.text)
         quick = f"{first}.__class__ is str and len({again}) <= {_SHORT_LITERALS}"
         return Lowered(f"({a} + {b} if {quick} else concat({a}, {b}))", kind)
 
@@ -146,18 +141,15 @@ class OperatorLowering(Lowering):
                 test, again = left.text, "False" if is_and else "True"
             else:
                 test, again = self._truth_test(left)
-            text = (
-                f"({right.text} if {test} else {again})"
-                if is_and
-                else (f"({again} if {test} else {right.text})")
+            chosen, other = (right.text, again) if is_and else (again, right.text)
+            return Lowered(
+                f"({chosen} if {test} else {other})", "bool" if kind == "bool" else "any"
             )
-            return Lowered(text, "bool" if kind == "bool" else "any")
         result = self.temporary()
         self.emit(f"{result} = {left.text}", self.line)
         truth, _ = self._truth_test(Lowered(result, left.kind, simple=True))
-        branch = CodeBranch(truth if is_and else f"not {truth}", self.line)
-        branch.then += [*block, CodeLine(f"{result} = {right.text}", self.line)]
-        self.block.append(branch)
+        then = [*block, CodeLine(f"{result} = {right.text}", self.line)]
+        self.block.append(CodeBranch(truth if is_and else f"not {truth}", self.line, then))
         return Lowered(result, "any", stable=True, simple=True)
 
     def _truth_test(self, value: Lowered) -> tuple[str, str]:
@@ -192,15 +184,13 @@ class OperatorLowering(Lowering):
         left = self.condition(expression.left)
         with self.sub_block() as block:
             right = self.condition(expression.right)
-        if not block:
-            text = f"({left} {expression.operator} {right})"
-            if len(text) <= MAX_TEXT:
-                return text
-            result = self.temporary("bool")
-            self.emit(f"{result} = {text}", self.line)
-            return result
+        whole = f"({left} {expression.operator} {right})"
+        if not block and len(whole) <= MAX_TEXT:
+            return whole
         result = self.temporary("bool")
-        self.emit(f"{result} = {left}", self.line)
+        self.emit(f"{result} = {left if block else whole}", self.line)
+        if not block:
+            return result
         test = result if expression.operator == "and" else f"not {result}"
         self.block.append(
             CodeBranch(test, self.line, [*block, CodeLine(f"{result} = {right}", self.line)])
@@ -220,11 +210,8 @@ class OperatorLowering(Lowering):
         if not left.kind == right.kind == "str":
             guards, left_text, right_text = self._number_guards(left, right)
         quick = f"{left_text} {operator} {right_text}"
-        if operator in _COMPARE:
-            slow = f"{_COMPARE[operator]}({left_text}, {right_text})"
-        else:
-            helper = _COMPARE[operator.replace(">", "<")]
-            slow = f"{helper}({right_text}, {left_text})"
+        operands = (left_text, right_text) if "<" in operator else (right_text, left_text)
+        slow = f"{_COMPARE[operator.replace('>', '<')]}({', '.join(operands)})"
         return f"({quick} if {' and '.join(guards)} else {slow})" if guards else slow
 
     def _equality(self, left: Lowered, right: Lowered) -> str:
@@ -249,17 +236,15 @@ class OperatorLowering(Lowering):
             return f"equal({left.text}, {right.text})"
         if not (left.simple or right.simple):
             left = self.pin(left, self.line)
-        if not left.simple and right.simple:
-            first, again = self.twice(left)
-            return (
-                f"({again} == {right.text} if {_alike(first, right.text)} "
-                f"else equal({again}, {right.text}))"
-            )
-        first, again = self.twice(right)
-        return (
-            f"({left.text} == {again} if {_alike(first, left.text)} "
-            f"else equal({left.text}, {again}))"
-        )
+        if right.simple and not left.simple:
+            first, a = self.twice(left)
+            b = other = right.text
+        else:
+            first, b = self.twice(right)
+            a = other = left.text
+        alike = f"(c := {first}.__class__) is {other}.__class__"
+        short = f"(c is not str or len({other}) < {LONG_TEXT})"
+        return f"({a} == {b} if {alike} and {short} else equal({a}, {b}))"
 
     def _if_expression(self, expression: ast.IfExpression) -> Lowered:
         return self._if_arms(expression.arms, expression.otherwise)
@@ -278,19 +263,10 @@ class OperatorLowering(Lowering):
         if not then_block and not else_block:
             return Lowered(f"({chosen.text} if {test} else {other.text})", kind)
         result = self.temporary(kind)
-        branch = CodeBranch(test, self.line)
-        branch.then += [*then_block, CodeLine(f"{result} = {chosen.text}", self.line)]
-        branch.otherwise += [*else_block, CodeLine(f"{result} = {other.text}", self.line)]
-        self.block.append(branch)
+        then = [*then_block, CodeLine(f"{result} = {chosen.text}", self.line)]
+        remaining = [*else_block, CodeLine(f"{result} = {other.text}", self.line)]
+        self.block.append(CodeBranch(test, self.line, then, remaining))
         return Lowered(result, kind, stable=True, simple=True)
-
-
-def _alike(first: str, other: str) -> str:
-    """Return the test that two operands are of one class and short enough to compare."""
-    return (
-        f"(c := {first}.__class__) is {other}.__class__ "
-        f"and (c is not str or len({other}) < {LONG_TEXT})"
-    )
 
 
 def _is_safe_divisor(operator: str, value: Lowered) -> bool:

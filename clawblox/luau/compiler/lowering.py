@@ -98,28 +98,13 @@ class Lowering:
         self.block.append(CodeLine(text, line))
 
     def emit_site(
-        self,
-        call: str,
-        target: str | None,
-        line: int,
-        *,
-        is_return: bool = False,
-        method: str | None = None,
-        receiver: str = "",
-        callee: int | None = None,
-        key: str = "",
+        self, call: str, target: str | None, line: int, *, is_return: bool = False, **facts: Any
     ) -> None:
-        """Append a call; the arguments are fields of its `Site`."""
-        visible = frozenset(self.visible)
-        site = Site(len(self.sites), target, is_return, visible, method, receiver, callee, key)
+        """Append a call; `facts` are the optional fields of its `Site`."""
+        site = Site(len(self.sites), target, is_return, frozenset(self.visible), **facts)
         self.sites.append(site)
-        if is_return:
-            text = f"return {call}"
-        elif target:
-            text = f"{target} = {call}"
-        else:
-            text = call
-        self.block.append(CodeLine(text, line, site))
+        start = "return " if is_return else f"{target} = " if target else ""
+        self.block.append(CodeLine(start + call, line, site))
 
     @contextmanager
     def sub_block(self) -> Iterator[Block]:
@@ -187,10 +172,9 @@ class Lowering:
 
     def has_call(self, expression: ast.Expression) -> bool:
         """Return whether evaluating an expression calls a function."""
-        known = self._calls.get(expression)
-        if known is None:
-            known = self._calls[expression] = self._find_call(expression)
-        return known
+        if expression not in self._calls:
+            self._calls[expression] = self._find_call(expression)
+        return self._calls[expression]
 
     def _find_call(self, expression: ast.Expression) -> bool:
         match expression:
@@ -242,12 +226,16 @@ class Lowering:
         """
         if not expressions or not is_multiple(expressions[-1]):
             return ", ".join(value.text for value in self.ordered(expressions)), False
+        texts = [value.text for value in self._before(expressions)]
+        return ", ".join([*texts, f"*{self.spread(expressions[-1])}"]), True
+
+    def _before(self, expressions: list[ast.Expression]) -> list[Lowered]:
+        """Lower all expressions but the last, which may call a function."""
         *firsts, last = expressions
         values = self.ordered(firsts)
         if self.has_call(last):
             values = [v if v.stable else self.pin(v, self.line) for v in values]
-        texts = [value.text for value in values]
-        return ", ".join([*texts, f"*{self.spread(last)}"]), True
+        return values
 
     def spread(self, expression: ast.Expression) -> str:
         """Lower an expression of any number of values to the text of a tuple.
@@ -276,13 +264,11 @@ class Lowering:
         missing = count - len(expressions) + 1
         if missing == 1:
             return self.ordered(expressions)
-        *firsts, last = expressions
-        values = self.ordered(firsts)
-        if self.has_call(last):
-            values = [v if v.stable else self.pin(v, self.line) for v in values]
-        source = "va" if isinstance(last, ast.Vararg) else self.call(last, "many")
+        values, last = self._before(expressions), expressions[-1]
+        is_vararg = isinstance(last, ast.Vararg)
+        source = "va" if is_vararg else self.call(last, "many")
+        take = "first_of" if is_vararg else "adjust"
         names = [self.temporary() for _ in range(missing)]
-        take = "first_of" if isinstance(last, ast.Vararg) else "adjust"
         self.emit(f"{', '.join(names)} = {take}({source}, {missing})", self.line)
         return values + [Lowered(name, "any", stable=True, simple=True) for name in names]
 
@@ -327,13 +313,12 @@ class Lowering:
             return
         if not value.simple:
             value = self.pin(value, line)
-        test = CodeBranch(f"{value.text} is None", line)
-        test.then.append(CodeLine(f"put({holder.text}, {key.text}, None)", line))
-        if value.kind != "nil":
-            test.otherwise.append(CodeLine(f"{holder.text}[{key.text}] = {value.text}", line))
-            self.block.append(test)
-        else:
-            self.block += test.then
+        clear = CodeLine(f"put({holder.text}, {key.text}, None)", line)
+        if value.kind == "nil":
+            self.block.append(clear)
+            return
+        write = CodeLine(f"{holder.text}[{key.text}] = {value.text}", line)
+        self.block.append(CodeBranch(f"{value.text} is None", line, [clear], [write]))
 
     def _store_dynamic(self, holder: Lowered, key: Lowered, value: Lowered, line: int) -> None:
         if not key.simple:
@@ -353,13 +338,10 @@ class Lowering:
                 f"({k}.__class__ is float and {k} == {k} "
                 f"or {k}.__class__ is str and len({k}) < {LONG_TEXT})"
             )
-        if not tests:
-            self.emit(f"{holder.text}[{key.text}] = {value.text}", line)
-            return
-        node = CodeBranch(" and ".join(tests), line)
-        node.then.append(CodeLine(f"{holder.text}[{key.text}] = {value.text}", line))
-        node.otherwise.append(CodeLine(f"put({holder.text}, {key.text}, {value.text})", line))
-        self.block.append(node)
+        quick = CodeLine(f"{holder.text}[{key.text}] = {value.text}", line)
+        slow = CodeLine(f"put({holder.text}, {key.text}, {value.text})", line)
+        branch = CodeBranch(" and ".join(tests), line, [quick], [slow])
+        self.block.append(branch if tests else quick)
 
     def expression(self, expression: ast.Expression) -> Lowered:
         """Lower an expression to one value.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from clawblox.luau.compiler import syntax as ast
 from clawblox.luau.compiler.expressions import ExpressionParser
-from clawblox.luau.compiler.lexer import EXPERIMENTAL, Token
+from clawblox.luau.compiler.lexer import Token
 from clawblox.luau.core.limits import Charge
 
 COMPOUND = {"+=", "-=", "*=", "/=", "//=", "%=", "^=", "..="}
@@ -83,21 +83,17 @@ class Parser(ExpressionParser):
 
     def _if_statement(self) -> ast.Statement:
         opener = self.next()
-        arms = [self._if_arm(opener)]
+        arms = [self._if_arm()]
         otherwise: list[ast.Statement] = []
-        while True:
-            if self.token.kind == "elseif":
-                arms.append(self._if_arm(self.next()))
-            elif self.token.kind == "else":
-                opener = self.next()
-                otherwise = self._block()
-                break
-            else:
-                break
+        while self.accept("elseif"):
+            arms.append(self._if_arm())
+        if self.token.kind == "else":
+            opener = self.next()
+            otherwise = self._block()
         self.expect_match("end", opener)
         return ast.If(opener.line, arms, otherwise)
 
-    def _if_arm(self, opener: Token) -> tuple[ast.Expression, list[ast.Statement]]:
+    def _if_arm(self) -> tuple[ast.Expression, list[ast.Statement]]:
         condition = self.expression()
         self.expect("then", "if statement")
         return condition, self._block()
@@ -236,14 +232,11 @@ class Parser(ExpressionParser):
             self._check_target(expression)
             self._note_write(expression)
             return ast.CompoundAssignment(first.line, operator, expression, self.expression())
-        if first.kind == "name" and self._before_is(first):
+        if first.kind == "name" and self.tokens[self.position - 1] is first:
             handled = self._soft_keyword(first)
             if handled is not _NOT_A_KEYWORD:
                 return handled
         self.fail("Incomplete statement: expected assignment or a function call", first.line)
-
-    def _before_is(self, token: Token) -> bool:
-        return self.tokens[self.position - 1] is token
 
     def _soft_keyword(self, word: Token) -> ast.Statement | None:
         if word.value == "continue":
@@ -258,8 +251,8 @@ class Parser(ExpressionParser):
             self.next()
             self._type_declaration()
             return None
-        if word.value in EXPERIMENTAL and self.token.kind in ("name", "function"):
-            self.fail(f"'{word.value}' declarations are experimental and not supported", word.line)
+        if self.token.kind in ("name", "function"):
+            self.refuse_experimental(word)
         return _NOT_A_KEYWORD
 
     def _type_declaration(self) -> None:

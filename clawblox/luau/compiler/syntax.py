@@ -47,6 +47,10 @@ class FunctionBody:
     upvalues: dict[Local, None] = field(default_factory=dict)
     end_line: int = 0
 
+    def captured(self) -> list[Local]:
+        """Return the upvalues that the function gets when it is made; it knows itself."""
+        return [local for local in self.upvalues if local.self_function is not self or local.boxed]
+
 
 @dataclass(slots=True, eq=False)
 class Node:

@@ -61,17 +61,13 @@ def _arithmetic(
             return first(call_hook(handler, left, right))
         a, b = to_number(left), to_number(right)
         if a is None or b is None:
-            raise RuntimeFault(_arithmetic_refusal(word, left, right))
+            one, other = shown_type(left), shown_type(right)
+            kinds = one if one == other else f"{one} and {other}"
+            raise RuntimeFault(f"attempt to perform arithmetic ({word}) on {kinds}")
         return compute(a, b)
 
     operate.__name__ = word
     return operate
-
-
-def _arithmetic_refusal(word: str, left: Any, right: Any) -> str:
-    a, b = shown_type(left), shown_type(right)
-    kinds = a if a == b else f"{a} and {b}"
-    return f"attempt to perform arithmetic ({word}) on {kinds}"
 
 
 add = vectors.adding(_arithmetic("__add", "add", float.__add__))

@@ -430,7 +430,10 @@ def setfenv(*args: Any) -> Any:
         if level < 0:
             arg.wrong(0, "setfenv", "level must be non-negative")
         if level == 0:
-            _set_thread_environment(environment)
+            if current.vm.running is None:
+                current.vm.main_environment = environment
+            else:
+                current.vm.running.environment = environment
             return ()
         frame = _frame_at(level, "setfenv")
         closure = None if frame is None else frame_closure(frame)
@@ -440,14 +443,6 @@ def setfenv(*args: Any) -> Any:
     elif find_prototype(closure) is None:
         raise RuntimeFault("'setfenv' cannot change environment of given object")
     return whole_function(closure)
-
-
-def _set_thread_environment(environment: LuaTable) -> None:
-    running = current.vm.running
-    if running is None:
-        current.vm.main_environment = environment
-    else:
-        running.environment = environment
 
 
 builtin_iterators.update(next=next_, inext=inext)

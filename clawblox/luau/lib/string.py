@@ -203,11 +203,8 @@ def packsize(*args: Any) -> float:
 def _search_arguments(args: arg.Arguments, function: str) -> tuple[str, str, int]:
     """Return the subject, the pattern, and the position from which to search, counted from 1."""
     text, pattern = arg.string(args, 0, function), arg.string(args, 1, function)
-    return (
-        text,
-        pattern,
-        max(arg.position(arg.optional_integer(args, 2, function, 1), len(text)), 1),
-    )
+    start = arg.position(arg.optional_integer(args, 2, function, 1), len(text))
+    return text, pattern, max(start, 1)
 
 
 @builtin("string.find")

@@ -102,9 +102,7 @@ def remove(*args: Any) -> Any:
         return raw_pop(args[0], size) if size else ()
     table = arg.table(args, 0, "remove")
     size = border(table)
-    at = size
-    if len(args) > 1:
-        at = float(arg.optional_integer(args, 1, "remove", int(size)))
+    at = float(arg.optional_integer(args, 1, "remove", int(size)))
     if not 1.0 <= at <= size:
         return ()
     check_writable(table)
@@ -153,11 +151,8 @@ def unpack(*args: Any) -> Any:
     """
     table = arg.table(args, 0, "unpack")
     start = arg.optional_integer(args, 1, "unpack", 1)
-    end = (
-        arg.optional_integer(args, 2, "unpack", -1)
-        if len(args) > 2 and args[2] is not None
-        else (int(border(table)))
-    )
+    is_open = len(args) < 3 or args[2] is None
+    end = int(border(table)) if is_open else arg.integer(args, 2, "unpack")
     if end < start:
         return ()
     arg.check_results(args, end - start + 1, "too many results to unpack")

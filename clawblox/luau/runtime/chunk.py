@@ -217,11 +217,7 @@ def _write(
         block.insert(0, toll(body.line))
     prototype.block, prototype.sites = block, compiler.sites
     prototype.variables = compiler.variables
-    captured = [
-        f"{local.name}_{local.ident}"
-        for local in body.upvalues
-        if not (local.self_function is body and not local.boxed)
-    ]
+    captured = [f"{local.name}_{local.ident}" for local in body.captured()]
     prototype.upvalues = ["E", *captured]
     writer.put(0, f"def M{body.index}({', '.join(prototype.upvalues)}):", 0)
     counts_depth = recursion_is_unchecked()

@@ -103,7 +103,11 @@ class Loader(FrameReader):
     def _read_objects(self, objects: list[Json]) -> None:
         for self._reading, saved in enumerate(objects):
             self.objects.append(self._make(saved))
-        self.values = [HIDDEN if _is_hidden(found) else found for found in self.objects]
+        # Scripts never see boxes and direct functions.
+        self.values = [
+            HIDDEN if found.__class__ is list or is_direct(found) else found
+            for found in self.objects
+        ]
         for self._reading, saved in enumerate(objects):
             _FILLERS[saved[0]](self, self.objects[self._reading], *saved[1:])
         self._reading = None
@@ -357,11 +361,6 @@ _FILLERS: dict[str, Callable[..., None]] = {
     "value": Loader._fill_value,
     "buffer": Loader._keep,
 }
-
-
-def _is_hidden(found: Any) -> bool:
-    """Return whether scripts never see an object: a box, or a direct function."""
-    return found.__class__ is list or is_direct(found)
 
 
 def _check_format(document: Json) -> None:

@@ -41,8 +41,9 @@ def sort_values(values: list[Any], comparator: Any, table: LuaTable) -> None:
     """
     if comparator is None:
         kinds = {value.__class__ for value in values}
-        if kinds == {str}:
-            _charge_texts(values)
+        if kinds == {str}:  # each is compared as often as the size has binary digits
+            long = sum(len(value) for value in values if len(value) >= LONG_TEXT)
+            charge_work(long // BYTES_PER_STEP * len(values).bit_length())
         if kinds == {str} or (kinds == {float} and not any(value != value for value in values)):
             values.sort()
             return
@@ -58,12 +59,6 @@ def sort_values(values: list[Any], comparator: Any, table: LuaTable) -> None:
             return truth(first(result))
 
         _sort(values, _charged(less))
-
-
-def _charge_texts(values: list[str]) -> None:
-    """Charge comparing long strings, each as often as the size has binary digits."""
-    long = sum(len(value) for value in values if len(value) >= LONG_TEXT)
-    charge_work(long // BYTES_PER_STEP * len(values).bit_length())
 
 
 def _charged(less: _Less) -> _Less:
