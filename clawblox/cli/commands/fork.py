@@ -101,18 +101,22 @@ def command(
         _refuse_orchestrator_options(ctx, run_dir)
         ctx.exit(anyio.run(_ask_orchestrator, found, count, options))
     world = open_world(str(found.world_dir))
-    # With --detach the snapshot is taken in the background, not here too.
-    is_here = starter_fd is not None or not detach
-    start = partial(
-        world.fork,
-        anyio.run(_take_snapshot, found) if is_here else {},
-        count,
-        run_dir=home,
-        on_failure=options.on_failure,
-        **options.shared(),
-    )
-    batch_run = BatchRun(world, home, count, start, orchestrator_options, starter_fd)
-    run_batch(ctx, batch_run, detach=detach)
+
+    async def run() -> int:
+        # With --detach the snapshot is taken in the background, not here too.
+        is_here = starter_fd is not None or not detach
+        start = partial(
+            world.fork,
+            await _take_snapshot(found) if is_here else {},
+            count,
+            run_dir=home,
+            on_failure=options.on_failure,
+            **options.shared(),
+        )
+        batch_run = BatchRun(world, home, count, start, orchestrator_options, starter_fd)
+        return await run_batch(ctx, batch_run, detach=detach)
+
+    ctx.exit(anyio.run(run))
 
 
 def _refuse_orchestrator_options(ctx: click.Context, run_dir: str) -> None:

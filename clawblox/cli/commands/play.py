@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from pathlib import Path
@@ -23,12 +22,12 @@ from clawblox.cli.parameters import (
 from clawblox.cli.playing.consoles import Console, StreamConsole
 from clawblox.cli.playing.lines import InputExample, complete_line, find_examples
 from clawblox.cli.playing.session import Session
-from clawblox.cli.running.foreground import end_at_last, stop_signals, summarise_run
+from clawblox.cli.running.foreground import summarise_run
 from clawblox.cli.running.run_dirs import open_world, opened_run_dir
+from clawblox.cli.running.signals import StopSignals
 from clawblox.cli.running.start_progress import StartProgress
 from clawblox.cli.terminal.output import OutputGone, note
 from clawblox.cli.terminal.warnings import configure_logging
-from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.download import is_world_url
 from clawblox.config.home import home_dir
@@ -131,7 +130,7 @@ class Game:
         self._agent = agent
         self._world = world
         self._session: Session | None = None
-        self._signal: signal.Signals | None = None
+        self._signals = StopSignals()
         self._status = 1
 
     async def run(self) -> int:
@@ -146,27 +145,27 @@ class Game:
         Cancellation: the agent leaves; a world that was started for it is stopped.
         """
         self._scope = anyio.CancelScope()
-        with anyio.open_signal_receiver(*stop_signals()) as received:
-            async with Tasks() as tasks:
-                tasks.start_soon(self._obey, received)
-                if self._world is None:
-                    await self._visit()
-                else:
-                    await self._host(self._world)
-        return self._status if self._signal is None else 128 + self._signal
+        async with self._signals.obeyed(self._obey, self._kill):
+            if self._world is None:
+                await self._visit()
+            else:
+                await self._host(self._world)
+        return self._signals.exit_status or self._status
 
-    async def _obey(self, received: AsyncIterator[signal.Signals]) -> None:
-        """Let Ctrl-C end a command, and any other signal everything."""
-        async for number in received:
-            if self._signal is not None:
-                end_at_last(number)
-                if self._world is not None:
-                    await self._world.stop_all(grace_seconds=0.0)
-            elif number != signal.SIGINT or not (
-                self._session is not None and await self._session.interrupt()
-            ):
-                self._signal = number
-                self._scope.cancel()
+    async def _obey(self, number: signal.Signals) -> bool:
+        """End the session, or only its command where a person has typed Ctrl-C."""
+        is_absorbed = (
+            number == signal.SIGINT
+            and self._session is not None
+            and await self._session.interrupt()
+        )
+        if not is_absorbed:
+            self._scope.cancel()
+        return not is_absorbed
+
+    async def _kill(self) -> None:
+        if self._world is not None:
+            await self._world.stop_all(grace_seconds=0.0)
 
     async def _visit(self) -> None:
         """Play in an instance that runs already."""

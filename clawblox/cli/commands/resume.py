@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import anyio
 import attrs
 import click
 from click.core import ParameterSource
 
-from clawblox.cli.commands.run import resume_words
 from clawblox.cli.field_options import SectionedCommand, SectionOption, options_from
 from clawblox.cli.options import OrchestratorOptions, ResumeOptions, StopOptions
 from clawblox.cli.parameters import choose_names, existing_run_dir, run_dir_arguments
-from clawblox.cli.running.agent_resume import AgentResume, find_agent_resume
 from clawblox.cli.running.batch_run import BatchRun, add_orchestrator_options, run_batch
-from clawblox.cli.running.foreground import make_tokens, run_world
 from clawblox.cli.running.resuming import find, require_interrupted, show_interruption
-from clawblox.cli.running.run_dirs import open_world
+from clawblox.cli.running.run_dirs import AGENTS_DIR, make_tokens, open_world
 from clawblox.cli.terminal.output import note
 from clawblox.concurrency.batch import Batch
 from clawblox.config.options import StartOptions
@@ -31,6 +30,9 @@ from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.status import read_run
 from clawblox.views.formatting import format_labels, shorten_path, suggest
 from clawblox.world.async_world import AsyncWorld
+
+if TYPE_CHECKING:
+    from clawblox.cli.running.agent_resume import AgentResume
 
 
 @click.command(
@@ -89,31 +91,42 @@ def command(
     """
     directory = resolve_run_dir(existing_run_dir(run_dir))
     chosen = _choose(directory, names, labels)
-    found = find(directory, chosen, is_preview=dry_run)
-    require_interrupted(found, directory)
-    with_agent = find_agent_resume(directory, found)
-    if with_agent is not None:
-        found = with_agent.run.found
-    world = _open_its_world(found)
-    _show(found, directory, with_agent)
-    if dry_run:
-        return
-    start = partial(
-        world.resume_all, directory, instances=chosen or None, env=options.env, _found=found
-    )
-    if with_agent is not None:
-        _require_foreground(ctx)
-        env = {**make_tokens(), **options.env}
-        start = partial(start, env=env)
-        ctx.exit(_run_with_agent(world, with_agent, start, env, orchestrator_options.grace))
-    count = len(found.instances)
-    batch_run = BatchRun(
-        world, directory, count, start, orchestrator_options, starter_fd, verb="Resuming"
-    )
-    run_batch(ctx, batch_run, detach=detach)
+
+    async def resume() -> int:
+        found = await find(directory, chosen, is_preview=dry_run)
+        require_interrupted(found, directory)
+        with_agent = _find_agent(directory, found)
+        if with_agent is not None:
+            found = with_agent.run.found
+        world = _open_its_world(found)
+        _show(found, directory, with_agent)
+        if dry_run:
+            return 0
+        env = options.env if with_agent is None else {**make_tokens(), **options.env}
+        start = partial(
+            world.resume_all, directory, instances=chosen or None, env=env, _found=found
+        )
+        if with_agent is not None:
+            _require_foreground(ctx)
+            return await _run_with_agent(world, with_agent, start, env, orchestrator_options.grace)
+        count = len(found.instances)
+        batch_run = BatchRun(
+            world, directory, count, start, orchestrator_options, starter_fd, verb="Resuming"
+        )
+        return await run_batch(ctx, batch_run, detach=detach)
+
+    ctx.exit(anyio.run(resume))
 
 
 # -- with an agent ------------------------------------------------------------------------------
+
+
+def _find_agent(run_dir: Path, found: Interruption) -> AgentResume | None:
+    if not (run_dir / AGENTS_DIR).is_dir():
+        return None
+    from clawblox.cli.running.agent_resume import find_agent_resume  # takes long to load
+
+    return find_agent_resume(run_dir, found)
 
 
 def _show(found: Interruption, run_dir: Path, with_agent: AgentResume | None) -> None:
@@ -139,14 +152,16 @@ def _require_foreground(ctx: click.Context) -> None:
             )
 
 
-def _run_with_agent(
+async def _run_with_agent(
     world: AsyncWorld,
     resume: AgentResume,
     start: Callable[[], Awaitable[Batch[StartedWorld]]],
     tokens: Mapping[str, str],
     grace: float,
 ) -> int:
-    from clawblox.cli.running.companion import Companion  # takes long to load
+    from clawblox.cli.commands.run import resume_words  # these take long to load
+    from clawblox.cli.running.companion import Companion
+    from clawblox.cli.running.foreground import Foreground
 
     aside = resume.restore()
     if aside is not None:
@@ -163,9 +178,10 @@ def _run_with_agent(
             note(f"{name}: {printable(str(batch.failed[name]))}")
         return batch[resume.run.instance]
 
-    return run_world(
+    foreground = Foreground(
         world, resume.run.run_dir, start_its_own, tokens=tokens, grace=grace, companion=companion
     )
+    return await foreground.run()
 
 
 # -- which instances ----------------------------------------------------------------------------

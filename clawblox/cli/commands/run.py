@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import attrs
 import click
 from click.core import ParameterSource
@@ -20,12 +21,19 @@ from clawblox.cli.field_options import (
 )
 from clawblox.cli.options import AgentRunOptions, StopOptions
 from clawblox.cli.parameters import world_argument
-from clawblox.cli.running.foreground import make_tokens, run_world
+from clawblox.cli.running.foreground import Foreground
 from clawblox.cli.running.resume_sources import ResumeSource, find_resume_source
 from clawblox.cli.running.resuming import note_interrupted, refuse_interrupted
 from clawblox.cli.running.run_agents import RunAgent, require_turns_left
-from clawblox.cli.running.run_dirs import inner_runs_dir, open_world, opened_run_dir, outer_run_dir
+from clawblox.cli.running.run_dirs import (
+    inner_runs_dir,
+    make_tokens,
+    open_world,
+    opened_run_dir,
+    outer_run_dir,
+)
 from clawblox.cli.running.shell_words import option_words
+from clawblox.cli.running.start_progress import WAITING_FOR_PORT
 from clawblox.config.options import StartOptions
 from clawblox.rundir.interrupted import set_aside
 from clawblox.rundir.paths import resolve_run_dir
@@ -127,7 +135,7 @@ def command(
             companion.resume_words = resume_words(opened, options, agent, stop_options)
         if options.resume is None:
             _begin_anew(ctx, resolve_run_dir(run_dir), options.name, is_fresh=is_fresh)
-        ctx.exit(_run(opened, run_dir, options, tmux, stop_options, companion))
+        ctx.exit(anyio.run(_run, opened, run_dir, options, tmux, stop_options, companion))
 
 
 def _begin_anew(ctx: click.Context, run_dir: Path, name: str | None, *, is_fresh: bool) -> None:
@@ -232,7 +240,7 @@ def _choose_agent(
 # -- the run ------------------------------------------------------------------------------------
 
 
-def _run(
+async def _run(
     world: AsyncWorld,
     run_dir: Path,
     options: StartOptions,
@@ -243,7 +251,7 @@ def _run(
     tokens = make_tokens()
     options = attrs.evolve(options, run_dir=run_dir, env=tokens, _tmux_session=tmux)
     archive = find_archive(options.resume, world.dir, "resume")
-    return run_world(
+    foreground = Foreground(
         world,
         run_dir,
         partial(world.start, **options.arguments()),
@@ -252,6 +260,7 @@ def _run(
         companion=companion,
         waiting=partial(_waiting, archive, run_dir),
     )
+    return await foreground.run()
 
 
 def _given_run_dir(ctx: click.Context, options: StartOptions, *, is_inner: bool) -> Path | None:
@@ -273,5 +282,5 @@ def _given_run_dir(ctx: click.Context, options: StartOptions, *, is_inner: bool)
 def _waiting(archive: Path | None, run_dir: Path) -> str:
     """Return what a start without a process waits for."""
     if archive is None or (run_dir / SNAPSHOT_NAME).exists():
-        return "waiting for the port"
+        return WAITING_FOR_PORT
     return f"loading {archive.name}"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
@@ -13,7 +12,7 @@ import click
 from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import StopOptions
 from clawblox.cli.parameters import choose_names, existing_run_dir, json_option, run_dir_arguments
-from clawblox.cli.running.saves import Saves, save_and_show
+from clawblox.cli.running.saves import save_and_show
 from clawblox.cli.terminal.output import note
 from clawblox.cli.terminal.screen import progress_bar
 from clawblox.cli.terminal.warnings import configure_logging
@@ -77,33 +76,41 @@ def command(
     """
     configure_logging()
     run = existing_run_dir(run_dir).absolute()
-    alive = {record.name: record.is_alive for record in select_records(run, names, labels)}
-    saves = _save(run, alive, is_quiet=as_json) if wants_save else Saves()
-    # Without names everything is stopped, including what is just being started.
+    records = select_records(run, names, labels)
+    # Without names everything is stopped, including instances that are about to start.
     chosen = choose_names(run, names, labels)
-    if wants_save:
-        chosen = [name for name in alive if name not in saves.failed]
-    if chosen or not wants_save:
-        _stop_and_show(run, chosen, len(chosen) or len(alive), options.grace, as_json=as_json)
-    if saves.failed:
-        note(f"Not saved, so still running: {', '.join(sorted(saves.failed))}")
+    unsaved: list[str] = []
+
+    async def save_and_stop() -> None:
+        if not wants_save:
+            await _stop(run, chosen, len(records), options.grace, as_json=as_json)
+            return
+        alive = [record.name for record in records if record.is_alive]
+        if alive:
+            saves = await save_and_show(run, alive, SaveOptions(), is_quiet=as_json)
+            unsaved.extend(sorted(saves.failed))
+        if saved := [record.name for record in records if record.name not in unsaved]:
+            await _stop(run, saved, len(saved), options.grace, as_json=as_json)
+
+    anyio.run(save_and_stop)
+    if unsaved:
+        note(f"Not saved, so still running: {', '.join(unsaved)}")
         ctx.exit(1)
 
 
-def _save(run_dir: Path, alive: Mapping[str, bool], *, is_quiet: bool) -> Saves:
-    names = [name for name, is_alive in alive.items() if is_alive]
-    if not names:
-        return Saves()
-    return anyio.run(partial(save_and_show, run_dir, names, SaveOptions(), is_quiet=is_quiet))
-
-
-def _stop_and_show(
+async def _stop(
     run_dir: Path, names: Sequence[str], total: int, grace: float, *, as_json: bool
 ) -> None:
     """Stop instances, and show those that have ended even when another one cannot be stopped."""
     results: list[StopResult] = []
+
+    def on_stopped(result: StopResult) -> None:
+        results.append(result)
+        bar.advance()
+
     try:
-        anyio.run(_stop, run_dir, names, total, grace, results)
+        async with progress_bar("Stopping", total) as bar:
+            await stop_instances(run_dir, names, grace_seconds=grace, on_stopped=on_stopped)
     finally:
         results.sort(key=lambda result: result.instance)
         if as_json:
@@ -111,18 +118,6 @@ def _stop_and_show(
         else:
             for result in results:
                 click.echo(_describe(result))
-
-
-async def _stop(
-    run_dir: Path, names: Sequence[str], total: int, grace: float, results: list[StopResult]
-) -> None:
-    async with progress_bar("Stopping", total) as bar:
-
-        def on_stopped(result: StopResult) -> None:
-            results.append(result)
-            bar.advance()
-
-        await stop_instances(run_dir, names, grace_seconds=grace, on_stopped=on_stopped)
 
 
 def _describe(result: StopResult) -> str:

@@ -6,6 +6,7 @@ import os
 from functools import partial
 from pathlib import Path
 
+import anyio
 import click
 
 from clawblox.cli.field_options import SectionedCommand, SectionOption, options_from
@@ -117,27 +118,24 @@ def command(
     with opened_run_dir(opened, given) as directory:
         place = resolve_run_dir(directory)
         choice = choose(place, choice)
-        start: Start
-        if choice == "continue":
-            found = find(place, world_dir=opened.dir)
-            require_interrupted(found, place)
-            show_interruption(found, place)
-            count = len(found.instances)
-            start = partial(opened.resume_all, directory, env=options.env, _found=found)
-        else:
-            start = partial(_start_fresh, opened, directory, place, count, options)
-        batch_run = BatchRun(
-            opened,
-            directory,
-            count,
-            start,
-            orchestrator_options,
-            starter_fd,
-            verb="Resuming" if choice == "continue" else "Starting",
-        )
-        # The command in the background does what was chosen here.
-        background_args = ("--run-dir", str(directory), f"--{choice}")
-        run_batch(ctx, batch_run, detach=detach, background_args=background_args)
+
+        async def run() -> int:
+            verb, total = "Starting", count
+            start: Start = partial(_start_fresh, opened, directory, place, count, options)
+            if choice == "continue":
+                found = await find(place, world_dir=opened.dir)
+                require_interrupted(found, place)
+                show_interruption(found, place)
+                verb, total = "Resuming", len(found.instances)
+                start = partial(opened.resume_all, directory, env=options.env, _found=found)
+            batch_run = BatchRun(
+                opened, directory, total, start, orchestrator_options, starter_fd, verb
+            )
+            # The command in the background does what was chosen here.
+            background_args = ("--run-dir", str(directory), f"--{choice}")
+            return await run_batch(ctx, batch_run, detach=detach, background_args=background_args)
+
+        ctx.exit(anyio.run(run))
 
 
 async def _start_fresh(

@@ -9,12 +9,12 @@ import attrs
 
 from clawblox.cli.running.resume_sources import ResumeSource, find_resume_source
 from clawblox.cli.running.run_agents import (
-    AGENTS_DIR,
     RunAgent,
     find_agent_dir,
     require_turns_left,
     write_run_agent,
 )
+from clawblox.cli.running.run_dirs import AGENTS_DIR
 from clawblox.experiment.run_resume import RunResume
 from clawblox.rundir.interrupted import Interruption
 

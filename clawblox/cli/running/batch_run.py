@@ -26,6 +26,7 @@ from clawblox.cli.running.orchestrator import Orchestrator, Start
 from clawblox.cli.terminal.output import Output, note
 from clawblox.cli.terminal.screen import progress_bar
 from clawblox.cli.terminal.warnings import configure_logging
+from clawblox.concurrency.threads import run_blocking
 from clawblox.views.formatting import shorten_path, suggest
 from clawblox.world.async_world import AsyncWorld
 
@@ -76,32 +77,34 @@ class BatchRun:
     verb: str = "Starting"
 
 
-def run_batch(
+async def run_batch(
     ctx: click.Context,
     batch_run: BatchRun,
     *,
     detach: bool,
     background_args: Sequence[str] = (),
-) -> None:
-    """Run instances to their end, here or in the background, and exit.
+) -> int:
+    """Run instances to their end, here or in the background, and return the exit status.
 
     Args:
         ctx: Context of the command.
         batch_run: The instances.
         detach: Whether they run in the background.
-        background_args: Options that the command in the background gets besides, for what this one
-            has decided.
+        background_args: Options that are added to the command in the background, for decisions of
+            this one.
 
     Raises:
         BatchError: Instances failed to start, or ended by themselves.
         ClawbloxError: The start could not even be tried.
+
+    Cancellation: the instances are stopped; those in the background continue.
     """
     if detach and batch_run.starter_fd is None:
         command, *others = ctx.obj
         # Of an option that is given twice, the last one counts.
         args = (command, *background_args, *others)
-        ctx.exit(_run_in_background(args, batch_run))
-    ctx.exit(anyio.run(_run_here, batch_run))
+        return await _run_in_background(args, batch_run)
+    return await _run_here(batch_run)
 
 
 # -- here -------------------------------------------------------------------------------------
@@ -142,17 +145,17 @@ def _name_run_dir(batch_run: BatchRun) -> str:
 # -- in the background ------------------------------------------------------------------------
 
 
-def _run_in_background(args: tuple[str, ...], batch_run: BatchRun) -> int:
+async def _run_in_background(args: tuple[str, ...], batch_run: BatchRun) -> int:
     background = spawn_in_background(args, batch_run.run_dir)
     click.echo(_name_run_dir(batch_run))
     try:
-        result = anyio.run(_wait_for_start, background, batch_run)
+        result = await _wait_for_start(background, batch_run)
         if result is None:
-            return _show_early_end(background)
+            return await run_blocking(_show_early_end, background)
         for line in _summary(result, background, batch_run.run_dir):
             click.echo(line)
         return 1 if result.failed else 0
-    except KeyboardInterrupt:
+    except anyio.get_cancelled_exc_class():  # by Ctrl-C
         command = suggest("ps", batch_run.run_dir, "-w")
         note(f"The start continues in the background. To watch it: {command}")
         raise

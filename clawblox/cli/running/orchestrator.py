@@ -1,4 +1,4 @@
-"""Many instances of a world from their start to their end, and the signals that end them."""
+"""Many instances of a world from their start to their end."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from clawblox.agents.status import describe_metrics, read_agents
 from clawblox.cli.options import OrchestratorOptions
 from clawblox.cli.running.background import StarterChannel
 from clawblox.cli.running.displays import Display
-from clawblox.cli.running.foreground import end_at_last, stop_signals
 from clawblox.cli.running.instance_states import InstanceStates
+from clawblox.cli.running.signals import StopSignals
 from clawblox.concurrency.batch import Batch
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
@@ -72,11 +72,11 @@ class Orchestrator:
         self._starter = starter
         self._verb = verb
         self._facts: list[str] = []
-        self._signals: list[signal.Signals] = []
+        self._signals = StopSignals()
         self._is_output_gone = False
         self._starting = anyio.CancelScope()
         self._gentle_end = anyio.CancelScope()
-        self._has_been_asked = False
+        self._is_asked_to_end = anyio.Event()
         self._is_ending = False
         self._is_start_done = anyio.Event()
         self._is_over = anyio.Event()
@@ -94,11 +94,11 @@ class Orchestrator:
 
         Cancellation: the instances are stopped.
         """
-        with anyio.open_signal_receiver(*stop_signals()) as received:
+        async with self._signals.obeyed(self._obey, self._kill):
             try:
                 async with Tasks() as tasks:
-                    tasks.start_soon(self._show, tasks)
-                    tasks.start_soon(self._obey, received, tasks)
+                    tasks.start_soon(self._show)
+                    tasks.start_soon(self._end)
                     if self._starter is not None:
                         tasks.start_soon(self._starter.run)
                     async with self._world, self._world.events() as events, self._metrics():
@@ -121,14 +121,14 @@ class Orchestrator:
             [status for status in statuses if status.orchestrator_pid == os.getpid()],
             agents=read_agents(self._run_dir),
             stopped=self._states.stopped,
-            may_resume=bool(self._signals),
+            may_resume=self._signals.first is not None,
             can_resume=can_resume(self._run_dir),
-            names_logs=bool(self._signals),  # otherwise the error does
+            names_logs=self._signals.first is not None,  # otherwise the error does
         )
 
     def _status(self) -> int:
-        if self._signals:
-            return 128 + self._signals[0]
+        if self._signals.exit_status is not None:
+            return self._signals.exit_status
         if self._is_output_gone:
             return 1
         if failures := self._states.failures:
@@ -174,10 +174,10 @@ class Orchestrator:
 
     # -- while they run ---------------------------------------------------------------------------
 
-    async def _show(self, tasks: Tasks) -> None:
+    async def _show(self) -> None:
         await self._display.run()
-        self._is_output_gone = True
-        self._ask_to_end(tasks)
+        self._is_output_gone = self._signals.is_stopping = True
+        self._is_asked_to_end.set()
 
     async def _follow(self, events: EventStream) -> None:
         async for event in events:
@@ -213,21 +213,16 @@ class Orchestrator:
 
     # -- the end ----------------------------------------------------------------------------------
 
-    async def _obey(self, received: AsyncIterator[signal.Signals], tasks: Tasks) -> None:
-        async for number in received:
-            self._signals.append(number)
-            if self._has_been_asked:
-                end_at_last(number)
-                self._gentle_end.cancel()
-            self._ask_to_end(tasks)
+    async def _obey(self, _number: signal.Signals) -> bool:
+        self._is_asked_to_end.set()
+        return True
 
-    def _ask_to_end(self, tasks: Tasks) -> None:
-        if not self._has_been_asked:
-            self._has_been_asked = True
-            tasks.start_soon(self._end)
+    async def _kill(self) -> None:
+        self._gentle_end.cancel()
 
     async def _end(self) -> None:
-        """Stop everything, perhaps saving it first; kill it once the second signal cancels that."""
+        """Once asked to, stop everything, perhaps saving it first; a second signal kills it."""
+        await self._is_asked_to_end.wait()
         self._is_ending = True
         self._world._interrupt()
         self._starting.cancel()

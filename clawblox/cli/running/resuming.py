@@ -10,13 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-import anyio
 import click
 
 from clawblox.agents.status import read_agents
-from clawblox.cli.running.run_agents import find_checkpoint, holds_conversation, read_run_agent
-from clawblox.cli.running.shell_words import quote_words
 from clawblox.cli.terminal.output import note
+from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.printable import printable
 from clawblox.results import SavedSnapshot
@@ -37,28 +35,30 @@ Choice: TypeAlias = Literal["continue", "fresh"]
 """What is done where instances were interrupted: they go on, or new ones are started."""
 
 
-def find(
+async def find(
     run_dir: Path,
     names: Sequence[str] = (),
     *,
     world_dir: Path | None = None,
     is_preview: bool = False,
 ) -> Interruption:
-    """Return what can go on, after ending what a killed orchestrator left; see ``rundir``.
+    """Return the instances that can continue, after ending what a killed orchestrator left.
 
     Args:
         run_dir: The run directory, resolved.
         names: The instances that are meant; none means all that were interrupted.
         world_dir: Their world; None takes those of all worlds.
-        is_preview: End nothing, and remove nothing.
+        is_preview: End and remove nothing.
 
     Raises:
         UsageError: A name is wrong.
         RunLockedError: An orchestrator that lives runs instances there.
+
+    Cancellation: some of what was left may have been ended.
     """
     if is_preview:
-        return find_interrupted(run_dir, names, world_dir=world_dir)
-    return anyio.run(partial(find_resumable, run_dir, names, world_dir=world_dir))
+        return await run_blocking(partial(find_interrupted, run_dir, names, world_dir=world_dir))
+    return await find_resumable(run_dir, names, world_dir=world_dir)
 
 
 def require_interrupted(found: Interruption, run_dir: Path) -> None:
@@ -99,23 +99,10 @@ def show_interruption(
     others = [printable(one.name) for one in read_agents(run_dir) if one.name != agent]
     if others:
         click.echo(f"Not resumed: {count_words(len(others), 'agent')}, {', '.join(others)}.")
-        for line in _suggest_agent(found, run_dir):
+        from clawblox.cli.running.run_agents import suggest_agent  # takes long to load
+
+        for line in suggest_agent(found, run_dir):
             click.echo(f"With an agent:  {line}")
-
-
-def _suggest_agent(found: Interruption, run_dir: Path) -> Iterator[str]:
-    """Yield the command line that brings back the agent of a run, if one does. Blocks."""
-    if read_run_agent(run_dir) is not None:
-        yield suggest("resume", run_dir)
-        return
-    archive, agents = find_checkpoint(run_dir), read_agents(run_dir)
-    worlds = {record.world_dir for record in found.records}
-    if archive is not None and len(agents) == len(worlds) == 1:
-        (agent,), (world_dir,) = agents, worlds
-        if holds_conversation(archive, agent.name):
-            words = ["clawblox", "run", shorten_path(Path(world_dir)), "--agent", agent.driver]
-            words += ["--agent-name", agent.name, "--resume", shorten_path(archive)]
-            yield quote_words(words)
 
 
 def choose(run_dir: Path, given: Choice | None) -> Choice:

@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
 
 from clawblox.agents.layout import AgentDir
+from clawblox.agents.status import read_agents
 from clawblox.agents.usage import Ledger
 from clawblox.checkpoint import read_metadata
 from clawblox.cli.options import AgentRunOptions
+from clawblox.cli.running.run_dirs import AGENTS_DIR
+from clawblox.cli.running.shell_words import quote_words
 from clawblox.errors import ClawbloxError, ConfigError
 from clawblox.experiment.pointer import read_pointer
 from clawblox.foreign_values import parse_json
+from clawblox.rundir.interrupted import Interruption
 from clawblox.rundir.paths import state_dir
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.regular_files import read_regular
-from clawblox.views.formatting import count_words, shorten_path
+from clawblox.views.formatting import count_words, shorten_path, suggest
 
-AGENTS_DIR: Final = "agents"
 CHECKPOINTS_DIR: Final = "checkpoints"
 _FILE: Final = "agent.json"
 _SCHEMA_VERSION: Final = 1
@@ -115,6 +119,21 @@ def holds_conversation(archive: Path, agent: str) -> bool:
     """
     state = read_metadata(archive)["agents"].get(agent, {})
     return state.get("session_format") is not None
+
+
+def suggest_agent(found: Interruption, run_dir: Path) -> Iterator[str]:
+    """Yield the command line that brings back the agent of a run, if one does. Blocks."""
+    if read_run_agent(run_dir) is not None:
+        yield suggest("resume", run_dir)
+        return
+    archive, agents = find_checkpoint(run_dir), read_agents(run_dir)
+    worlds = {record.world_dir for record in found.records}
+    if archive is not None and len(agents) == len(worlds) == 1:
+        (agent,), (world_dir,) = agents, worlds
+        if holds_conversation(archive, agent.name):
+            words = ["clawblox", "run", shorten_path(Path(world_dir)), "--agent", agent.driver]
+            words += ["--agent-name", agent.name, "--resume", shorten_path(archive)]
+            yield quote_words(words)
 
 
 def require_turns_left(run_dir: Path, agent: RunAgent) -> None:

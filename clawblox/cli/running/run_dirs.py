@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import os
 import re
+import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -26,10 +27,12 @@ from clawblox.system.clock import utc_now
 from clawblox.system.files import make_private_dir
 from clawblox.world.async_world import AsyncWorld
 
+AGENTS_DIR: Final = "agents"
 RUNS_DIR: Final = "runs"
 _INNER_RUNS_DIR: Final = "inner"
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAME_CHARS: Final = 64
+_TOKEN_BYTES: Final = 32
 
 
 @contextlib.contextmanager
@@ -148,3 +151,11 @@ def open_world(source: str) -> AsyncWorld:
     world = AsyncWorld(source)
     _ = world.name  # reads world.toml, so that a mistake in it is found now
     return world
+
+
+def make_tokens() -> dict[str, str]:
+    """Return the world's tokens: from the environment where it has them, else new ones."""
+    return {
+        name: os.environ.get(name, "").strip() or secrets.token_urlsafe(_TOKEN_BYTES)
+        for name in protocol.SECRET_ENV
+    }

@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from itertools import cycle
 from pathlib import Path
+from typing import Final
 
 import anyio
 import attrs
@@ -29,6 +30,7 @@ from clawblox.system.process_tree import all_processes
 from clawblox.telemetry.logs import last_lines
 from clawblox.views.formatting import format_seconds
 
+WAITING_FOR_PORT: Final = "waiting for the port"
 _FIRST_S = 0.5
 _TERMINAL_INTERVAL_S = 0.2
 _PLAIN_INTERVAL_S = 10.0
@@ -56,7 +58,7 @@ class StartProgress:
         ready: ReadyRule,
         secrets: Collection[str],
         *,
-        waiting: Callable[[], str] = lambda: "waiting for the port",
+        waiting: Callable[[], str] = lambda: WAITING_FOR_PORT,
         plain_interval: float = _PLAIN_INTERVAL_S,
     ) -> None:
         self._world = world

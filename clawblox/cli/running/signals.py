@@ -1,0 +1,77 @@
+"""The signals that end a command: the first stops what it runs, the second kills it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+
+from clawblox.concurrency.tasks import Tasks
+
+_LAST_RESORT_S = 10.0
+"""Killing everything takes a second or two; whatever takes longer is stuck."""
+
+
+class StopSignals:
+    """INT, TERM and HUP while a command runs; HUP is left alone under ``nohup``.
+
+    Attributes:
+        first: The first signal that was not refused; None before it.
+        is_stopping: Whether the command is ending, so that the next signal kills. The command sets
+            it where it ends for another reason.
+    """
+
+    def __init__(self) -> None:
+        self.first: signal.Signals | None = None
+        self.is_stopping = False
+
+    @property
+    def exit_status(self) -> int | None:
+        """The exit status of a command that a signal has ended; None before."""
+        return None if self.first is None else 128 + self.first
+
+    @asynccontextmanager
+    async def obeyed(
+        self, stop: Callable[[signal.Signals], Awaitable[bool]], kill: Callable[[], Awaitable[None]]
+    ) -> AsyncIterator[None]:
+        """Obey signals while the block runs.
+
+        Args:
+            stop: Begins to stop everything. It may return False for a signal that ends nothing.
+            kill: Kills everything.
+
+        Cancellation: the signals have their former effect again.
+        """
+        is_hup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        numbers = [signal.SIGINT, signal.SIGTERM, *([] if is_hup_ignored else [signal.SIGHUP])]
+
+        async def obey() -> None:
+            async for number in received:
+                if self.is_stopping:
+                    self.first = self.first or number
+                    _end_at_last(number)
+                    await kill()
+                elif await stop(number):
+                    self.first, self.is_stopping = number, True
+
+        with anyio.open_signal_receiver(*numbers) as received:
+            async with Tasks() as tasks:
+                tasks.start_soon(obey)
+                yield
+
+
+def _end_at_last(number: signal.Signals) -> None:
+    """End this process in ten seconds, even if one of its threads is stuck.
+
+    The guard then ends whatever still runs.
+    """
+
+    def end(_number: int, _frame: object) -> None:
+        os.write(2, b"Error: a part of this process did not end; killed\n")
+        os._exit(128 + number)
+
+    signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, _LAST_RESORT_S)
