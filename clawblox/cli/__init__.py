@@ -38,32 +38,32 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "init": "Create a starter world.",
         "run": "Run one world in the foreground until Ctrl-C.",
         "up": "Run many instances of a world, with a live table.",
-        "resume": "Go on with an interrupted run, from its last saves.",
+        "resume": "Continue an interrupted run from its last saves.",
     },
     "Runs, from any terminal": {
-        "ps": "Show what runs on this machine, or runs or ran in a directory.",
+        "ps": "Show instances and agents, running or ended.",
         "lineage": "Show saves, deaths, restarts and forks of a run.",
         "logs": "Print the logs of instances.",
         "save": "Save snapshots of running instances.",
         "fork": "Start new instances from a snapshot.",
-        "restart": "Restart instances; they go on from where they were.",
+        "restart": "Restart instances from their present state.",
         "stop": "Stop instances; with --save, save them first.",
-        "wait": "Wait until instances have ended, and exit as they did.",
-        "clean": "Remove old saves that nothing needs from ended runs.",
+        "wait": "Wait until instances have ended, and exit with their status.",
+        "clean": "Remove saves that nothing needs from ended runs.",
     },
     "Playing": {
         "play": "Play in a world: look, act and chat from a shell.",
-        "act": "Send one input as an agent, and print what the agent sees then.",
+        "act": "Send one input as an agent, and print the observation after it.",
     },
     "Agents": {
-        "agent": "Send a message to a running agent, stop it, show how it is.",
+        "agent": "Send a message to a running agent, stop it, or show its state.",
         "trajectory": "Write the trajectory of an agent as an ATIF document.",
     },
     "Checkpoint archives": {
         "ckpt": "Inspect, verify, extract, compare, scan and repair .ckpt files.",
     },
     "This machine": {
-        "doctor": "Check what this machine has of what clawblox needs or can use.",
+        "doctor": "Check this machine for required and optional dependencies.",
     },
 }
 _INTERRUPTED_STATUS = 130
@@ -105,7 +105,7 @@ class _CommandLine(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command of some arguments; one that is misspelled is named in the error."""
+        """Return the command of some arguments; for a misspelled command, suggest the right one."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -120,7 +120,7 @@ class _CommandLine(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         """Run a command; print expected errors and exit with their status.
 
-        Tasks that fail together raise a group, mostly of one error; this is where all are reported.
+        Tasks that fail together raise a group, mostly of a single error; all errors are reported.
 
         Raises:
             OSError: The reader of the output is gone; click handles it.
@@ -142,12 +142,12 @@ def _errors_in(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseExcepti
 
 
 def _end(ctx: click.Context, errors: Sequence[BaseException], raised: BaseException) -> NoReturn:
-    """Report what ends a command, and exit.
+    """Report the errors that end a command, and exit.
 
     Args:
         ctx: The command.
-        errors: All that went wrong; those that read the same are printed once.
-        raised: What was raised: one of the errors, or their group.
+        errors: The errors; equal texts are printed once.
+        raised: The exception: one of the errors, or their group.
     """
     if any(isinstance(error, KeyboardInterrupt | click.Abort) for error in errors):
         if isinstance(raised, click.Abort):  # Ctrl-C or Ctrl-D at a question
@@ -161,7 +161,7 @@ def _end(ctx: click.Context, errors: Sequence[BaseException], raised: BaseExcept
 
 
 def _is_expected(error: BaseException) -> bool:
-    """Return whether the text of an error explains it; click handles that of a closed pipe."""
+    """Return whether the text of an error explains it; click handles a closed pipe."""
     is_closed_pipe = isinstance(error, OSError) and error.errno == errno.EPIPE
     return isinstance(error, ClawbloxError | OSError) and not is_closed_pipe
 
@@ -191,7 +191,7 @@ def _replace_closed_streams() -> None:
     context_settings={
         "help_option_names": ["-h", "--help"],
         "max_content_width": 100,
-        "color": True,  # else click drops from pipes what guard_streams shows
+        "color": True,  # else click drops control characters from pipes, which guard_streams shows
     },
     epilog="""\
     \b
@@ -206,8 +206,8 @@ def _replace_closed_streams() -> None:
       clawblox fork runs/r002 w003 -n 8
       clawblox stop runs/r002 --save
 
-    A world is a directory with a world.toml. Each run has a run directory, which holds its logs,
-    checkpoints and recordings: what --run-dir says, by default runs/<world>-<time>.
+    A world is a directory with a world.toml. Each run has a run directory for its logs,
+    checkpoints and recordings: the value of --run-dir, by default runs/<world>-<time>.
     """,
 )
 @click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")

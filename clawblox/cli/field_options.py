@@ -1,7 +1,7 @@
 """Options of commands, made from the fields of option classes.
 
-Name, type, default, choices and checks of an option come from its field; ``option_help`` says how
-the help shows it. An :class:`OptionsCommand` hands its callback an object of each class, checked.
+Name, type, default, choices and checks of an option come from its field, its texts from
+``option_help``. An :class:`OptionsCommand` hands its callback an object of each class, checked.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SectionOption(click.Option):
 
 
 class FieldOption(SectionOption):
-    """An option that is made from a field. A blank environment variable counts as unset.
+    """The option of a field. A blank environment variable counts as unset.
 
     Attributes:
         owner: The class of the field.
@@ -69,7 +69,7 @@ def options_from(
         owner: An attrs class whose fields all have defaults.
         into: Parameter of the callback that gets the object.
         without: Fields that the command does not offer; they keep their defaults.
-        defaults: Defaults of the command that differ from those of the class.
+        defaults: Defaults of the command that differ from the class.
         reads_environment: Whether environment variables set the options too.
     """
     types = get_type_hints(owner)
@@ -106,7 +106,7 @@ def options_from(
 
 
 def _type_arguments(hint: Any) -> dict[str, Any]:  # noqa: ANN401 - a type, as typing has it
-    """Return the arguments of ``click.option`` that say what type a field has."""
+    """Return the arguments of ``click.option`` for the type of a field."""
     types = [part for part in get_args(hint) if part is not NoneType]
     hint = types[0] if len(types) == 1 and get_origin(hint) is not Literal else hint
     if hint == Labels:
@@ -151,7 +151,7 @@ class OptionsCommand(click.Command):
             click.UsageError: An argument or the value of an option is wrong.
         """
         rest = super().parse_args(ctx, args)
-        if ctx.resilient_parsing:  # a shell completes the command line, which may be wrong
+        if ctx.resilient_parsing:  # a shell completes a command line that may be wrong
             return rest
         options = [param for param in self.params if isinstance(param, FieldOption)]
         for into in dict.fromkeys(option.into for option in options):
@@ -176,7 +176,7 @@ class SectionedCommand(OptionsCommand):
     """A command whose help shows its options in sections."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections; options without one come last."""
+        """Write the sections; options without a section come last."""
         rows: dict[str, list[tuple[str, str]]] = {title: [] for title in (*SECTIONS, "Other")}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx) if isinstance(param, click.Option) else None

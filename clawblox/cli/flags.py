@@ -1,8 +1,8 @@
 """Errors of the library in the words of a command: its flags in place of Python's arguments.
 
-A hint of the library names arguments as Python has them, ``run_dir=`` or ``sandbox=True``, and the
-subject of a wrong one is its name. Where a command has an option or a parameter of that name, a
-person reads ``--run-dir``; a part of a hint that names what the command does not have is left out.
+Texts of the library name arguments of Python: ``run_dir=`` or ``sandbox=True`` in hints, a bare
+name as the subject of an error. Where a command has an option or a parameter of that name, a person
+reads ``--run-dir``. A part of a hint about arguments that the command lacks is left out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BREAK: Final = re.compile(r"(; |, or |\. Or )")
 """Where one part of a hint ends and the next begins."""
 _DOCUMENTS: Final = (".toml", ".json")
 _OTHER_NAMES: Final = {"command": "agent_command"}
-"""Options of commands that are not called like the argument that they set."""
+"""Options of commands whose names differ from the argument that they set."""
 
 
 def find_command(group: click.Group, context: click.Context, words: Sequence[str]) -> click.Command:
@@ -74,7 +74,7 @@ def _argument_flags(command: click.Command) -> Iterator[tuple[str, str]]:
 
 
 def _translate(hint: str, names: Mapping[str, str]) -> str | None:
-    """Return a hint in the words of a command; None if nothing of it applies there."""
+    """Return a hint in the words of a command; None if no part applies there."""
 
     def has_all(part: str) -> bool:
         arguments = {match["name"] for match in _ARGUMENT.finditer(part)}

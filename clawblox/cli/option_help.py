@@ -16,11 +16,11 @@ class OptionHelp:
 
     Attributes:
         section: Title of its section.
-        text: What it does.
-        metavar: What stands for its value; empty for a flag or a choice.
-        none: What the default None means; empty when the text says it.
-        flag: The option; empty for one with the name of the field.
-        envvar: Environment variable that sets it, for the commands that read the environment.
+        text: Its purpose.
+        metavar: Placeholder for its value; empty for a flag or a choice.
+        none: Meaning of the default None; empty if the text has it.
+        flag: The option, if its name differs from the field.
+        envvar: Environment variable that sets it, in commands that read the environment.
     """
 
     section: str
@@ -69,19 +69,19 @@ HELP: Final[Mapping[str, OptionHelp]] = {
     ),
     "model": OptionHelp(_AGENT, "Model to use.", "MODEL", none="the program's own choice"),
     "prompt": OptionHelp(
-        _AGENT, "What the agent is told first, after where its world is.", "TEXT|@FILE"
+        _AGENT, "First message to the agent, after the address of its world.", "TEXT|@FILE"
     ),
     "system_prompt": OptionHelp(
         _AGENT, "File with the system prompt.", "FILE", none="the default one"
     ),
     "sandbox": OptionHelp(_AGENT, "Run the agent's program in a sandbox."),
-    "strict_sandbox": OptionHelp(_AGENT, "The same, and refuse a weaker level of it."),
-    "max_turns": OptionHelp(_AGENT, "Stop after this many turns from now.", "N", none="none"),
+    "strict_sandbox": OptionHelp(_AGENT, "Like --sandbox, but refuse a weaker level."),
+    "max_turns": OptionHelp(_AGENT, "Stop after this many further turns.", "N", none="none"),
     "max_tokens": OptionHelp(
-        _AGENT, "Stop after this many tokens of all its starts.", "N", none="none"
+        _AGENT, "Stop after this many tokens, over all its starts.", "N", none="none"
     ),
     "max_usd": OptionHelp(
-        _AGENT, "Stop at this cost of all its starts, as reported.", "USD", none="none"
+        _AGENT, "Stop at this reported cost, over all its starts.", "USD", none="none"
     ),
     "max_minutes": OptionHelp(_AGENT, "Stop after this time.", "MINUTES", none="none"),
     "checkpoint_every": OptionHelp(
@@ -116,7 +116,7 @@ HELP: Final[Mapping[str, OptionHelp]] = {
     ),
     "reseed": OptionHelp(
         _STATE,
-        "Random seed, for engine worlds and those with [run] reseed = true; each further instance "
+        "Random seed, for engine worlds and worlds with [run] reseed = true; each further instance "
         "gets the next number.",
         "SEED",
         none="draw one for a fresh world, keep the random state of a snapshot",
@@ -128,8 +128,8 @@ HELP: Final[Mapping[str, OptionHelp]] = {
     ),
     "watch": OptionHelp(
         _STATE,
-        "Start an engine world over when a script changes, and with its state when only its "
-        "document does.",
+        "Restart an engine world when its files change: fresh after a change of a script, with its "
+        "state if only its document has changed.",
     ),
     "run_dir": OptionHelp(
         _FILES,
@@ -170,7 +170,7 @@ HELP: Final[Mapping[str, OptionHelp]] = {
     "keep": OptionHelp(_SAVES, "Number of autosaves to keep per instance.", "N"),
     "min_free": OptionHelp(
         _SAVES,
-        "Save nothing at the interval while less disk space than this is free: 5GB, 500MiB.",
+        "Skip periodic saves while less disk space than this is free: 5GB, 500MiB.",
         "SIZE",
         none="no limit",
     ),

@@ -1,4 +1,4 @@
-"""Option classes that only the command line has, beside those of ``clawblox.config.options``."""
+"""Option classes of the command line; ``clawblox.config.options`` has the others."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class AgentRunOptions:
     Attributes:
         agent: Name of its driver; None runs the world alone.
         agent_name: Its name.
-        agent_command: What the ``acp`` and ``command`` drivers run.
+        agent_command: The program of the ``acp`` and ``command`` drivers.
         model: Model to use; None leaves the choice to the program.
-        prompt: What it is told first, after where its world is: a text, or ``@`` and a file.
-        system_prompt: File with its system prompt; None means the default one.
+        prompt: Its first message, after the address of its world: a text, or ``@`` and a file.
+        system_prompt: File with its system prompt; None means the default.
         sandbox: Whether its program runs in a sandbox.
         strict_sandbox: Whether it runs in a sandbox, and a weaker level of that is refused.
         max_turns: Turns after which it is stopped; None sets no limit.
@@ -56,8 +56,8 @@ class AgentRunOptions:
         max_usd: Cost after which it is stopped, in US dollars; None sets no limit.
         max_minutes: Minutes after which it is stopped; None sets no limit.
         checkpoint_every: Seconds from one checkpoint to the next; 0 makes none.
-        min_free: Free disk space below which none is made: bytes, or text with a unit; None for no
-            limit.
+        min_free: Free disk space below which checkpoints are skipped: bytes, or text with a unit;
+            None for no limit.
 
     Raises:
         ConfigError: A value is wrong; names the option and the value.
@@ -91,10 +91,10 @@ class AgentRunOptions:
 
 @attrs.frozen(kw_only=True)
 class ResumeOptions:
-    """How instances are brought back, beside what their records say.
+    """Options of a resume, in addition to the records of the instances.
 
     Attributes:
-        env: Values of their environment variables, before those of this process.
+        env: Values of their environment variables; they override the environment of this process.
 
     Raises:
         ConfigError: A value is wrong; names the option and the value.
@@ -105,12 +105,12 @@ class ResumeOptions:
 
 @attrs.frozen(kw_only=True)
 class OrchestratorOptions(StopOptions):
-    """What an orchestrator does for its instances besides starting them.
+    """Duties of an orchestrator apart from starting its instances.
 
     Attributes:
         autosave: Seconds from one round of saves to the next; None makes none.
         keep: How many of these saves each instance keeps.
-        min_free: Free disk space below which no such save is made: bytes, or text with a unit;
+        min_free: Free disk space below which these saves are skipped: bytes, or text with a unit;
             None for no limit.
         save_at_end: Whether the first signal saves the instances before it stops them.
         metrics_port: Where metrics are served, 0 for any free port; None serves none.

@@ -1,4 +1,4 @@
-"""Parameters that several commands have: paths, run directories, ``--json``, ``--count``."""
+"""Parameters that several commands share: paths, run directories, ``--json``, ``--count``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class _Path(click.types.StringParamType):
-    """A path as it was typed. An empty one, as from an unset shell variable, is refused."""
+    """A path as it was typed. An empty path, as from an unset shell variable, is refused."""
 
     name = "path"
 
@@ -182,7 +182,7 @@ def existing_run_dir(text: str) -> Path:
 
 
 def _wait_for_records(run_dir: Path) -> bool:
-    """Wait for the records of a directory in which an orchestrator runs, which restores them.
+    """Wait until the orchestrator of a directory has restored its lost records.
 
     Returns:
         Whether there are records now; False where no orchestrator runs.
@@ -207,7 +207,7 @@ def _name_runs_below(directory: Path) -> str:
     """Return the hint which run directory may be meant, the latest first."""
     runs = find_runs_below(directory.absolute())
     if not runs:
-        return "give the run directory; clawblox ps shows what runs"
+        return "give the run directory; clawblox ps shows running instances"
     latest = sorted(runs, key=lambda run: run.stat().st_mtime, reverse=True)
     shown = ", ".join(map(shorten_path, latest[:_RUNS_NAMED]))
     more = f" and {len(runs) - _RUNS_NAMED} more" if len(runs) > _RUNS_NAMED else ""
@@ -227,7 +227,7 @@ filter_option = click.option(
 
 
 def choose_names(run_dir: Path, names: Sequence[str], labels: Labels) -> Sequence[str]:
-    """Return the names of the instances that are meant; none means all.
+    """Return the names of the chosen instances; none means all.
 
     Args:
         run_dir: The run directory.
@@ -300,7 +300,7 @@ agent_option = click.option(
 
 
 def choose_record(run_dir: Path, name: str | None) -> InstanceRecord:
-    """Return the record of an instance that serves: the named one, or the only one. Blocks.
+    """Return the record of a ready instance: the named instance, or the only instance. Blocks.
 
     Raises:
         UsageError: There is no instance of that name, or several serve and none is named.
@@ -315,7 +315,7 @@ def choose_record(run_dir: Path, name: str | None) -> InstanceRecord:
     if not ready:
         raise ClawbloxError(
             f"Nothing in '{shorten_path(run_dir)}' is ready, so there is nothing to join",
-            hint=f"{suggest('ps', run_dir)} shows what runs there",
+            hint=f"{suggest('ps', run_dir)} shows the instances",
         )
     if len(ready) > 1:
         names = ", ".join(record.name for record in ready)

@@ -1,4 +1,4 @@
-"""Archives as text. Their names and metadata are not trusted, so they are escaped."""
+"""Archives as text. Their names and metadata are untrusted, so they are escaped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_BYTES: Final = 1 << 63
 
 
 def describe(archive: Archive, *, with_files: bool) -> str:
-    """Return what the metadata of an archive says.
+    """Describe an archive by its metadata.
 
     Args:
         archive: The archive.
@@ -66,14 +66,14 @@ def archive_fields(archive: Archive) -> dict[str, Any]:
 
 
 def describe_verification(found: Verification) -> str:
-    """Return the line of an archive that is intact."""
+    """Return the line for an archive that is intact."""
     result = "verified" if found.is_verified else "intact, but has no digests to verify"
     size = format_bytes(found.size_bytes)
     return f"{_place(found.path)}: {result}, {found.members} members, {size}"
 
 
 def describe_loaded(loaded: Mapping[str, Any]) -> str:
-    """Return where the state of an archive was put."""
+    """Describe where the state of an archive was extracted to."""
     world = loaded["world_snapshot"]
     rows = [("world snapshot", _place(world))] if world else []
     rows += [(f"agent {printable(name)}", _place(path)) for name, path in loaded["agents"].items()]
@@ -89,11 +89,11 @@ def describe_loaded(loaded: Mapping[str, Any]) -> str:
 
 
 def describe_next_steps(loaded: Mapping[str, Any], run_dir: Path, world_dir: Path | None) -> str:
-    """Return the commands that go on from an extracted archive, for a shell.
+    """Return the shell commands that continue from an extracted archive.
 
     Args:
         loaded: What ``load_checkpoint`` returned.
-        run_dir: Where the state was put.
+        run_dir: Where the state was extracted to.
         world_dir: The world; None if it is not known.
     """
     lines = []
@@ -108,13 +108,13 @@ def describe_next_steps(loaded: Mapping[str, Any], run_dir: Path, world_dir: Pat
         state = states.get(name) if isinstance(states, Mapping) else None
         known = _with_session(state or {}, loaded["metadata"], directory)
         lines.append(_describe_agent_start(directory, known))
-    return "\n".join(["To go on:", *(f"  {line}" for line in lines)]) if lines else ""
+    return "\n".join(["To continue:", *(f"  {line}" for line in lines)]) if lines else ""
 
 
 def _with_session(
     state: Mapping[str, Any], metadata: Mapping[str, Any], directory: Path
 ) -> Mapping[str, Any]:
-    """Return the facts of an agent, with the conversation that a load has found by itself."""
+    """Return the facts of an agent, completed by the conversation in its directory."""
     name = state.get("session_format") or metadata.get("session_format")
     known = FORMATS.get(str(name))
     if known is None or state.get("session_id") is not None:
@@ -130,7 +130,7 @@ def _describe_agent_start(directory: Path, state: Mapping[str, Any]) -> str:
     workspace = _word(directory / "workspace")
     known = FORMATS.get(str(state.get("session_format")))
     session = str(state.get("session_id"))
-    # The metadata of a stranger's archive may say anything.
+    # The metadata of a stranger's archive may contain anything.
     if known is None or not known.program.id_pattern.fullmatch(session):
         name = printable(directory.name)
         return f"# {name} has no conversation to resume; its workspace is {workspace}"
@@ -144,7 +144,7 @@ def _describe_agent_start(directory: Path, state: Mapping[str, Any]) -> str:
 
 
 def describe_difference(found: Difference) -> str:
-    """Return how two archives differ, one line for each member."""
+    """Describe how two archives differ, a line for each member."""
     lines = [
         *(f"+ {printable(name)}" for name in found.added),
         *(f"- {printable(name)}" for name in found.removed),
@@ -156,7 +156,7 @@ def describe_difference(found: Difference) -> str:
 
 
 def describe_findings(scan: Scan) -> str:
-    """Return where an archive holds something that looks like a secret."""
+    """List what looks like a secret in an archive."""
     searched = _describe_scan(scan.summary)
     if not scan.findings:
         return f"{_place(scan.path)}: nothing found; {searched}"
@@ -175,7 +175,7 @@ def describe_findings(scan: Scan) -> str:
 
 
 def describe_repair(found: Repair) -> str:
-    """Return what the repair of a run did."""
+    """Describe the repair of a run."""
     lines = [
         *(f"registered {_place(path)}" for path in found.registered),
         *(f"damaged    {_place(path)}: {error.message}" for path, error in found.refused.items()),
@@ -272,7 +272,7 @@ def _describe_excluded(excluded: Sequence[Mapping[str, Any]] | tuple[()]) -> str
 
 
 def _describe_own_metadata(metadata: Mapping[str, Any]) -> str:
-    """Return what the caller of the save added."""
+    """List the metadata that the caller of the save added."""
     own = {key: value for key, value in metadata.items() if key not in RESERVED_KEYS}
     rows = [(_text(key), _text(value)[:80]) for key, value in own.items()]
     return format_table(("METADATA", "VALUE"), rows) if rows else ""

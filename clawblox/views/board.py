@@ -1,7 +1,6 @@
 """The table of a run, laid out for a terminal of a given size.
 
-Pure: a :class:`View` goes in, lines come out; ``live_table`` draws them. The only module that
-imports rich.
+Pure: a :class:`View` goes in, lines come out.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _STYLES = {
     "idle": "cyan",
     "stopped": "dim",
 }
-"""Styles of the states. They only stress what the words say."""
+"""Styles of the states. They carry no meaning that the words lack."""
 
 _MAX_EVENTS = 6
 _LINES_TO_WRAP = 16
@@ -54,18 +53,18 @@ _NOTE_INDENT = "      "
 
 @attrs.frozen
 class View:
-    """What the table shows of a run at one moment.
+    """A run at one moment, as the table shows it.
 
     Attributes:
         title: The run, for example its directory.
-        elapsed_s: Seconds since it began; None if not known.
+        elapsed_s: Seconds since it began; None if unknown.
         counts: Instances by state, including those waiting to be started.
         rows: A row for each instance that has begun.
-        pressure: Share of time in which some task waited for a processor; None if not known.
+        pressure: Share of time in which some task waited for a processor; None if unknown.
         ramp: Why starts are held back; empty when they are not.
         agents: The agents of the run.
         event_lines: The most recent events.
-        notice: The last line: what happens now, or what the user can do.
+        notice: The last line: the present activity, or a hint.
     """
 
     title: str = attrs.field(converter=printable)
@@ -83,7 +82,7 @@ def render(view: View, columns: int, lines: int) -> list[str]:
     """Return the lines of a view, coloured unless ``NO_COLOR`` is set.
 
     Args:
-        view: What to show.
+        view: The run.
         columns: The longest line.
         lines: The most lines.
     """
@@ -150,7 +149,7 @@ def _first_line(view: View, columns: int) -> Text:
     pressure = "" if view.pressure is None else f"CPU pressure {view.pressure:.0%}"
     right = "   ".join(filter(None, (pressure, elapsed)))
     if text_width(view.title) + 2 + len(right) > columns:
-        right = elapsed  # the title tells which run this is
+        right = elapsed  # the title identifies the run
     title = Text(view.title, style="bold", no_wrap=True, overflow="ellipsis")
     title.truncate(max(columns - len(right) - 2, 0), overflow="ellipsis", pad=True)
     return title.append(f"  {right}", style="not bold")

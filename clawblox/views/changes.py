@@ -1,4 +1,4 @@
-"""What changed between two observations, by path: a pure function of both."""
+"""Differences between two observations, by path. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Absent(Enum):
 
 
 ABSENT: Final = _Absent.ABSENT
-"""Stands for a value that is not there."""
+"""In place of a value that is not there."""
 
 
 @attrs.frozen
@@ -28,8 +28,8 @@ class Difference:
 
     Attributes:
         path: The place; empty for the whole observation.
-        before: What was there; :data:`ABSENT` for nothing.
-        after: What is there now; :data:`ABSENT` for nothing.
+        before: The earlier value; :data:`ABSENT` if there was none.
+        after: The later value; :data:`ABSENT` if there is none.
         is_order: Whether only the order of a list of objects differs: the values are their ids.
     """
 
@@ -61,7 +61,7 @@ def format_difference(difference: Difference, paint: Paint = no_paint) -> str:
     if difference.is_order:
         return f"{path} {paint('note', 'order')} {_format(after)}"
     texts = _format(before), _format(after)
-    if texts[0] == texts[1]:  # the difference is in what was rounded or cut
+    if texts[0] == texts[1]:  # rounding or cutting hides the difference
         if isinstance(after, str | list | Mapping):
             return f"{path} {paint('note', _count(before, after))}"
         texts = repr(before), repr(after)
@@ -152,7 +152,7 @@ def _compare_named(
     added = [name for name in after if name not in before]
     for name in added:
         yield Difference(add_id(path, name), ABSENT, after[name])
-    # What follows from the above: those that stay keep their order, and new ones come last.
+    # The order that the differences above imply: old items as before, new items last.
     expected = [*(name for name in before if name in after), *added]
     if expected != list(after):
         yield Difference(path, expected, list(after), is_order=True)

@@ -1,7 +1,7 @@
-"""Which columns of a table fit a terminal, and how wide they are.
+"""The columns of a table that fit a terminal, and their widths.
 
-Pure: texts and a width go in, columns come out. The most important columns are chosen until the
-next one would not fit, so a wider terminal never shows less.
+Pure: texts and a width go in, columns come out. Columns are added by importance until the next
+would not fit, so a wider terminal never shows less.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import attrs
 from clawblox.printable import printable_name
 
 GAP = "  "
-"""What separates two columns."""
+"""The space between two columns."""
 
 
 def _printable_cells(cells: Sequence[str]) -> Sequence[str]:
@@ -30,11 +30,11 @@ class Column:
         heading: Its heading.
         cells: Its text in each row; a column without any text is left out.
         rank: How important it is: 0 is always shown, and 1 before 2.
-        least: Its least width in characters, which keeps the columns in place.
+        least: Its minimum width in characters, so that a changing table stays in place.
         shortest: Width to which it may be cut; None never cuts it.
-        cut: Where texts are cut: in the middle, if both ends tell them apart, or at the end.
+        cut: Where texts are cut: in the middle if both ends distinguish them, or at the end.
         is_number: Whether it is aligned at the right.
-        replaces: Heading of a column that says less and is left out beside this one.
+        replaces: Heading of a less specific column, which this column displaces.
     """
 
     heading: str
@@ -48,7 +48,7 @@ class Column:
 
     @property
     def natural(self) -> int:
-        """The width that shows all of it."""
+        """The width that shows every text in full."""
         return max(self.least, text_width(self.heading), *map(text_width, self.cells), 0)
 
     @property
@@ -124,7 +124,7 @@ def format_line(fitted: Sequence[FittedColumn], row: int | None) -> str:
 
 
 def shorten(text: str, width: int, cut: Literal["middle", "end"] = "end") -> str:
-    """Return a text that is no wider than ``width``, with ``…`` for what was left out."""
+    """Return a text no wider than ``width``, with ``…`` in place of the rest."""
     if text_width(text) <= width:
         return text
     if width < 1:

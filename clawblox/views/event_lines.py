@@ -1,4 +1,4 @@
-"""Events of instances as lines of text: sent by an orchestrator, or found by comparing states."""
+"""Events of instances as lines: sent by an orchestrator, or derived from two states."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class EventLine:
     Attributes:
         at: UTC time.
         instance: Name of the instance; empty for an event that concerns all of them.
-        text: What happened, one printable line.
+        text: The event, as a printable line.
         is_trouble: Whether it needs attention.
     """
 
@@ -78,12 +78,12 @@ def describe_event(event: WorldEvent) -> EventLine:
 
 
 def describe_error(error: Exception) -> str:
-    """Return what went wrong, in one line."""
+    """Return the message of an error, on a line."""
     return printable(getattr(error, "message", None) or str(error) or type(error).__name__)
 
 
 def describe_start_error(error: Exception) -> str:
-    """Return why a start failed, in one line with the last line of the world's log."""
+    """Return why a start failed, with the last line of the world's log."""
     last_line = getattr(error, "log_lines", ())[-1:]
     return " | ".join((describe_error(error), *map(printable, last_line)))
 
@@ -102,7 +102,7 @@ def describe_end(detail: Mapping[str, Any]) -> str:
 
 
 def _exited(detail: Mapping[str, Any]) -> str:
-    if detail.get("halt") is not None:  # the event before this one gave the reason
+    if detail.get("halt") is not None:  # the previous event gave the reason
         return "was stopped because it had halted"
     return describe_end(detail)
 
@@ -181,10 +181,10 @@ _TEXTS: Final[Mapping[EventKind, Callable[[Mapping[str, Any]], str]]] = {
 
 
 class RecentEvents:
-    """The most recent event lines; many ordinary ones never push out the troubles.
+    """The most recent event lines; ordinary events never displace problems.
 
     Args:
-        size: How many troubles, and how many others, are kept.
+        size: How many problems, and how many other events, are kept.
     """
 
     def __init__(self, size: int) -> None:
@@ -205,7 +205,7 @@ class RecentEvents:
 
 
 def select_events(lines: Sequence[EventLine], size: int) -> list[EventLine]:
-    """Return the last ``size`` lines in order, more than half of them troubles if need be."""
+    """Return the last ``size`` lines in order, more than half of them problems if need be."""
     troubles = [place for place, line in enumerate(lines) if line.is_trouble]
     others = [place for place, line in enumerate(lines) if not line.is_trouble]
     least = min(len(troubles), max(size - len(others), size // 2 + 1 if size else 0))
@@ -218,12 +218,12 @@ def changes_between(
     now: Sequence[InstanceStatus],
     run_names: Mapping[Path, str] = MappingProxyType({}),
 ) -> Iterator[EventLine]:
-    """Yield what changed between two looks at run directories. Blocks: it reads logs.
+    """Yield the changes between two states of run directories. Blocks: it reads logs.
 
     Args:
-        before: The earlier look; empty to have every instance of the later look as a change.
-        now: The later look.
-        run_names: What the lines call the runs; empty for one run, which they do not name.
+        before: The earlier state; with an empty one, every instance is a change.
+        now: The later state.
+        run_names: Names of the runs in the lines; empty if there is only one run.
     """
     known = {(status.run_dir, status.name): status for status in before}
     for status in now:

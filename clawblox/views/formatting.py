@@ -1,4 +1,4 @@
-"""Values as text for people: durations, sizes, ends, paths, tables. Nothing is printed here."""
+"""Values as text for people: durations, sizes, exits, paths, tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 def format_json(value: object) -> str:
     """Return a value as the indented JSON that ``--json`` prints; paths and the like as text.
 
-    Numbers that JSON cannot hold, which a world's files may have, become null.
+    Numbers without a form in JSON, which a world may have written, become null.
     """
     try:
         return json.dumps(value, indent=2, default=str, allow_nan=False)

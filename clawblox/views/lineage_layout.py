@@ -1,11 +1,11 @@
-"""Where everything in the picture of a lineage is: lanes, branches, forks, positions. Pure.
+"""The layout of the picture of a lineage: lanes, branches, forks, positions, words. Pure.
 
-A lane shows the history of an instance as it stands now: from each life only what came before the
-save that the next life began from. What was lost is on branches of the lane, and so are earlier
-runs. A position is a simulation time, or the seconds since the first start if no save tells its
-simulation time. In a run that tells some, a save without is where the save before it is.
+A lane is the present history of an instance: of each life only the part before the save from which
+the next life began. Lost parts are branches of the lane, and so are earlier runs. A position is a
+simulation time, or the seconds since the first start if no save has a simulation time. If only some
+saves have one, the others are placed at the save before them.
 
-What a world did after its last save is not on disk, so lanes end at their last save.
+The disk has nothing of a world after its last save, so lanes end at their last save.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from clawblox.system.clock import parse_utc
 from clawblox.views.formatting import count_words, format_bytes, format_exit, format_labels
 
 Ending: TypeAlias = Literal["alive", "died", "ended", "unknown"]
-"""How a line ends: it goes on, badly, well, or in a way that no file tells."""
+"""How a line ends: not yet, badly, well, or in a way that no file records."""
 
 _STEPS: Final = (1, 2, 5, 10, 20)
 _LEAST_STEP: Final = 1e-9
@@ -48,7 +48,7 @@ class Ring:
 
 @attrs.frozen
 class Turn:
-    """A restart or a resume, after which a line goes on.
+    """A restart or a resume, after which a line continues.
 
     Attributes:
         at: Its position.
@@ -61,16 +61,16 @@ class Turn:
 
 @attrs.frozen
 class Branch:
-    """What is no part of the present history of an instance: lost lives, and earlier runs.
+    """A part of an instance that its present history lacks: a lost life, or an earlier run.
 
     Attributes:
         begin: Position at which it leaves its base, or begins.
         end: Position of its last save.
         rings: Its saves.
         ending: How it ended.
-        lives: The lives on it: one, or several that left at the same place and saved nothing.
-        base: The branch it leaves, as an index; None for the lane.
-        is_apart: Whether it leaves nothing, because it began fresh or nothing tells.
+        lives: Its life, or several lives that began at the same place and saved nothing.
+        base: Index of the branch that it leaves; None for the lane.
+        is_apart: Whether it leaves nothing: it began fresh, or its origin is unknown.
     """
 
     begin: float
@@ -84,7 +84,7 @@ class Branch:
 
 @attrs.frozen
 class Fork:
-    """The place that a lane begins at in another one.
+    """The place in another lane where a lane begins.
 
     Attributes:
         at: Its position.
@@ -108,8 +108,8 @@ class Lane:
         rings: The saves of its present history.
         turns: Its restarts and resumes.
         ending: How it ends.
-        branches: What is no part of its present history, oldest first.
-        fork: Where it left another lane; None if it did not.
+        branches: The parts that its present history lacks, oldest first.
+        fork: Where it left another lane; None if it began by itself.
     """
 
     instance: InstanceLineage
@@ -124,7 +124,7 @@ class Lane:
 
 @attrs.frozen
 class Layout:
-    """The lanes of a run directory, each below the one it left.
+    """The lanes of a run directory, each below its parent.
 
     Attributes:
         lanes: In the order of the lineage.
@@ -340,7 +340,7 @@ def _is_same(one: Branch, other: Branch) -> bool:
 
 
 _MAX_SAVES = 8
-"""How many saves the tooltip of a ring tells of."""
+"""How many saves the tooltip of a ring describes."""
 
 
 def describe_lineage(lineage: Lineage) -> str:
@@ -388,13 +388,13 @@ def _describe_end(life: Life) -> str:
     if life.ended_by == "another_run":
         return f"earlier run {life.run_id}".strip()
     what = life.exit or "ended in an unknown way"
-    return f"{what}; went on at {life.ended_at}" if life.ended_at else what
+    return f"{what}; continued at {life.ended_at}" if life.ended_at else what
 
 
 def describe_turn(turn: Turn) -> str:
-    """Return what a restart or a resume was, when, and what it began from."""
+    """Describe a restart or a resume: when, and from which save."""
     words = {"policy": "restarted", "request": "restarted on request", "resume": "resumed"}
     life = turn.life
     at = f" at {life.begun_at}" if life.begun_at else ""
-    source = f" from {life.origin.path.name}" if life.origin else " afresh"
+    source = f" from {life.origin.path.name}" if life.origin else " fresh"
     return f"{words[life.begun_by]}{at}{source}"

@@ -1,7 +1,7 @@
 """A lineage as an SVG picture: no script, no font, no file from outside; light and dark.
 
-Shapes tell everything that colours tell. Where things are on the axis belongs to
-``lineage_layout``; this module turns positions into pixels.
+Colours repeat what shapes show. ``lineage_layout`` places things on the axis; this module turns
+positions into pixels.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MAX_INDENTS: Final = 6
 _MAX_NAME: Final = 24
 _MAX_STATE: Final = 40
 _STUB: Final = 20.0
-"""What follows the last save of a line; its length means nothing, so it is dashed."""
+"""The part after the last save of a line; its length means nothing, so it is dashed."""
 _BRANCH_STUB: Final = 12.0
 _TURN: Final = 16.0
 """Room for a restart that is the last thing known of a line."""
@@ -237,7 +237,7 @@ def _width(text: str, size: float) -> float:
 
 
 def _draw_stripes(rows: Iterable[_Row], frame: _Frame) -> Iterator[str]:
-    """Yield what guides the eye from a name to its lane."""
+    """Yield stripes that guide the eye from a name to its lane."""
     for row in rows:
         if row.number % 2 == 0:
             place = f'x="{_MARGIN - 8:g}" y="{row.top:.1f}" height="{row.bottom - row.top:.1f}"'
@@ -344,7 +344,7 @@ def _draw_ending(
     words: Sequence[str],
     length: float,
 ) -> Iterator[str]:
-    """Yield what follows the last known position of a line; a cross for each of the words."""
+    """Yield the end of a line, after its last known position; a cross for each of the words."""
     yield _path(f"{colour}-line line stub", f"M{x:.1f},{y:.1f}h{length:g}")
     x += length + 4
     if ending == "alive":
@@ -403,7 +403,7 @@ def _draw_turns(row: _Row, rings: Sequence[float], frame: _Frame) -> Iterator[st
 
 
 def _draw_legend(layout: Layout, top: float) -> tuple[list[str], float]:
-    """Return the legend of the signs that a picture has, and the height of the picture."""
+    """Return the legend of the signs in a picture, and the height of the picture."""
     shapes: list[str] = []
     x, y = _MARGIN, top + 20
     for sign, words in _find_signs(layout):

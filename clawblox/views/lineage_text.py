@@ -1,6 +1,6 @@
 """A lineage as text: lanes over simulation time, and a tree of forks as a table.
 
-Where things are on the axis belongs to ``lineage_layout``; here positions become columns.
+``lineage_layout`` places things on the axis; this module turns positions into columns.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MIN_AXIS: Final = 24
 _STUB: Final = 3
 """Columns after the last save of a line: two of the line, and how it ends."""
 _PAD: Final = 1
-"""The column before the axis, for what a lane began from."""
+"""The column before the axis, for the origin of a lane."""
 _TICK_COLUMNS: Final = 9
 
 _AXIS_WORDS: Final = {True: "simulated time", False: "seconds since start"}
@@ -116,7 +116,7 @@ class _Page:
         layout: Where things are on the axis.
         names: Width of the names.
         axis_width: Width of the axis.
-        states: Width of the states, and of the words beside the axis.
+        states: Width of the states, and of the words next to the axis.
     """
 
     layout: Layout
@@ -219,18 +219,18 @@ class _Page:
 
 
 def _find_row(lane: Lane, branch: int | None) -> int:
-    """Return the line of a branch among those of its lane, which has the first."""
+    """Return the index of a branch among the rows of its lane."""
     before = lane.branches[: 0 if branch is None else branch + 1]
     return sum(map(_is_shown, before))
 
 
 def _is_shown(branch: Branch) -> bool:
-    """Return whether a branch has a line; a life that left nothing is told by its restart."""
+    """Return whether a branch has a row; the restart alone shows a life without saves."""
     return bool(branch.rings) or branch.is_apart
 
 
 def _shorten(text: str, limit: int) -> str:
-    """Return the beginning of a text, without what it has in parentheses or after a semicolon."""
+    """Return the beginning of a text, up to a parenthesis or a semicolon."""
     return shorten(re.split(r"[(;]", printable(text))[0].strip(), limit)
 
 

@@ -17,7 +17,7 @@ from clawblox.printable import printable
 from clawblox.views.columns import text_width
 
 Kind: TypeAlias = Literal["plain", "key", "string", "literal", "note", "error"]
-"""What a piece of text is, which decides its colour."""
+"""Kind of a piece of text; it decides the colour."""
 
 Paint: TypeAlias = Callable[[Kind, str], str]
 """Returns a piece of text in its colour."""
@@ -61,7 +61,7 @@ def format_value(
         width: Columns of a line; a long string or number may be longer.
         paint: Colours pieces of text.
         is_shortened: Whether long lists, objects and strings are shortened; a note then names the
-            path of what was left out.
+            path of the rest.
         path: Path of the value, for these notes.
     """
     layout = _Layout(width, paint, is_shortened)
@@ -158,7 +158,7 @@ class _Layout:
         yield from self.children(value, path, indent + _INDENT)
 
     def children(self, value: Any, path: str, indent: str) -> Iterator[str]:  # noqa: ANN401 - JSON
-        """Yield the lines of the parts of an object or a list, and a note of what is left out."""
+        """Yield the lines of the parts of an object or a list, and a note of omitted parts."""
         if isinstance(value, Mapping):
             shown = len(value) if not self.is_shortened else min(len(value), _MAX_KEYS)
             for key in list(value)[:shown]:
@@ -269,10 +269,10 @@ def add_id(path: str, name: str) -> str:
 
 
 def find_value(value: Any, path: str) -> Any:  # noqa: ANN401 - JSON
-    """Return what is at a path.
+    """Return the value at a path.
 
     Raises:
-        UsageError: The path is malformed, or nothing is there; says how far it leads.
+        UsageError: The path is malformed or leads nowhere; the text names the last existing part.
     """
     way = ""
     for text, part in _parse_path(path):

@@ -47,7 +47,7 @@ _RANKS = {state: rank for rank, state in enumerate(_STATES)}
 
 @attrs.frozen
 class Row:
-    """One line of a table of instances.
+    """A row of a table of instances.
 
     Attributes:
         name: Name of the instance.
@@ -86,8 +86,8 @@ def make_row(
 
     Args:
         status: The instance.
-        state: Its state, which the caller may know better than the disk.
-        cpu_share: Processors in use, 1.0 for a whole one; None if not known.
+        state: Its state; the caller may know a later state than the disk has.
+        cpu_share: Processors in use, 1.0 for a whole processor; None if unknown.
         run: Its run, where the table shows several.
         note: How its start is going.
     """
@@ -116,7 +116,7 @@ def make_row(
 
 
 def _format_rate(rate: TickRate | None) -> str:
-    """Return the achieved rate and the nominal one, in ticks per second."""
+    """Return the achieved and the nominal rate, in ticks per second."""
     return "" if rate is None else f"{rate.achieved_hz:.0f}/{rate.nominal_hz:.0f}"
 
 
@@ -203,7 +203,7 @@ def agent_columns(agents: Sequence[AgentStatus], *, is_live: bool = False) -> li
 
 
 def describe_agent(agent: AgentStatus) -> str:
-    """Return what is known of one agent, a fact a line."""
+    """Describe an agent, a fact on each line."""
     place = [f"pid {agent.pid}"] if agent.pid else []
     place += [f"window {agent.window}"] if agent.window else []
     facts = {
@@ -237,7 +237,7 @@ def _describe_usage(usage: Usage) -> str:
 
 
 def summarise_agents(agents: Sequence[AgentStatus]) -> list[str]:
-    """Return how agents ended and what they have used, in one line; none without agents."""
+    """Summarise the ends and the usage of agents in a line; no line without agents."""
     if not agents:
         return []
     counts = Counter(agent.state for agent in order_agents(agents))

@@ -1,4 +1,4 @@
-"""How a run ended, and what to type to go on: the last lines of ``run``, ``up`` and ``ps --watch``.
+"""How a run ended, and what to type next: the last lines of ``run``, ``up`` and ``ps --watch``.
 
 Pure: statuses go in, lines come out.
 """
@@ -25,7 +25,7 @@ def summarise(
     can_resume: bool = True,
     names_logs: bool = True,
 ) -> list[str]:
-    """Return how the instances and agents of a run ended, the saves, and commands to go on.
+    """Return how the instances and agents of a run ended, the saves, and what to type next.
 
     Args:
         run_dir: The run directory.

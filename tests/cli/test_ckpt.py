@@ -235,6 +235,7 @@ def test_a_missing_archive_is_named(ckpt: Ckpt, tmp_path: Path) -> None:
     assert "none.ckpt" in ckpt.err
 
 
+@pytest.mark.thorough
 def test_a_long_scan_shows_a_bar_and_removes_it(run: Path) -> None:
     big = run / "agents" / "Rocky" / "workspace" / "weights.bin"
     big.write_bytes(random.Random(7).randbytes(30_000_000))

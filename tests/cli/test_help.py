@@ -8,7 +8,6 @@ from typing import get_args
 
 import attrs
 import click
-import pytest
 
 from clawblox import __version__
 from clawblox.cli import main
@@ -25,36 +24,35 @@ def options_of(name: str) -> list[click.Option]:
     return [option for option in find_options(name) if not option.hidden]
 
 
-@pytest.mark.parametrize("words", [(), *((name,) for name in COMMANDS)])
-def test_every_help_fits_the_screen_and_shows_examples(call: Start, words: tuple[str, ...]) -> None:
-    command = call(*words, "--help", env={"COLUMNS": "80"})
-    assert command.wait() == 0
-    assert command.err == ""
-    assert max(map(len, command.out.splitlines())) <= 80
-    assert f"  clawblox {' '.join(words)}".rstrip() in command.out.partition("Examples:")[2]
+def test_the_help_is_printed(call: Start) -> None:
+    for words in ([], ["run"]):
+        command = call(*words, "--help", env={"COLUMNS": "80"})
+        assert (command.wait(), command.err) == (0, ""), words
+        assert f"  clawblox {' '.join(words)}" in command.out.partition("Examples:")[2], words
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_is_explained(name: str) -> None:
-    ends = (".", "]")
-    assert [one.name for one in options_of(name) if not (one.help or "").endswith(ends)] == []
+def test_every_option_is_explained() -> None:
+    for name in COMMANDS:
+        ends = (".", "]")
+        assert [one.name for one in options_of(name) if not (one.help or "").endswith(ends)] == []
 
 
-@pytest.mark.parametrize(("name", "command"), list(every_command()))
-def test_every_help_is_complete_and_for_users(name: str, command: click.Command) -> None:
-    context = click.Context(command, info_name=name, terminal_width=80)
-    text = command.get_help(context)
-    assert max(map(len, text.splitlines())) <= 80
-    assert "Examples:" in text
-    assert "Raises" not in text
-    assert "...\n" not in text.partition("Commands:")[2]  # no summary is cut
+def test_every_help_fits_the_screen_and_shows_examples() -> None:
+    for name, command in (("", main), *every_command()):
+        context = click.Context(command, info_name=name, terminal_width=80)
+        text = command.get_help(context)
+        assert max(map(len, text.splitlines())) <= 80, name
+        assert f"  clawblox {name}".rstrip() in text.partition("Examples:")[2], name
+        assert "Raises" not in text, name
+        assert "...\n" not in text.partition("Commands:")[2], f"{name}: a summary is cut"
 
 
-@pytest.mark.parametrize("name", ["run", "up", "fork", "resume"])
-def test_every_option_is_in_a_section(name: str) -> None:
-    context = click.Context(find_command(name), info_name=name)
-    _, _, last = find_command(name).get_help(context).partition("\nOther:\n")
-    assert last.split("\n\n")[0].split() == ["--help", "Show", "this", "message", "and", "exit."]
+def test_every_option_is_in_a_section() -> None:
+    for name in ("run", "up", "fork", "resume"):
+        context = click.Context(find_command(name), info_name=name)
+        _, _, last = find_command(name).get_help(context).partition("\nOther:\n")
+        words = last.split("\n\n")[0].split()
+        assert words == ["--help", "Show", "this", "message", "and", "exit."], name
 
 
 def test_the_overview_lists_every_command_in_a_section(call: Start) -> None:
@@ -82,14 +80,17 @@ def test_an_unknown_command_is_a_usage_error(call: Start) -> None:
     assert "Error: No such command 'stpo'. Did you mean 'stop'?\n" in call("stpo").err
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_guide_names_every_command_option_and_variable(name: str) -> None:
-    _, _, rest = GUIDE.partition(f"\n## clawblox {name}\n")
-    section = rest.partition("\n## ")[0]
-    for option in options_of(name):
-        for flag in (*option.opts, *option.secondary_opts):
-            assert f"`{flag}" in section
-        assert not option.envvar or f"`{option.envvar}`" in section
+def section_of(name: str) -> str:
+    """Return the section of a command in the guide."""
+    return GUIDE.partition(f"\n## clawblox {name}\n")[2].partition("\n## ")[0]
+
+
+def test_the_guide_names_every_command_option_and_variable() -> None:
+    for name in COMMANDS:
+        for option in options_of(name):
+            for flag in (*option.opts, *option.secondary_opts):
+                assert f"`{flag}" in section_of(name), name
+            assert not option.envvar or f"`{option.envvar}`" in section_of(name), name
 
 
 def test_the_guide_lists_the_commands_with_the_summaries_of_the_help() -> None:
@@ -101,17 +102,17 @@ def test_the_guide_lists_the_commands_with_the_summaries_of_the_help() -> None:
     }
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_guide_names_the_defaults(name: str) -> None:
-    section = GUIDE.partition(f"\n## clawblox {name}\n")[2].partition("\n## ")[0]
-    for option in options_of(name):
-        if isinstance(option, FieldOption) and not option.is_flag and option.default:
-            for row in section.splitlines():
-                if row.startswith(f"| `{option.opts[0]} "):
-                    assert str(option.default) in [cell.strip(" `") for cell in row.split("|")]
+def test_the_guide_names_the_defaults() -> None:
+    for name in COMMANDS:
+        for option in options_of(name):
+            if isinstance(option, FieldOption) and not option.is_flag and option.default:
+                for row in section_of(name).splitlines():
+                    if row.startswith(f"| `{option.opts[0]} "):
+                        cells = [cell.strip(" `") for cell in row.split("|")]
+                        assert str(option.default) in cells, name
 
 
 def test_the_guide_names_every_state_and_every_field_of_ps() -> None:
-    section = GUIDE.partition("\n## clawblox ps\n")[2].partition("\n## ")[0]
+    section = section_of("ps")
     names = [*get_args(InstanceState), *(field.name for field in attrs.fields(InstanceStatus))]
     assert [name for name in names if f"`{name}`" not in section] == []

@@ -133,7 +133,10 @@ def run_on_a_terminal(command: list[str], env: dict[str, str], *, status: int = 
     return written
 
 
-@pytest.mark.parametrize("on_a_terminal", [False, True], ids=["pipe", "terminal"])
+@pytest.mark.parametrize(
+    "on_a_terminal",
+    [pytest.param(False, id="pipe", marks=pytest.mark.thorough), pytest.param(True, id="terminal")],
+)
 def test_no_way_of_writing_lets_control_characters_through(on_a_terminal: bool) -> None:
     channels = {**CHANNELS, **(DRAWINGS if on_a_terminal else {})}
     for channel, text in write_by(channels, HOSTILE, on_a_terminal=on_a_terminal).items():

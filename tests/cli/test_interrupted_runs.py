@@ -78,6 +78,7 @@ def test_resume_shows_what_goes_on_from_what_and_runs_it(
 
 
 @pytest.mark.usefixtures("crash")
+@pytest.mark.thorough
 def test_resume_in_the_background_returns_when_all_are_ready(call: Start, run_dir: Path) -> None:
     command = call("resume", str(run_dir), "--detach", "--autosave", "100")
     assert command.wait() == 0
@@ -151,6 +152,7 @@ def test_up_refuses_a_run_that_was_interrupted_until_it_is_told_what_to_do(
 
 
 @pytest.mark.usefixtures("crash")
+@pytest.mark.thorough
 def test_up_in_the_background_passes_the_choice_on(call: Start, world: Path, run_dir: Path) -> None:
     words = ("up", str(world), "--run-dir", str(run_dir), "--detach")
     assert call(*words).wait() == 2

@@ -84,6 +84,7 @@ def test_resume_means_the_interrupted_instances_with_the_label(
     assert nothing.err.startswith(text)
 
 
+@pytest.mark.thorough
 def test_a_label_that_none_has_is_an_error_that_names_those_there_are(
     labelled: str, call: Start
 ) -> None:

@@ -16,7 +16,7 @@ def find_journal(run_dir: Path) -> Path:
     return run_dir / ".clawblox" / "instances" / "records.jsonl"
 
 
-@pytest.mark.parametrize("how", ["emptied", "removed"])
+@pytest.mark.parametrize("how", ["removed", pytest.param("emptied", marks=pytest.mark.thorough)])
 def test_a_run_whose_records_were_lost_is_saved_and_stopped(
     up: Start, call: Start, run_dir: Path, how: str
 ) -> None:
@@ -34,6 +34,7 @@ def test_a_run_whose_records_were_lost_is_saved_and_stopped(
     assert {one["stopped_on_purpose"] for one in records_on_disk(run_dir).values()} == {True}
 
 
+@pytest.mark.thorough
 def test_records_that_cannot_be_written_again_are_named_with_their_orchestrator(
     up: Start, call: Start, run_dir: Path
 ) -> None:

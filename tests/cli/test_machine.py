@@ -245,14 +245,11 @@ def test_a_directory_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
     assert find_runs_below(tmp_path / "missing") == []
 
 
-@pytest.mark.parametrize("name", ["logs", "save", "stop"])
-def test_a_directory_without_runs_names_those_below_it(
-    call: Start, tmp_path: Path, name: str
-) -> None:
+def test_the_hint_for_a_directory_without_runs_names_the_latest_runs_below(call: Start) -> None:
     for number in range(7):
         run = make_run(Path.cwd() / "runs" / f"r{number}", "a")
         os.utime(run, (number, number))
-    command = call(name)
+    command = call("logs")
     assert command.wait() == 1
     assert command.err == (
         "Error: Nothing has run in '.'\n  hint: give the run directory; there are: "
@@ -263,6 +260,7 @@ def test_a_directory_without_runs_names_those_below_it(
 # -------------------------------------------------------------------------------------- watching
 
 
+@pytest.mark.thorough
 def test_all_runs_below_a_directory_are_watched_until_the_last_one_ends(
     both: dict[Path, Command], start: Start, call: Start, tmp_path: Path
 ) -> None:

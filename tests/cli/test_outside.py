@@ -79,6 +79,7 @@ def test_ps_shows_a_start_that_failed(call: Start, tmp_path: Path) -> None:
     assert (found["state"], found["exit"]["status"]) == ("failed", 4)
 
 
+@pytest.mark.thorough
 def test_ps_shows_a_start_in_progress(start: Start, call: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path, "--slow-boot", "600", "--pid-file", "pid")
     command = start("run", str(world), "--port", "0", "--run-dir", str(world))
@@ -109,29 +110,31 @@ def test_ps_of_a_directory_without_runs_is_not_an_error(call: Start, tmp_path: P
     assert json.loads(call("ps", str(tmp_path), "--json").out) == []
 
 
-@pytest.mark.parametrize("name", ["ps", "logs", "save", "stop"])
-def test_a_missing_directory_is_named(call: Start, name: str) -> None:
-    command = call(name, "runs/nowhere")
-    assert command.wait() == 1
-    assert command.err.startswith("Error: Path 'runs/nowhere' does not exist\n")
+def test_a_missing_directory_is_named(call: Start) -> None:
+    for name in ("ps", "logs", "save", "stop"):
+        command = call(name, "runs/nowhere")
+        assert command.wait() == 1, name
+        assert command.err.startswith("Error: Path 'runs/nowhere' does not exist\n"), name
 
 
-@pytest.mark.parametrize("name", ["resume", "lineage", "logs", "save", "restart", "stop", "wait"])
-def test_a_name_in_the_place_of_the_run_directory_is_answered_with_the_runs_that_are_there(
-    call: Start, tmp_path: Path, name: str
+def test_the_hint_for_a_wrong_run_directory_names_the_runs_below(
+    start: Start, tmp_path: Path
 ) -> None:
     written(tmp_path / "runs" / "r001", "w000")
-    for words in ([name], [name, "w000"]):
-        command = call(*words, cwd=tmp_path)
-        assert command.wait() == 1
-        assert command.err.endswith("\n  hint: give the run directory; there are: runs/r001\n")
+    names = ("resume", "lineage", "logs", "save", "restart", "stop", "wait")
+    commands = {name: start(name, "w000", cwd=tmp_path) for name in names}
+    commands["logs alone"] = start("logs", cwd=tmp_path)
+    hint = "\n  hint: give the run directory; there are: runs/r001\n"
+    for name, command in commands.items():
+        assert command.wait() == 1, name
+        assert command.err.endswith(hint), name
 
 
-@pytest.mark.parametrize("name", ["logs", "save", "stop"])
-def test_a_directory_without_runs_is_an_error(call: Start, tmp_path: Path, name: str) -> None:
-    command = call(name, str(tmp_path))
-    assert command.wait() == 1
-    assert command.err.startswith(f"Error: Nothing has run in '{tmp_path}'\n")
+def test_a_directory_without_runs_is_an_error(call: Start, tmp_path: Path) -> None:
+    for name in ("logs", "save", "stop"):
+        command = call(name, str(tmp_path))
+        assert command.wait() == 1, name
+        assert command.err.startswith(f"Error: Nothing has run in '{tmp_path}'\n"), name
 
 
 def test_an_unknown_instance_is_an_error_that_names_the_others(serve: Serve, call: Start) -> None:
@@ -215,6 +218,7 @@ def test_logs_ends_quietly_when_the_output_is_gone(serve: Serve, start: Start) -
     assert command.err == ""
 
 
+@pytest.mark.thorough
 def test_a_full_disk_is_an_error_of_logs(serve: Serve, call: Start) -> None:
     served = serve()
     with open("/dev/full", "wb") as full:
@@ -223,6 +227,7 @@ def test_a_full_disk_is_an_error_of_logs(serve: Serve, call: Start) -> None:
     assert command.err == "Error: No space left on device\n"
 
 
+@pytest.mark.thorough
 def test_a_missing_log_file_is_reported(serve: Serve, call: Start) -> None:
     served = serve()
     served.command.interrupt()
@@ -236,6 +241,7 @@ def test_a_missing_log_file_is_reported(serve: Serve, call: Start) -> None:
 # --------------------------------------------------------------------------------------- stop
 
 
+@pytest.mark.thorough
 def test_stop_ends_a_world_that_another_command_runs(serve: Serve, call: Start) -> None:
     served = serve()
     command = call("stop", served.run_dir)
@@ -249,6 +255,7 @@ def test_stop_ends_a_world_that_another_command_runs(serve: Serve, call: Start) 
     assert "Error" not in served.command.err
 
 
+@pytest.mark.thorough
 def test_a_stopped_world_is_reported_as_stopped_although_its_child_takes_longer(
     serve: Serve, call: Start
 ) -> None:
@@ -277,6 +284,7 @@ def test_stop_ends_only_what_was_named(pair: Path, call: Start) -> None:
     assert states == {"w000": "ready", "w001": "exited"}
 
 
+@pytest.mark.thorough
 def test_stopping_twice_is_not_an_error(pair: Path, call: Start) -> None:
     assert call("stop", str(pair)).wait() == 0
     again = call("stop", str(pair))
@@ -309,6 +317,7 @@ def test_an_end_that_cannot_be_recorded_is_an_error(serve: Serve, call: Start) -
     assert not marked_processes()
 
 
+@pytest.mark.thorough
 def test_a_name_is_free_again_when_stop_returns(serve: Serve, call: Start) -> None:
     served = serve(words=("--name", "panda"))
     call("stop", served.run_dir)
@@ -318,6 +327,7 @@ def test_a_name_is_free_again_when_stop_returns(serve: Serve, call: Start) -> No
     assert found["state"] == "exited"
 
 
+@pytest.mark.thorough
 def test_a_detached_instance_is_shown_and_stopped(call: Start, tmp_path: Path) -> None:
     directory = make_world(tmp_path)
     code = "import clawblox, sys; print(clawblox.World(sys.argv[1]).start(detach=True).pid)"

@@ -60,6 +60,7 @@ def test_calls_of_act_are_one_player(start: Start, call: Start, world_dir: Path)
     command.interrupt()
 
 
+@pytest.mark.thorough
 def test_an_agent_that_a_run_resumes_is_the_player_that_it_was(
     call: Start, world_dir: Path, claude_env: dict[str, str]
 ) -> None:
@@ -74,6 +75,7 @@ def test_an_agent_that_a_run_resumes_is_the_player_that_it_was(
     assert [read_players(path) for path in saves] == [["Eko"]] * len(saves)
 
 
+@pytest.mark.thorough
 def test_act_in_a_fork_is_the_player_that_act_was(
     start: Start, call: Start, world_dir: Path
 ) -> None:

@@ -78,7 +78,7 @@ def test_the_lines_of_a_script_are_commands(run: str, call: Start) -> None:
     lines = ["# a comment", "observe", "add 2", "", "act add 3", "changes", "show counter"]
     lines += ["say hello", "chat", "quit", "add 7"]
     command = call("play", run, "--as", "lena", typed="\n".join(lines))
-    assert (command.wait(), command.err) == (0, "Left w000, which goes on.\n")
+    assert (command.wait(), command.err) == (0, "Left w000; the run continues.\n")
     assert command.out.splitlines() == [
         'agent_id: "agent-1"',
         "time: 0",
@@ -106,17 +106,18 @@ def test_a_failed_line_makes_the_status_1_and_the_next_one_follows(run: str, cal
         "  it has: agent_id, time, counter",
         "line 4: observe takes nothing, not 'it'",
         "  to send an input of this type: act observe it",
-        "Left w000, which goes on.",
+        "Left w000; the run continues.",
     ]
     assert command.out.splitlines() == ["time: 0 -> 0.5", "counter: 0 -> 1"]
 
 
 def test_help_and_api_tell_what_can_be_done(run: str, call: Start) -> None:
     command = call("play", run, typed="help\napi\n")
-    assert "[act] TYPE [DATA]  Send an input, and show what it changed." in command.out
+    assert "[act] TYPE [DATA]  Send an input, and show the changes." in command.out
     assert "POST /input {type: add, data: 1}" in command.out
 
 
+@pytest.mark.thorough
 def test_what_others_say_is_shown_as_it_arrives(run: str, pipe: Start) -> None:
     rocky = join(run)
     say(run, rocky, "before")
@@ -169,6 +170,7 @@ def test_a_world_is_started_for_the_session_and_stopped_after_it(
     assert again.err.startswith("Run directory: mine\n")
 
 
+@pytest.mark.thorough
 def test_a_session_saves_and_its_world_goes_on_from_there(
     call: Start, start: Start, tmp_path: Path
 ) -> None:
@@ -255,7 +257,9 @@ def test_the_end_of_the_world_ends_the_session(run: str, pipe: Start) -> None:
     ("mode", "words", "counter"),
     [
         ("checkpoint", "with your session", 2),
-        ("fresh", "afresh: you have joined as a new agent", 1),
+        pytest.param(
+            "fresh", "without your session: you are a new agent", 1, marks=pytest.mark.thorough
+        ),
     ],
 )
 def test_an_agent_goes_on_in_a_world_that_is_restarted(
@@ -279,7 +283,14 @@ def test_an_agent_goes_on_in_a_world_that_is_restarted(
     assert up.interrupt() == 130
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGINT,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.thorough),
+        pytest.param(signal.SIGHUP, marks=pytest.mark.thorough),
+    ],
+)
 def test_a_signal_makes_the_agent_leave(run: str, pipe: Start, number: signal.Signals) -> None:
     command = pipe(run)
     wait_until(lambda: "/observe" in list_paths(run), what="the session has begun")
@@ -288,6 +299,7 @@ def test_a_signal_makes_the_agent_leave(run: str, pipe: Start, number: signal.Si
     assert list_paths(run)[-1] == "/leave"
 
 
+@pytest.mark.thorough
 def test_the_end_of_a_world_that_was_started_for_the_session_ends_it(
     pipe: Start, tmp_path: Path
 ) -> None:
@@ -349,7 +361,7 @@ def test_a_terminal_has_history_completion_and_messages_above_the_line(
         wait_until(lambda: one.screen[-1] == "lena@w000> half a line", what="the line is back")
         one.type(CTRL_C + CTRL_D)
         assert one.wait() == 0
-        assert one.shows("Left w000, which goes on.")
+        assert one.shows("Left w000; the run continues.")
         assert one.modes_are_restored
     assert list_paths(run).count("/input") == 1
     assert list_paths(run)[-1] == "/leave"
@@ -380,6 +392,7 @@ def test_ctrl_c_ends_a_command_that_takes_too_long(run: str, home: Path) -> None
         assert one.wait() == 130
 
 
+@pytest.mark.thorough
 def test_without_the_extra_the_terminal_edits_the_line(
     run: str, home: Path, tmp_path: Path
 ) -> None:

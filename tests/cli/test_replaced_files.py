@@ -256,6 +256,7 @@ def _commands(place: Place, words: str) -> list[list[str]]:
     return [one for one in place.words() if " ".join(one).startswith(words)]
 
 
+@pytest.mark.thorough
 def test_the_trace_finds_the_files_that_matter(place: Place, opened: dict[str, list[Path]]) -> None:
     names = {path.name for paths in opened.values() for path in paths}
     assert names >= {
@@ -275,8 +276,15 @@ def test_the_trace_finds_the_files_that_matter(place: Place, opened: dict[str, l
     }, sorted(names)
 
 
-@pytest.mark.parametrize("kind", ["pipe", "sparse", "no permission"])
-def test_what_stands_in_place_of_a_file_neither_hangs_nor_fills_a_command(
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "pipe",
+        pytest.param("sparse", marks=pytest.mark.thorough),
+        pytest.param("no permission", marks=pytest.mark.thorough),
+    ],
+)
+def test_a_replaced_file_neither_hangs_nor_fills_a_command(
     place: Place, opened: dict[str, list[Path]], kind: str
 ) -> None:
     """A sample of the next test: another file for each command."""

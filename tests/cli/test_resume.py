@@ -38,7 +38,7 @@ def write(path: Path) -> None:
     path.write_text(SNAPSHOT)
 
 
-@pytest.mark.parametrize("command", ["run", "up"])
+@pytest.mark.parametrize("command", ["run", pytest.param("up", marks=pytest.mark.thorough)])
 def test_a_file_in_the_current_directory_is_resumed(
     start: Start, call: Start, run_dir: Path, world_dir: Path, here: Path, command: str
 ) -> None:
@@ -57,7 +57,7 @@ def test_a_file_in_the_current_directory_is_resumed(
     assert str(here / "saves" / "s1.json") in refused.err
 
 
-@pytest.mark.parametrize("place", ["here", "world"])
+@pytest.mark.parametrize("place", ["here", pytest.param("world", marks=pytest.mark.thorough)])
 def test_a_file_in_either_directory_is_forked_but_two_are_an_error(
     start: Start, call: Start, run_dir: Path, world_dir: Path, here: Path, place: str
 ) -> None:
@@ -136,7 +136,7 @@ def test_an_extraction_ends_with_the_commands_that_go_on_from_it(
     extracted = call("ckpt", "extract", str(archive), str(second))
     assert extracted.wait() == 0
     run, rocky, eko = (
-        line.strip() for line in extracted.out.partition("To go on:\n")[2].splitlines()
+        line.strip() for line in extracted.out.partition("To continue:\n")[2].splitlines()
     )
     program, *words = shlex.split(run)
     assert (program, words[:2]) == ("clawblox", ["run", str(world_dir)])

@@ -61,7 +61,7 @@ def test_the_first_checkpoint_is_made_and_shown_before_the_agent_is(
     assert pointer["checkpoint"] == "t000000.ckpt"
 
 
-@pytest.mark.parametrize("by", ["directory", "pointer"])
+@pytest.mark.parametrize("by", ["directory", pytest.param("pointer", marks=pytest.mark.thorough)])
 def test_a_killed_run_goes_on_elsewhere_with_its_options(
     start: Start, claude_env: dict[str, str], world: Path, by: str
 ) -> None:
@@ -86,7 +86,7 @@ def test_a_killed_run_goes_on_elsewhere_with_its_options(
     assert_nothing_runs()
 
 
-@pytest.mark.parametrize("how", ["interrupted", "killed"])
+@pytest.mark.parametrize("how", ["killed", pytest.param("interrupted", marks=pytest.mark.thorough)])
 def test_resume_brings_world_and_agent_back_in_their_place(
     start: Start, call: Start, claude_env: dict[str, str], world: Path, how: str
 ) -> None:
@@ -222,6 +222,7 @@ def test_the_line_to_go_on_can_be_pasted_into_a_shell(
     assert_nothing_runs()
 
 
+@pytest.mark.thorough
 def test_an_agent_of_a_script_is_named_with_the_line_that_brings_it_back(
     call: Start, claude_env: dict[str, str], world: Path
 ) -> None:
@@ -251,6 +252,7 @@ with Checkpointer(world, [agent], dir="run/checkpoints") as checkpointer:
 """
 
 
+@pytest.mark.thorough
 def test_a_run_with_an_agent_that_was_moved_goes_on(
     start: Start, claude_env: dict[str, str], world: Path
 ) -> None:

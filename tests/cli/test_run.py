@@ -79,6 +79,7 @@ def test_options_set_the_name_and_the_files(start: Start, tmp_path: Path) -> Non
     assert command.interrupt() == 130
 
 
+@pytest.mark.thorough
 def test_the_last_output_of_a_stopping_world_is_printed(serve: Serve) -> None:
     served = serve("--slow-stop", "0.2")
     assert served.command.interrupt() == 130
@@ -242,7 +243,10 @@ def test_ctrl_c_stops_the_world_cleanly(serve: Serve) -> None:
     assert not is_listening(served.port)
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGHUP, 129), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.thorough)],
+)
 def test_term_and_hup_stop_it_as_ctrl_c_does(
     start: Start, tmp_path: Path, number: signal.Signals, status: int
 ) -> None:
@@ -256,6 +260,7 @@ def test_term_and_hup_stop_it_as_ctrl_c_does(
     assert not marked_processes()
 
 
+@pytest.mark.thorough
 def test_a_run_under_nohup_outlives_its_terminal(start: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path)
     command = start("run", str(world), "--port", "0", prefix=("env", "--ignore-signal=HUP"))
@@ -276,6 +281,7 @@ def test_a_second_ctrl_c_kills_at_once(serve: Serve) -> None:
     assert not is_listening(served.port)
 
 
+@pytest.mark.thorough
 def test_two_signals_at_once_kill_the_world(serve: Serve) -> None:
     served = serve("--ignore-sigterm", words=("--grace", "600"))
     served.command.send(signal.SIGTERM)
@@ -320,6 +326,7 @@ def test_a_killed_command_leaves_nothing_behind(serve: Serve) -> None:
     assert not is_listening(served.port)
 
 
+@pytest.mark.thorough
 def test_a_full_pipe_does_not_delay_ctrl_c(start: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path, "--flood-lines", "5000")
     port = free_port()
@@ -430,7 +437,7 @@ def test_a_world_that_ends_by_itself_ends_the_command(start: Start, tmp_path: Pa
     assert "s3cret" not in command.err
     assert command.out.endswith(log_file.read_text())
     run_dir = only_run(Path.cwd()).relative_to(Path.cwd())
-    assert command.err.endswith(f"  hint: to go on: clawblox resume {run_dir}\n")
+    assert command.err.endswith(f"  hint: to continue: clawblox resume {run_dir}\n")
 
 
 def test_the_signal_that_killed_a_world_is_named(serve: Serve) -> None:

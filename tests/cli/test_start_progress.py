@@ -39,12 +39,14 @@ def test_a_slow_start_is_shown_on_one_line_of_the_terminal(tmp_path: Path) -> No
     assert rest.startswith("World 'counter' is ready at http://")
 
 
+@pytest.mark.thorough
 def test_the_line_shows_what_the_probe_sees(tmp_path: Path) -> None:
     world = make_world(tmp_path, "--unavailable", "1.2")
     with terminal("run", str(world), "--port", "0") as one:
         wait_until(lambda: one.shows("GET /api.md answered 503 | Spectator frontend: "))
 
 
+@pytest.mark.thorough
 def test_the_line_shows_that_the_world_listens_elsewhere(tmp_path: Path) -> None:
     other = free_port()
     world = make_world(tmp_path, "--bind-port", str(other))
@@ -52,6 +54,7 @@ def test_the_line_shows_that_the_world_listens_elsewhere(tmp_path: Path) -> None
         wait_until(lambda: one.shows(f"| it listens on 127.0.0.1:{other} instead of 127.0.0.1:"))
 
 
+@pytest.mark.thorough
 def test_a_wait_for_the_port_is_shown(tmp_path: Path) -> None:
     world = make_world(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as busy:
@@ -94,6 +97,7 @@ def test_what_a_start_from_an_archive_waits_for_is_the_load_then_the_port(tmp_pa
     assert _waiting(archive, tmp_path) == "waiting for the port"
 
 
+@pytest.mark.thorough
 def test_a_fast_start_shows_no_progress(tmp_path: Path) -> None:
     world = make_world(tmp_path)
     with terminal("run", str(world), "--port", "0") as one:
@@ -101,6 +105,7 @@ def test_a_fast_start_shows_no_progress(tmp_path: Path) -> None:
     assert "Starting" not in one.written
 
 
+@pytest.mark.thorough
 def test_a_closed_terminal_stops_the_world(tmp_path: Path) -> None:
     world = make_world(tmp_path, "--flood-rate", "50")
     with terminal("run", str(world), "--port", "0") as one:
@@ -108,6 +113,7 @@ def test_a_closed_terminal_stops_the_world(tmp_path: Path) -> None:
     assert one.process.returncode in (1, 129)  # the lost output may be seen before the signal
 
 
+@pytest.mark.thorough
 def test_without_a_terminal_a_short_start_shows_no_progress(start: Start, tmp_path: Path) -> None:
     command = start("run", str(make_world(tmp_path, "--slow-boot", "0.6")), "--port", "0")
     command.wait_for("Spectator frontend")

@@ -60,6 +60,7 @@ def test_save_prints_where_each_snapshot_is(up: Start, call: Start, run_dir: Pat
     wait_for_end(command)
 
 
+@pytest.mark.thorough
 def test_save_saves_the_named_instances_to_the_given_directory(
     up: Start, call: Start, run_dir: Path, tmp_path: Path
 ) -> None:
@@ -86,6 +87,7 @@ def test_a_failed_save_does_not_affect_the_others(up: Start, call: Start, run_di
     wait_for_end(command)
 
 
+@pytest.mark.thorough
 def test_an_instance_that_is_not_ready_does_not_affect_the_others(
     start: Start, call: Start, tmp_path: Path, run_dir: Path
 ) -> None:
@@ -101,6 +103,7 @@ def test_an_instance_that_is_not_ready_does_not_affect_the_others(
     wait_for_end(command)
 
 
+@pytest.mark.thorough
 def test_detached_instances_are_saved_too(detached: Path, call: Start) -> None:
     assert call("save", str(detached)).wait() == 0
     for one in look(detached).values():
@@ -179,6 +182,7 @@ def test_forks_are_reseeded_one_by_one(up: Start, call: Start, run_dir: Path) ->
     wait_for_end(command)
 
 
+@pytest.mark.thorough
 def test_a_world_that_cannot_be_reseeded_is_an_error(up: Start, call: Start, run_dir: Path) -> None:
     command = up()
     forked = call("fork", str(run_dir), "w000", "--reseed", "7")
@@ -237,6 +241,7 @@ def test_a_fork_uses_the_save_of_the_latest_run_or_of_the_named_one(
     wait_for_end(forking)
 
 
+@pytest.mark.thorough
 def test_a_fork_can_have_its_own_run_directory_and_run_in_the_background(
     up: Start, call: Start, run_dir: Path, tmp_path: Path
 ) -> None:
@@ -255,6 +260,7 @@ def test_a_fork_can_have_its_own_run_directory_and_run_in_the_background(
     wait_until(lambda: not is_alive(wait_for_end_of), what="the orchestrator has ended")
 
 
+@pytest.mark.thorough
 def test_a_snapshot_file_is_forked(up: Start, call: Start, run_dir: Path) -> None:
     command = up()
     (saved,) = json.loads(call("save", str(run_dir), "w000", "--json").out)
@@ -351,6 +357,7 @@ def test_stopping_a_restarting_instance_ends_it_for_good(
     assert not marked_processes()
 
 
+@pytest.mark.thorough
 def test_a_suspended_orchestrator_is_named_and_its_instances_are_left_alone(
     up: Start, call: Start, run_dir: Path
 ) -> None:
@@ -380,6 +387,7 @@ def test_a_long_stop_shows_a_bar(up: Start, run_dir: Path) -> None:
 # -------------------------------------------------------------------------------------- ps --watch
 
 
+@pytest.mark.thorough
 def test_the_live_table_can_be_seen_from_another_terminal(up: Start, run_dir: Path) -> None:
     command = up()
     with terminal("ps", "-w", str(run_dir)) as one:
@@ -397,6 +405,7 @@ def test_the_live_table_can_be_seen_from_another_terminal(up: Start, run_dir: Pa
     assert command.interrupt() == 130
 
 
+@pytest.mark.thorough
 def test_a_followed_run_ends_with_its_last_instance(
     up: Start, start: Start, call: Start, run_dir: Path
 ) -> None:
@@ -414,6 +423,7 @@ def test_a_followed_run_ends_with_its_last_instance(
     assert re.fullmatch(ended, again.out)
 
 
+@pytest.mark.thorough
 def test_following_an_interrupted_run_reports_it_and_ends(
     up: Start, call: Start, run_dir: Path
 ) -> None:

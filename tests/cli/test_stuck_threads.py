@@ -27,7 +27,7 @@ main(sys.argv[1:])
 """
 
 
-@pytest.mark.parametrize("command", ["up", "run"])
+@pytest.mark.parametrize("command", ["run", pytest.param("up", marks=pytest.mark.thorough)])
 def test_a_second_signal_ends_a_command_of_which_a_thread_is_stuck(
     tmp_path: Path, command: str
 ) -> None:

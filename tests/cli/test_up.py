@@ -97,7 +97,9 @@ def test_with_stop_all_one_failure_ends_them_all(
     assert not marked_processes()
 
 
-@pytest.mark.parametrize(("code", "status"), [(0, 0), (3, 1)])
+@pytest.mark.parametrize(
+    ("code", "status"), [(3, 1), pytest.param(0, 0, marks=pytest.mark.thorough)]
+)
 def test_it_ends_when_the_last_instance_has_ended(
     up: Start, run_dir: Path, code: int, status: int
 ) -> None:
@@ -257,7 +259,12 @@ def test_it_waits_for_the_last_instance_to_come_back(
 
 
 @pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+    ("number", "status"),
+    [
+        (signal.SIGTERM, 143),
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.thorough),
+        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.thorough),
+    ],
 )
 def test_a_signal_stops_them_all(up: Start, number: signal.Signals, status: int) -> None:
     command = up("--grace", "0.2", flags=("--daemon",))
@@ -333,6 +340,7 @@ def test_a_killed_orchestrator_leaves_nothing_running(up: Start, run_dir: Path) 
     wait_until(lambda: {one["state"] for one in look(run_dir).values()} == {"interrupted"})
 
 
+@pytest.mark.thorough
 def test_it_runs_with_closed_standard_streams(start: Start, tmp_path: Path, run_dir: Path) -> None:
     closing = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"]
     words = ("up", str(make_world(tmp_path)), "--run-dir", str(run_dir))
@@ -359,6 +367,7 @@ def test_it_ends_when_the_output_is_gone(start: Start, tmp_path: Path, run_dir: 
     assert not marked_processes()
 
 
+@pytest.mark.thorough
 def test_a_full_disk_loses_lines_and_stops_no_world(
     start: Start, tmp_path: Path, run_dir: Path
 ) -> None:
@@ -402,6 +411,7 @@ def test_a_terminal_shows_a_live_table_and_is_left_clean(
     assert not marked_processes()
 
 
+@pytest.mark.thorough
 def test_the_table_shows_why_a_start_failed(tmp_path: Path, run_dir: Path) -> None:
     world = choosy_world(tmp_path, "w001", "--exit-at-once", "4")
     with terminal("up", str(world), "-n", "3", "--run-dir", str(run_dir)) as one:
@@ -411,6 +421,7 @@ def test_the_table_shows_why_a_start_failed(tmp_path: Path, run_dir: Path) -> No
         assert one.screen[1] == "1 failed · 2 ready"
 
 
+@pytest.mark.thorough
 def test_the_table_shows_what_a_slow_start_waits_for(tmp_path: Path) -> None:
     world = make_world(tmp_path, "--unavailable", "inf")
     with terminal("up", str(world), columns=80, lines=24) as one:
@@ -423,6 +434,7 @@ def test_the_table_shows_what_a_slow_start_waits_for(tmp_path: Path) -> None:
         one.wait_for("resume:  clawblox resume runs/counter-")
 
 
+@pytest.mark.thorough
 def test_the_table_follows_the_size_of_the_terminal(tmp_path: Path, run_dir: Path) -> None:
     world = make_world(tmp_path)
     with terminal("up", str(world), "-n", "8", "--run-dir", str(run_dir)) as one:
@@ -436,6 +448,7 @@ def test_the_table_follows_the_size_of_the_terminal(tmp_path: Path, run_dir: Pat
         assert one.wait() == 130
 
 
+@pytest.mark.thorough
 def test_a_stopped_terminal_does_not_delay_ctrl_c(tmp_path: Path, run_dir: Path) -> None:
     world = make_world(tmp_path)
     with terminal("up", str(world), "-n", "2", "--run-dir", str(run_dir)) as one:
@@ -449,6 +462,7 @@ def test_a_stopped_terminal_does_not_delay_ctrl_c(tmp_path: Path, run_dir: Path)
         assert one.read() == frozen
 
 
+@pytest.mark.thorough
 def test_another_program_starts_nothing_in_a_directory_that_an_orchestrator_holds(
     up: Start, call: Start, tmp_path: Path, run_dir: Path
 ) -> None:
@@ -525,6 +539,7 @@ def test_it_goes_to_the_background_when_all_are_ready_and_ends_with_the_last_of_
     assert log.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.thorough
 def test_in_the_background_nothing_is_imported_from_the_current_directory(
     call: Start, tmp_path: Path, run_dir: Path
 ) -> None:
@@ -549,6 +564,7 @@ def test_in_the_background_a_failed_start_is_reported_and_the_others_go_on(
     assert [one["state"] for one in look(run_dir).values()] == ["ready", "failed", "ready"]
 
 
+@pytest.mark.thorough
 def test_if_every_start_fails_nothing_is_left_in_the_background(
     detach: Start, tmp_path: Path, run_dir: Path
 ) -> None:
@@ -561,6 +577,7 @@ def test_if_every_start_fails_nothing_is_left_in_the_background(
     wait_until(lambda: not is_alive(int(found[1])), what="the orchestrator has ended")
 
 
+@pytest.mark.thorough
 def test_an_orchestrator_that_ends_early_is_reported_with_its_last_lines(
     detach: Start, tmp_path: Path, run_dir: Path
 ) -> None:

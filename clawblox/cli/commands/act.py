@@ -31,11 +31,11 @@ _NUMBERED_NAME: Final = re.compile(r"w[0-9]{3,9}")
 
 @attrs.frozen
 class _Wish:
-    """What the agent is to do.
+    """The wish of the agent.
 
     Attributes:
-        text: What it says first; None for nothing.
-        kind: Type of its input; None only looks.
+        text: Chat message to send first; None for none.
+        kind: Type of its input; None for no input.
         data: Data of the input.
         leaves: Whether it leaves at the end.
     """
@@ -64,7 +64,7 @@ class _Wish:
       clawblox act runs/r001 w000 --as red --say hello
       clawblox act runs/r001 w000 --as red --leave
 
-    The exit status is 1 if the world refuses; its words are on standard error.
+    The exit status is 1 if the world refuses; its reason is on standard error.
     """,
 )
 @click.argument("run_dir", type=PATH, metavar="RUN_DIR")
@@ -82,14 +82,14 @@ def command(
     text: str | None,
     leaves: bool,
 ) -> None:
-    """Send one input as an agent, and print what the agent sees then.
+    """Send one input as an agent, and print the observation after it.
 
-    INSTANCE is not needed while only one is ready. TYPE and DATA are those of the input. DATA is
-    JSON or a single word; @FILE takes it from a file, - from standard input. Without a TYPE, the
-    agent only looks. What it sees is printed as one line of JSON.
+    INSTANCE may be left out while only one instance is ready. TYPE and DATA are the type and the
+    data of the input. DATA is JSON or a single word; @FILE reads it from a file, - from standard
+    input. Without a TYPE, the agent only looks. The observation is printed as a line of JSON.
 
-    The first call joins the world. Further calls with the same name are the same agent, until one
-    has --leave.
+    The first call joins the world. Further calls with the same name are the same agent, until a
+    call with --leave.
 
     \f
     Raises:
@@ -107,7 +107,7 @@ def command(
 def _sort_words(
     ctx: click.Context, run_dir: Path, words: tuple[str, ...]
 ) -> tuple[str | None, tuple[str | None, str | None]]:
-    """Return the instance that is named, if one is, and type and data of the input. Blocks.
+    """Return the named instance, if any, and type and data of the input. Blocks.
 
     Raises:
         click.UsageError: There are too many words.
@@ -160,7 +160,7 @@ async def _join(place: RecordedPlace, agent: str, known: JoinAnswer | None) -> A
 
 
 async def _fulfil(client: AsyncAgentClient, wish: _Wish) -> None:
-    """Say and do what is asked for, and print what the agent sees then."""
+    """Send the message and the input, and print the observation after them."""
     if wish.text is not None:
         await client.say(wish.text)
     if wish.kind is not None:

@@ -1,4 +1,4 @@
-"""``clawblox agent``: messages to agents that run, their end, and how they are."""
+"""``clawblox agent``: messages to running agents, their end, and their state."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from clawblox.views.rows import describe_agent
     """,
 )
 def command() -> None:
-    """Send a message to a running agent, stop it, or show how it is.
+    """Send a message to a running agent, stop it, or show its state.
 
-    The program that runs the agent does what is asked. clawblox ps shows all agents of a run.
+    The program that runs the agent does the work. clawblox ps shows all agents of a run.
     """
 
 
@@ -58,7 +58,7 @@ _directory = click.argument("directory", type=PATH, metavar="DIR")
 def send(directory: str, text: str) -> None:
     """Give an agent its next message.
 
-    A working agent gets TEXT when its turn ends; an idle one goes on with it.
+    A working agent gets TEXT when its turn ends; an idle agent gets it immediately.
 
     \f
     Raises:
@@ -71,7 +71,7 @@ def send(directory: str, text: str) -> None:
     if answer is None:
         raise UsageError(
             f"no program runs agent {agent.name!r}",
-            hint="its directory has all that is needed to go on: Agent(…, dir=…).send(…) in Python",
+            hint="to continue it from its directory, in Python: Agent(…, dir=…).send(…)",
         )
     click.echo(f"{answer.name}: {answer.state}")
 
@@ -83,7 +83,7 @@ def send(directory: str, text: str) -> None:
     \b
     Examples:
       clawblox agent stop runs/r001
-      clawblox agent stop runs/r001/agents/Eko --grace 0     kill at once
+      clawblox agent stop runs/r001/agents/Eko --grace 0     kill immediately
     """,
 )
 @_directory
@@ -91,7 +91,7 @@ def send(directory: str, text: str) -> None:
 def stop(directory: str, options: StopOptions) -> None:
     """Stop an agent and wait until its program has ended.
 
-    It can go on later: its conversation stays as it is. It is not an error if it is not running.
+    It can continue later: its conversation is kept. It is no error if the agent is not running.
 
     \f
     Raises:
@@ -119,7 +119,7 @@ def stop(directory: str, options: StopOptions) -> None:
 @_directory
 @json_option
 def status(directory: str, as_json: bool) -> None:
-    """Show how an agent is, and what it has used.
+    """Show the state and the usage of an agent.
 
     \f
     Raises:
@@ -127,7 +127,7 @@ def status(directory: str, as_json: bool) -> None:
         UsageError: There is no agent, or there are several.
     """
     found = find_agent(existing_path(directory))
-    # Its program knows the usage of the turn under way; the file is of its last change.
+    # Only its program knows the usage of the present turn.
     agent = found if found.is_over else _ask(found, "status", {}) or found
     if as_json:
         click.echo(format_json(attrs.asdict(agent)))

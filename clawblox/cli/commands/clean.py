@@ -26,23 +26,23 @@ from clawblox.views.formatting import (
     epilog="""\
     \b
     Examples:
-      clawblox clean runs/r001 --dry-run   what would go, with sizes
+      clawblox clean runs/r001 --dry-run   list what would be removed, with sizes
       clawblox clean runs/*                remove it
-      clawblox clean runs/r001 --all       saves that were asked for, too
+      clawblox clean runs/r001 --all       remove requested saves, too
 
-    These always stay: the last good save of each instance and each run, the latest archive, what
-    checkpoint.json names, and every save that a run, restart or fork began from, in any run that
-    clawblox knows of (clawblox ps -a). Logs, recordings and the files of agents stay, too.
+    These always stay: the last good save of each instance and each run, the latest archive, the
+    archive that checkpoint.json names, and every save that a run, restart or fork began from, in
+    any known run (clawblox ps -a). Logs, recordings and the files of agents stay, too.
     """,
 )
 @click.argument("run_dirs", type=PATH, nargs=-1, required=True, metavar="RUN_DIR...")
-@click.option("--all", "all_saves", is_flag=True, help="Remove saves that were asked for, too.")
+@click.option("--all", "all_saves", is_flag=True, help="Remove requested saves, too.")
 @click.option("--dry-run", is_flag=True, help="Remove nothing, show what would be removed.")
 @json_option
 def command(run_dirs: tuple[str, ...], *, all_saves: bool, dry_run: bool, as_json: bool) -> None:
-    """Remove what nothing needs from ended runs: old autosaves, old archives, half-written files.
+    """Remove old autosaves, old archives and half-written files from ended runs.
 
-    RUN_DIR is the directory of a run in which nothing runs.
+    RUN_DIR is the directory of a run that has ended.
 
     \f
     Raises:

@@ -1,4 +1,4 @@
-"""``clawblox doctor``: what this machine has of what clawblox needs or can use."""
+"""``clawblox doctor``: required and optional dependencies on this machine."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ ALL_CHECKS = (
     epilog="""\
     \b
     Examples:
-      clawblox doctor           what is there, what is missing, what to do
+      clawblox doctor           a table, with remedies
       clawblox doctor --json    the same for programs
 
-    The exit status is 1 if something is missing that clawblox cannot work without.
+    The exit status is 1 if a requirement is missing.
     """,
 )
 @json_option
 @click.pass_context
 def command(ctx: click.Context, *, as_json: bool) -> None:
-    """Check what this machine has of what clawblox needs or can use.
+    """Check this machine for required and optional dependencies.
 
-    What is missing is shown with what it costs to be without it, and what to do about it. The
-    current directory is checked as the place for a run directory.
+    A missing dependency is shown with its consequence and a remedy. The current directory is
+    checked as a place for run directories.
     """
     results = run_checks(ALL_CHECKS, _TIMEOUT_S)
     if as_json:
@@ -81,7 +81,7 @@ _INDENT = " " * 13
 
 
 def has_what_is_required(results: Results) -> bool:
-    """Return whether everything is there that clawblox cannot do without."""
+    """Return whether every requirement is met."""
     return not any(check.is_required and result.status == "missing" for check, result in results)
 
 
@@ -102,7 +102,7 @@ def as_objects(results: Results) -> list[dict[str, Any]]:
 
 
 def as_table(results: Results, *, is_coloured: bool) -> str:
-    """Return the results under the headings of their groups, and a last line that sums them up."""
+    """Return the results under the headings of their groups, and a summary."""
     lines: list[str] = []
     for group, members in groupby(results, lambda pair: pair[0].group):
         lines.append(group)

@@ -1,4 +1,4 @@
-"""``clawblox fork``: new instances that start from a snapshot, of a running instance or a file."""
+"""``clawblox fork``: new instances from a snapshot, of an instance or a file."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def command(
     """Start new instances from one snapshot.
 
     RUN_DIR is the run directory of the source. SOURCE is an instance in it or a snapshot file. A
-    running instance is saved now; for an ended one the last save of its latest run is used.
+    running instance is saved now; an ended instance is forked from the last save of its latest run.
 
     \f
     Raises:
@@ -135,15 +135,15 @@ def _refuse_orchestrator_options(ctx: click.Context, run_dir: str) -> None:
 
 @attrs.frozen
 class _Source:
-    """What is forked: an instance or a file.
+    """The source of a fork: an instance or a file.
 
     Attributes:
         run_dir: The run directory.
         world_dir: Its world.
         instance: The instance; None for a file.
         path: The snapshot; None for an instance that is still to be saved.
-        sha256: Digest of the snapshot; None if not known.
-        run_id: Id of the run that the snapshot was saved in; empty if not known.
+        sha256: Digest of the snapshot; None if unknown.
+        run_id: Id of the run in which the snapshot was saved; empty if unknown.
     """
 
     run_dir: Path

@@ -48,16 +48,15 @@ _NAME_LINE: Final = re.compile(r'^name = ".*"$', re.MULTILINE)
     help="Write a world of Luau scripts for the built-in engine.",
 )
 def command(name: str, is_engine_world: bool) -> None:
-    """Create a starter world: a few small files that run and are meant to be changed.
+    """Create a starter world: a few small files to run and to change.
 
     NAME is the directory to create, by default my-world; its last part becomes the name of the
     world. The world is a Python program that needs the extra "server". With --engine it is a
-    Luau script that needs the extra "engine". No file that exists is replaced.
+    Luau script that needs the extra "engine". No existing file is replaced.
 
     \f
     Raises:
-        ClawbloxError: The directory exists and is not empty, or its name cannot be that of a
-            world.
+        ClawbloxError: The directory exists and is not empty, or its name is no name for a world.
         OSError: The files cannot be written.
     """
     directory = Path(name).resolve()

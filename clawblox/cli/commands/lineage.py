@@ -1,4 +1,4 @@
-"""``clawblox lineage``: what the instances of a run directory began from, as lanes over time."""
+"""``clawblox lineage``: the history of the instances of a run, as lanes over time."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from clawblox.views.lineage_text import render_lineage, to_ascii
       clawblox lineage runs/r001 --svg lineage.svg   as a picture
       clawblox lineage runs/r001 --json              every field, for programs
 
-    A lane shows an instance over simulated time, and begins where it was forked. What a world did
-    after its last save is not known, so lanes end shortly after it.
+    A lane shows an instance over simulated time, and begins where it was forked. A lane ends
+    shortly after its last save, because the time of the world after that is unknown.
     """,
 )
 @run_dir_argument

@@ -49,25 +49,27 @@ _Formatter: TypeAlias = Callable[[LogLine], str]
     \b
     Examples:
       clawblox logs                        the logs of this directory
-      clawblox logs runs/r001 -f           and wait for more
-      clawblox logs runs/r001 w000 -n 20   the last 20 lines of one
+      clawblox logs runs/r001 -f           and wait for more lines
+      clawblox logs runs/r001 w000 -n 20   the last 20 lines of w000
       clawblox logs runs/r001 -t           with times, all logs merged
       clawblox logs runs/r001 --since 10m  the last ten minutes
       clawblox logs runs/r001 --grep '(?i)error|warning'
 
-    Lines of clawblox, such as "-- exited: killed by SIGKILL --", say where an instance ended and
-    came back. They are not in the log file.
+    Lines such as "-- exited: killed by SIGKILL --" are notes of clawblox where an instance ended
+    or came back. They are not in the log file.
     """,
 )
 @run_dir_arguments
-@click.option("-f", "--follow", is_flag=True, help="Wait for more until the instances have ended.")
+@click.option(
+    "-f", "--follow", is_flag=True, help="Print further lines until the instances have ended."
+)
 @click.option(
     "-n",
     "--tail",
     type=CountType(0),
     metavar="LINES",
     show_default="all lines",
-    help="Print only this many lines from the end of each log, notes of clawblox among them.",
+    help="Print only this many lines from the end of each log, including notes of clawblox.",
 )
 @click.option(
     "-t",
@@ -80,16 +82,16 @@ _Formatter: TypeAlias = Callable[[LogLine], str]
     "--since",
     type=SinceType(),
     metavar="TIME",
-    help="Print only lines that arrived since then: a duration like 90s, 10m, 2h or 1d, or a UTC "
-    "time like 2026-06-22T18:59:25Z.",
+    help="Print only lines since a UTC time like 2026-06-22T18:59:25Z, or since a duration ago, "
+    "like 90s, 10m, 2h or 1d.",
 )
 @click.option(
     "--grep",
     "pattern",
     type=PatternType(),
     metavar="REGEX",
-    help="Print only lines that contain a match of this Python regular expression; (?i) at its "
-    "beginning ignores case. --tail counts these lines.",
+    help="Print only lines that match this Python regular expression anywhere; a leading (?i) "
+    "ignores case. --tail counts these lines.",
 )
 @json_option
 def command(
@@ -106,9 +108,9 @@ def command(
 ) -> None:
     """Print the logs of instances, running or ended.
 
-    RUN_DIR is the current directory by default; without an INSTANCE, the logs of all instances are
-    printed, one after the other. With several instances each line begins with the instance's name.
-    With --follow, lines are printed as they are written.
+    RUN_DIR is the current directory by default. Without an INSTANCE, the logs of all instances are
+    printed, each after the other. With several instances, each line begins with the name of its
+    instance.
 
     \f
     Raises:
@@ -162,7 +164,7 @@ async def _print(
 async def _print_merged(
     readers: Sequence[LogReader], formatter: _Formatter, output: Output
 ) -> None:
-    """Print what is there already, by time; lines without one stay behind the line before them."""
+    """Print the lines so far by time; lines without a time stay after the line before them."""
     heads: list[tuple[str, int, LogLine]] = []
 
     async def add_next(place: int, last: str) -> None:

@@ -77,10 +77,9 @@ def command(
 ) -> None:
     """Play in a world: look, act and chat from a shell.
 
-    A WORLD (a directory with a world.toml, or the URL of one) is started for the session and
-    stopped at its end. With a RUN_DIR in which instances run, the session joins one of them: the
-    INSTANCE, or the only one. The agent leaves at the end, and the run goes on. By default, the
-    current directory is taken.
+    A WORLD (a directory with a world.toml, or its URL) is started for the session and stopped at
+    its end. In a RUN_DIR with running instances, the session joins INSTANCE, or the only instance;
+    at the end the agent leaves, and the run continues. The default is the current directory.
 
     \f
     Raises:
@@ -98,7 +97,7 @@ def command(
 
 
 def _is_world(source: str, instance: str | None) -> bool:
-    """Return whether a world is meant, which has to be started, rather than what runs already."""
+    """Return whether the source is a world to start, rather than a run to join."""
     if is_world_url(source):
         return True
     path = existing_path(source)
@@ -111,13 +110,13 @@ _HISTORY_FILE = "play_history"
 
 
 class Game:
-    """One agent in one instance, for as long as this program.
+    """An agent in an instance, for as long as this program runs.
 
     Args:
         run_dir: The run directory.
-        instance: Name of the instance; None for the only one.
+        instance: Name of the instance; None for the only instance.
         agent: Name of the agent.
-        world: The world to start there; None joins what runs there.
+        world: The world to start there; None joins a running instance.
     """
 
     _scope: anyio.CancelScope
@@ -134,7 +133,7 @@ class Game:
         self._status = 1
 
     async def run(self) -> int:
-        """Play until the lines end, the world does, or a signal arrives.
+        """Play until the lines end, the world ends, or a signal arrives.
 
         Returns:
             The exit status.
@@ -173,13 +172,13 @@ class Game:
             record = await run_blocking(choose_record, self._run_dir, self._instance)
             await self._join(record)
             if self._session is not None and not self._session.has_world_ended:
-                note(f"Left {record.name}, which goes on.")
+                note(f"Left {record.name}; the run continues.")
 
     async def _host(self, world: AsyncWorld) -> None:
         """Start a world, play in it, and stop it."""
         note(f"Run directory: {shorten_path(self._run_dir)}")
         async with world:
-            # The scope is within the block: cancelling what is around it would close the world.
+            # The scope is inside the block, since cancelling the block would close the world.
             with self._scope:
                 try:
                     await self._join(await self._start(world))

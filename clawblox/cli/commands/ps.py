@@ -1,4 +1,4 @@
-"""``clawblox ps``: what runs on this machine, or runs or ran in a directory."""
+"""``clawblox ps``: instances and agents, running or ended."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ from clawblox.views.rows import agent_columns, instance_columns, make_row, order
     epilog=f"""\
     \b
     Examples:
-      clawblox ps                     what runs on this machine
-      clawblox ps -a                  and what has ended
+      clawblox ps                     running instances of all your runs
+      clawblox ps -a                  and ended instances
       clawblox ps runs/r001           the instances of a run, running or ended
-      clawblox ps runs                all runs in a directory, up to {MAX_DEPTH} levels down
+      clawblox ps runs                all runs in a directory, {MAX_DEPTH} levels deep
       clawblox ps runs/r001 -w        its live table
-      clawblox ps runs/r001 --tree    which instance was forked from which
+      clawblox ps runs/r001 --tree    the tree of forks
       clawblox ps runs/r001 --json    every field, for programs
 
     States: starting, ready, restarting, stopping; exited (with its status or signal), halted
-    (with the reason that the world gave), failed (it never became ready), interrupted (its
+    (with the reason of the world), failed (it never became ready), interrupted (its
     orchestrator was killed). SAVED is the age of the last save, SIM TIME the simulation time in it.
-    The agents of a run follow its instances; clawblox agent status tells more of one.
+    The agents of a run follow its instances; clawblox agent status shows more of an agent.
     """,
 )
 @click.argument("directory", type=PATH, default=None, required=False, metavar="[DIR]")
-@click.option("-a", "--all", "wants_ended", is_flag=True, help="Also show what has ended.")
+@click.option("-a", "--all", "wants_ended", is_flag=True, help="Also show ended instances.")
 @filter_option
-@click.option("-w", "--watch", is_flag=True, help="Keep showing it until nothing runs any more.")
+@click.option("-w", "--watch", is_flag=True, help="Show a live table until nothing runs any more.")
 @click.option("--tree", is_flag=True, help="Show the instances as a tree of forks.")
 @json_option
 def command(
@@ -60,11 +60,11 @@ def command(
     tree: bool,
     as_json: bool,
 ) -> None:
-    """Show what runs on this machine, or what runs or ran in a directory.
+    """Show the instances and agents of runs.
 
-    Without DIR, the instances of all your runs are shown. DIR is a run directory, or a directory
-    that has run directories in it. Watching does not affect a run: Ctrl-C closes the table of
-    --watch, and the run goes on.
+    DIR is a run directory, or a directory that contains run directories; without it, the running
+    instances of all your runs are shown. --watch does not affect a run: Ctrl-C closes the table,
+    and the run continues.
 
     \f
     Raises:

@@ -31,9 +31,9 @@ from clawblox.views.formatting import format_json, format_seconds, shorten_path
     epilog="""\
     \b
     Examples:
-      clawblox restart runs/r001 w003            save it and go on from there
-      clawblox restart runs/r001 w003 --no-save  go on from its last good save
-      clawblox restart runs/r001 w003 --fresh    begin as the first time
+      clawblox restart runs/r001 w003            save it and continue from there
+      clawblox restart runs/r001 w003 --no-save  continue from its last good save
+      clawblox restart runs/r001 w003 --fresh    start it over
       clawblox restart runs/r001                 all instances
 
     The exit status is 1 if an instance could not be restarted.
@@ -44,10 +44,10 @@ from clawblox.views.formatting import format_json, format_seconds, shorten_path
     "--save/--no-save",
     "wants_save",
     default=None,
-    help="Save each instance first; one that cannot be saved is not restarted.",
+    help="Save each instance first; an instance that cannot be saved is not restarted.",
     show_default="save",
 )
-@click.option("--fresh", is_flag=True, help="Begin as the first time; nothing is saved.")
+@click.option("--fresh", is_flag=True, help="Start over, and save nothing.")
 @options_from(StopOptions, "options")
 @json_option
 @click.pass_context
@@ -66,9 +66,9 @@ def command(
 
     RUN_DIR is the current directory by default; without an INSTANCE, all instances that run or have
     died are restarted. Each keeps its name, its port and its state: it is saved, stopped, and
-    started from that save. One that has died goes on from its last good save.
+    started from that save. An instance that has died continues from its last good save.
 
-    Their orchestrator restarts them. If it does not run any more, use clawblox resume.
+    The orchestrator of the run restarts them. If it has ended, use clawblox resume.
 
     \f
     Raises:
@@ -77,7 +77,9 @@ def command(
     """
     configure_logging()
     if fresh and wants_save:
-        raise UsageError("--fresh does not keep the state, so nothing is saved", hint="drop --save")
+        raise UsageError(
+            "--fresh does not keep the state, so nothing is saved", hint="leave out --save"
+        )
     run = existing_run_dir(run_dir).absolute()
     names = tuple(choose_names(run, names, labels))
     total = len(select_records(run, names))

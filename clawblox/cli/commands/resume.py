@@ -1,4 +1,4 @@
-"""``clawblox resume``: go on with a run that was interrupted."""
+"""``clawblox resume``: continue an interrupted run."""
 
 from __future__ import annotations
 
@@ -41,19 +41,18 @@ if TYPE_CHECKING:
     epilog="""\
     \b
     Examples:
-      clawblox resume runs/r001             all that were interrupted
-      clawblox resume runs/r001 --dry-run   only show what goes on, and from what
+      clawblox resume runs/r001             all interrupted instances
+      clawblox resume runs/r001 --dry-run   only show which, and from which saves
       clawblox resume runs/r001 w000 w003   these two, even if stopped on purpose
       clawblox resume runs/r001 --autosave 300 --detach
 
-    After a crash, a reboot or Ctrl-C, each instance goes on with the same name, directory and
-    options, from the last good save of its run; without one, as its run began. An instance that
+    After a crash, a reboot or Ctrl-C, each instance continues with the same name, directory and
+    options, from the last good save of its run; without a save, as its run began. An instance that
     was stopped on purpose, or whose world ended with status 0, is left alone. Values of --env are
     not on disk: set these variables in the environment, or give --env again. The agent of a
     clawblox run --agent continues too, in the foreground, from the latest checkpoint of both.
 
-    Signals and the exit status are those of clawblox up. It is also 1 if there is nothing to
-    resume.
+    Signals and the exit status are as for clawblox up; it is also 1 if there is nothing to resume.
     """,
 )
 @run_dir_arguments
@@ -63,7 +62,7 @@ if TYPE_CHECKING:
     cls=SectionOption,
     section="Instances",
     is_flag=True,
-    help="Only show what would go on, and from what.",
+    help="Only show which instances would continue, and from which saves.",
 )
 @add_orchestrator_options
 @click.pass_context
@@ -79,10 +78,10 @@ def command(
     detach: bool,
     starter_fd: int | None,
 ) -> None:
-    """Go on with a run that was interrupted, until Ctrl-C or until all instances have ended.
+    """Continue an interrupted run until Ctrl-C or until all instances have ended.
 
-    RUN_DIR is the current directory by default; without an INSTANCE, all instances that were
-    interrupted go on.
+    RUN_DIR is the current directory by default; without an INSTANCE, all interrupted instances
+    continue.
 
     \f
     Raises:
@@ -138,7 +137,7 @@ def _show(found: Interruption, run_dir: Path, with_agent: AgentResume | None) ->
 
 
 def _require_foreground(ctx: click.Context) -> None:
-    """Refuse options of an orchestrator of many, which a run with an agent does not have."""
+    """Refuse options of an orchestrator, which a run with an agent lacks."""
     known = {"detach", *attrs.fields_dict(OrchestratorOptions)} - set(
         attrs.fields_dict(StopOptions)
     )
@@ -195,12 +194,12 @@ def _choose(run_dir: Path, names: Sequence[str], labels: Labels) -> Sequence[str
     interrupted = set(read_run(run_dir).interrupted)
     if not (found := [name for name in chosen if name in interrupted]):
         text = f"Nothing to resume in '{shorten_path(run_dir)}' has {format_labels(labels)}"
-        raise ClawbloxError(text, hint=f"{suggest('ps', run_dir)} shows what is there")
+        raise ClawbloxError(text, hint=f"{suggest('ps', run_dir)} shows the instances")
     return found
 
 
 def _open_its_world(found: Interruption) -> AsyncWorld:
-    """Return the world of the instances that go on."""
+    """Return the world of the instances that continue."""
     worlds = _group_by_world(found)
     if len(worlds) > 1:
         parts = (f"{Path(world).name} ({', '.join(names)})" for world, names in worlds.items())

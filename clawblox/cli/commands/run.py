@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     cls=SectionOption,
     section="Files and names",
     metavar="SESSION",
-    help="Run the world, and show its agent, in windows of this tmux session.",
+    help="Run the world in a window of this tmux session, and show its agent in another.",
 )
 @click.option(
     "--fresh",
@@ -108,9 +108,9 @@ def command(
     the current directory. When the world is ready, its address is printed, followed by its
     output. An option overrides its environment variable.
 
-    With --agent, an agent acts in the world, and what it does is printed instead. To go on after
-    that, --resume names the run, or its checkpoint.json: world and agent come back in a new run
-    directory, with the options that they had.
+    With --agent, an agent acts in the world, and its actions are printed instead. To continue such
+    a run, give its directory or its checkpoint.json to --resume: world and agent come back in a new
+    run directory, with their options.
 
     \f
     Raises:
@@ -134,15 +134,15 @@ def command(
             companion = Companion(opened, run_dir, agent, is_fresh=options.resume is None)
             companion.resume_words = resume_words(opened, options, agent, stop_options)
         if options.resume is None:
-            _begin_anew(ctx, resolve_run_dir(run_dir), options.name, is_fresh=is_fresh)
+            _begin_again(ctx, resolve_run_dir(run_dir), options.name, is_fresh=is_fresh)
         ctx.exit(anyio.run(_run, opened, run_dir, options, tmux, stop_options, companion))
 
 
-def _begin_anew(ctx: click.Context, run_dir: Path, name: str | None, *, is_fresh: bool) -> None:
+def _begin_again(ctx: click.Context, run_dir: Path, name: str | None, *, is_fresh: bool) -> None:
     """Set interrupted instances of a run directory aside, or refuse to begin in their place.
 
-    One of another name begins beside them. A run within another one, whose directory it has, is
-    started over as that one is.
+    An instance of another name may begin next to them. A run that is the world of another run
+    starts over together with that run.
 
     Raises:
         UsageError: Instances were interrupted in a directory that the caller named.
@@ -166,13 +166,13 @@ def _is_typed(ctx: click.Context, name: str) -> bool:
 # -- a run that continues -------------------------------------------------------------------------
 
 _OF_ONE_RUN = ("record_dir", "reseed", "resume", "run_dir")
-"""Options that a run which continues elsewhere does not have in common with the one before."""
+"""Options of a single run, which a run that continues elsewhere does not take."""
 
 
 def resume_words(
     world: AsyncWorld, options: StartOptions, agent: RunAgent, stop_options: StopOptions
 ) -> list[str]:
-    """Return the command line that continues a world and its agent, without what it resumes."""
+    """Return the command line that continues a world and its agent, without ``--resume``."""
     place = shorten_path(world.dir)
     return [
         *("clawblox", "run", f"./{place}" if place.startswith("-") else place),
@@ -190,7 +190,7 @@ def _find_source(options: StartOptions, world: Path) -> ResumeSource | None:
 
 
 def _choose_world(ctx: click.Context, world: str, source: ResumeSource) -> str:
-    """Return the world of the run that continues, unless the caller names one."""
+    """Return the world that the caller names, or else the world of the run that continues."""
     is_given = ctx.get_parameter_source("world") is ParameterSource.COMMANDLINE
     return world if is_given or source.record is None else source.record.world_dir
 
@@ -207,7 +207,7 @@ def _recorded_options(ctx: click.Context, source: ResumeSource) -> dict[str, Any
 def _choose_agent(
     ctx: click.Context, options: AgentRunOptions, tmux: str | None, source: ResumeSource | None
 ) -> RunAgent | None:
-    """Return the agent that acts in the world, as the caller says, or as the run had it.
+    """Return the agent of the options, or else the agent of the run that continues.
 
     Raises:
         ClawbloxError: The agent of the run has had all turns that it was allowed.
@@ -264,12 +264,12 @@ async def _run(
 
 
 def _given_run_dir(ctx: click.Context, options: StartOptions, *, is_inner: bool) -> Path | None:
-    """Return the run directory that the caller asked for; None for a new one.
+    """Return the requested run directory; None for a new directory.
 
     Args:
         ctx: The context of the command.
         options: Its options.
-        is_inner: Whether the run is the world of another run, whose directory is not for it.
+        is_inner: Whether the run is the world of another run and must not use its directory.
     """
     if options.run_dir is not None:
         return Path(options.run_dir).absolute()
@@ -280,7 +280,7 @@ def _given_run_dir(ctx: click.Context, options: StartOptions, *, is_inner: bool)
 
 
 def _waiting(archive: Path | None, run_dir: Path) -> str:
-    """Return what a start without a process waits for."""
+    """Describe what a start without a process waits for."""
     if archive is None or (run_dir / SNAPSHOT_NAME).exists():
         return WAITING_FOR_PORT
     return f"loading {archive.name}"

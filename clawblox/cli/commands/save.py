@@ -47,7 +47,7 @@ def command(
     options: SaveOptions,
     as_json: bool,
 ) -> None:
-    """Save snapshots of running instances, all at once.
+    """Save snapshots of running instances, all at the same time.
 
     RUN_DIR is the current directory by default; without an INSTANCE, all instances that are ready
     are saved. Each snapshot is verified, and registered in the manifest of its instance.
@@ -63,7 +63,7 @@ def command(
     if not chosen:
         raise ClawbloxError(
             f"Nothing in '{run_dir}' is ready, so there is nothing to save",
-            hint="clawblox ps shows what runs in a run directory",
+            hint="clawblox ps shows the instances of a run directory",
         )
     saves = anyio.run(partial(save_and_show, run, chosen, options, is_quiet=as_json))
     if as_json:

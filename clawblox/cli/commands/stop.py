@@ -39,7 +39,7 @@ _RUNG_TEXTS = {
       clawblox stop runs/r001               all instances
       clawblox stop runs/r001 w000 w003     these two
       clawblox stop runs/r001 --save        save each instance first
-      clawblox stop runs/r001 --grace 0     kill at once
+      clawblox stop runs/r001 --grace 0     kill immediately
     """,
 )
 @run_dir_arguments
@@ -47,7 +47,7 @@ _RUNG_TEXTS = {
     "--save",
     "wants_save",
     is_flag=True,
-    help="Save each instance first; one that cannot be saved is not stopped.",
+    help="Save each instance first; an instance that cannot be saved is not stopped.",
 )
 @options_from(StopOptions, "options")
 @json_option
@@ -65,8 +65,8 @@ def command(
     """Stop instances and wait until they have ended.
 
     RUN_DIR is the current directory by default; without an INSTANCE, all instances are stopped,
-    including those that are still waiting to be started. The processes of an instance get SIGTERM,
-    then, after the grace period, SIGKILL. It is not an error if an instance is not running.
+    including those that are still waiting to start. The processes of an instance get SIGTERM and,
+    after the grace, SIGKILL. It is no error if an instance is not running.
 
     \f
     Raises:

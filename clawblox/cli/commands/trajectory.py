@@ -1,4 +1,4 @@
-"""``clawblox trajectory``: what an agent said and did, in an interchange format."""
+"""``clawblox trajectory``: the work of an agent in an interchange format."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ from clawblox.views.formatting import count_words, shorten_path
     "--continued-in",
     type=PATH,
     metavar="FILE",
-    help="Trajectory of the run that went on from this one, to be named in the document.",
+    help="Trajectory of the run that continues this run, to be named in the document.",
 )
 def command(*, directory: str, output: str | None, continued_in: str | None) -> None:
-    """Write what an agent was told, said, did and used.
+    """Write the trajectory of an agent as an ATIF document.
 
     DIR is the directory of an agent, or a run directory with one agent. The document spans all
-    processes of the agent there; of an agent that is running it is the trajectory so far.
+    processes of the agent there; for a running agent it is the trajectory so far.
 
     \f
     Raises:

@@ -70,8 +70,8 @@ from clawblox.world.async_world import AsyncWorld
     cls=SectionOption,
     section="Recording and resuming",
     flag_value="continue",
-    help="Resume the interrupted instances of the run directory, with the options that they had, "
-    "in place of starting new ones.",
+    help="Resume the interrupted instances of the run directory, with their options, in place of "
+    "starting new instances.",
 )
 @click.option(
     "--fresh",
@@ -99,21 +99,21 @@ def command(
 
     WORLD is a directory with a world.toml, or the URL of one in a GitHub repository; by default
     the current directory. On a terminal a live table shows the instances; elsewhere each event is
-    a line. If instances were interrupted in the run directory, --continue or --fresh says what to
-    do; at a terminal you are asked.
+    a line. If instances were interrupted in the run directory, choose --continue or --fresh; on a
+    terminal you are asked.
 
     \f
     Raises:
         ClawbloxError: Instances failed to start, or ended by themselves.
-        UsageError: Instances were interrupted in the run directory, and no option says what to do;
-            or --continue does not say where.
+        UsageError: Instances were interrupted in the run directory, and no option settles that; or
+            --continue is given without a run directory.
     """
     opened = open_world(world)
     given = outer_run_dir(os.environ) if run_dir is None else Path(run_dir).absolute()
     if choice == "continue" and given is None:
         raise UsageError(
             "--continue needs the run directory of the interrupted run",
-            hint="give it with --run-dir; clawblox ps -a shows what has ended",
+            hint="give it with --run-dir; clawblox ps -a shows ended runs",
         )
     with opened_run_dir(opened, given) as directory:
         place = resolve_run_dir(directory)
@@ -131,7 +131,7 @@ def command(
             batch_run = BatchRun(
                 opened, directory, total, start, orchestrator_options, starter_fd, verb
             )
-            # The command in the background does what was chosen here.
+            # The command in the background follows the choice that was made here.
             background_args = ("--run-dir", str(directory), f"--{choice}")
             return await run_batch(ctx, batch_run, detach=detach, background_args=background_args)
 
@@ -141,6 +141,6 @@ def command(
 async def _start_fresh(
     world: AsyncWorld, directory: Path, place: Path, count: int, options: ManyOptions
 ) -> Batch[StartedWorld]:
-    """Start new instances; those that were interrupted before are not resumed any more."""
+    """Start new instances; give up resuming the interrupted instances."""
     await run_blocking(lambda: set_aside(place, read_run(place).interrupted))
     return await world.start_many(count, run_dir=directory, **options.arguments())

@@ -26,12 +26,12 @@ _TIMED_OUT_STATUS = 124
     \b
     Examples:
       clawblox wait runs/r001                  all instances
-      clawblox wait runs/r001 w000             this one, and exit as it did
+      clawblox wait runs/r001 w000             this instance, and exit as it did
       clawblox wait runs/r001 --timeout 3600   an hour at most
 
-    The exit status is that of the world: its own, or 128 and the number of the signal that killed
-    it. It is 1 instead of 0 for a world that halted or never became ready, and 1 if the end is not
-    known. Of several instances it is the first, by name, that is not 0. After --timeout it is 124.
+    The exit status is the status of the world, or 128 and the number of the signal that killed it.
+    It is 1 instead of 0 for a world that halted or never became ready, and 1 if the end is unknown.
+    Of several instances it is the first, by name, that is not 0. After --timeout it is 124.
     """,
 )
 @run_dir_arguments
@@ -54,12 +54,12 @@ def command(
     timeout: float,
     quiet: bool,
 ) -> None:
-    """Wait until instances have ended for good, and exit as they did.
+    """Wait until instances have ended for good, and exit with their status.
 
-    RUN_DIR is the current directory by default; without an INSTANCE, all instances are waited for,
-    including those that are still waiting to be started. A line is printed for each that has
-    ended. An instance that is being restarted has not ended. Ctrl-C ends the command, and the run
-    goes on.
+    RUN_DIR is the current directory by default; without an INSTANCE, the command waits for all
+    instances, including those that are still waiting to start. A line is printed for each ended
+    instance. An instance that is being restarted has not ended. Ctrl-C ends the command, and the
+    run continues.
 
     \f
     Raises:
@@ -73,7 +73,7 @@ def command(
 
 
 async def _wait(watch: EndWatch, timeout: float, is_quiet: bool) -> int:
-    """Print what ends; return the exit status."""
+    """Print each end; return the exit status."""
     statuses: dict[str, int] = {}
     with watch, Output(sys.stdout) as output, anyio.move_on_after(timeout) as limit:
         while ended := await watch.next_ends():

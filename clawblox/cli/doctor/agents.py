@@ -62,7 +62,7 @@ def scratch_agent_dir() -> Iterator[AgentDir]:
 
 
 def look_for_program(driver: Driver, command: str) -> CheckResult:
-    """Ask a program for its version, and its driver for what the program misses."""
+    """Ask a program for its version, and its driver for unmet requirements."""
     path = shutil.which(command)
     if path is None:
         return missing("not installed")
@@ -135,8 +135,8 @@ class _Candidate:
     Attributes:
         driver: Its driver.
         command: Its name on PATH.
-        package: The package of npm that it is installed with.
-        usage: The arguments by which an agent is this program.
+        package: Its package on npm.
+        usage: The arguments that choose it for an agent.
     """
 
     driver: Driver
@@ -175,7 +175,7 @@ AGENT_CHECKS: Final = tuple(candidate.check for candidate in _find_candidates())
 
 
 def look_for_namespaces() -> CheckResult:
-    """Make the network of a sandbox, in a process that ends at once."""
+    """Make the network of a sandbox, in a process that ends immediately."""
     channel, helper_end = open_channel()
     with channel, helper_end:
         descriptor = helper_end.fileno()
@@ -202,7 +202,7 @@ def look_for_bubblewrap() -> CheckResult:
 
 
 def look_for_native_sandbox() -> CheckResult:
-    """Run a program in a sandbox like that of Claude Code, alone and in ours."""
+    """Run a program in a sandbox like Claude Code's own, alone and within ours."""
     absent = [name for name in NATIVE_PROGRAMS if shutil.which(name) is None]
     if absent:
         return missing(f"not installed: {', '.join(absent)}")
@@ -219,7 +219,7 @@ def _try_sandbox(*, has_native: bool) -> Mapping[str, Any]:
     """Open the sandbox of an agent that has no world, and return the facts about it.
 
     Raises:
-        AgentSetupError: There can be none on this machine; the text says why.
+        AgentSetupError: This machine allows no sandbox; the text has the reason.
     """
     sandbox = Bubblewrap("", api_hosts=(), host=lambda: None, settings=dict, has_native=has_native)
     with scratch_agent_dir() as directory:

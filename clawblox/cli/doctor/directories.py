@@ -1,4 +1,4 @@
-"""Checks of file systems: space, and what a run directory needs of the one that it is on."""
+"""Checks of file systems: space, and the features that run directories need."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SLOW_SYNC_S = 0.5
 
 
 def look_at_space(directory: Path) -> CheckResult:
-    """Write a file into a directory, or the nearest one that exists, and look at the free space."""
+    """Write a file into a directory or its nearest existing parent, and look at the free space."""
     directory = directory.absolute()
     place = next(path for path in (directory, *directory.parents) if path.is_dir())
     with tempfile.TemporaryFile(dir=place) as file:
@@ -143,7 +143,7 @@ DIRECTORY_CHECKS: Final = (
         _HERE,
         "exchange of files",
         partial(look_for_exchange, _current),
-        "What a world writes to the manifest at the same moment as clawblox can be lost.",
+        "If a world and clawblox write the manifest at the same moment, an entry can be lost.",
         _MOVE,
     ),
     Check(

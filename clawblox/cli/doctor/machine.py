@@ -59,7 +59,7 @@ def _look_at_proc() -> CheckResult:
 
 def _look_at_leases() -> CheckResult:
     leases = LeaseFile()
-    leases.take(_NO_PORT)  # False while another doctor has it, which shows that it works
+    leases.take(_NO_PORT)  # False while another doctor has it: that works too
     leases.release(_NO_PORT)
     return ok("open file description locks in /tmp")
 
@@ -135,7 +135,7 @@ def look_at_processes() -> CheckResult:
 
 
 def _process_limits() -> Iterator[tuple[int, int]]:
-    """Yield limits with what is used of them: of the user, and of the control group."""
+    """Yield limits and their usage: of the user, and of the control group."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if limit != resource.RLIM_INFINITY and os.getuid() != 0:  # root has no limit
         yield limit, sum(_count_threads(pid) for pid in all_processes())
@@ -161,7 +161,7 @@ def look_at_memory() -> CheckResult:
 
 
 def _control_group(limit_file: str, used_file: str) -> Iterator[tuple[int, int]]:
-    """Yield limits of our control group and those above it, with what is used; see cgroups(7)."""
+    """Yield limits and usage of our control group and its parents; see cgroups(7)."""
     try:
         lines = _OWN_CGROUP.read_text().splitlines()
     except OSError:
@@ -283,7 +283,7 @@ def _find_orphans() -> Iterator[tuple[int, str]]:
 
 
 def _possible_run_dirs(manifest: Path) -> tuple[Path, ...]:
-    """Return the directory of an instance, and that of a run of which it is one of many."""
+    """Return the directory of an instance, and of the run if it has many instances."""
     instance_dir = manifest.parent.parent
     return instance_dir, instance_dir.parent.parent
 
@@ -298,7 +298,7 @@ ORPHAN_CHECKS: Final = (
         "Processes",
         "left behind",
         _look_for_orphans,
-        "Worlds go on that no orchestrator watches; they hold their ports and use the processor.",
+        "Worlds without an orchestrator keep their ports and use the processor.",
         "End them with the commands above.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Where a session's lines come from and go to: a terminal, or pipes and files.
+"""Input and output of a session: a terminal, or pipes and files.
 
 On a terminal, ``editor`` is used where prompt_toolkit is installed.
 """
@@ -19,7 +19,7 @@ from clawblox.cli.terminal.output import CLEAR_LINE, Output
 from clawblox.views.observations import Kind, Paint, no_paint
 
 Complete = Callable[[str], Sequence[str]]
-"""Returns the lines that what was typed so far can become."""
+"""Returns the lines that complete the typed text."""
 
 _CHUNK_BYTES = 65536
 _MAX_LINE_BYTES = 16 << 20
@@ -34,7 +34,7 @@ _STYLES: dict[Kind, str] = {
 
 
 class Console(Protocol):
-    """What a session reads from and writes to."""
+    """Input and output of a session."""
 
     is_interactive: bool
     """Whether a person types the lines."""
@@ -49,19 +49,19 @@ class Console(Protocol):
     async def read_line(self) -> str | None:
         """Return the next line that was typed; None at the end.
 
-        Cancellation: what was typed so far is lost.
+        Cancellation: the typed characters are lost.
         """
 
     async def show(self, lines: Sequence[str]) -> None:
         """Show lines on standard output.
 
-        Cancellation: a part of them may have been shown.
+        Cancellation: part of them may have been shown.
         """
 
     async def complain(self, text: str) -> None:
         """Show an error, or a note that is no result.
 
-        Cancellation: a part of it may have been shown.
+        Cancellation: part of it may have been shown.
         """
 
 
@@ -81,7 +81,7 @@ class StreamConsole:
     On a terminal it shows a prompt, and the kernel edits the line.
 
     Args:
-        prompt: What is shown where a person types.
+        prompt: Text in front of the typed line.
     """
 
     def __init__(self, prompt: str) -> None:
@@ -123,7 +123,7 @@ class StreamConsole:
         Raises:
             OutputGone: The terminal is gone.
 
-        Cancellation: what was read of it stays for the next call.
+        Cancellation: the characters read so far stay for the next call.
         """
         await self._output.write(self._prompt)
         self._is_reading = True

@@ -28,10 +28,10 @@ class EditorConsole:
     """A terminal with a line editor.
 
     Args:
-        prompt: What is shown where a person types.
+        prompt: Text in front of the typed line.
         history_file: Keeps the lines of all sessions; if it cannot be written, they are kept for
             this session only.
-        complete: Returns the lines that what was typed so far can become.
+        complete: Returns the lines that complete the typed text.
     """
 
     is_interactive = True
@@ -64,7 +64,7 @@ class EditorConsole:
     async def read_line(self) -> str | None:
         """Return the next line that was typed; None after Ctrl-D.
 
-        Cancellation: what was typed so far is lost.
+        Cancellation: the typed characters are lost.
         """
         while True:
             try:
@@ -75,7 +75,7 @@ class EditorConsole:
                 return None
 
     async def show(self, lines: Sequence[str]) -> None:
-        """Show lines, above the one that is being typed."""
+        """Show lines above the line that is being typed."""
         text = "".join(f"{line}\n" for line in lines)
         await run_in_terminal(lambda: self._write(text))
 
@@ -89,7 +89,7 @@ class EditorConsole:
 
 
 def _open_history(path: Path) -> History:
-    """Return the history in a file, private, or one that is not kept."""
+    """Return the history in a private file, or else in memory."""
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         os.close(open_own(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT))
@@ -102,7 +102,7 @@ class _LineCompleter(Completer):
         self._complete = complete
 
     def get_completions(self, document: Document, _event: CompleteEvent) -> Iterator[Completion]:
-        """Yield the lines that the text before the cursor can become."""
+        """Yield the lines that complete the text before the cursor."""
         typed = document.text_before_cursor.lstrip()
         for line in self._complete(typed):
             yield Completion(line, start_position=-len(typed))

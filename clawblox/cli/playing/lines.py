@@ -17,9 +17,9 @@ Verb: TypeAlias = Literal[
 ]
 
 VERBS: Final[Mapping[Verb, tuple[str, str]]] = {
-    "act": ("[act] TYPE [DATA]", "Send an input, and show what it changed."),
-    "observe": ("observe", "Show what you see."),
-    "changes": ("changes", "Show what has changed since you last looked."),
+    "act": ("[act] TYPE [DATA]", "Send an input, and show the changes."),
+    "observe": ("observe", "Show your observation."),
+    "changes": ("changes", "Show the changes since you last looked."),
     "show": ("show [PATH]", "Show all of the last observation, or one part of it."),
     "say": ("say TEXT", "Say something to the other agents."),
     "chat": ("chat", "Show the last messages."),
@@ -28,7 +28,7 @@ VERBS: Final[Mapping[Verb, tuple[str, str]]] = {
     "help": ("help", "Show this, and the inputs of the world."),
     "quit": ("quit", "Leave the world; so does Ctrl-D."),
 }
-"""How each command is typed, and what it does."""
+"""Syntax and purpose of each command."""
 
 NO_DATA: Final = ""
 """Text of the data of an input without any."""
@@ -43,8 +43,8 @@ class Line:
     """A command.
 
     Attributes:
-        verb: What is to be done.
-        text: What is said, the path that is shown, or the type of an input.
+        verb: Its name.
+        text: A chat message, a path to show, or the type of an input.
         data: Data of an input; None for none.
         is_short: Whether an input was typed without ``act``.
     """
@@ -85,10 +85,10 @@ def parse_line(text: str) -> Line | None:
 
 
 def parse_data(text: str) -> Any:  # noqa: ANN401 - JSON
-    """Return the data of an input: JSON, or a single word, which is a text; None for no data.
+    """Return the data of an input: JSON, or a single word as a text; None for no data.
 
     Raises:
-        UsageError: It is neither; says where.
+        UsageError: It is neither; the text has the place of the mistake.
     """
     if text == NO_DATA:
         return None
@@ -106,7 +106,7 @@ def parse_data(text: str) -> Any:  # noqa: ANN401 - JSON
 
 
 def complete_line(typed: str, examples: Sequence[str]) -> list[str]:
-    """Return the lines that what was typed so far can become: commands, and inputs.
+    """Return the commands and inputs that complete a typed text.
 
     Args:
         typed: The text before the cursor.
@@ -157,7 +157,7 @@ def find_examples(text: str) -> tuple[InputExample, ...]:
     for code in (*blocks, *_CODE_SPAN.findall("\n".join(prose))):
         for example in _in_code(code):
             found[example] = None
-    # A bare type of a table is not needed beside an example with data.
+    # An example with data replaces the bare type in a table.
     with_data = {example.type for example in found if example.data}
     kept = [example for example in found if example.data or example.type not in with_data]
     types = list(dict.fromkeys(example.type for example in kept))
@@ -194,7 +194,7 @@ def _in_code(code: str) -> Iterator[InputExample]:
 
 
 def _outermost_objects(code: str) -> Sequence[tuple[int, int]]:
-    """Return begin and end of each ``{…}`` that is not inside of another one."""
+    """Return begin and end of each outermost ``{…}``."""
     open_at: list[int] = []
     found: list[tuple[int, int]] = []
     for match in _BRACE.finditer(code):

@@ -1,4 +1,4 @@
-"""A session: the commands that a person or a script gives, and what happens meanwhile."""
+"""A session: the commands of a person or a script, and messages that arrive meanwhile."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from clawblox.world.recorded import Player
 _CHAT_INTERVAL_S = 1.0
 _LIFE_INTERVAL_S = 0.25
 _DECISION_TIMEOUT_S = 2.0
-"""How long to wait, after a death, for the orchestrator to restart the instance or to end it."""
+"""How long the orchestrator may take to decide whether it restarts a dead instance."""
 
 _MAX_DIFFERENCES = 40
 _MAX_MESSAGES = 20
@@ -41,11 +41,11 @@ _NO_SUCH_ROUTE: Final = (404, 405, 501)
 
 
 class Session:
-    """What an agent does from a console until its lines end or its world does.
+    """The actions of an agent from a console, until its lines or its world end.
 
     Args:
-        player: The agent, which has joined.
-        console: Where its commands come from, and what it sees goes.
+        player: The agent; it has joined.
+        console: Source of its commands, and place for its observations.
         examples: The inputs that the documentation of the world shows.
     """
 
@@ -64,7 +64,7 @@ class Session:
         self._command: anyio.CancelScope | None = None
 
     async def run(self) -> int:
-        """Obey the lines until they end, ``quit`` is one, or the world does not come back.
+        """Obey the lines until they end, at ``quit``, or when the world has ended for good.
 
         Returns:
             The exit status: 1 if a command failed or the world ended, else 0.
@@ -94,7 +94,7 @@ class Session:
         """Cancel the command that is under way, or clear the line that is typed.
 
         Returns:
-            Whether the session goes on: it does when a person types, until it has ended.
+            Whether the session continues: it does while a person types.
 
         Cancellation: the prompt may not be shown again.
         """
@@ -107,7 +107,7 @@ class Session:
         return True
 
     async def _begin(self) -> None:
-        """Look for the first time; later observations are compared with this one."""
+        """Make the first observation, for later comparisons."""
         try:
             self._seen = await self._player.agent.observe()
         except ClawbloxError as error:
@@ -119,7 +119,7 @@ class Session:
     # -- commands ---------------------------------------------------------------------------
 
     async def _obey(self, text: str) -> bool:
-        """Do what a line says; return whether the session goes on."""
+        """Run the command of a line; return whether the session continues."""
         self._lines += 1
         try:
             line = parse_line(text)
@@ -222,7 +222,7 @@ class Session:
     # -- what happens meanwhile -----------------------------------------------------------------
 
     async def _report_messages(self) -> None:
-        """Show what others say; what was said before the session is only counted."""
+        """Show the messages of others; earlier messages are only counted."""
         is_first = True
         while True:
             try:
@@ -231,7 +231,7 @@ class Session:
                 if error.status in _NO_SUCH_ROUTE:
                     return
             except ClawbloxError:
-                pass  # a command, or the look at its life, tells more
+                pass  # a command, or the look at its life, reports more
             else:
                 await self._report_new(new, is_first=is_first)
                 is_first = False
@@ -261,7 +261,7 @@ class Session:
             await self._look()
 
     async def _look(self) -> bool:
-        """Look whether the world lives; report what is new, and return whether there was."""
+        """Report changes in the life of the world, and return whether there were any."""
         async with self._looking:
             before, now = self._life, await self._player.look()
             if (before.state, before.number) == (now.state, now.number):
@@ -300,9 +300,9 @@ class Session:
             await self._complain(f"{name} serves again, but: {describe_error(error)}")
             return
         self._talk = Chat()
-        with suppress(ClawbloxError):  # what was said before the restart is not new
+        with suppress(ClawbloxError):  # messages from before the restart are not new
             await self._talk.listen(self._player.agent)
-        how = "with your session" if is_known else "afresh: you have joined as a new agent"
+        how = "with your session" if is_known else "without your session: you are a new agent"
         await self._console.complain(f"{name} serves again, {how}")
 
 
@@ -328,9 +328,9 @@ class Message:
 
     Attributes:
         id: Its id; None if the world gives none.
-        agent_id: The world's id of the agent that said it; None if the world does not tell.
-        name: Name of that agent; empty if the world does not tell.
-        content: What was said, one printable line.
+        agent_id: The world's id of its agent; None if the world gives none.
+        name: Name of its agent; empty if the world gives none.
+        content: Its text, on a printable line.
     """
 
     id: str | int | None
@@ -340,7 +340,7 @@ class Message:
 
 
 class Chat:
-    """What has been said in a world, as far as an agent has heard it.
+    """The chat messages that an agent has heard.
 
     Attributes:
         messages: The last messages, the oldest first.
@@ -358,7 +358,7 @@ class Chat:
         Raises:
             ClawbloxError: As :meth:`AsyncAgentClient.messages`.
 
-        Cancellation: messages of this call may not be returned by a later one.
+        Cancellation: later calls may lack messages of this call.
         """
         new: list[Message] = []
         async with self._lock:
@@ -376,7 +376,7 @@ class Chat:
 def read_messages(answer: Any) -> list[Message]:  # noqa: ANN401 - the world decides
     """Return the messages in an answer to ``GET /chat/messages``, in its order.
 
-    The answer is a list, or an object with one as ``messages``; what is no message is left out.
+    The answer is a list, or an object with a list as ``messages``; other items are left out.
     """
     found = answer.get("messages") if isinstance(answer, Mapping) else answer
     items = found if isinstance(found, list) else []

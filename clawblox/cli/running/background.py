@@ -1,8 +1,8 @@
-"""An orchestrator in the background: how it is spawned, and what it tells its starter.
+"""An orchestrator in the background: its spawn, and its messages to the command that spawned it.
 
 It is the same command again, in a session of its own, with ``--background-channel`` and a socket.
-Through that it sends one JSON object per line: each instance that is ready or has failed, and at
-the end the result of the start. If the socket closes earlier, the orchestrator has ended.
+On the socket it sends a JSON object per line: for each instance that is ready or has failed, and
+finally the result of the start. If the socket closes earlier, the orchestrator has ended.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class StartResult(msgspec.Struct, tag="result"):
     """The result of a start, sent when every instance is ready or has failed.
 
     Attributes:
-        lines: What to print: how many are ready after how long, and facts such as addresses.
+        lines: Lines to print: how many are ready after how long, and facts such as addresses.
         ready: How many are ready.
         failed: Reasons, by name of the instance.
     """
@@ -54,7 +54,7 @@ class StartResult(msgspec.Struct, tag="result"):
 
 
 class StarterChannel:
-    """Tells the command that spawned this process how the start is going.
+    """Reports the progress of the start to the command that spawned this process.
 
     Args:
         fd: The socket.
@@ -72,12 +72,12 @@ class StarterChannel:
         self._outbox = Outbox(write)
 
     def send_event(self, event: WorldEvent) -> None:
-        """Queue the progress that an event means, if any."""
+        """Queue the progress that an event reports, if any."""
         if event.kind in ("ready", "start_failed"):
             self._send(_Progress(event.kind == "ready"))
 
     def send_result(self, lines: Sequence[str], batch: Batch[StartedWorld]) -> None:
-        """Queue the result of the start, which is the last message."""
+        """Queue the result of the start. It is the last message."""
         reasons = {name: describe_start_error(error) for name, error in batch.failed.items()}
         self._send(StartResult(list(lines), len(batch), reasons))
 
@@ -85,7 +85,7 @@ class StarterChannel:
         self._outbox.put(msgspec.json.encode(message).decode())
 
     async def run(self) -> None:
-        """Send what is queued until it is cancelled, or the starter is gone.
+        """Send queued messages until it is cancelled, or the starter is gone.
 
         Cancellation: :meth:`finish` sends the rest.
         """
@@ -93,9 +93,9 @@ class StarterChannel:
             await self._outbox.run()
 
     async def finish(self) -> None:
-        """Send the rest, for a second at most, and close the socket.
+        """Send the rest for at most a second, and close the socket.
 
-        Cancellation: a part of it may be sent.
+        Cancellation: part of the rest may have been sent.
         """
         with self._socket, anyio.move_on_after(_CLOSE_TIMEOUT_S), contextlib.suppress(OSError):
             await self._outbox.flush()
@@ -123,12 +123,12 @@ class BackgroundProcess:
             on_progress: Called for each, with whether it is ready.
 
         Returns:
-            The result; None when the orchestrator ended before it had one.
+            The result; None if the orchestrator ended before.
 
         Raises:
             OSError: The channel broke.
 
-        Cancellation: the start goes on.
+        Cancellation: the start continues.
         """
         lines = Lines(self._channel)
         while (line := await lines.read(_MAX_MESSAGE_BYTES)).endswith(b"\n"):
@@ -147,7 +147,7 @@ class BackgroundProcess:
         return last_lines(self.log_file, start=self._log_start, count=_LAST_LINES)
 
     def detach(self) -> None:
-        """Close the channel; the orchestrator goes on by itself."""
+        """Close the channel; the orchestrator continues by itself."""
         self._channel.close()
         if self._process.returncode is None:
             self._process.returncode = 0  # keeps Popen from warning that the child still runs
@@ -158,7 +158,7 @@ def spawn_in_background(args: Sequence[str], run_dir: Path) -> BackgroundProcess
 
     Args:
         args: The command and its arguments.
-        run_dir: The run directory, which gets its output.
+        run_dir: The run directory, for its output.
 
     Raises:
         ConfigError: The run directory cannot be used.

@@ -1,4 +1,4 @@
-"""What ``up``, ``fork`` and ``resume`` share: running many instances, here or in the background."""
+"""Many instances, here or in the background, for ``up``, ``fork`` and ``resume``."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ class BatchRun:
         run_dir: The run directory, absolute.
         count: How many instances.
         start: Starts them; called when the world is open.
-        options: What the orchestrator does besides.
+        options: Further duties of the orchestrator.
         starter_fd: Socket of the command that spawned this process to run them in the background;
             None when this is the command itself.
-        verb: What their start is called.
+        verb: Word for their start, for example ``Starting``.
     """
 
     world: AsyncWorld
@@ -101,7 +101,7 @@ async def run_batch(
     """
     if detach and batch_run.starter_fd is None:
         command, *others = ctx.obj
-        # Of an option that is given twice, the last one counts.
+        # If an option is given twice, the last value counts.
         args = (command, *background_args, *others)
         return await _run_in_background(args, batch_run)
     return await _run_here(batch_run)

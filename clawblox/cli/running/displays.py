@@ -1,4 +1,4 @@
-"""What is shown of an orchestrator: a live table on a terminal, else a line for each event."""
+"""The output of an orchestrator: a live table on a terminal, else a line for each event."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FINISH_TIMEOUT_S = 1.0
 
 
 class Display(Protocol):
-    """Shows what an orchestrator does."""
+    """Shows the work of an orchestrator."""
 
     async def run(self) -> None:
         """Show it until it is cancelled; return when the output is gone.
@@ -48,11 +48,11 @@ class Display(Protocol):
         Args:
             summary: The last lines.
 
-        Cancellation: a part of it may be shown.
+        Cancellation: part of it may be shown.
         """
 
     async def clear(self) -> None:
-        """Remove what an error message should not be mixed with.
+        """Remove everything that would mix with an error message.
 
         Cancellation: it may still be there.
         """
@@ -61,10 +61,10 @@ class Display(Protocol):
         """Show the next event."""
 
     def announce(self, text: str) -> None:
-        """Show a fact that stays true."""
+        """Show a lasting fact, such as an address."""
 
     def say(self, text: str) -> None:
-        """Show what happens now."""
+        """Show the present activity."""
 
     def warn(self, text: str) -> None:
         """Show a warning."""
@@ -229,7 +229,7 @@ class Look:
         agents: The agents.
         at: Monotonic time, in seconds.
         stall_s: Seconds in which some task waited for a processor, since an arbitrary beginning;
-            None where the kernel does not tell.
+            None if the kernel does not count them.
     """
 
     instances: Sequence[InstanceStatus]
@@ -247,7 +247,7 @@ def make_rows(
     Args:
         before: An earlier look, to measure the CPU share from; None leaves it out.
         now: The later look.
-        states: States by name of the instance, which win over those on disk.
+        states: States by name of the instance; they override the states on disk.
         names_runs: Whether the rows name the runs.
     """
     cpu_before = (
@@ -292,7 +292,7 @@ class LiveTable:
     Args:
         output: The terminal.
         look: Looks at the run directory. Blocks.
-        compose: Returns what the table shows, given an earlier look and the last.
+        compose: Returns the view, given an earlier look and the latest.
     """
 
     def __init__(
@@ -317,12 +317,12 @@ class LiveTable:
         """Look and draw until the terminal is gone.
 
         Args:
-            until: Called after each look; returns whether it was the last one.
+            until: Called after each look; returns whether to stop.
 
         Raises:
             OSError: The output is a file, and the disk is full.
 
-        Cancellation: the last lines may be drawn in part; :meth:`finish` draws them anew.
+        Cancellation: the last lines may be drawn in part; :meth:`finish` draws them again.
         """
         async with Tasks() as tasks:
             tasks.start_soon(self._watch_terminal)
@@ -343,12 +343,12 @@ class LiveTable:
     async def leave(self) -> None:
         """Leave the table as it was drawn last.
 
-        Cancellation: what was typed may still be below it.
+        Cancellation: typed characters may still be below it.
         """
         await self._screen.leave()
 
     async def finish(self) -> None:
-        """Look and draw for the last time, for a second at most.
+        """Look and draw for the last time, for at most a second.
 
         Cancellation: the lines may be drawn in part.
         """
@@ -366,7 +366,7 @@ class LiveTable:
     async def _refresh(self) -> None:
         try:
             self._looks.append(await run_blocking(self._look, limiter=self._limiter))
-        except OSError:  # out of descriptors, say; that must not end the orchestrator
+        except OSError:  # such as a lack of descriptors; that must not end the orchestrator
             return
         view = self._compose(self._earlier_look(), self._looks[-1])
         await self._screen.draw(render(view, self._screen.columns, self._screen.lines))

@@ -66,7 +66,7 @@ class Foreground:
         grace: Seconds between TERM and KILL.
         companion: The agent that acts in it, whose actions are printed in place of the world's
             output, and whose end is that of the world; None for none.
-        waiting: Returns what the start waits for while there is no process. Blocks.
+        waiting: Describes what the start waits for while there is no process. Blocks.
     """
 
     _end: WorldEvent
@@ -119,7 +119,7 @@ class Foreground:
             async with self._signals.obeyed(self._obey, self._kill):
                 started = await self._run()
         except PortInUseError as error:
-            if error.port is None:  # not one port, but all that could be leased
+            if error.port is None:  # every port that could be leased is taken
                 raise
             text = f"Port {error.port} is already in use. Try --port <PORT>\n  {error.message}"
             raise ClawbloxError(text) from error
@@ -194,7 +194,7 @@ class Foreground:
         await self._world.stop_all(grace_seconds=0.0)
 
     async def _print_output(self, started: StartedWorld) -> None:
-        """Print the address, then what the world writes, until it has ended."""
+        """Print the address, then the output of the world, until it has ended."""
         try:
             with Output(sys.stdout) as output:
                 for heading in _headings(started, self._world.name):
@@ -241,7 +241,7 @@ class Foreground:
                 return
 
     async def _stop(self) -> None:
-        """Stop the agent, the instance, and the forks that another command asked this one for."""
+        """Stop the agent, the instance, and its forks that other commands asked for."""
         if self._companion is not None:
             await self._companion.stop(self._grace)
         stops = await self._world.stop_all(grace_seconds=self._grace)
@@ -267,7 +267,7 @@ class Foreground:
             url=started.url,
             exit=self._end.data.get("exit"),
             log_lines=tuple(self._mask(line) for line in self._tail),
-            hint=f"to go on: {suggest('resume', started.run_dir)}" if is_resumable else None,
+            hint=f"to continue: {suggest('resume', started.run_dir)}" if is_resumable else None,
         )
 
     def _mask(self, text: str) -> str:
@@ -277,7 +277,7 @@ class Foreground:
 
 
 def summarise_run(run_dir: Path, names: Sequence[str]) -> list[str]:
-    """Return how instances that were stopped ended, and what to type to continue. Blocks.
+    """Summarise instances that were stopped, with the command that resumes them. Blocks.
 
     Args:
         run_dir: Their run directory, resolved.

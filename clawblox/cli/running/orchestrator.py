@@ -44,11 +44,11 @@ class Orchestrator:
         run_dir: The run directory.
         start: Starts the instances.
         states: Their states.
-        display: Shows what happens.
-        options: What to do besides starting them.
+        display: Shows the work.
+        options: Further duties, such as autosaves.
         starter: Channel to the command that spawned this process in the background; None if it
             runs in the foreground.
-        verb: What the start of the instances is called.
+        verb: Word for the start of the instances, for example ``Starting``.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Orchestrator:
         self._say_with_hint(f"{self._verb} {count_words(self._states.total, 'instance')}.")
         with self._starting:
             batch = await self._start()
-            # Every result was an event before, which has been taken.
+            # The event of every result has been taken before.
             self._states.finish_start(batch.failed, batch.done)
             self._show_result(batch, anyio.current_time() - begun_at)
             if (every := self._options.autosave) is not None:

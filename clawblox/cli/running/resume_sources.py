@@ -1,7 +1,7 @@
-"""What ``run --resume`` means where it names a run: its latest checkpoint or save, and its options.
+"""The checkpoint or save, and the options, of a run that ``run --resume`` names.
 
-A run is named by its directory, or by ``checkpoint.json``, which names its latest checkpoint. An
-archive and a snapshot are files of their own, which name no run.
+A run is named by its directory, or by ``checkpoint.json`` with the name of its latest checkpoint.
+Archives and snapshots name no run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OF_ONE_START: Final = frozenset(
 
 @attrs.frozen(kw_only=True)
 class ResumeSource:
-    """What a run continues from.
+    """The state that a run continues from.
 
     Attributes:
         path: The archive or snapshot.
@@ -60,7 +60,7 @@ class ResumeSource:
 
 
 def find_resume_source(given: str, world_dir: Path) -> ResumeSource | None:
-    """Return what a run continues from that ``--resume`` names. Blocks.
+    """Return the state of the run that ``--resume`` names. Blocks.
 
     Args:
         given: The value of the option.
@@ -70,7 +70,7 @@ def find_resume_source(given: str, world_dir: Path) -> ResumeSource | None:
         None if it names no run, but perhaps an archive or a snapshot.
 
     Raises:
-        ClawbloxError: Nothing of the run was saved, or what was saved is gone.
+        ClawbloxError: Nothing of the run was saved, or the save is gone.
         ConfigError: It is not a path.
     """
     places = snapshot_places(given, world_dir, "resume")

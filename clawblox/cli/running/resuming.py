@@ -1,4 +1,4 @@
-"""What ``resume`` and ``up --continue`` share: what goes on, and from what."""
+"""The choice and the description of interrupted instances, for ``resume`` and ``up``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from clawblox.world.resume import find_resumable
 _SHOWN_NAMES = 8
 
 Choice: TypeAlias = Literal["continue", "fresh"]
-"""What is done where instances were interrupted: they go on, or new ones are started."""
+"""How to treat interrupted instances: continue them, or start new instances."""
 
 
 async def find(
@@ -47,14 +47,14 @@ async def find(
     Args:
         run_dir: The run directory, resolved.
         names: The instances that are meant; none means all that were interrupted.
-        world_dir: Their world; None takes those of all worlds.
+        world_dir: Their world; None means any world.
         is_preview: End and remove nothing.
 
     Raises:
         UsageError: A name is wrong.
         RunLockedError: An orchestrator that lives runs instances there.
 
-    Cancellation: some of what was left may have been ended.
+    Cancellation: some leftovers may have been ended.
     """
     if is_preview:
         return await run_blocking(partial(find_interrupted, run_dir, names, world_dir=world_dir))
@@ -62,10 +62,10 @@ async def find(
 
 
 def require_interrupted(found: Interruption, run_dir: Path) -> None:
-    """Refuse a run of which nothing can go on.
+    """Refuse a run without instances that can continue.
 
     Raises:
-        ClawbloxError: No instance was interrupted; says why each is left alone.
+        ClawbloxError: No instance was interrupted; the text has the reason for each.
     """
     if not found.instances:
         stopped = [name for name, why in found.left.items() if why == STOPPED_ON_PURPOSE]
@@ -106,14 +106,14 @@ def show_interruption(
 
 
 def choose(run_dir: Path, given: Choice | None) -> Choice:
-    """Return what to do in a run directory in which instances may have been interrupted.
+    """Return how to treat the interrupted instances of a run directory.
 
     Args:
         run_dir: The run directory, resolved.
-        given: What the options say; without it a person at a terminal is asked.
+        given: The choice of the options; None asks a person at a terminal.
 
     Raises:
-        UsageError: Instances were interrupted, and neither an option nor a person says what to do.
+        UsageError: Instances were interrupted, and neither an option nor a person has chosen.
     """
     names = _find_names(run_dir)
     if given is not None or not names:
@@ -125,7 +125,9 @@ def choose(run_dir: Path, given: Choice | None) -> Choice:
             "Continue them, or start fresh? (c/f)", value_proc=_read_choice, err=True
         )
         return answer
-    refuse_interrupted(run_dir, "--continue resumes them; --fresh starts new ones in their place")
+    refuse_interrupted(
+        run_dir, "--continue resumes them; --fresh starts new instances in their place"
+    )
     return "fresh"
 
 
@@ -134,7 +136,7 @@ def refuse_interrupted(run_dir: Path, hint: str) -> None:
 
     Args:
         run_dir: The run directory, resolved.
-        hint: What can be done instead.
+        hint: What to do instead.
 
     Raises:
         UsageError: There are such instances.
@@ -154,7 +156,7 @@ def _find_names(run_dir: Path) -> Sequence[str]:
 
 
 def note_interrupted(run_dir: Path) -> None:
-    """Note on standard error which saves a new run does not go on from. Blocks.
+    """Note on standard error which saves a new run ignores. Blocks.
 
     Args:
         run_dir: The run directory, resolved.
@@ -184,7 +186,7 @@ def _describe_names(run_dir: Path, names: Sequence[str]) -> str:
 
 
 def describe_interruption(found: Interruption) -> Iterator[str]:
-    """Yield a line for each instance that goes on, and one for those that are left alone."""
+    """Yield a line for each instance that continues, and a line for all that are left alone."""
     width = max((len(record.name) for record in found.records), default=0)
     for instance in found.instances:
         yield f"  {instance.record.name:{width}}  {printable(_describe_instance(instance))}"
@@ -202,7 +204,7 @@ def describe_left(found: Interruption) -> str:
 
 def _describe_instance(instance: Interrupted) -> str:
     if instance.problem is not None:
-        return f"cannot go on: {instance.problem}"
+        return f"cannot continue: {instance.problem}"
     if not instance.number:
         return "begins now: it was waiting to be started"
     if instance.save is None:
@@ -220,7 +222,7 @@ def _describe_save(save: SavedSnapshot, record: InstanceRecord) -> str:
 
 
 def _describe_age(save: SavedSnapshot, record: InstanceRecord) -> str:
-    # Of an instance that was killed with its orchestrator, only the save tells the time.
+    # For an instance that was killed with its orchestrator, only the save has a time.
     if record.state in ("exited", "failed") and record.ended_at is not None:
         with contextlib.suppress(ValueError):
             saved, ended = map(datetime.fromisoformat, (save.created_at, record.ended_at))

@@ -1,7 +1,7 @@
-"""What ``clawblox run --agent`` records of its agent in the run directory, so that it can continue.
+"""The record of the agent of ``clawblox run --agent``, so that the agent can continue.
 
-The file ``.clawblox/agent.json`` has the options of the agent, and how much of what it did is in
-its latest checkpoint. It holds no value of a variable.
+The file ``.clawblox/agent.json`` has the options of the agent, and whether the latest checkpoint
+has all of its work. It has no values of variables.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class RunAgent:
         options: Its options; paths in them are absolute.
         tmux: tmux session of its window; None for none.
         turn_limit: Turns after which it is stopped, over all its starts; None sets no limit.
-        settled: Name of the checkpoint that holds all that it did, once it has ended; else None.
+        settled: Name of the checkpoint with all of its work, once it has ended; else None.
     """
 
     options: AgentRunOptions
@@ -59,10 +59,10 @@ def find_agent_dir(run_dir: Path, options: AgentRunOptions) -> AgentDir:
 
 
 def write_run_agent(run_dir: Path, agent: RunAgent) -> None:
-    """Record the agent of a run, in place of what was recorded. Blocks.
+    """Record the agent of a run, in place of the previous record. Blocks.
 
     Raises:
-        OSError: The old record still holds.
+        OSError: The record could not be written; the previous record remains.
     """
     options = attrs.asdict(_with_absolute_paths(agent.options))
     record = {**attrs.asdict(agent), "options": options, "schema_version": _SCHEMA_VERSION}
@@ -71,7 +71,7 @@ def write_run_agent(run_dir: Path, agent: RunAgent) -> None:
 
 
 def read_run_agent(run_dir: Path) -> RunAgent | None:
-    """Return the agent of a run; None if ``clawblox run`` never had one there. Blocks.
+    """Return the agent of a run; None if ``clawblox run`` had no agent there. Blocks.
 
     Raises:
         ClawbloxError: Its record cannot be read.
@@ -112,7 +112,7 @@ def find_checkpoint(run_dir: Path) -> Path | None:
 
 
 def holds_conversation(archive: Path, agent: str) -> bool:
-    """Return whether an archive holds the conversation of an agent. Blocks.
+    """Return whether an archive has the conversation of an agent. Blocks.
 
     Raises:
         CheckpointError: The archive cannot be read.
@@ -122,7 +122,7 @@ def holds_conversation(archive: Path, agent: str) -> bool:
 
 
 def suggest_agent(found: Interruption, run_dir: Path) -> Iterator[str]:
-    """Yield the command line that brings back the agent of a run, if one does. Blocks."""
+    """Yield the command line that restores the agent of a run, if there is one. Blocks."""
     if read_run_agent(run_dir) is not None:
         yield suggest("resume", run_dir)
         return

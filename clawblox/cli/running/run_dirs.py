@@ -1,8 +1,8 @@
-"""The run directory of ``run`` and ``up``: a given one, that of the run around them, or a new one.
+"""The world of a command and its run directory: given, of the run around the command, or new.
 
-A new one is ``runs/<world>-<UTC time>`` below the current directory. In a world's source tree it is
-below ``.clawblox`` of the world directory, outside the sources. Where the command is
-the world of another run, on the port of that run, it is below ``.clawblox`` of that run.
+A new directory is ``runs/<world>-<UTC time>`` below the current directory. In a world's source tree
+it is below ``.clawblox`` of the world directory, outside the sources. If the command is the world
+of another run, on the port of that run, it is below ``.clawblox`` of that run.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _TOKEN_BYTES: Final = 32
 def opened_run_dir(
     world: AsyncWorld, given: Path | None, *, place: Path | None = None
 ) -> Iterator[Path]:
-    """Provide a run directory; a new one that nothing was written to is removed at the end. Blocks.
+    """Provide a run directory; remove a new directory at the end if it is unused. Blocks.
 
     Args:
         world: The world.
-        given: The run directory that was asked for, absolute; None makes a new one.
-        place: Directory for a new one; None means the usual one.
+        given: The requested run directory, absolute; None makes a new directory.
+        place: Parent of a new directory; None means the usual place.
 
     Yields:
         The run directory, absolute.
 
     Raises:
-        ConfigError: A new one cannot be made.
+        ConfigError: A new directory cannot be made.
     """
     if given is not None:
         yield given
@@ -79,7 +79,7 @@ def _remove_if_unused(run_dir: Path) -> None:
 def outer_run_dir(environment: Mapping[str, str]) -> Path | None:
     """Return the run directory of the instance that this process is a part of; None if it is not.
 
-    A world may itself be a ``clawblox run``. What it writes belongs to the run that started it.
+    A world may itself be a ``clawblox run``. Its files belong to the run that started it.
 
     Args:
         environment: The variables of this process.
@@ -91,8 +91,8 @@ def outer_run_dir(environment: Mapping[str, str]) -> Path | None:
 def inner_runs_dir(environment: Mapping[str, str], port: int | None) -> Path | None:
     """Return where a run goes that is the world of another run; None if it is not.
 
-    It is on the port of that run, which saves, stops and resumes it as the one instance that it is
-    there. So it has a directory of its own, each time another one.
+    It uses the port of that run, which saves, stops and resumes it as its only instance. So each
+    time it gets a new directory of its own.
 
     Args:
         environment: The variables of this process.
@@ -154,7 +154,7 @@ def open_world(source: str) -> AsyncWorld:
 
 
 def make_tokens() -> dict[str, str]:
-    """Return the world's tokens: from the environment where it has them, else new ones."""
+    """Return the world's tokens: from the environment, or else new."""
     return {
         name: os.environ.get(name, "").strip() or secrets.token_urlsafe(_TOKEN_BYTES)
         for name in protocol.SECRET_ENV

@@ -1,4 +1,4 @@
-"""What ``ps`` shows: one run, the runs below a directory, or the runs of this user."""
+"""The runs that ``ps`` shows: one run, the runs below a directory, or the runs of this user."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Scope:
     """Which instances are shown.
 
     Attributes:
-        title: What stands above a table of them; empty for one run, whose title tells more.
+        title: Title of the table; empty for a single run, whose own title is more specific.
         find: Returns the run directories. Blocks.
-        is_one_run: Whether that is one run and never another.
+        is_one_run: Whether it is a single run, always the same.
         shows_ended: Whether instances that have ended are shown.
-        if_empty: What to say if there are none.
+        if_empty: Text to print if there are none.
         labels: Labels that the instances must have.
     """
 
@@ -57,13 +57,13 @@ class Scope:
 def make_scope(
     directory: Path | None, *, wants_ended: bool, watches: bool, labels: Labels
 ) -> Scope:
-    """Return what ``ps`` shows. Blocks.
+    """Return the scope of ``ps``. Blocks.
 
     Args:
         directory: A run directory or any other, absolute; None means all runs of this user.
         wants_ended: Whether instances that have ended are asked for.
-        watches: Whether it is shown again and again. Instances that have ended would then hide
-            those that run, unless it is one run.
+        watches: Whether the table is live. Ended instances would then hide running instances,
+            unless it is a single run.
         labels: Labels that the instances must have.
     """
     scope = _find_scope(directory, wants_ended=wants_ended, watches=watches)

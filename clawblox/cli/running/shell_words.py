@@ -49,7 +49,7 @@ def _words(param: click.Option, value: Any) -> Iterator[str]:  # noqa: ANN401 - 
 def quote_words(words: Iterable[str]) -> str:
     """Return a command line that a shell reads as these words.
 
-    Control characters and the like are written as escapes, which bash, zsh and ksh read.
+    Control characters and the like become escapes that bash, zsh and ksh read.
     """
     return " ".join(map(_quote, words))
 

@@ -1,4 +1,4 @@
-"""The progress line of a world that starts slowly."""
+"""How a start is going: the progress line of a slow start, and the notes of the live table."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class StartProgress:
 
     Args:
         world: Name of the world.
-        find: Returns the record of the instance, or None before it has one. Blocks.
+        find: Returns the record of the instance, or None before there is a record. Blocks.
         ready: When the world counts as ready.
         secrets: Values to mask.
-        waiting: Returns what it waits for as long as there is no record. Blocks.
+        waiting: Describes what it waits for while there is no record. Blocks.
         plain_interval: Seconds between two lines without a terminal.
     """
 
@@ -91,7 +91,7 @@ class StartProgress:
         Raises:
             ClawbloxError: What ``start`` raised.
 
-        Cancellation: as that of ``start``.
+        Cancellation: as for ``start``.
         """
         try:
             async with Tasks() as tasks:
@@ -121,7 +121,7 @@ class StartProgress:
 _PROBE_INTERVAL_S = 1.0
 _PROBE_TIMEOUT_S = 0.5
 _SLOW_S = 2.0
-"""How long a start takes before the table tells more of it."""
+"""How long a start takes before the table shows a note."""
 _MAX_NOTES = 4
 _NOTE_TIMEOUT_S = 0.05
 
@@ -160,7 +160,7 @@ class StartProbe:
         )
 
     def look(self) -> list[str]:
-        """Return what the last probe saw, then the last line of the log if there is one.
+        """Return the result of the last probe, then the last line of the log if there is one.
 
         Raises:
             OSError: This process lacks descriptors, or the log cannot be read.
@@ -172,7 +172,7 @@ class StartProbe:
         return [self._seen, *map(printable, lines)]
 
     def _see(self) -> str:
-        """Probe once and return what was seen, or where the world listens instead."""
+        """Probe once and return the result, or where the world listens instead."""
         if look_once(self._probe, self._timeout):
             return self._probe.seen
         record, processes = self._record, all_processes().values()
@@ -187,7 +187,7 @@ class _SlowStart:
 
 
 class SlowStarts:
-    """Tells of the starts that take long, a few at a time."""
+    """Notes on slow starts, a few at a time."""
 
     def __init__(self) -> None:
         self._starts: dict[tuple[Path, str, str], _SlowStart] = {}

@@ -64,7 +64,7 @@ async def _print(output: Output, watcher: _Watcher) -> None:
 
 
 class _Watcher:
-    """Looks at runs again and again, and finds what changed.
+    """Polls runs for changes.
 
     Attributes:
         news: Changes that have not been shown yet.
@@ -100,13 +100,13 @@ class _Watcher:
         key = status.run_dir, status.name
         if self._scope.shows(status):
             self._seen.add(key)
-        return key in self._seen  # what was seen running is also seen to end
+        return key in self._seen  # an instance that was shown running is also shown ending
 
     def compose(self, before: Look | None, now: Look) -> View:
-        """Return what the table shows."""
+        """Return the view of the table."""
         while self.news:
             change = self.news.popleft()
-            if self._has_drawn or change.is_trouble:  # the table shows what was there before
+            if self._has_drawn or change.is_trouble:  # the table itself shows the first state
                 self._recent_events.add(change)
         self._has_drawn = True
         waiting = {"waiting": self._waiting} if self._waiting else {}
@@ -126,7 +126,7 @@ class _Watcher:
         return " · ".join((worlds, *map(shorten_path, self._scope.find())))
 
     def summarise(self) -> list[str]:
-        """Return how the instances ended, and what to type to go on; empty for several runs."""
+        """Summarise a single run that has ended; empty for several runs."""
         if not self._scope.is_one_run:
             return []
         (run_dir,) = self._scope.find()

@@ -1,4 +1,4 @@
-"""Standard output and standard error, written without ever blocking the event loop."""
+"""Standard output and standard error, without ever blocking the event loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLEAR_LINE = "\r\x1b[K"
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-class OutputGone(Exception):  # noqa: N818 - says the condition
+class OutputGone(Exception):  # noqa: N818 - names the condition
     """The reader of the output is gone: a closed pipe, or a terminal that hung up."""
 
 
@@ -87,7 +87,7 @@ class Output:
             OutputGone: The reader is gone.
             OSError: It goes to a file, and the disk is full.
 
-        Cancellation: a part of it may have been written.
+        Cancellation: part of it may have been written.
         """
         await self.write(f"{text}\n")
 
@@ -98,7 +98,7 @@ class Output:
             OutputGone: The reader is gone.
             OSError: It goes to a file, and the disk is full.
 
-        Cancellation: a part of it may have been written.
+        Cancellation: part of it may have been written.
         """
         await self.write_control(self.guard(text))
 
@@ -113,7 +113,7 @@ class Output:
             OutputGone: The reader is gone.
             OSError: It goes to a file, and the disk is full.
 
-        Cancellation: a part of it may have been written.
+        Cancellation: part of it may have been written.
         """
         data = memoryview(text.encode(self._encoding, errors="replace"))
         while data:
@@ -130,7 +130,7 @@ class Output:
 
 
 def note(text: str) -> None:
-    """Print a message on standard error; one that was closed is ignored."""
+    """Print a message on standard error, unless that is closed."""
     with contextlib.suppress(OSError):
         click.echo(text, err=True)
 

@@ -1,4 +1,4 @@
-"""The last lines of a terminal, drawn over again and again.
+"""The last lines of a terminal, drawn over again and again; progress bars.
 
 The cursor is never hidden and no mode is switched, so nothing has to be restored however the
 program ends.
@@ -45,7 +45,7 @@ class Screen:
 
     @property
     def lines(self) -> int:
-        """The number of lines that fit; the last one is the cursor's."""
+        """The number of lines that fit; the last line is for the cursor."""
         return self._output.size.lines - 1
 
     async def draw(self, lines: Sequence[str]) -> None:
@@ -58,7 +58,7 @@ class Screen:
             OutputGone: The terminal is gone.
             OSError: It is a file, and the disk is full.
 
-        Cancellation: a part of them may have been drawn; the next ones are drawn below it.
+        Cancellation: part of them may have been drawn; the next lines are drawn below.
         """
         back = self._way_back()
         self._drawn = 0
@@ -68,9 +68,9 @@ class Screen:
         self._drawn = len(lines)
 
     async def leave(self) -> None:
-        """Leave the lines as they are, and clear what was typed below them.
+        """Leave the lines as they are, and clear the characters typed below them.
 
-        Cancellation: what was typed may still be there.
+        Cancellation: the characters may still be there.
         """
         with anyio.move_on_after(_LEAVE_TIMEOUT_S, shield=True), contextlib.suppress(OutputGone):
             await self._output.write_control(f"\r{_CLEAR_BELOW}")
@@ -101,11 +101,11 @@ _REMOVE_TIMEOUT_S = 1.0
 
 
 class Bar:
-    """A progress bar; :func:`progress_bar` makes one.
+    """A progress bar; use :func:`progress_bar`.
 
     Args:
         output: Standard error.
-        verb: What is being done, for example ``Saving``.
+        verb: The work, for example ``Saving``.
         total: The amount of work.
         format_amount: Returns an amount as text.
     """
@@ -140,7 +140,7 @@ class Bar:
             OutputGone: The reader is gone.
             OSError: The stream is a file, and the disk is full.
 
-        Cancellation: a part of it may have been written.
+        Cancellation: part of it may have been written.
         """
         async with self._lock:
             was_drawn = self._screen.is_drawn
@@ -150,9 +150,9 @@ class Bar:
                 await self._draw((self._text(),))
 
     async def note(self, text: str) -> None:
-        """Write a line above the bar to standard error; one that was closed is ignored.
+        """Write a line above the bar to standard error, unless that is closed.
 
-        Cancellation: a part of it may have been written.
+        Cancellation: part of it may have been written.
         """
         with contextlib.suppress(OutputGone, OSError):
             await self.write_line(self._output, text)
@@ -200,7 +200,7 @@ async def progress_bar(
     """Show a bar while the block runs, when standard error is a terminal.
 
     Args:
-        verb: What is being done, for example ``Saving``.
+        verb: The work, for example ``Saving``.
         total: The amount of work.
         format_amount: Returns an amount as text.
 
@@ -226,19 +226,19 @@ async def relay(
 ) -> _R:
     """Do work that calls back with results, and show these in order.
 
-    The work never waits for the output. If the output is gone, it goes on without showing.
+    The work never waits for the output. If the output is gone, it continues unseen.
 
     Args:
         work: Does the work, given the callback.
         show: Shows a result.
 
     Returns:
-        What the work returns, once every result is shown.
+        The value of the work, once every result is shown.
 
     Raises:
         Exception: What ``work`` raised; or ``show``, unless it is ``OutputGone`` or ``OSError``.
 
-    Cancellation: cancels the work; results so far are shown, for a second at most.
+    Cancellation: cancels the work; results so far are shown, for at most a second.
     """
     send, receive = anyio.create_memory_object_stream[_T](math.inf)
     is_shown = anyio.Event()

@@ -29,7 +29,7 @@ def guard_text(text: str, *, has_colours: bool) -> str:
     """Return text with its control characters as escapes; its lines and tabs stay.
 
     Args:
-        text: What is about to be written.
+        text: The text to write.
         has_colours: Whether colours are left as they are.
     """
     if not has_colours or "\x1b" not in text:
@@ -44,7 +44,7 @@ class _GuardedStream:
 
     Attributes:
         raw: The stream itself.
-        buffer: Takes text as bytes, which passes the guard as well.
+        buffer: Takes text as bytes, and guards it as well.
     """
 
     def __init__(self, raw: TextIO) -> None:
@@ -113,5 +113,5 @@ def raw_stream(stream: TextIO) -> TextIO:
 
 
 def write_control(stream: TextIO, sequence: str) -> None:
-    """Write a constant that controls the terminal, such as one that clears the line."""
+    """Write a constant that controls the terminal, for example to clear the line."""
     raw_stream(stream).write(sequence)

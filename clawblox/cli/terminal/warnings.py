@@ -13,7 +13,7 @@ from clawblox.telemetry.own_log import escape_entry
 
 
 def configure_logging(warn: Callable[[str], None] | None = None) -> None:
-    """Show what the library logs at warning level and above.
+    """Show log entries of the library from warning level up.
 
     Args:
         warn: Called with each message, in any thread; None writes them to standard error.
