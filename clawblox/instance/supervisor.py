@@ -70,8 +70,9 @@ class Supervisor:
         launcher: Launcher,
         emit: Emit,
         write: Write,
-        on_settled: Callable[[Supervisor], None],
-        on_back: Callable[[Supervisor], Awaitable[Callable[[], None]]],
+        *,
+        on_settled: Callable[[], None],
+        on_back: Callable[[], Awaitable[Callable[[], None]]],
     ) -> None:
         self.instance = instance
         self.lifecycle = Lifecycle(MOVES, State.LEASING)
@@ -233,7 +234,7 @@ class Supervisor:
                 await run_blocking(self.instance.attach, record)
                 self.lifecycle.move(State.SPAWNING)
                 self.lifecycle.move(State.PROBING)
-            tell = await self._on_back(self)
+            tell = await self._on_back()
             self._serve(self._elapsed())
             self._settle()
             tell()
@@ -258,7 +259,7 @@ class Supervisor:
 
     def _settle(self) -> None:
         self._settled.set()
-        self._on_settled(self)
+        self._on_settled()
         self._is_announced = True
 
     def _serve(self, ready_s: float) -> None:
@@ -372,7 +373,7 @@ class Supervisor:
             # The states of a start do not count: it is RESTARTING until it serves.
             await start_up(self.instance, self._launcher, lambda _state: None, self._tell)
             await run_blocking(self._books.register_restart, end, launch, by)
-            tell = await self._on_back(self)
+            tell = await self._on_back()
             self._serve(anyio.current_time() - begun_at)
             tell()
         except Exception as error:  # noqa: BLE001 - another restart follows, or none

@@ -6,6 +6,7 @@
 - ``sync_agent_client``: the same without ``await``.
 - ``properties``: what a world says of itself without a call.
 - ``fleet``: the instances of an open world, and what serves them.
+- ``handle``: one instance, its facts and what can be done to it.
 - ``known_instances``: the instances of a fleet by name, and what is remembered of stopped ones.
 - ``leftovers``: what killed orchestrators left in its run directories.
 - ``resume``: which instances are brought back, and from what.
@@ -17,7 +18,6 @@
 - ``progress``: the line that shows how far an operation on many is.
 - ``control_handlers``: the requests that other processes can send to an open world.
 - ``control_sockets``: the sockets for these requests.
-- ``connections``: the connections to the instances.
 - ``access``: how agents join and leave.
 - ``rosters``: who joined an instance with which session.
 - ``players``: the sessions of players in the save of a restored instance.

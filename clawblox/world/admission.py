@@ -16,12 +16,10 @@ import attrs
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ClawbloxError, ManifestError, WorldCallError, WorldSessionError
 from clawblox.errors.general import VALUE_CHARS, shorten
-from clawblox.instance.supervisor import Supervisor
 from clawblox.protocol import JoinAnswer
 from clawblox.results import Access, EventKind
 from clawblox.rundir.manifest_entries import ManifestEntry
 from clawblox.rundir.manifest_updates import agent_update
-from clawblox.system.connection import Connections
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.access import (
     Member,
@@ -32,6 +30,7 @@ from clawblox.world.access import (
     record_session,
 )
 from clawblox.world.fleet import Fleet
+from clawblox.world.handle import InstanceHandle
 from clawblox.world.rosters import Roster, Seat, make_seat
 
 _log = OwnLog(__name__)
@@ -48,7 +47,7 @@ _FRESH_HINT: Final = (
 
 async def admit(
     fleet: Fleet,
-    supervisor: Supervisor,
+    instance: InstanceHandle,
     member: Member,
     *,
     known: JoinAnswer | None = None,
@@ -59,7 +58,7 @@ async def admit(
 
     Args:
         fleet: The fleet of the instance.
-        supervisor: The instance.
+        instance: The instance.
         member: The agent.
         known: The world's answer when the agent joined before; None means the one that its
             directory records, if any. A recorded session that is known to be lost is replaced.
@@ -75,7 +74,7 @@ async def admit(
 
     Cancellation: the agent may have joined the world; its session may not be recorded.
     """
-    roster = fleet.rosters.get(supervisor)
+    roster = instance.roster
     recorded = known is None
     known = known or await run_blocking(read_session, member)
     if known is not None:
@@ -83,12 +82,11 @@ async def admit(
             known = None
         else:
             roster.require_free(known.session, member.name)
-    instance = supervisor.instance
 
     async def call() -> Access:
-        async with supervisor.calls.call():
+        async with instance.calls.call():
             return await join(
-                fleet.connections.get(supervisor),
+                instance.connections,
                 member,
                 known=known,
                 candidates=candidates,
@@ -103,30 +101,30 @@ async def admit(
         access = await fleet.tasks.own(call)
     except WorldSessionError as error:
         is_about_saves = error.hint is None or error.status is not None
-        if instance.launch.resume_path is None and is_about_saves:
+        if instance.resume_path is None and is_about_saves:
             error.hint = _FRESH_HINT
         raise
     roster.require_free(access.session, member.name)
-    seat = make_seat(member, access, _joined_at(supervisor, roster, is_known=access.rejoined))
+    seat = make_seat(member, access, _joined_at(instance, roster, is_known=access.rejoined))
     over = roster.add(seat)
     if member.driver is not None and member.dir is not None:
-        fleet.rosters.move(member.dir, supervisor)
+        fleet.leave_elsewhere(member.dir, instance)
     if known is None:
         await run_blocking(record_session, member, access)
-    await _list_agent(fleet, supervisor, seat, over)
+    await _list_agent(fleet, instance, seat, over)
     return access
 
 
-def _joined_at(supervisor: Supervisor, roster: Roster, *, is_known: bool) -> float:
+def _joined_at(instance: InstanceHandle, roster: Roster, *, is_known: bool) -> float:
     """Return when a session was given; one that was known before, by the latest restore."""
-    restored = supervisor.instance.launch.resume_path
+    restored = instance.resume_path
     if is_known and restored is not None:
         return roster.saved_at(restored)
     return anyio.current_time()
 
 
 async def _list_agent(
-    fleet: Fleet, supervisor: Supervisor, seat: Seat, over: list[ManifestEntry]
+    fleet: Fleet, instance: InstanceHandle, seat: Seat, over: list[ManifestEntry]
 ) -> None:
     """List an agent in the manifest, in place of its entries that are over."""
     member = seat.member
@@ -138,18 +136,18 @@ async def _list_agent(
         name=member.name,
         run_name=member.run_name,
         world_agent_id=seat.agent_id or None,
-        run_id=supervisor.instance.run_id,
+        run_id=instance.run_id,
         driver=member.driver,
         sandbox=member.sandbox,
     )
     update = attrs.evolve(update, left=tuple(over))
-    await fleet.writers.of(supervisor.instance.launch.instance_dir).apply(update)
+    await fleet.writers.of(instance.instance_dir).apply(update)
 
 
 # -- after a restore --------------------------------------------------------------------------
 
 
-async def settle_sessions(fleet: Fleet, supervisor: Supervisor) -> Callable[[], None]:
+async def settle_sessions(fleet: Fleet, instance: InstanceHandle) -> Callable[[], None]:
     """Ask a restored instance about the sessions that it may not know; rejoin, or tell.
 
     Only agents that joined after the save was begun are asked about; others never are. A failure
@@ -160,14 +158,11 @@ async def settle_sessions(fleet: Fleet, supervisor: Supervisor) -> Callable[[], 
 
     Cancellation: some may have been asked about, some joined.
     """
-    roster = fleet.rosters.find(supervisor)
-    if roster is None:  # as at its first start
-        return lambda: None
-    settling = _Settling(fleet, supervisor, roster)
+    settling = _Settling(fleet, instance)
     try:
         await settling.run()
     except Exception as error:  # noqa: BLE001 - the instance itself is well
-        _log.warning("sessions not settled", instance=supervisor.instance.name, error=str(error))
+        _log.warning("sessions not settled", instance=instance.name, error=str(error))
     return settling.tell
 
 
@@ -176,23 +171,17 @@ class _Settling:
     """One settling of the sessions of an instance."""
 
     fleet: Fleet
-    supervisor: Supervisor
-    roster: Roster
+    instance: InstanceHandle
     _events: list[Callable[[], None]] = attrs.field(factory=list, init=False)
-
-    @property
-    def connections(self) -> Connections:
-        """The connections to the instance."""
-        return self.fleet.connections.get(self.supervisor)
 
     @property
     def observe(self) -> str:
         """The route of observations."""
-        return str(self.supervisor.instance.launch.config.api["observe"])
+        return str(self.instance.launch.config.api["observe"])
 
     async def run(self) -> None:
         """Ask about the sessions that may be lost, and make up for those that are."""
-        uncertain = self.roster.find_uncertain(self.supervisor.instance.launch.resume_path)
+        uncertain = self.instance.roster.find_uncertain(self.instance.resume_path)
         if not uncertain:
             return
         made_up: set[Seat] = set()
@@ -217,13 +206,16 @@ class _Settling:
         """Note a session as lost if the world does not know it."""
         try:
             answer = await ask_session(
-                self.connections, seat.session, observe=self.observe, timeout=_ANSWER_TIMEOUT_S
+                self.instance.connections,
+                seat.session,
+                observe=self.observe,
+                timeout=_ANSWER_TIMEOUT_S,
             )
         except WorldCallError:
             return
         if is_refusal(answer):
             text = " ".join(answer.body[: 4 * VALUE_CHARS].decode(errors="replace").split())
-            self.roster.lose(seat, shorten(text, VALUE_CHARS))
+            self.instance.roster.lose(seat, shorten(text, VALUE_CHARS))
 
     async def make_up(self, seat: Seat) -> None:
         """Join the agent of a lost session again, or tell its caller."""
@@ -239,22 +231,22 @@ class _Settling:
 
     async def _rejoin(self, seat: Seat, headers: dict[str, str]) -> Seat:
         access = await join(
-            self.connections,
+            self.instance.connections,
             seat.member,
             known=None,
             observe=self.observe,
-            url=self.supervisor.instance.url,
+            url=self.instance.url,
             timeout=_ANSWER_TIMEOUT_S,
         )
-        self.roster.require_free(access.session, seat.member.name)
+        self.instance.roster.require_free(access.session, seat.member.name)
         await run_blocking(record_session, seat.member, access)
         joined = attrs.evolve(make_seat(seat.member, access, anyio.current_time()), headers=headers)
         headers.update(access.headers)
-        over = self.roster.add(joined)
+        over = self.instance.roster.add(joined)
         try:
-            await _list_agent(self.fleet, self.supervisor, joined, over)
+            await _list_agent(self.fleet, self.instance, joined, over)
         except ManifestError as error:
-            name = self.supervisor.instance.name
+            name = self.instance.name
             _log.warning("manifest not written", instance=name, error=str(error))
         return joined
 
@@ -262,7 +254,7 @@ class _Settling:
         self._emit("session_lost", seat, reason=reason)
 
     def _emit(self, kind: EventKind, seat: Seat, **detail: str) -> None:
-        instance = self.supervisor.instance
-        labels = instance.launch.options.labels
         facts = {"agent": seat.member.run_name, "agent_id": seat.agent_id, **detail}
-        self._events.append(partial(self.fleet.emit, kind, instance.name, labels, **facts))
+        self._events.append(
+            partial(self.fleet.emit, kind, self.instance.name, self.instance.labels, **facts)
+        )

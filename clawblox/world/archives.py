@@ -23,14 +23,13 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import InstanceSpec, ManyOptions, SaveOptions, StartOptions
 from clawblox.errors import CheckpointError, ConfigError
 from clawblox.instance.launch import Launch
-from clawblox.instance.lifecycle import State
-from clawblox.instance.supervisor import Supervisor
 from clawblox.results import SavedCheckpoint, SavedSnapshot, SnapshotLike, StartedWorld
 from clawblox.rundir.paths import make_run_dir
 from clawblox.rundir.snapshot_files import find_archive
 from clawblox.system.files import digest_file
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.fleet import Fleet
+from clawblox.world.handle import InstanceHandle
 from clawblox.world.save import remove_saves, save_now
 
 if TYPE_CHECKING:
@@ -241,7 +240,7 @@ class ArchiveArguments:
 
 
 async def save_archive(
-    fleet: Fleet, supervisor: Supervisor, saving: SaveOptions, arguments: ArchiveArguments
+    fleet: Fleet, instance: InstanceHandle, saving: SaveOptions, arguments: ArchiveArguments
 ) -> SavedCheckpoint:
     """Save an instance, and archive the save; see ``AsyncWorld.checkpoint``.
 
@@ -252,19 +251,19 @@ async def save_archive(
     """
     options = await run_blocking(arguments.check)
     before = await run_blocking(_identity, options.path)
-    saved = await save_now(fleet, supervisor, saving)
+    saved = await save_now(fleet, instance, saving)
     try:
         return await run_with_progress(partial(_write_archive, options, saved), options.progress)
     except BaseException:
         with anyio.CancelScope(shield=True):
             # An error may come after the archive is complete: then both of them stay.
             is_complete = await run_blocking(_identity, options.path) not in (None, before)
-            if not is_complete and not _may_be_restored(fleet, supervisor, saved):
-                await remove_saves(fleet, supervisor, [saved])
+            if not is_complete and not _may_be_restored(fleet, instance, saved):
+                await remove_saves(fleet, instance, [saved])
         raise
 
 
-async def remove_archive(fleet: Fleet, supervisor: Supervisor, archive: Path) -> None:
+async def remove_archive(fleet: Fleet, instance: InstanceHandle, archive: Path) -> None:
     """Remove an archive and its save; see ``AsyncWorld.remove_checkpoint``.
 
     Raises:
@@ -275,10 +274,10 @@ async def remove_archive(fleet: Fleet, supervisor: Supervisor, archive: Path) ->
     digest = await run_blocking(_read_digest, archive)
     with anyio.CancelScope(shield=True):
         await run_blocking(_remove, archive)
-        earlier = supervisor.source.saves[:-1]
+        earlier = instance.source.saves[:-1]
         for saved in earlier:
-            if saved.sha256 == digest and not _may_be_restored(fleet, supervisor, saved):
-                await remove_saves(fleet, supervisor, [saved])
+            if saved.sha256 == digest and not _may_be_restored(fleet, instance, saved):
+                await remove_saves(fleet, instance, [saved])
                 return
 
 
@@ -300,10 +299,8 @@ def _remove(archive: Path) -> None:
         raise CheckpointError(message, path=archive) from error
 
 
-def _may_be_restored(fleet: Fleet, supervisor: Supervisor, saved: SavedSnapshot) -> bool:
-    lifecycle = supervisor.lifecycle
-    is_restarting = lifecycle.state is not State.READY and not lifecycle.is_over
-    return is_restarting or saved.path in fleet.snapshots_in_use
+def _may_be_restored(fleet: Fleet, instance: InstanceHandle, saved: SavedSnapshot) -> bool:
+    return instance.is_restarting or saved.path in fleet.snapshots_in_use
 
 
 def _write_archive(

@@ -50,7 +50,6 @@ from clawblox.config.options import (
 from clawblox.config.world_toml import WorldConfig, read_world_config
 from clawblox.errors import ConfigError, UsageError
 from clawblox.instance.launch import Launch, plan_launch, plan_many
-from clawblox.instance.rates import current_rate
 from clawblox.protocol import TickRate
 from clawblox.results import (
     DataStoreBackend,
@@ -198,14 +197,13 @@ class AsyncWorld(WorldMetadata):
     @property
     def labels(self) -> dict[str, Labels]:
         """Labels of the instances that became ready and were not stopped, by name."""
-        known = self._fleet.supervisors if self._fleet else ()
-        return {one.instance.name: one.instance.launch.options.labels for one in known}
+        return {one.name: one.labels for one in self._fleet.instances} if self._fleet else {}
 
     @property
     def tick_rates(self) -> dict[str, TickRate]:
         """How fast the worlds of the ready instances run, by name, where they report it."""
-        known = self._fleet.supervisors if self._fleet else ()
-        rates = {one.instance.name: current_rate(one.instance) for one in known}
+        instances = self._fleet.instances if self._fleet else ()
+        rates = {one.name: one.rate for one in instances}
         return {name: rate for name, rate in rates.items() if rate is not None}
 
     # -- the block --------------------------------------------------------------------------
@@ -789,7 +787,7 @@ class AsyncWorld(WorldMetadata):
         Cancellation: the instances are stopped all the same.
         """
         fleet = self._open_fleet()
-        names = [supervisor.instance.name for supervisor in fleet.supervisors]
+        names = [one.name for one in fleet.instances]
         return await fleet.stop_all(names, _check_grace(grace_seconds), progress=progress)
 
     async def drain(
@@ -875,12 +873,12 @@ class AsyncWorld(WorldMetadata):
         Cancellation: the agent may have joined the world; its session may not be recorded.
         """
         fleet = self._open_fleet()
-        supervisor, member = fleet.find(instance), make_member(agent)
+        handle, member = fleet.find(instance), make_member(agent)
         check_seconds(timeout, "timeout")
-        giver = Giver.make(FleetPlace(fleet, supervisor)) if is_program(agent) else None
-        access = await admit(fleet, supervisor, member, timeout=timeout)
+        giver = Giver.make(FleetPlace(fleet, handle)) if is_program(agent) else None
+        access = await admit(fleet, handle, member, timeout=timeout)
         if self._autosave is not None:
-            self._autosave.save_soon(supervisor)
+            self._autosave.save_soon(handle)
         if is_program(agent) and giver is not None:
             access = await fleet.tasks.own(partial(giver.give, agent, access))
         return dict(access)
@@ -950,16 +948,16 @@ class AsyncWorld(WorldMetadata):
         Cancellation: the agent may have left the world.
         """
         fleet = self._open_fleet()
-        supervisor = fleet.find(instance)
+        handle = fleet.find(instance)
         check_seconds(timeout, "timeout")
 
-        roster = fleet.rosters.get(supervisor)
+        roster = handle.roster
         session, name = str(access.get("session")), str(access.get("name"))
 
         async def call() -> None:
-            async with supervisor.calls.call():
+            async with handle.calls.call():
                 roster.require_kept(session, name)
-                await leave(fleet.connections.get(supervisor), access, timeout=timeout)
+                await leave(handle.connections, access, timeout=timeout)
                 roster.leave(session)
 
         await fleet.tasks.own(call)
@@ -1093,8 +1091,8 @@ class AsyncWorld(WorldMetadata):
         del known_secrets, metadata  # a traceback may show the locals
         fleet = self._open_fleet()
         options = SaveOptions(None, timeout, max_bytes)
-        supervisor = fleet.find(instance)
-        return await fleet.tasks.own(partial(save_archive, fleet, supervisor, options, arguments))
+        handle = fleet.find(instance)
+        return await fleet.tasks.own(partial(save_archive, fleet, handle, options, arguments))
 
     async def remove_checkpoint(
         self, path: str | os.PathLike[str], *, instance: str | None = None
@@ -1118,8 +1116,7 @@ class AsyncWorld(WorldMetadata):
         """
         archive = check_path(path, "path").absolute()
         fleet = self._open_fleet()
-        supervisor = fleet.find(instance)
-        await fleet.tasks.own(partial(remove_archive, fleet, supervisor, archive))
+        await fleet.tasks.own(partial(remove_archive, fleet, fleet.find(instance), archive))
 
     def save_all(
         self,
@@ -1285,17 +1282,7 @@ class AsyncWorld(WorldMetadata):
         """
         if tail is not None:
             check_count(tail, "tail", at_least=0)
-        supervisor = self._open_fleet().find(instance)
-        record = supervisor.instance.make_record("ready")  # also while it has no process
-        return LogReader(
-            record.name,
-            Path(record.log_file),
-            follow=follow,
-            tail=tail,
-            start=record.log_start,
-            was_restarted=record.restarts > 0,
-            is_over=lambda: supervisor.lifecycle.is_over,
-        )
+        return self._open_fleet().find(instance).logs(follow=follow, tail=tail)
 
     def events(self) -> EventStream:
         """Return the events of all instances, from now until the world is closed.
@@ -1308,7 +1295,7 @@ class AsyncWorld(WorldMetadata):
 
 def _count_states(fleet: Fleet) -> str:
     """Return how many instances stand where: ``8 ready, 1 starting``."""
-    states = [one.lifecycle.state.value for one in fleet.supervisors]
+    states = [one.state.value for one in fleet.instances]
     counts = Counter([*states, *("starting" for _ in fleet.starting)])
     return ", ".join(f"{count} {state}" for state, count in counts.items()) or "no instances"
 

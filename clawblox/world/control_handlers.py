@@ -18,8 +18,6 @@ from clawblox.concurrency.batch import Batch, BatchOperation, Job
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import UsageError
-from clawblox.instance.lifecycle import State
-from clawblox.instance.supervisor import Supervisor
 from clawblox.results import StartedWorld, StopResult
 from clawblox.rundir.control_server import Handler, SendEvent
 from clawblox.rundir.requests import (
@@ -36,6 +34,7 @@ from clawblox.rundir.requests import (
 from clawblox.rundir.status import select_records
 from clawblox.telemetry.events import EventStream
 from clawblox.world.fleet import Fleet
+from clawblox.world.handle import InstanceHandle
 from clawblox.world.restart import restart
 from clawblox.world.save import save_all
 
@@ -75,11 +74,10 @@ class _Operations:
     async def save(self, asked: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         """Save the named instances, or all that are ready."""
         options = read_save_options(asked)
-        here = self._named(self.fleet.supervisors)
+        here = self._named(self.fleet.instances)
         names = read_names(asked)
         if names is None:
-            states = {name: known.lifecycle.state for name, known in here.items()}
-            names = [name for name, state in states.items() if state is State.READY]
+            names = [name for name, instance in here.items() if instance.is_ready]
         await self._check_names(names, {*here, *self._named(self.fleet.starting)})
         for name in names:
             if name not in here:
@@ -93,10 +91,10 @@ class _Operations:
         grace = read_grace(asked)
         names = read_names(asked)
         jobs: dict[str, Job[StopResult]] = {
-            name: partial(self.fleet.stop_known, supervisor, grace, on_purpose=True)
-            for name, supervisor in self._named(self.fleet.starting).items()
+            name: partial(self.fleet.stop_known, instance, grace, on_purpose=True)
+            for name, instance in self._named(self.fleet.starting).items()
         }
-        for name in self._named(self.fleet.supervisors):
+        for name in self._named(self.fleet.instances):
             jobs[name] = partial(self.fleet.stop, name, grace)
         if names is not None:
             await self._check_names(names, jobs)
@@ -110,7 +108,7 @@ class _Operations:
             "fresh": read_flag(asked, "fresh", default=False),
             "grace_seconds": read_grace(asked),
         }
-        here = self._named(self.fleet.supervisors)
+        here = self._named(self.fleet.instances)
         names = read_names(asked)
         names = list(here) if names is None else names
         await self._check_names(names, {*here, *self._named(self.fleet.starting)})
@@ -120,11 +118,11 @@ class _Operations:
         return await _send_outcomes(BatchOperation(self.fleet.tasks, jobs), "restarted", send_event)
 
     async def _restart(
-        self, name: str, supervisor: Supervisor | None, options: Mapping[str, Any]
+        self, name: str, instance: InstanceHandle | None, options: Mapping[str, Any]
     ) -> Restarted:
-        if supervisor is None:
+        if instance is None:
             raise UsageError(f"instance {name!r} is not ready, or was stopped")
-        started = await restart(self.fleet, supervisor, **options)
+        started = await restart(self.fleet, instance, **options)
         return Restarted(started.url, started.pid, started.resume_path, started.ready_s)
 
     async def fork(self, asked: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
@@ -141,10 +139,10 @@ class _Operations:
             await send_event("failed", instance=name, error=describe_error(name, error))
         return {"done": len(batch.done), "failed": len(batch.failed)}
 
-    def _named(self, supervisors: Iterable[Supervisor]) -> dict[str, Supervisor]:
+    def _named(self, instances: Iterable[InstanceHandle]) -> dict[str, InstanceHandle]:
         """Return those of the run directory by name, with a placeholder before they have one."""
-        here = [known for known in supervisors if known.instance.launch.run_dir == self.run_dir]
-        return {known.instance.name or f"(unnamed {at})": known for at, known in enumerate(here)}
+        here = [one for one in instances if one.run_dir == self.run_dir]
+        return {one.name or f"(unnamed {at})": one for at, one in enumerate(here)}
 
     async def _check_names(self, names: Sequence[str], known: Iterable[str]) -> None:
         """Raise UsageError for names that no instance of the run directory ever had."""

@@ -40,13 +40,12 @@ from clawblox.telemetry.log_index import LogIndex, watch_logs
 from clawblox.telemetry.loop_lag import GAP_S, watch_loop
 from clawblox.telemetry.metrics import Recorder
 from clawblox.telemetry.own_log import OwnLog
-from clawblox.world.connections import InstanceConnections
 from clawblox.world.control_sockets import ControlSockets, Handlers
+from clawblox.world.handle import InstanceHandle
 from clawblox.world.known_instances import KnownInstances, rename_runs
 from clawblox.world.leftovers import Leftovers
 from clawblox.world.planning import Plan
 from clawblox.world.progress import shown_progress
-from clawblox.world.rosters import Rosters
 from clawblox.world.starts import (
     Starts,
     forked_snapshots,
@@ -74,8 +73,6 @@ class Fleet(KnownInstances):
         hub: Distributes events.
         recorder: Counts events and measures durations.
         writers: The writers of the manifests.
-        connections: The connections to the instances.
-        rosters: Who joined which instance.
         leftovers: What killed orchestrators left in the run directories.
     """
 
@@ -83,7 +80,7 @@ class Fleet(KnownInstances):
         self,
         max_log_bytes: int | None,
         make_handlers: Callable[[Fleet, Path], Handlers],
-        settle_sessions: Callable[[Fleet, Supervisor], Awaitable[Callable[[], None]]],
+        settle_sessions: Callable[[Fleet, InstanceHandle], Awaitable[Callable[[], None]]],
     ) -> None:
         super().__init__()
         report = partial(_log.defect, "task of a world failed")
@@ -93,8 +90,6 @@ class Fleet(KnownInstances):
         self.writers = ManifestWriters()
         self._max_log_bytes = max_log_bytes
         self._services = Tasks(on_error=report)
-        self.connections = InstanceConnections()
-        self.rosters = Rosters()
         self._settle_sessions = partial(settle_sessions, self)
         self.leftovers = Leftovers(self.writers)
         self._launcher = Launcher(current_ramp())
@@ -114,7 +109,7 @@ class Fleet(KnownInstances):
             self._services.start_soon(watch_logs, self._find_logs, self._max_log_bytes)
             self._services.start_soon(watch_loop, self._note_lag)
             self._services.start_soon(watch_records, self._find_instances)
-            self._services.start_soon(watch_memory, lambda: (*self.supervisors, *self.starting))
+            self._services.start_soon(watch_memory, lambda: [one.supervisor for one in self.all])
             yield self
 
     @asynccontextmanager
@@ -125,7 +120,8 @@ class Fleet(KnownInstances):
         finally:
             with anyio.CancelScope(shield=True):
                 await self._controls.aclose()
-                self.connections.close_all()
+                for instance in self.all:
+                    instance.close_connections()
                 await self._planning.release()
             self.hub.close()
 
@@ -143,18 +139,21 @@ class Fleet(KnownInstances):
             await self.leftovers.clear(launch.run_dir)
             await self.writers.note_forks(forked_snapshots([launch]))
             control = await self._controls.open(launch.run_dir)
-            supervisor = self._make(launch, control, update=lone_update(launch))
-            self._begin(supervisor)
+            instance = self._make(launch, control, update=lone_update(launch))
+            self._begin(instance)
+        return await self._wait_started(instance)
+
+    async def _wait_started(self, instance: InstanceHandle) -> StartedWorld:
         try:
-            return await supervisor.wait_started()
+            return await instance.wait_started()
         except BaseException:
-            await self._end([supervisor])
+            await self._end([instance])
             raise
 
     async def undo_start(self, *started: StartedWorld) -> None:
         """End instances whose caller was cancelled before it learned of their start."""
-        known = (self._supervisors.get(instance.name) for instance in started)
-        await self._end([supervisor for supervisor in known if supervisor is not None])
+        known = (self._instances.get(one.name) for one in started)
+        await self._end([instance for instance in known if instance is not None])
 
     async def start_many(
         self,
@@ -209,8 +208,8 @@ class Fleet(KnownInstances):
                 if launch.shares_rows_of_origin:
                     path, labels = launch.resume_path, launch.options.labels
                     self.emit("rows_shared", name, labels, path=path)
-            for supervisor in begun.values():
-                self._begin(supervisor)
+            for instance in begun.values():
+                self._begin(instance)
             try:
                 await starts.is_decided.wait()
                 batch = await self._collect(begun, starts)
@@ -222,7 +221,7 @@ class Fleet(KnownInstances):
             return batch
 
     async def _collect(
-        self, begun: Mapping[str, Supervisor], starts: Starts
+        self, begun: Mapping[str, InstanceHandle], starts: Starts
     ) -> Batch[StartedWorld]:
         """Return the results of the starts; if the batch was aborted, end all of them first."""
         failed = list(starts.failed)
@@ -236,22 +235,22 @@ class Fleet(KnownInstances):
             errors[name] = begun[name].failure or aborted
         return Batch(done, errors)  # type: ignore[arg-type]  # not failed, hence started
 
-    async def _end(self, supervisors: Iterable[Supervisor]) -> None:
+    async def _end(self, instances: Iterable[InstanceHandle]) -> None:
         """End instances whose start failed or was cancelled."""
 
-        async def end(supervisor: Supervisor) -> None:
+        async def end(instance: InstanceHandle) -> None:
             with suppress(WorldStopError):  # it is logged, and the guard watches the rest
-                await supervisor.stop(FAILED_START_GRACE_S, on_purpose=False)
-            self._forget(supervisor)
+                await instance.stop(FAILED_START_GRACE_S, on_purpose=False)
+            self._forget(instance)
 
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as ends:
-                for supervisor in supervisors:
-                    ends.start_soon(end, supervisor)
+                for instance in instances:
+                    ends.start_soon(end, instance)
 
     def _make_member(
-        self, launch: Launch, control: str, on_settled: Callable[[Supervisor], None]
-    ) -> Supervisor:
+        self, launch: Launch, control: str, on_settled: Callable[[InstanceHandle], None]
+    ) -> InstanceHandle:
         """Make one of many, which has a run of its own."""
         begun_at = utc_now()
         run_id = new_run_id(str(launch.options.name), begun_at)
@@ -269,9 +268,9 @@ class Fleet(KnownInstances):
         found = await run_blocking(plan)
         control = await self._controls.open(run_dir)
         begun = [self._make(launch, control, record=record) for record, launch in found]
-        for supervisor in begun:
-            self._begin(supervisor)
-        attached = [await supervisor.wait_started() for supervisor in begun]
+        for instance in begun:
+            self._begin(instance)
+        attached = [await instance.wait_started() for instance in begun]
         self._put_in_order(started.name for started in attached)
         return attached
 
@@ -279,38 +278,34 @@ class Fleet(KnownInstances):
         """Start an instance that has died again, under its name and as a part of its run."""
         control = await self._controls.open(launch.run_dir)
         update = member_update(launch, past.run_id, utc_now())
-        supervisor = self._make(launch, control, update=update)
-        self._begin(supervisor)
-        try:
-            return await supervisor.wait_started()
-        except BaseException:
-            await self._end([supervisor])
-            raise
+        instance = self._make(launch, control, update=update)
+        self._begin(instance)
+        return await self._wait_started(instance)
 
     async def stop(self, name: str | None, grace_seconds: float) -> StopResult:
         """End an instance if it runs; fails, and is cancelled, as ``AsyncWorld.stop`` says."""
         if name is not None and self._has_started and not self._was_asked_for(name):
             raise self._no_instance(name)
-        if not self._supervisors or (name is not None and name not in self._supervisors):
+        if not self._instances or (name is not None and name not in self._instances):
             return StopResult(name or "", "not_running")
         on_purpose = not self._is_interrupted
         return await self.stop_known(self.find(name), grace_seconds, on_purpose=on_purpose)
 
     async def stop_known(
-        self, supervisor: Supervisor, grace_seconds: float, *, on_purpose: bool
+        self, instance: InstanceHandle, grace_seconds: float, *, on_purpose: bool
     ) -> StopResult:
         """End an instance, which may still be starting; see ``Supervisor.stop``."""
         try:
-            return await supervisor.stop(grace_seconds, on_purpose=on_purpose)
+            return await instance.stop(grace_seconds, on_purpose=on_purpose)
         finally:
-            if supervisor.lifecycle.is_over:
-                self._forget(supervisor)
+            if instance.is_over:
+                self._forget(instance)
             else:  # the caller was cancelled, and it ends all the same
-                self.tasks.start_soon(self._forget_ended, supervisor)
+                self.tasks.start_soon(self._forget_ended, instance)
 
-    async def _forget_ended(self, supervisor: Supervisor) -> None:
-        await supervisor.wait_ended()
-        self._forget(supervisor)
+    async def _forget_ended(self, instance: InstanceHandle) -> None:
+        await instance.wait()
+        self._forget(instance)
 
     async def stop_all(
         self, names: Iterable[str], grace_seconds: float, *, progress: bool = False
@@ -335,21 +330,21 @@ class Fleet(KnownInstances):
 
     def end_on_purpose(self) -> None:
         """Mean the end of every instance that the end of the block ends."""
-        for supervisor in (*self._supervisors.values(), *self._starting):
-            supervisor.ends_on_purpose |= not self._is_interrupted
+        for instance in self.all:
+            instance.supervisor.ends_on_purpose |= not self._is_interrupted
 
     def kill_now(self) -> None:
         """End the grace of every stop that is under way: what still lives is killed at once."""
-        for supervisor in self._supervisors.values():
-            supervisor.kill_now()
+        for instance in self._instances.values():
+            instance.supervisor.kill_now()
 
-    def _begin(self, supervisor: Supervisor) -> None:
+    def _begin(self, instance: InstanceHandle) -> None:
         """Begin the start of an instance, or the attachment to it."""
-        past = supervisor.instance.launch.past
-        if supervisor.instance.record is None and (past is None or past.by != "request"):
+        past = instance.launch.past
+        if instance.instance.record is None and (past is None or past.by != "request"):
             self.recorder.add("starts")
-        self._expect(supervisor)
-        self.tasks.start_soon(supervisor.run)
+        self._expect(instance)
+        self.tasks.start_soon(instance.supervisor.run)
 
     def _make(
         self,
@@ -360,8 +355,8 @@ class Fleet(KnownInstances):
         update: Update | None = None,
         durable: bool = True,
         run_id: str = "",
-        on_settled: Callable[[Supervisor], None] | None = None,
-    ) -> Supervisor:
+        on_settled: Callable[[InstanceHandle], None] | None = None,
+    ) -> InstanceHandle:
         """Make an instance to start, or one to attach to that of ``record``."""
         write = partial(self.writers.apply, launch.instance_dir)
         register = partial(write, update or Update(), durable=durable)
@@ -374,26 +369,33 @@ class Fleet(KnownInstances):
             run_id=run_id,
         )
 
-        def note_settled(supervisor: Supervisor) -> None:
+        def note_settled() -> None:
             try:
-                self._note_settled(supervisor)
+                self._note_settled(handle)
             finally:
                 if on_settled is not None:
-                    on_settled(supervisor)
+                    on_settled(handle)
 
-        settle = self._settle_sessions
-        made = Supervisor(instance, self._launcher, self.emit, write, note_settled, settle)
-        old = None if launch.past is None else self._last.get(instance.name)
-        if old is not None and old.instance.run_id == instance.run_id:
-            self.rosters.hand_over(old, made)
-        return made
+        supervisor = Supervisor(
+            instance,
+            self._launcher,
+            self.emit,
+            write,
+            on_settled=note_settled,
+            on_back=lambda: self._settle_sessions(handle),
+        )
+        handle = InstanceHandle(supervisor)
+        old = None if launch.past is None else self._last.get(handle.name)
+        if old is not None and old.run_id == handle.run_id:
+            handle.roster = old.roster
+        return handle
 
-    def _note_settled(self, supervisor: Supervisor) -> None:
+    def _note_settled(self, instance: InstanceHandle) -> None:
         """Add an instance that is ready; of one that failed, remember only the name."""
-        self._starting.discard(supervisor)
-        if supervisor.started is None:
-            self._forget(supervisor)
-        elif (replaced := self._add(supervisor)) is not None:
+        self._starting.discard(instance)
+        if instance.started is None:
+            self._forget(instance)
+        elif (replaced := self._add(instance)) is not None:
             self._let_go(replaced)
 
     async def label_run(self, directory: Path, update: Update) -> None:
@@ -411,16 +413,16 @@ class Fleet(KnownInstances):
             await self.writers.note_forks([Path(snapshot)])
         await self.writers.of(directory).apply(update)
 
-    def _forget(self, supervisor: Supervisor) -> None:
+    def _forget(self, instance: InstanceHandle) -> None:
         """Keep nothing of an instance that was stopped or never became ready but a few words."""
-        self._remember(supervisor)
-        self._let_go(supervisor)
+        self._remember(instance)
+        self._let_go(instance)
 
-    def _let_go(self, supervisor: Supervisor) -> None:
-        """Release what an instance shares with others: connections, the writer of its manifest."""
-        self.connections.close(supervisor)
-        if self._leave(supervisor):
-            self.writers.leave(supervisor.instance.launch.instance_dir)
+    def _let_go(self, instance: InstanceHandle) -> None:
+        """Close the connections to an instance; release its manifest if no other writes there."""
+        instance.close_connections()
+        if self._leave(instance):
+            self.writers.leave(instance.instance_dir)
 
     # -- services ---------------------------------------------------------------------------
 
@@ -444,11 +446,11 @@ class Fleet(KnownInstances):
             self.emit("lagged", "", {}, seconds=lag_s)
 
     def _find_instances(self) -> list[Instance]:
-        return [known.instance for known in (*self._supervisors.values(), *self._starting)]
+        return [one.instance for one in self.all]
 
     def _find_logs(self) -> Iterator[tuple[LogIndex, list[Path]]]:
         """Yield the logs of the instances that have processes, or had."""
-        for known in (*self._supervisors.values(), *self._starting):
-            index = known.instance.log_index
-            if index is not None and not known.lifecycle.is_over:
-                yield index, known.instance.sidecar_logs
+        for one in self.all:
+            index = one.instance.log_index
+            if index is not None and not one.is_over:
+                yield index, one.instance.sidecar_logs

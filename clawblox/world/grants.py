@@ -41,7 +41,7 @@ class Giver:
         Raises:
             ConfigError: Its ``world.toml`` would give agents a route of the orchestrator.
         """
-        config = place.supervisor.instance.launch.config
+        config = place.instance.launch.config
         policy = Policy.from_api({**config.api, "allow": config.agent_routes})
         sandbox = dict(config.config.get("sandbox", {}))
         if "deps_root" in sandbox:
@@ -57,7 +57,7 @@ class Giver:
 
         Cancellation: the agent may have its address.
         """
-        roster = self.place.fleet.rosters.get(self.place.supervisor)
+        roster = self.place.instance.roster
         grant = Grant(
             world=self.world,
             headers=live_headers(roster, access),
@@ -71,12 +71,12 @@ class Giver:
 
     def _upstream(self) -> str | None:
         try:
-            supervisor = self.place.supervisor
+            instance = self.place.instance
         except UsageError:  # there is no instance of that name any more
             return None
-        return None if supervisor.calls.life is None else supervisor.instance.url
+        return None if instance.calls.life is None else instance.url
 
     def _suspect(self) -> None:
         """Look now whether the world has halted."""
         with suppress(UsageError):  # there is no instance of that name any more
-            self.place.supervisor.calls.pacer.hurry()
+            self.place.instance.calls.pacer.hurry()

@@ -14,11 +14,10 @@ import attrs
 
 from clawblox.errors import UsageError
 from clawblox.instance.instance import Instance
-from clawblox.instance.lifecycle import State
-from clawblox.instance.supervisor import Supervisor
 from clawblox.results import ProcessExit
 from clawblox.rundir.records import read_record, replace_record
 from clawblox.telemetry.own_log import OwnLog
+from clawblox.world.handle import InstanceHandle
 from clawblox.world.planning import Planning
 
 _log = OwnLog(__name__)
@@ -58,56 +57,64 @@ class KnownInstances:
     """The instances of a fleet by name."""
 
     def __init__(self) -> None:
-        self._supervisors: dict[str, Supervisor] = {}
-        self._starting: set[Supervisor] = set()
-        self._users: dict[Path, set[Supervisor]] = {}
+        self._instances: dict[str, InstanceHandle] = {}
+        self._starting: set[InstanceHandle] = set()
+        self._users: dict[Path, set[InstanceHandle]] = {}
         self._names: dict[str, Instance] = {}
         self._past: dict[str, _PastInstance] = {}
-        self._last: WeakValueDictionary[str, Supervisor] = WeakValueDictionary()
+        self._last: WeakValueDictionary[str, InstanceHandle] = WeakValueDictionary()
         self._last_in: dict[Path, str] = {}
         self._planning = Planning()
         self._has_started = False
 
     @property
-    def supervisors(self) -> tuple[Supervisor, ...]:
+    def instances(self) -> tuple[InstanceHandle, ...]:
         """The instances that became ready and were not stopped, in the order of their starts."""
-        return tuple(self._supervisors.values())
+        return tuple(self._instances.values())
 
     @property
-    def starting(self) -> tuple[Supervisor, ...]:
+    def starting(self) -> tuple[InstanceHandle, ...]:
         """The instances that are being started, including those that wait for their turn."""
         return tuple(self._starting)
 
     @property
+    def all(self) -> tuple[InstanceHandle, ...]:
+        """Both of these."""
+        return (*self._instances.values(), *self._starting)
+
+    @property
     def ready_names(self) -> tuple[str, ...]:
         """Names of the instances that are ready, in the order of their starts."""
-        known = self._supervisors.items()
-        return tuple(name for name, one in known if one.lifecycle.state is State.READY)
+        return tuple(name for name, one in self._instances.items() if one.is_ready)
 
     @property
     def snapshots_in_use(self) -> set[Path | None]:
         """The snapshots that instances were restored from, will be, or may have to be."""
-        known = (*self._supervisors.values(), *self._starting)
-        held = (launch for one in known for launch in (one.instance.launch, one.source.first))
-        return self._planning.snapshots.union(launch.resume_path for launch in held)
+        return self._planning.snapshots.union(*(one.snapshots for one in self.all))
 
-    def find(self, name: str | None) -> Supervisor:
+    def find(self, name: str | None) -> InstanceHandle:
         """Return the named instance; None means the only one.
 
         Raises:
             UsageError: There is no instance of that name; or, for None, not exactly one.
         """
-        known = self._supervisors
+        known = self._instances
         if name is None and len(known) == 1:
             return next(iter(known.values()))
         if name is not None and name in known:
             return known[name]
         raise self._no_instance(name)
 
-    def find_latest(self, known: Supervisor) -> Supervisor:
-        """Return what runs an instance now: once it was brought back after its end, another one."""
-        latest = self._last.get(known.instance.name, known)
-        return latest if latest.instance.run_id == known.instance.run_id else known
+    def find_latest(self, known: InstanceHandle) -> InstanceHandle:
+        """Return the handle of an instance now: once it was revived after its end, another one."""
+        latest = self._last.get(known.name, known)
+        return latest if latest.run_id == known.run_id else known
+
+    def leave_elsewhere(self, directory: Path, joined: InstanceHandle) -> None:
+        """Forget the sessions that the proxy of an agent had in other instances than ``joined``."""
+        for roster in {one.roster for one in (*self.all, *self._last.values())}:
+            if roster is not joined.roster:
+                roster.release(directory)
 
     async def wait_ended(self, name: str | None) -> ProcessExit:
         """Wait until an instance has ended for good; return how, at once if it was stopped.
@@ -117,16 +124,16 @@ class KnownInstances:
 
         Cancellation: changes nothing.
         """
-        if name is not None and name not in self._supervisors and name in self._past:
+        if name is not None and name not in self._instances and name in self._past:
             return self._past[name].exit
-        return await self.find(name).wait_ended()
+        return await self.find(name).wait()
 
     def _no_instance(self, name: str | None) -> UsageError:
-        names = ", ".join(self._supervisors)
-        past = ", ".join(one for one in self._past if one not in self._supervisors)
+        names = ", ".join(self._instances)
+        past = ", ".join(one for one in self._past if one not in self._instances)
         asked = "no instance was named" if name is None else f"no instance {name!r}"
         ended = f", and there were: {past}" if past else ""
-        if not self._supervisors:
+        if not self._instances:
             asked = "" if name is None else f"{asked}; "
             return UsageError(f"{asked}nothing runs{ended}", hint="start the world first")
         return UsageError(f"{asked}; there are: {names}{ended}", hint="name one with instance=")
@@ -135,8 +142,8 @@ class KnownInstances:
         """Return the run directory of the last instance called ``name``; None without one."""
         if not isinstance(name, str):
             return None
-        if name in self._supervisors:
-            return self._supervisors[name].instance.launch.run_dir
+        if name in self._instances:
+            return self._instances[name].run_dir
         return self._past[name].run_dir if name in self._past else None
 
     def is_named(self, name: str) -> bool:
@@ -145,59 +152,54 @@ class KnownInstances:
 
     def _was_asked_for(self, name: str) -> bool:
         """Return whether an instance of that name was started here, or is being started."""
-        known = (self._supervisors, self._past, self._names, self._planning.launches)
+        known = (self._instances, self._past, self._names, self._planning.launches)
         return any(name in names for names in known) or any(
-            name == one.instance.launch.options.name for one in self._starting
+            name == one.launch.options.name for one in self._starting
         )
 
-    def _expect(self, supervisor: Supervisor) -> None:
+    def _expect(self, instance: InstanceHandle) -> None:
         """Add an instance that is about to start."""
-        self._starting.add(supervisor)
-        self._users.setdefault(supervisor.instance.launch.instance_dir, set()).add(supervisor)
+        self._starting.add(instance)
+        self._users.setdefault(instance.instance_dir, set()).add(instance)
 
-    def _leave(self, supervisor: Supervisor) -> bool:
+    def _leave(self, instance: InstanceHandle) -> bool:
         """Note that an instance writes its manifest no more; return whether no other does."""
-        instance_dir = supervisor.instance.launch.instance_dir
-        users = self._users.get(instance_dir, set())
-        users.discard(supervisor)
+        users = self._users.get(instance.instance_dir, set())
+        users.discard(instance)
         if not users:
-            self._users.pop(instance_dir, None)
+            self._users.pop(instance.instance_dir, None)
         return not users
 
     def _put_in_order(self, names: Iterable[str]) -> None:
         """Have the order in which instances were asked for, not that in which they got ready."""
         for name in names:
-            if name in self._supervisors:  # it may have been stopped meanwhile
-                self._supervisors[name] = self._supervisors.pop(name)
+            if name in self._instances:  # it may have been stopped meanwhile
+                self._instances[name] = self._instances.pop(name)
 
-    def _add(self, supervisor: Supervisor) -> Supervisor | None:
+    def _add(self, instance: InstanceHandle) -> InstanceHandle | None:
         """Add an instance that is ready; return the one whose name it has taken."""
-        instance = supervisor.instance
-        replaced = self._supervisors.pop(instance.name, None)
-        self._supervisors[instance.name] = supervisor
-        self._last[instance.name] = supervisor
-        self._last_in[instance.launch.instance_dir] = instance.name
+        replaced = self._instances.pop(instance.name, None)
+        self._instances[instance.name] = instance
+        self._last[instance.name] = instance
+        self._last_in[instance.instance_dir] = instance.name
         self._past.pop(instance.name, None)
         self._has_started = True
         return replaced
 
-    def _remember(self, supervisor: Supervisor) -> None:
+    def _remember(self, instance: InstanceHandle) -> None:
         """Remember an instance that was stopped or never became ready, and nothing else of it."""
-        instance = supervisor.instance
         name = instance.name
-        if self._supervisors.get(name) is supervisor:
-            del self._supervisors[name]
-        if name and name not in self._supervisors:
-            directories = instance.launch.run_dir, instance.launch.instance_dir
+        if self._instances.get(name) is instance:
+            del self._instances[name]
+        if name and name not in self._instances:
+            directories = instance.run_dir, instance.instance_dir
             exit_ = instance.exit or ProcessExit()
             self._past[name] = _PastInstance(name, *directories, instance.run_id, exit_)
 
     def _find_runs(self, instance_dir: Path) -> list[Instance | _PastInstance]:
         """Return the instances that run in a directory, and the last that was started there."""
         here: list[Instance | _PastInstance] = [
-            one.instance
-            for one in self._supervisors.values()
-            if one.instance.launch.instance_dir == instance_dir
+            one.instance for one in self._instances.values() if one.instance_dir == instance_dir
         ]
         last = self._past.get(self._last_in.get(instance_dir, ""))
         if last is not None and last.instance_dir == instance_dir:

@@ -10,7 +10,6 @@ import attrs
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldCallError, WorldExitedError
-from clawblox.instance.supervisor import Supervisor
 from clawblox.protocol import JoinAnswer
 from clawblox.results import Access
 from clawblox.system.connection import Connections, Delivery
@@ -18,6 +17,7 @@ from clawblox.system.request import Answer, Request
 from clawblox.world.access import Member
 from clawblox.world.admission import admit
 from clawblox.world.fleet import Fleet
+from clawblox.world.handle import InstanceHandle
 from clawblox.world.players import Restored, SavedPlayers, recall
 
 
@@ -107,37 +107,37 @@ class FleetPlace:
     """
 
     fleet: Fleet
-    joined: Supervisor
+    joined: InstanceHandle
 
     @property
-    def supervisor(self) -> Supervisor:
+    def instance(self) -> InstanceHandle:
         """The instance as it runs now: once it was brought back after its end, another one."""
         return self.fleet.find_latest(self.joined)
 
     @property
     def name(self) -> str:
         """Name of the instance."""
-        return self.joined.instance.name
+        return self.joined.name
 
     @property
     def url(self) -> str:
         """Its address."""
-        return self.supervisor.instance.url
+        return self.instance.url
 
     @property
     def routes(self) -> Mapping[str, Any]:
         """Its routes, as ``[api]`` of the ``world.toml`` says."""
-        return self.supervisor.instance.launch.config.api
+        return self.instance.launch.config.api
 
     @property
     def restarts(self) -> int:
         """How often it was restarted."""
-        return self.supervisor.instance.restarts
+        return self.instance.restarts
 
     @property
     def connections(self) -> Connections:
         """The connections to it; after each restart others."""
-        return self.fleet.connections.get(self.supervisor)
+        return self.instance.connections
 
     def find(self, instance: str) -> FleetPlace:
         """Return another instance of the world."""
@@ -145,8 +145,8 @@ class FleetPlace:
 
     async def recall(self, member: Member) -> SavedPlayers:
         """Return the facts about the players of a name, without those that agents here have."""
-        instance, roster = self.supervisor.instance, self.fleet.rosters.get(self.supervisor)
-        launch = instance.launch
+        instance = self.instance
+        launch, roster = instance.launch, instance.roster
         if launch.resume_path is None:
             return SavedPlayers()
         restored = Restored(
@@ -166,7 +166,7 @@ class FleetPlace:
         """Let an agent join; see :func:`clawblox.world.admission.admit`."""
         return await admit(
             self.fleet,
-            self.supervisor,
+            self.instance,
             member,
             known=known,
             candidates=candidates,
@@ -175,7 +175,7 @@ class FleetPlace:
 
     def note_left(self, access: Access) -> None:
         """Note that an agent has left."""
-        self.fleet.rosters.get(self.supervisor).leave(access.session)
+        self.instance.roster.leave(access.session)
 
     async def exchange(
         self, request: Request, body: bytes | None, waits: Waits, *, access: Access
@@ -184,13 +184,12 @@ class FleetPlace:
         restart = waits.restart
         give_up_at = anyio.current_time() + restart if restart else 0.0
         while True:
-            calls = self.supervisor.calls
+            calls = self.instance.calls
             life = calls.life
             delivery = Delivery()
             try:
                 async with calls.call():
-                    roster = self.fleet.rosters.get(self.supervisor)
-                    roster.require_kept(access.session, access.name)
+                    self.instance.roster.require_kept(access.session, access.name)
                     return await send_once(self.connections, request, body, waits.timeout, delivery)
             except WorldExitedError:
                 if not restart or (delivery.has_begun and request.method != "GET"):

@@ -13,48 +13,47 @@ import attrs
 from clawblox.config.options import SaveOptions
 from clawblox.errors import ManifestError, SnapshotError, UsageError, WorldExitedError
 from clawblox.instance.launch import Past
-from clawblox.instance.lifecycle import State
 from clawblox.instance.restart_source import NO_GOOD_SAVE
-from clawblox.instance.supervisor import Supervisor
 from clawblox.results import ProcessExit, StartedWorld, describe_end
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.world.fleet import Fleet
+from clawblox.world.handle import InstanceHandle
 from clawblox.world.save import save
 
 
 async def restart(
-    fleet: Fleet, supervisor: Supervisor, *, wants_save: bool, fresh: bool, grace_seconds: float
+    fleet: Fleet, instance: InstanceHandle, *, wants_save: bool, fresh: bool, grace_seconds: float
 ) -> StartedWorld:
     """Restart an instance; fails, and is cancelled, as ``AsyncWorld.restart`` says.
 
     Args:
         fleet: The fleet.
-        supervisor: That of the instance.
+        instance: That of the instance.
         wants_save: Whether to save it first if it is ready.
         fresh: Whether to start it as the first time.
         grace_seconds: Seconds between TERM and KILL.
     """
-    if wants_save and not fresh and supervisor.lifecycle.state is State.READY:
-        await _save_first(fleet, supervisor)
-    if not supervisor.has_died:
-        restart = partial(supervisor.restart, fresh=fresh, grace_seconds=grace_seconds)
+    if wants_save and not fresh and instance.is_ready:
+        await _save_first(fleet, instance)
+    if not instance.has_died:
+        restart = partial(instance.restart, fresh=fresh, grace_seconds=grace_seconds)
         try:
             return await fleet.tasks.own(restart)
         except UsageError:
-            if not supervisor.has_died:  # else it died meanwhile
+            if not instance.has_died:  # else it died meanwhile
                 raise
-    await supervisor.wait_ended()
-    async with supervisor.restart_lock:
-        latest = fleet.find(supervisor.instance.name)
-        if latest is supervisor:  # else another request has brought it back
-            revive = partial(_revive, fleet, supervisor, fresh=fresh)
+    await instance.wait()
+    async with instance.restart_lock:
+        latest = fleet.find(instance.name)
+        if latest is instance:  # else another request has brought it back
+            revive = partial(_revive, fleet, instance, fresh=fresh)
             return await fleet.tasks.own(revive, undo=fleet.undo_start)
     return await latest.wait_started()
 
 
-async def _save_first(fleet: Fleet, supervisor: Supervisor) -> None:
+async def _save_first(fleet: Fleet, instance: InstanceHandle) -> None:
     try:
-        await save(fleet, supervisor, SaveOptions())
+        await save(fleet, instance, SaveOptions())
     except WorldExitedError:
         pass  # it has just died, so there is nothing to save any more
     except (SnapshotError, ManifestError) as error:
@@ -62,21 +61,20 @@ async def _save_first(fleet: Fleet, supervisor: Supervisor) -> None:
         raise
 
 
-async def _revive(fleet: Fleet, dead: Supervisor, *, fresh: bool) -> StartedWorld:
+async def _revive(fleet: Fleet, dead: InstanceHandle, *, fresh: bool) -> StartedWorld:
     """Start an instance again that has died."""
-    instance = dead.instance
     launch = await dead.source.require_launch(from_save=not fresh)
     lacks_save = not fresh and launch is dead.source.first
     past = Past(
-        run_id=instance.run_id,
-        started_at=instance.started_at,
-        number=instance.restarts + 1,
-        exit=describe_end(instance.exit, instance.halt) or str(ProcessExit()),
+        run_id=dead.run_id,
+        started_at=dead.instance.started_at,
+        number=dead.restarts + 1,
+        exit=describe_end(dead.exit, dead.instance.halt) or str(ProcessExit()),
         at=format_utc(utc_now()),
         reason=NO_GOOD_SAVE if lacks_save else None,
-        port=instance.port,
+        port=dead.instance.port,
         by="request",
     )
-    options = attrs.evolve(launch.options, name=instance.name)
+    options = attrs.evolve(launch.options, name=dead.name)
     launch = attrs.evolve(launch, options=options, past=past, saves=dead.source.saves)
     return await fleet.revive(launch, past)

@@ -95,9 +95,9 @@ class _Resume:
         self._going_on = found.instances
         self._find_variables()
         names = [record.name for record in found.records]
-        for supervisor in self.fleet.supervisors:
-            if supervisor.instance.name in names:  # it has ended, and is being put away
-                await supervisor.stop(0.0, on_purpose=False)
+        for instance in self.fleet.instances:
+            if instance.name in names:  # it has ended, and is being put away
+                await instance.stop(0.0, on_purpose=False)
         go_on = [one.record.name for one in found.instances if one.problem is None]
         await self.fleet.leftovers.close_runs(self.run_dir, without=go_on)
 

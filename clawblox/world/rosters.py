@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from weakref import WeakKeyDictionary
 
 import attrs
 
 from clawblox.errors import ActionRefusedError, WorldSessionError
-from clawblox.instance.supervisor import Supervisor
 from clawblox.protocol import JoinAnswer
 from clawblox.results import Access
 from clawblox.rundir.manifest_entries import ManifestEntry
@@ -184,34 +182,6 @@ class Roster:
             return seats
         saved_at = self.saved_at(restored)
         return [seat for seat in seats if seat.joined_at > saved_at]
-
-
-class Rosters:
-    """The roster of each instance of a fleet; one that was brought back has that of before."""
-
-    def __init__(self) -> None:
-        self._rosters: WeakKeyDictionary[Supervisor, Roster] = WeakKeyDictionary()
-
-    def get(self, supervisor: Supervisor) -> Roster:
-        """Return the roster of an instance."""
-        roster = self._rosters.get(supervisor)
-        if roster is None:
-            roster = self._rosters[supervisor] = Roster()
-        return roster
-
-    def find(self, supervisor: Supervisor) -> Roster | None:
-        """Return the roster of an instance; None if nobody joined it and it was never saved."""
-        return self._rosters.get(supervisor)
-
-    def hand_over(self, old: Supervisor, new: Supervisor) -> None:
-        """Let an instance that brings another one back have its roster."""
-        self._rosters[new] = self.get(old)
-
-    def move(self, directory: Path, to: Supervisor) -> None:
-        """Forget the sessions that the proxy of an agent had elsewhere, for it has joined here."""
-        for supervisor, roster in tuple(self._rosters.items()):
-            if supervisor is not to:
-                roster.release(directory)
 
 
 def make_seat(member: Member, access: Access, joined_at: float) -> Seat:

@@ -15,7 +15,6 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldStartError
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch, Past
-from clawblox.instance.supervisor import Supervisor
 from clawblox.rundir.claims import claimed_names
 from clawblox.rundir.manifest import Update
 from clawblox.rundir.manifest_updates import (
@@ -28,6 +27,7 @@ from clawblox.rundir.paths import records_dir
 from clawblox.rundir.records import read_running, write_records
 from clawblox.system.files import make_private_dir
 from clawblox.telemetry.own_log import OwnLog
+from clawblox.world.handle import InstanceHandle
 
 _log = OwnLog(__name__)
 
@@ -49,22 +49,22 @@ class Starts:
         self.is_decided = anyio.Event()
         self.failed: list[str] = []
         self._left = count
-        self._noted: set[Supervisor] = set()
+        self._noted: set[InstanceHandle] = set()
         self._stop_all = stop_all
         self._advance = advance
         if not count:
             self.is_decided.set()
 
-    def note(self, supervisor: Supervisor) -> None:
+    def note(self, instance: InstanceHandle) -> None:
         """Count a start that succeeded or failed; one that failed after that only fails."""
-        is_new = supervisor not in self._noted
-        self._noted.add(supervisor)
-        if supervisor.started is None and supervisor.instance.name not in self.failed:
-            self.failed.append(supervisor.instance.name)
+        is_new = instance not in self._noted
+        self._noted.add(instance)
+        if instance.started is None and instance.name not in self.failed:
+            self.failed.append(instance.name)
         try:
             if is_new:
                 self._left -= 1
-                self._advance(supervisor.started is None)
+                self._advance(instance.started is None)
         finally:
             if not self._left or self.is_aborted:
                 self.is_decided.set()

@@ -167,7 +167,7 @@ async def test_a_world_without_a_rate_is_as_healthy_as_before(world_dir, tmp_pat
     report(world_dir, None)
     async with AsyncWorld(dir=world_dir) as world, world.events() as events:
         started = await world.start(run_dir=tmp_path / "run")
-        supervisor = next(iter(world._fleet.supervisors))
+        supervisor = next(iter(world._fleet.instances))
         await supervisor.calls.pacer.probe_now()
         assert world.tick_rates == {}
         await until_shown(tmp_path / "run", "")

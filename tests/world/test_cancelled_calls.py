@@ -90,7 +90,7 @@ async def test_a_dead_instance_whose_restart_is_cancelled_can_be_brought_back(
                 await world.restart(started.name)
 
         def is_forgotten() -> bool:
-            return not world._open_fleet().supervisors
+            return not world._open_fleet().instances
 
         async def check() -> None:
             if not world.instances:

@@ -123,8 +123,8 @@ async def test_calls_under_way_fail_as_when_a_world_dies(tmp_path: Path) -> None
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(save)
-            (supervisor,) = world._open_fleet().supervisors
-            await wait_until_async(lambda: bool(supervisor.calls._scopes))
+            (instance,) = world._open_fleet().instances
+            await wait_until_async(lambda: bool(instance.calls._scopes))
             await world.restart(save=False)
             with anyio.fail_after(HANG_S):
                 await wait_until_async(lambda: bool(failures))
@@ -145,11 +145,11 @@ async def test_an_instance_that_died_is_brought_back_under_its_name_and_port(
             before = await now(run)
             await kill(run)
             await wait_until_async(lambda: world.instances == ("w001",))
-            assert world._open_fleet().find("w000").lifecycle.state in (
+            assert world._open_fleet().find("w000").state in (
                 State.STOPPING,
                 State.EXITED,
             )
-            await wait_until_async(lambda: world._open_fleet().find("w000").lifecycle.is_over)
+            await wait_until_async(lambda: world._open_fleet().find("w000").is_over)
             assert manifest_of(started.instance_dir)["run"]["status"] == "failed"
             again = await world.restart("w000")
             assert (again.port, again.resume_path) == (started.port, saved.path)
@@ -220,17 +220,17 @@ async def test_a_failed_restart_is_an_error_and_ends_the_instance(tmp_path: Path
     async with running(tmp_path) as (world, started), world.events() as events:
         saved = await world.save()
         foreign = saved.path.read_bytes().replace(b"scene-plain", b"scene-other")
-        (supervisor,) = world._open_fleet().supervisors
+        (instance,) = world._open_fleet().instances
         assert foreign != saved.path.read_bytes()
         await anyio.Path(saved.path).write_bytes(foreign)
-        supervisor.source.remove([saved.path])
+        instance.source.remove([saved.path])
         digest = hashlib.sha256(foreign).hexdigest()
-        supervisor.source.add(attrs.evolve(saved, sha256=digest))
+        instance.source.add(attrs.evolve(saved, sha256=digest))
         with pytest.raises(WorldStartError, match="ended while restoring"):
             await world.restart(save=False)
         seen = await until(events, "gave_up", ["w000"])
         assert seen[-1].data["reason"] == "its restart failed"
-        await wait_until_async(lambda: supervisor.lifecycle.is_over)
+        await wait_until_async(lambda: instance.is_over)
         assert world.instances == ()
         again = await world.restart()  # without the save that the world refuses
         assert (again.resume_path, again.port) == (None, started.port)
@@ -240,7 +240,7 @@ async def test_after_a_failed_restart_the_policy_decides(tmp_path: Path) -> None
     run = tmp_path / "run"
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         (started,) = await world.start_many(1, run_dir=run, restart="fresh")
-        (supervisor,) = world._open_fleet().supervisors
+        (instance,) = world._open_fleet().instances
         command_file = started.command_file
         command_file.unlink()
         command_file.mkdir()
@@ -250,7 +250,7 @@ async def test_after_a_failed_restart_the_policy_decides(tmp_path: Path) -> None
         (command_file / "blocks").unlink()
         command_file.rmdir()
         await until(events, "ready", ["w000"])
-        await wait_until_async(lambda: supervisor.lifecycle.state is State.READY)
+        await wait_until_async(lambda: instance.state is State.READY)
         assert restarts_of(started.instance_dir)[-1]["by"] == "policy"
 
 
@@ -265,8 +265,8 @@ async def test_a_stop_during_a_restart_wins(tmp_path: Path) -> None:
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(restart)
-            (supervisor,) = world._open_fleet().supervisors
-            await wait_until_async(lambda: supervisor.lifecycle.state is State.RESTARTING)
+            (instance,) = world._open_fleet().instances
+            await wait_until_async(lambda: instance.state is State.RESTARTING)
             stopped = await world.stop(grace_seconds=0)
         assert len(failures) == 1
         assert stopped.rung in ("killed", "already_exited")
@@ -310,10 +310,10 @@ async def test_a_cancelled_restart_goes_on(tmp_path: Path) -> None:
     async with running(tmp_path, "--slow-stop", "0.2") as (world, started):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(world.restart)
-            (supervisor,) = world._open_fleet().supervisors
-            await wait_until_async(lambda: supervisor.lifecycle.state is State.RESTARTING)
+            (instance,) = world._open_fleet().instances
+            await wait_until_async(lambda: instance.state is State.RESTARTING)
             tasks.cancel_scope.cancel()
-        await wait_until_async(lambda: supervisor.lifecycle.state is State.READY)
+        await wait_until_async(lambda: instance.state is State.READY)
         assert len(restarts_of(started.run_dir)) == 1
         assert world.instances == ("w000",)
 

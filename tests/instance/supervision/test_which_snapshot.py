@@ -13,6 +13,7 @@ from anyio.to_thread import run_sync
 
 from clawblox import AsyncWorld, StartedWorld, WorldExitedError
 from clawblox.instance.supervisor import Supervisor
+from clawblox.world.handle import InstanceHandle
 from clawblox.world.save import Retention
 from tests.crowd import (
     act,
@@ -172,15 +173,15 @@ async def test_an_autosave_keeps_what_a_restart_is_about_to_restore(
         await is_removed.wait()
         return await clear_away(supervisor)
 
-    async def retire_late(retention: Retention, supervisor: Supervisor, *args: Any) -> list[Path]:
+    async def retire_late(retention: Retention, instance: InstanceHandle, *args: Any) -> list[Path]:
         if len(await run_sync(on_disk, started.instance_dir)) == 2 and not is_chosen.is_set():
             if not is_killed_first:
-                retired = await retire(retention, supervisor, *args)
+                retired = await retire(retention, instance, *args)
             os.kill(started.pid, signal.SIGKILL)
             await is_chosen.wait()
             if not is_killed_first:
                 return retired
-        return await retire(retention, supervisor, *args)
+        return await retire(retention, instance, *args)
 
     async def remove_and_tell(retention: Retention, *args: Any) -> None:
         await remove(retention, *args)

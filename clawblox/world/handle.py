@@ -1,0 +1,216 @@
+"""One instance of an open world, as the fleet hands it out: its facts, and what can be done to it.
+
+Nothing else of ``world`` reaches for the supervisor of an instance, or for its processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+import anyio
+
+from clawblox.config.options import SaveOptions
+from clawblox.instance.instance import Instance
+from clawblox.instance.launch import Launch
+from clawblox.instance.lifecycle import State
+from clawblox.instance.rates import current_rate
+from clawblox.instance.supervisor import Supervisor
+from clawblox.protocol import TickRate
+from clawblox.results import Labels, ProcessExit, SavedSnapshot, StartedWorld, StopResult
+from clawblox.rundir.manifest_writer import ManifestWriters
+from clawblox.rundir.save import Retire, save_snapshot
+from clawblox.system.connection import Connections
+from clawblox.telemetry.logs import LogReader
+from clawblox.world.rosters import Roster
+
+
+class InstanceHandle:
+    """One instance, from its plan until it is forgotten; a revived one has another handle.
+
+    Args:
+        supervisor: The task that owns the instance.
+
+    Attributes:
+        supervisor: The same as the argument.
+        instance: Its resources and its record.
+        calls: The calls to it.
+        source: The saves that a restart may restore.
+        restart_lock: Held by the one restart on request that is under way.
+        roster: Who joined it; shared with the handle of the run before a revival.
+    """
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self.supervisor = supervisor
+        self.instance: Instance = supervisor.instance
+        self.calls = supervisor.calls
+        self.source = supervisor.source
+        self.restart_lock: anyio.Lock = supervisor.restart_lock
+        self.roster = Roster()
+        self._connections: tuple[int, Connections] | None = None
+
+    # -- facts --------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """Its name; '' before it has one."""
+        return self.instance.name
+
+    @property
+    def launch(self) -> Launch:
+        """The plan of its latest start."""
+        return self.instance.launch
+
+    @property
+    def labels(self) -> Labels:
+        """Its labels."""
+        return self.launch.options.labels
+
+    @property
+    def run_dir(self) -> Path:
+        """The run directory."""
+        return self.launch.run_dir
+
+    @property
+    def instance_dir(self) -> Path:
+        """The directory of its manifest."""
+        return self.launch.instance_dir
+
+    @property
+    def resume_path(self) -> Path | None:
+        """The snapshot that its latest start restored; None without one."""
+        return self.launch.resume_path
+
+    @property
+    def snapshots(self) -> Collection[Path | None]:
+        """The snapshots that its latest start restored, and that its first one did."""
+        return self.launch.resume_path, self.source.first.resume_path
+
+    @property
+    def run_id(self) -> str:
+        """Id of its run."""
+        return self.instance.run_id
+
+    @property
+    def url(self) -> str:
+        """Its local address, base path included, without a trailing slash."""
+        return self.instance.url
+
+    @property
+    def restarts(self) -> int:
+        """Number of its restarts."""
+        return self.instance.restarts
+
+    @property
+    def exit(self) -> ProcessExit | None:
+        """How the world's process ended; None while it runs."""
+        return self.instance.exit
+
+    @property
+    def state(self) -> State:
+        """Its state."""
+        return self.supervisor.lifecycle.state
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it serves."""
+        return self.state is State.READY
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it is left."""
+        return self.supervisor.lifecycle.is_over
+
+    @property
+    def is_restarting(self) -> bool:
+        """Whether it is starting, restarting or being stopped, so that any save may be in use."""
+        return not self.is_ready and not self.is_over
+
+    @property
+    def has_died(self) -> bool:
+        """Whether it ended by itself after it was ready, and is not restarted."""
+        return self.supervisor.has_died
+
+    @property
+    def started(self) -> StartedWorld | None:
+        """Its public facts; None before it is ready."""
+        return self.supervisor.started
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why its start failed; None if it did not, or was stopped."""
+        return self.supervisor.failure
+
+    @property
+    def rate(self) -> TickRate | None:
+        """How fast its world runs; None if that is not known, or it has ended."""
+        return current_rate(self.instance)
+
+    @property
+    def connections(self) -> Connections:
+        """The connections to it as it runs now; after each restart there are others."""
+        if self._connections is None or self._connections[0] != self.restarts:
+            self.close_connections()
+            self._connections = self.restarts, Connections(self.url)
+        return self._connections[1]
+
+    def close_connections(self) -> None:
+        """Close the connections; a second call does nothing."""
+        if self._connections is not None:
+            self._connections[1].close()
+            self._connections = None
+
+    # -- verbs --------------------------------------------------------------------------
+
+    async def wait_started(self) -> StartedWorld:
+        """Wait until it is ready; see :meth:`Supervisor.wait_started`."""
+        return await self.supervisor.wait_started()
+
+    async def wait(self) -> ProcessExit:
+        """Wait until it has ended for good; see :meth:`Supervisor.wait_ended`."""
+        return await self.supervisor.wait_ended()
+
+    async def stop(self, grace_seconds: float, *, on_purpose: bool) -> StopResult:
+        """End it; see :meth:`Supervisor.stop`."""
+        return await self.supervisor.stop(grace_seconds, on_purpose=on_purpose)
+
+    async def restart(self, *, fresh: bool, grace_seconds: float) -> StartedWorld:
+        """Restart it; see :meth:`Supervisor.restart`."""
+        return await self.supervisor.restart(fresh=fresh, grace_seconds=grace_seconds)
+
+    async def capture(
+        self, options: SaveOptions, writers: ManifestWriters, retire: Retire | None
+    ) -> SavedSnapshot:
+        """Save a snapshot of it and register it; see :func:`clawblox.rundir.save.save_snapshot`.
+
+        Raises:
+            SnapshotError: The world gave no usable snapshot; no file or manifest entry is left.
+            WorldExitedError: It has ended; no file or manifest entry is left.
+            ManifestError: The file is complete, but not registered.
+
+        Cancellation: leaves both the file and its manifest entry, or neither.
+        """
+        async with self.calls.call():
+            return await save_snapshot(
+                self.instance.running.snapshot_source(),
+                options,
+                writers,
+                world_dir=self.launch.config.dir,
+                instance_dir=self.instance_dir,
+                run_id=lambda: self.run_id,
+                retire=retire,
+            )
+        raise AssertionError("unreachable: the block returns or raises")
+
+    def logs(self, *, follow: bool, tail: int | None) -> LogReader:
+        """Return the lines of its log since its start; see ``AsyncWorld.logs``."""
+        record = self.instance.make_record("ready")  # also while it has no process
+        return LogReader(
+            record.name,
+            Path(record.log_file),
+            follow=follow,
+            tail=tail,
+            start=record.log_start,
+            was_restarted=record.restarts > 0,
+            is_over=lambda: self.is_over,
+        )
