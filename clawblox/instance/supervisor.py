@@ -50,8 +50,7 @@ class Supervisor:
         emit: Emits an event.
         write: Writes an update to the manifest of the instance. Blocks.
         on_settled: Called when it is ready, or when nothing is left of a failed start.
-        on_back: Called when it was brought back, before it counts as ready; what it returns is
-            called after that.
+        on_back: Called before it counts as ready again; what it returns is called after that.
 
     Attributes:
         instance: The instance.
@@ -59,6 +58,7 @@ class Supervisor:
         started: Its public facts; None before it is ready.
         calls: Calls to it that are under way.
         ends_on_purpose: Whether its end, if it still lives, is meant: a resume leaves it alone.
+        failure: Why its start failed; None if it did not, or was stopped.
         has_died: Whether it has ended by itself after it was ready, and is not restarted.
         source: What it is restarted from.
         restart_lock: Held by the one restart on request that is under way.
@@ -92,7 +92,7 @@ class Supervisor:
         self._stop = SharedStop()
         self._settled = anyio.Event()
         self._is_announced = False
-        self._failure: Exception | None = None
+        self.failure: Exception | None = None
         self._defect: Exception | None = None
         self._stop_failure: Exception | None = None
         self._request: RestartRequest | None = None
@@ -105,11 +105,6 @@ class Supervisor:
 
     # -- requests ----------------------------------------------------------------------
 
-    @property
-    def failure(self) -> Exception | None:
-        """Why its start failed; None if it did not, or was stopped."""
-        return self._failure
-
     async def wait_started(self) -> StartedWorld:
         """Wait until the instance is ready.
 
@@ -121,7 +116,7 @@ class Supervisor:
         await self._settled.wait()
         if self.started is None:
             await self._stop.is_over.wait()
-            raise self._failure or start_stopped()
+            raise self.failure or start_stopped()
         return self.started
 
     async def stop(self, grace_seconds: float, *, on_purpose: bool) -> StopResult:
@@ -222,7 +217,7 @@ class Supervisor:
     def _note_defect(self, error: Exception) -> None:
         self._defect = self._defect or error
         if self.started is None:
-            self._failure = self._failure or error
+            self.failure = self.failure or error
 
     async def _bring_up(self) -> bool:
         """Start the instance; return whether it is ready."""
@@ -241,9 +236,9 @@ class Supervisor:
         except Exception as error:  # noqa: BLE001 - every failure belongs to the caller of start
             if self.started is not None:  # it serves, but its start cannot be completed
                 self.started, self._defect = None, error
-            self._failure = error
-            self._failure = await self._describe(error)
-            self._tell("start_failed", error=self._failure)
+            self.failure = error
+            self.failure = await self._describe(error)
+            self._tell("start_failed", error=self.failure)
             return False
         return True
 
@@ -475,7 +470,7 @@ class Supervisor:
 
     def _was_stopped(self) -> bool:
         """Return whether any of it had to be stopped."""
-        if self._failure is not None or self._result.rung == "not_running":
+        if self.failure is not None or self._result.rung == "not_running":
             return False
         return not self.has_died or self._result.rung != "already_exited"
 
@@ -486,7 +481,7 @@ class Supervisor:
 
     def _describe_end(self) -> End:
         return End(
-            was_begun=self.instance.is_recorded or self._failure is not None,
+            was_begun=self.instance.is_recorded or self.failure is not None,
             was_ready=self.started is not None,
             has_died=self.has_died,
             has_finished=self.has_died and self._has_finished,
