@@ -52,7 +52,7 @@ def _measure(rounds: int) -> dict[str, float]:
         Path(directory, "main.lua").write_text(_BEFORE + functions)
         silent = Console(lambda line: None, lambda line: None)
         world = EngineWorld(EngineSettings(directory=Path(directory)), silent)
-        world.start()
+        world.begin()
     vm = world._parts.vm
     loaded = dict(vm.globals["_G"]["bodies"])
     loops = {name: partial(vm.call, loaded[name]) for name in bodies}

@@ -55,7 +55,7 @@ class Played:
     def __init__(self, directory: Path, players: int = _PLAYERS) -> None:
         silent = Console(lambda line: None, lambda line: None)
         self.world = EngineWorld(read_settings(directory), silent)
-        self.world.start()
+        self.world.begin()
         self.agents = [str(uuid.UUID(int=number + 1)) for number in range(players)]
         self._play = _PLAYS[directory.name]
         for number, agent in enumerate(self.agents):

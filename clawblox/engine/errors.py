@@ -1,7 +1,8 @@
 """The exceptions of the engine, text at its edges, and suggestions for unknown names.
 
-Exception
-├── WorldHalted      an uncaught error of a script; the world has stopped
+clawblox.server.Halted
+└── WorldHalted      an uncaught error of a script; the world has stopped
+ValueError
 ├── SettingsError    the world's files are unusable
 └── SnapshotMismatch a snapshot that this world cannot continue
 """
@@ -13,9 +14,10 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from clawblox.luau.core.iteration import charge_work
+from clawblox.server import Halted
 
 
-class WorldHalted(Exception):  # noqa: N818 - says the condition
+class WorldHalted(Halted):
     """An uncaught error of a script has stopped the world. No ``pcall`` catches it.
 
     Attributes:

@@ -23,7 +23,6 @@ from clawblox.engine.datastore.store import Store, StoreError, UnfitDatabase
 from clawblox.engine.errors import SettingsError
 from clawblox.engine.settings import EngineSettings
 from clawblox.engine.settings import read_settings as read_world
-from clawblox.engine.simulation import EngineSimulation
 from clawblox.engine.watch import (
     CHANGED_ENV,
     NextStart,
@@ -32,11 +31,31 @@ from clawblox.engine.watch import (
     plan_next_start,
 )
 from clawblox.engine.watchdog.client import Watchdog, WatchdogLimits
+from clawblox.engine.world.console import Console
 from clawblox.engine.world.engine_world import EngineWorld
 from clawblox.extras import install_command
 from clawblox.luau import run_deep
 from clawblox.protocol import DATASTORE_ENV
 from clawblox.server import Settings, StopSignals, read_settings, serve_with
+
+STATE_DIRECTORY: Final = ".clawblox"
+"""Directory within a world's directory for what its runs leave behind."""
+DATABASE_URL: Final = "DATABASE_URL"
+"""Environment variable that names the Postgres database."""
+_GAME_ID: Final = "game_id"
+
+_log = logging.getLogger("clawblox.engine")
+
+
+class Backend(StrEnum):
+    """Where the rows of data stores are."""
+
+    SQLITE = "sqlite"
+    """In the file that ``WORLD_DATASTORE_PATH`` names, else in ``.clawblox/local-<port>.db``."""
+    POSTGRES = "postgres"
+    """In the database that ``DATABASE_URL`` names."""
+    NONE = "none"
+    """Nowhere: scripts that use data stores get an error."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -103,32 +122,48 @@ def _serve(
     environment: Mapping[str, str],
     changed: str,
 ) -> None:
+    console = Console()
+    announce = console.announce
     try:
-        world = read_world(flags.directory)
-        simulation = _load(world, flags, settings.port, changed, watchdog)
+        files = _read_files(flags)
+        world = EngineWorld(
+            files,
+            console,
+            store=open_store(flags.datastore, files.directory, settings.port),
+            logical_restore=flags.logical_restore,
+            watchdog=watchdog,
+            changed=changed,
+        )
         watchdog.start(
-            WatchdogLimits(cpu_s=world.watchdog_cpu_s, memory_bytes=world.watchdog_memory_bytes)
+            WatchdogLimits(cpu_s=files.watchdog_cpu_s, memory_bytes=files.watchdog_memory_bytes)
         )
     except (SettingsError, OSError, ValueError) as error:
         when = f" after {changed} changed" if changed else ""
         _fail(f"cannot load the world{when}: {error}")
-    _announce(f"Starting {world.name} (max {world.max_players} players)")
-    _announce(f"Script: {world.main}")
+    announce(f"Starting {files.name} (max {files.max_players} players)")
+    announce(f"Script: {files.main}")
     if settings.resume_path is not None:
-        settings = attrs.evolve(settings, resume_path=world.directory / settings.resume_path)
-    watch = Watch(world, partial(_check, flags.directory), _announce) if flags.watch else None
+        settings = attrs.evolve(settings, resume_path=files.directory / settings.resume_path)
+    watch = Watch(files, partial(_check, flags.directory), announce) if flags.watch else None
     keep_from_children(settings.resume_path)
-    following: NextStart | None = None
+    next_start: NextStart | None = None
     try:
-        served = serve_with(settings, simulation, signals, watch.wait if watch else None)
+        served = serve_with(settings, world, signals, watch.wait if watch else None)
         if watch is not None and watch.changed and not signals.has_received:
-            following = plan_next_start(served, watch, environment, _announce)
+            next_start = plan_next_start(served, watch, environment, announce)
     finally:
-        if following is None or not following.keeps_state:
-            simulation.close()
-    if following is not None:
+        if next_start is None or not next_start.keeps_state:
+            world.close()
+    if next_start is not None:
         watchdog.close()
-        following.begin()
+        next_start.begin()
+
+
+def _read_files(flags: argparse.Namespace) -> EngineSettings:
+    files = read_world(flags.directory)
+    if flags.datastore is Backend.NONE:  # without rows, nothing is written there
+        return files
+    return attrs.evolve(files, game_id=read_game_id(files.directory))
 
 
 def _check(directory: Path, changed: Sequence[str]) -> str:
@@ -142,46 +177,9 @@ def _check(directory: Path, changed: Sequence[str]) -> str:
     return world.content_hash()
 
 
-def _load(
-    world: EngineSettings, flags: argparse.Namespace, port: int, changed: str, watchdog: Watchdog
-) -> EngineSimulation:
-    if flags.datastore is not Backend.NONE:  # without rows, nothing is written there
-        world = attrs.evolve(world, game_id=read_game_id(world.directory))
-    store = open_store(flags.datastore, world.directory, port)
-    loaded = EngineWorld(
-        world, store=store, logical_restore=flags.logical_restore, watchdog=watchdog
-    )
-    return EngineSimulation(world, loaded, _announce, changed=changed)
-
-
-def _announce(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
-
 def _fail(message: str) -> NoReturn:
     sys.stderr.write(f"python -m clawblox.engine: {message}\n")
     raise SystemExit(2)
-
-
-STATE_DIRECTORY: Final = ".clawblox"
-"""Directory within a world's directory for what its runs leave behind."""
-DATABASE_URL: Final = "DATABASE_URL"
-"""Environment variable that names the Postgres database."""
-_GAME_ID: Final = "game_id"
-
-_log = logging.getLogger("clawblox.engine")
-
-
-class Backend(StrEnum):
-    """Where the rows of data stores are."""
-
-    SQLITE = "sqlite"
-    """In the file that ``WORLD_DATASTORE_PATH`` names, else in ``.clawblox/local-<port>.db``."""
-    POSTGRES = "postgres"
-    """In the database that ``DATABASE_URL`` names."""
-    NONE = "none"
-    """Nowhere: scripts that use data stores get an error."""
 
 
 def open_store(

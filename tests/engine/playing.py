@@ -62,7 +62,7 @@ def play(
         try:
             made.start()
         except Exception:
-            if made.world.halted_error is None:
+            if made.world.failure is None:
                 raise
         for _ in range(ticks):
             made.step()
@@ -79,5 +79,5 @@ def printed(run: Run) -> list[str]:
 def say(directory: Path, main: str, ticks: int = 0, plan: Plan | None = None) -> list[str]:
     """Run a main script that must not fail; return what it prints."""
     run = play(directory, main, ticks, plan)
-    assert run.world.halted_error is None, run.lines
+    assert run.world.failure is None, run.lines
     return printed(run)

@@ -63,7 +63,7 @@ def _check(settings: EngineSettings, ticks: int, acts: Plan, datastore: Backend)
             assert not found, f"{at} ticks on: " + "\n".join(found[:9])
             first.step()
             second.step()
-        assert first.world.halted_error is None, first.lines
+        assert first.world.failure is None, first.lines
     finally:
         first.close()
         second.close()

@@ -109,14 +109,14 @@ HARMLESS = (
 @pytest.mark.parametrize("main", HALTING)
 def test_n3_a_hostile_script_halts_the_world_with_a_clear_text(tmp_path: Path, main: str) -> None:
     run = play(tmp_path, main, 6, PLAN, steps_per_tick=STEPS)
-    assert run.world.halted_error is not None
-    assert HALTING[main] in run.world.halted_error
+    assert run.world.failure is not None
+    assert HALTING[main] in run.world.failure
 
 
 @pytest.mark.parametrize("main", HARMLESS)
 def test_a_hostile_script_does_no_harm(tmp_path: Path, main: str) -> None:
     run = play(tmp_path, main, 6, PLAN, steps_per_tick=STEPS)
-    assert run.world.halted_error is None, run.lines
+    assert run.world.failure is None, run.lines
     json.dumps(run.record(), allow_nan=False)
 
 
@@ -161,7 +161,7 @@ def test_n10_any_input_is_refused_or_reaches_the_script(tmp_path: Path, inputs) 
             run.step()
 
     run_deep(send)
-    assert run.world.halted_error is None
+    assert run.world.failure is None
     json.dumps(run.record(), allow_nan=False)
 
 
@@ -229,6 +229,6 @@ def test_n3_errors_of_humanoid_events_say_where(tmp_path: Path, event: str, wher
     end)
     """
     run = play(tmp_path, main, 60, Plan().join(1, "Ada").act(3, "Ada", "Go"))
-    assert run.world.halted_error is not None
-    assert run.world.halted_error.startswith(f"{where}: main.lua:")
-    assert run.world.halted_error.endswith("boom")
+    assert run.world.failure is not None
+    assert run.world.failure.startswith(f"{where}: main.lua:")
+    assert run.world.failure.endswith("boom")

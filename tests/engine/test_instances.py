@@ -101,8 +101,8 @@ def test_destroying_an_instance_within_its_own_destroying_event_is_harmless(tmp_
 )
 def test_services_stay_where_they_are(tmp_path, statement):
     run = play(tmp_path, f"Instance.new('Part', workspace)\n{statement}")
-    assert run.world.halted_error is not None
-    assert "is locked" in run.world.halted_error
+    assert run.world.failure is not None
+    assert "is locked" in run.world.failure
 
 
 def test_an_instance_cannot_be_below_itself(tmp_path):

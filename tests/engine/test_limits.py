@@ -37,9 +37,9 @@ def test_an_endless_loop_halts_the_world_and_the_text_names_the_key(loop, tmp_pa
     body, steps = LOOPS[loop]
     source = f"Instance.new('Part', workspace)\ntask.wait()\nwhile true do _G.n += 1 {body} end"
     run = play(tmp_path, f"_G.n = 0 {source}", 3, steps_per_tick=200_000)
-    assert run.world.halted_error is not None
-    assert run.world.halted_error.startswith("Begin frame error: main.lua:3: exhausted")
-    assert "[clawblox] steps_per_tick in world.toml" in run.world.halted_error
+    assert run.world.failure is not None
+    assert run.world.failure.startswith("Begin frame error: main.lua:3: exhausted")
+    assert "[clawblox] steps_per_tick in world.toml" in run.world.failure
     assert run.world._parts.vm.globals["_G"]["n"] <= 200_000 / steps
 
 
@@ -51,9 +51,9 @@ def test_what_a_script_keeps_in_the_engine_counts_as_its_memory(kept, tmp_path):
             {KEPT[kept]}
         end"""
     run = play(tmp_path, source, 0, memory_bytes=8_000_000)
-    assert run.world.halted_error is not None
-    assert "not enough memory" in run.world.halted_error
-    assert "[clawblox] memory_mib in world.toml" in run.world.halted_error
+    assert run.world.failure is not None
+    assert "not enough memory" in run.world.failure
+    assert "[clawblox] memory_mib in world.toml" in run.world.failure
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_what_a_script_keeps_in_the_engine_counts_as_its_memory(kept, tmp_path):
 )
 def test_a_script_that_fills_the_memory_halts_the_world(tmp_path, main):
     run = play(tmp_path, main, 1, memory_bytes=MEMORY, steps_per_tick=3_000_000)
-    assert run.world.halted_error is not None
-    assert run.world.halted_error.endswith(
+    assert run.world.failure is not None
+    assert run.world.failure.endswith(
         "not enough memory: 4 MiB ([clawblox] memory_mib in world.toml)"
     )
 
@@ -87,7 +87,7 @@ def test_a_script_that_fills_the_memory_halts_the_world(tmp_path, main):
 def test_instances_that_nothing_refers_to_any_more_do_not_count(tmp_path):
     main = "for _ = 1, 20000 do local part = Instance.new('Part', workspace) part:Destroy() end"
     run = play(tmp_path, main, 1, memory_bytes=MEMORY, steps_per_tick=3_000_000)
-    assert run.world.halted_error is None
+    assert run.world.failure is None
 
 
 BUDGET = 20_000
@@ -182,8 +182,8 @@ DEAR = {
 @pytest.mark.parametrize("main", DEAR.values(), ids=DEAR)
 def test_what_the_engine_does_for_a_script_costs_steps(tmp_path, main):
     run = play(tmp_path, main, 1, steps_per_tick=BUDGET)
-    assert run.world.halted_error is not None
-    assert run.world.halted_error.endswith(BUDGET_TEXT)
+    assert run.world.failure is not None
+    assert run.world.failure.endswith(BUDGET_TEXT)
 
 
 LATER = {
@@ -221,8 +221,8 @@ LATER = {
 @pytest.mark.parametrize("main", LATER.values(), ids=LATER)
 def test_a_world_that_grows_in_each_tick_halts_when_a_tick_is_too_dear(tmp_path, main):
     run = play(tmp_path, main, 24, steps_per_tick=BUDGET)
-    assert run.world.halted_error is not None
-    assert run.world.halted_error.endswith(BUDGET_TEXT)
+    assert run.world.failure is not None
+    assert run.world.failure.endswith(BUDGET_TEXT)
 
 
 def test_the_payloads_of_recent_events_count_as_memory(tmp_path):
@@ -233,5 +233,5 @@ def test_the_payloads_of_recent_events_count_as_memory(tmp_path):
     end
     """
     run = play(tmp_path, main, memory_bytes=MEMORY)
-    assert run.world.halted_error is not None
-    assert "not enough memory" in run.world.halted_error
+    assert run.world.failure is not None
+    assert "not enough memory" in run.world.failure

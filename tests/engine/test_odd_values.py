@@ -54,8 +54,8 @@ def check(directory: Path, main: str) -> str:
     for _ in range(5):
         run.step()
         json.dumps(run.record(), allow_nan=False)
-    if run.world.halted_error is not None:
-        return run.world.halted_error
+    if run.world.failure is not None:
+        return run.world.failure
     state = json.loads(json.dumps(run.world.snapshot()))
     twin = Run(settings, Plan()).restore(state, run.names)
     assert json.dumps(twin.world.snapshot()) == json.dumps(run.world.snapshot())

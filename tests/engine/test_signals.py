@@ -87,14 +87,14 @@ def test_an_error_of_a_handler_halts_through_pcall(tmp_path):
         tmp_path,
         EVENT + 'event:Connect(function() error("bad") end)\nprint(pcall(fire))\nprint("on")',
     )
-    assert run.world.halted_error == "Failed to load script: main.lua:4: bad"
+    assert run.world.failure == "Failed to load script: main.lua:4: bad"
     assert "out [Lua] on" not in run.lines
 
 
 def test_events_within_events_end_in_a_halted_world(tmp_path):
     run = play(tmp_path, EVENT + "event:Connect(fire)\nfire()")
-    assert run.world.halted_error is not None
-    assert "stack overflow" in run.world.halted_error
+    assert run.world.failure is not None
+    assert "stack overflow" in run.world.failure
 
 
 def test_connect_refuses_what_is_no_function_and_a_dot_instead_of_a_colon(tmp_path):

@@ -150,12 +150,12 @@ def test_n2_spawn_runs_at_once_up_to_its_first_wait_and_returns_the_thread(tmp_p
 def test_n2_an_error_in_the_first_run_of_spawn_is_a_warning(tmp_path):
     run = play(tmp_path, 'task.spawn(function() error("lost") end) print("goes on")', 1)
     assert run.lines == ["err [Lua WARN] task.spawn error: main.lua:1: lost", "out [Lua] goes on"]
-    assert run.world.halted_error is None
+    assert run.world.failure is None
 
 
 def test_n2_an_error_after_the_first_wait_halts(tmp_path):
     run = play(tmp_path, 'task.spawn(function() task.wait() error("lost") end)', 2)
-    assert run.world.halted_error == "Begin frame error: main.lua:1: lost"
+    assert run.world.failure == "Begin frame error: main.lua:1: lost"
 
 
 def test_n2_cancel_drops_a_thread_that_waits_and_does_nothing_to_a_dead_one(tmp_path):
@@ -230,8 +230,8 @@ def test_wrong_arguments_of_task_are_errors_of_the_script(tmp_path):
 
 def test_n3_an_endless_loop_halts_the_world_with_a_clear_text(tmp_path):
     run = play(tmp_path, "task.wait()\nwhile true do end", 3, steps_per_tick=100_000)
-    assert run.world.halted_error is not None
-    assert run.world.halted_error.startswith("Begin frame error: main.lua:2: ")
+    assert run.world.failure is not None
+    assert run.world.failure.startswith("Begin frame error: main.lua:2: ")
     assert printed(run) == []
 
 
@@ -257,8 +257,6 @@ def test_n3_the_log_of_a_halted_world_shows_the_source_and_the_stack(tmp_path):
 
 def test_n3_a_world_whose_main_does_not_compile_or_fails_is_halted(tmp_path):
     run = play(tmp_path, "local = 1")
-    assert run.world.halted_error is not None
-    assert run.world.halted_error.startswith("Failed to load script: main.lua:1: ")
-    assert play(tmp_path, "error('x')").world.halted_error == (
-        "Failed to load script: main.lua:1: x"
-    )
+    assert run.world.failure is not None
+    assert run.world.failure.startswith("Failed to load script: main.lua:1: ")
+    assert play(tmp_path, "error('x')").world.failure == ("Failed to load script: main.lua:1: x")

@@ -285,7 +285,7 @@ def test_wrong_tweens_are_refused(tmp_path: Path, statement: str) -> None:
 def test_tweens_are_charged_and_count_as_memory(tmp_path: Path) -> None:
     many = START + "for at = 1, 2000 do tween(100, { Transparency = 1 }):Play() end"
     run = play(tmp_path, many, steps_per_tick=100_000)
-    assert "exhausted the allowed number of steps" in (run.world.halted_error or "")
+    assert "exhausted the allowed number of steps" in (run.world.failure or "")
     kept = (
         START
         + """
@@ -299,7 +299,7 @@ def test_tweens_are_charged_and_count_as_memory(tmp_path: Path) -> None:
     """
     )
     run = play(tmp_path, kept, 40, memory_bytes=20 << 20)
-    assert "not enough memory" in (run.world.halted_error or ""), run.world.halted_error
+    assert "not enough memory" in (run.world.failure or ""), run.world.failure
 
 
 def test_endless_tweens_of_many_properties_are_charged_in_each_tick(tmp_path: Path) -> None:
@@ -314,7 +314,7 @@ def test_endless_tweens_of_many_properties_are_charged_in_each_tick(tmp_path: Pa
     """
     )
     run = play(tmp_path, script, 20, steps_per_tick=1_500)
-    assert "exhausted the allowed number of steps" in (run.world.halted_error or "")
+    assert "exhausted the allowed number of steps" in (run.world.failure or "")
 
 
 SAVED = """
@@ -364,7 +364,7 @@ def damaged(directory: Path, change: Any) -> str:
 
     def run() -> None:
         world = EngineWorld(settings, Console(messages.append, messages.append))
-        world.start()
+        world.begin()
         for _ in range(4):
             world.step()
         state = json.loads(json.dumps(world.snapshot()))

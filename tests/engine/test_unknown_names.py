@@ -74,11 +74,11 @@ def test_an_unknown_service_is_nil_and_a_warning_that_names_the_nearest_one(tmp_
 
 def test_a_script_cannot_make_the_world_remember_warnings_without_end(tmp_path: Path) -> None:
     run = play(tmp_path, "for at = 1, 1000 do game:GetService('S' .. at) end")
-    assert run.world.halted_error is None
+    assert run.world.failure is None
     assert sum("is not a service" in line for line in run.lines) == 100
 
 
 def test_looking_for_the_nearest_name_is_charged(tmp_path: Path) -> None:
     script = "while true do pcall(function() return Enum.Material.SmothPlastik end) end"
     run = play(tmp_path, script, steps_per_tick=300_000)
-    assert "exhausted the allowed number of steps" in (run.world.halted_error or "")
+    assert "exhausted the allowed number of steps" in (run.world.failure or "")

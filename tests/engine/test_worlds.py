@@ -28,7 +28,7 @@ def test_a_world_finds_no_failure(name: str, tmp_path: Path) -> None:
 
     def play() -> Run:
         run = Run(read_settings(directory), read_plan(directory), Backend.SQLITE).start()
-        while run.world.halted_error is None and run.world.tick < MAX_TICKS:
+        while run.world.failure is None and run.world.tick < MAX_TICKS:
             found.extend(look(run, path) for tick, path, _ in rows if tick == run.world.tick)
             run.step()
             if report(run)["Done"]:
@@ -38,7 +38,7 @@ def test_a_world_finds_no_failure(name: str, tmp_path: Path) -> None:
 
     run = run_deep(play)
     said = "\n".join(run.lines)
-    assert run.world.halted_error is None, said
+    assert run.world.failure is None, said
     reported = report(run)
     assert reported["Failures"] == "", reported["Failures"]
     assert reported["Done"], f"not done after {MAX_TICKS} ticks\n{said}"

@@ -95,7 +95,7 @@ class Run:
 
     def start(self) -> Run:
         """Begin the world."""
-        self.world.start()
+        self.world.begin()
         return self
 
     def restore(self, state: Any, names: Iterable[str]) -> Run:
@@ -135,8 +135,8 @@ class Run:
 
     def record(self) -> dict[str, Any]:
         """Return everything that must be equal in a world that goes on exactly."""
-        if self.world.halted_error is not None:
-            return {"halted": self.world.halted_error, "lines": self.lines}
+        if self.world.failure is not None:
+            return {"halted": self.world.failure, "lines": self.lines}
         return {
             "document": self.world.snapshot(),
             "agents": {name: self.world.observe(agent_id(name)) for name in self.names},
@@ -188,7 +188,7 @@ def _torture(job: dict[str, Any], saves: list[int]) -> Run:
     states: list[dict[str, Any]] = []
     digests = [digest(run.record())]
     for tick in range(job["ticks"]):
-        if tick in saves and run.world.halted_error is None:
+        if tick in saves and run.world.failure is None:
             states.append({"tick": tick, "state": run.world.snapshot(), "names": run.names[:]})
             states[-1]["lines"] = len(run.lines)
             states[-1]["directory"] = str(_copy(job, f"save-{tick}", "run"))

@@ -51,7 +51,7 @@ def main(directory: str, cpu_s: str, memory_bytes: str, patience_s: str) -> None
 
 
 def play(world: EngineWorld) -> None:
-    world.start()
+    world.begin()
     for _ in range(3):
         world.step()
     print("played", flush=True)

@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawblox.engine.settings import read_settings
-from clawblox.engine.simulation import EngineSimulation
 from clawblox.engine.world.engine_world import EngineWorld
 from clawblox.server import Clock, HostedWorld, Settings, Simulation, create_app
 from clawblox.server.clocks import make_clock
@@ -39,11 +38,10 @@ class Restless(HostedWorld):
         pass
 
 
-def engine_example() -> EngineSimulation:
-    settings = read_settings(EXAMPLES / "workshop")
-    simulation = EngineSimulation(settings, EngineWorld(settings), lambda line: None)
-    simulation.begin()
-    return simulation
+def engine_example() -> EngineWorld:
+    world = EngineWorld(read_settings(EXAMPLES / "workshop"))
+    world.begin()
+    return world
 
 
 INPUTS = (

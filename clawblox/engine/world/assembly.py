@@ -158,7 +158,7 @@ class Assembly:
             lines = quote(str(error), ((f"={each.path}", each.source) for each in chosen))
             raise SettingsError("\n".join([str(error), *lines])) from error
 
-    def start(self) -> None:
+    def begin(self) -> None:
         """Make the tree, with the services and the scripts, and run the main script.
 
         Raises:

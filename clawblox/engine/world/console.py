@@ -17,8 +17,8 @@ class Console:
     """Where a world writes its lines.
 
     Args:
-        out: Gets the lines for standard output, without their end; None writes them there, each
-            with the tick in front.
+        out: Gets the lines for standard output, without their end; None writes them there, those
+            of scripts with the tick in front.
         error: The same for standard error.
 
     Attributes:
@@ -31,12 +31,17 @@ class Console:
         error: Callable[[str], None] | None = None,
     ) -> None:
         self.tick: Callable[[], int] = int
+        self._announce = _write_plainly if out is None else out
         self.out = (lambda line: self._stamp(line, sys.stdout)) if out is None else out
         self.error = (lambda line: self._stamp(line, sys.stderr)) if error is None else error
 
     def _stamp(self, line: str, stream: TextIO) -> None:
         stream.write(f"[tick {self.tick()}] {line}\n")
         stream.flush()
+
+    def announce(self, line: str) -> None:
+        """Write a line for the person who started the world."""
+        self._announce(line)
 
     def print(self, text: str) -> None:
         """Write what a script printed; the text is a Luau string."""
@@ -64,6 +69,11 @@ class Console:
         """
         for line in halt_lines(halted, sources):
             self.error(line)
+
+
+def _write_plainly(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def halt_lines(halted: WorldHalted, sources: Iterable[tuple[str, str]]) -> list[str]:

@@ -1,10 +1,10 @@
-"""One world: what its server calls."""
+"""An engine world: the simulation that the kit runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from clawblox.engine.datastore.store import Store
 from clawblox.engine.errors import SnapshotMismatch, WorldHalted
@@ -13,7 +13,7 @@ from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.services.agent_inputs import check_input
 from clawblox.engine.services.chat import within_hearing
 from clawblox.engine.services.sounds import spectate_sounds
-from clawblox.engine.settings import EngineSettings
+from clawblox.engine.settings import EngineSettings, read_skill
 from clawblox.engine.watchdog.client import Watchdog
 from clawblox.engine.world.assembly import Assembly, run_tick
 from clawblox.engine.world.console import Console
@@ -31,38 +31,47 @@ from clawblox.engine.world.observation import (
     player_position,
     view_radius,
 )
-from clawblox.engine.world.spectator import spectate_entities, spectate_player
+from clawblox.engine.world.spectator import make_routes, spectate_entities, spectate_player
 from clawblox.luau import LuaError, VMSnapshotError, run_deep
+from clawblox.server import Json, Simulation, WorldState
+
+if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
 
 _REBUILT: Final = (
     "[Snapshot] The physics was saved by another version of its library, or on another kind of "
-    "processor. It has been rebuilt from poses, velocities and shapes: the world does not go on "
+    "processor. It has been rebuilt from poses, velocities and shapes: the world does not continue "
     "exactly."
 )
-Json = Any
 Result = TypeVar("Result")
 
 
-class EngineWorld:
+class EngineWorld(Simulation):
     """A world of scripts, run in this process.
 
-    After its construction, call either `start` or `restore`, then the other methods. Calls that run
-    scripts do so on a deep thread; within `clawblox.luau.run_deep` they start none.
+    Call `begin` or `restore` first. Calls that run scripts do so on a deep thread; within
+    `clawblox.luau.run_deep` they start none.
 
     Args:
-        settings: What the world's files say.
-        console: Where it writes; None means standard output and standard error.
-        store: The database of data stores; None means that there is none.
+        settings: The settings in the world's files.
+        console: The output of the world; None means standard output and standard error.
+        store: The database of data stores; None for none.
         logical_restore: Restore positions and velocities where the exact state of the physics
-            cannot be restored here; the world then goes on a little differently.
-        watchdog: Watches the calls that run scripts; None watches nothing.
+            cannot be restored here; the world then continues a little differently.
+        watchdog: Watches the calls that run scripts; None for none.
+        changed: The files whose change made this world replace another. If it halts as it loads, it
+            then waits, halted, for the change that repairs it. Empty for a first start.
 
     Raises:
-        SettingsError: A script cannot be read.
+        SettingsError: A script or the document for agents cannot be read.
 
     Attributes:
-        halted_error: Why the world has halted; None while it runs.
+        failure: The error that halted the world; None while it runs.
     """
+
+    format = FORMAT
+    tick_rate = float(TICK_RATE)
+    has_observation_header = False
 
     def __init__(
         self,
@@ -72,12 +81,16 @@ class EngineWorld:
         store: Store | None = None,
         logical_restore: bool = False,
         watchdog: Watchdog | None = None,
+        changed: str = "",
     ) -> None:
         self.settings = settings
+        self.max_agents = settings.max_players
+        self._api_doc = read_skill(settings)
+        self._changed = changed
         self._console = Console() if console is None else console
         self._parts = Assembly(settings, self._console, store, logical_restore=logical_restore)
         self._console.tick = lambda: self.tick
-        self.halted_error: str | None = None
+        self.failure: str | None = None
         self._watchdog = watchdog
         self._show_vm_to_watchdog()
 
@@ -97,13 +110,13 @@ class EngineWorld:
         return self._parts.scheduler.time
 
     @property
-    def _game_id(self) -> str:
-        return self._parts.services.data_stores.game_id
+    def api_doc(self) -> str | None:
+        """The document that ``scripts.skill`` names."""
+        return self._api_doc
 
     @property
-    def status(self) -> str:
-        """The ``game_status`` of observations."""
-        return "active" if self.halted_error is None else "failed"
+    def _game_id(self) -> str:
+        return self._parts.services.data_stores.game_id
 
     def content_hash(self) -> str:
         """Return a hash of the scripts and of the settings that change what the world does."""
@@ -122,13 +135,21 @@ class EngineWorld:
 
     # Running
 
-    def start(self) -> None:
-        """Begin the world: make its tree and run its main script.
+    def begin(self) -> None:
+        """Make the tree and run the main script.
 
         Raises:
-            WorldHalted: The script fails.
+            WorldHalted: A script does not compile, or the main script fails.
         """
-        self._run(self._parts.start)
+        try:
+            self._run(self._parts.begin)
+        except WorldHalted:
+            if not self._changed:
+                raise
+            self._console.announce(
+                f"[Watch] {self._changed} changed, and the world halted as it loaded: "
+                "it waits for the next change"
+            )
 
     def join(self, agent_id: str, name: str) -> None:
         """Let an agent join, between two ticks.
@@ -173,11 +194,11 @@ class EngineWorld:
             raise KeyError(agent_id)
         return player
 
-    def removed(self) -> list[str]:
+    def removed(self) -> Sequence[str]:
         """Return the agents that were kicked or idle since the last call."""
         return self._parts.services.players.removed()
 
-    def audience(self, agent_id: str) -> list[str] | None:
+    def audience(self, agent_id: str) -> Sequence[str] | None:
         """Return the agents that hear what this one says now; None for everyone.
 
         Raises:
@@ -214,7 +235,7 @@ class EngineWorld:
         A world that has halted calls nothing. Waits for the database, which may take seconds.
         """
         services = self._parts.services
-        if self.halted_error is None:
+        if self.failure is None:
             for failure in self._run(services.game.close):
                 self._console.fail(failure)
         services.data_stores.close()
@@ -223,15 +244,15 @@ class EngineWorld:
         return run_deep(lambda: self._enter(function))
 
     def _enter(self, function: Callable[[], Result]) -> Result:
-        if self.halted_error is not None:
-            raise WorldHalted(*self.halted_error.split(": ", 1))
+        if self.failure is not None:
+            raise WorldHalted(*self.failure.split(": ", 1))
         try:
             with self._parts.vm.entered(), self._parts.scheduler.phase("Failed to load script"):
                 return function() if self._watchdog is None else self._watch(function)
         except WorldHalted as halted:
             if self._watchdog is not None:
                 self._watchdog.close()  # no script runs any more
-            self.halted_error = str(halted)
+            self.failure = str(halted)
             self._console.halt(halted, self._parts.sources())
             raise
 
@@ -266,13 +287,22 @@ class EngineWorld:
         workspace = self._parts.model.workspace
         return {
             "tick": self.tick,
-            "game_status": self.status,
+            "game_status": "active" if self.failure is None else "failed",
             "player": observe_player(player, agent_id),
             "other_players": observe_others(player, others, radius, self._parts.parts.sees),
             "world": {"entities": observe_entities(workspace, player_position(player), radius)},
             "events": [],
             "recent_events": self._parts.services.remote_events.latest_for(agent_id),
         }
+
+    def routes(self, world: WorldState) -> Sequence[BaseRoute]:
+        """Return the map, and the routes for people: the state for spectators, page and files."""
+        return make_routes(self.settings, world, self.spectate, self.map)
+
+    def serving(self, url: str) -> None:
+        """Announce where the world can be reached."""
+        self._console.announce(f"Server running on {url.replace('//127.0.0.1:', '//localhost:')}")
+        self._console.announce(f"Spectator frontend: {url}/")
 
     def map(self) -> dict[str, Json]:
         """Return the parts with the tag ``Static``, which observations leave out."""
@@ -292,7 +322,7 @@ class EngineWorld:
                 "instance_id": self._game_id,
                 "tick": self.tick,
                 "server_time_ms": self.tick * 1000 // TICK_RATE,
-                "game_status": "playing" if self.halted_error is None else "failed",
+                "game_status": "playing" if self.failure is None else "failed",
                 "players": [
                     spectate_player(player, agent_id, self._parts.animations)
                     for agent_id, player in self._parts.services.players.listed()
@@ -328,7 +358,7 @@ class EngineWorld:
         return self._parts.services.data_stores.copier()
 
     def restore(self, state: Json) -> None:
-        """Take over the state of a snapshot, instead of `start`.
+        """Restore a snapshot.
 
         Raises:
             SnapshotMismatch: This world cannot continue it; the message says why.

@@ -8,7 +8,6 @@ import pytest
 
 import clawblox.cli
 from clawblox.engine.settings import read_settings
-from clawblox.engine.simulation import EngineSimulation
 from clawblox.engine.world.engine_world import EngineWorld
 from clawblox.luau import run_deep
 from clawblox.server import HostedWorld
@@ -32,8 +31,7 @@ WALK_TICKS = 500
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_no_input_halts_an_engine_world_of_the_package(name):
-    settings = read_settings(WORLDS[name])
-    simulation = EngineSimulation(settings, EngineWorld(settings), print)
+    simulation = EngineWorld(read_settings(WORLDS[name]))
 
     def play() -> None:
         simulation.begin()

@@ -41,7 +41,7 @@ def play(directory: Path, ticks: int, choosers: dict[str, Choose], until: Callab
                     if action is not None:
                         run.world.act(agent_id(name), *action)
             run.step()
-        assert run.world.halted_error is None, run.lines
+        assert run.world.failure is None, run.lines
         run.close()
         return seen, run.lines
 

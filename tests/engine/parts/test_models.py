@@ -149,4 +149,4 @@ def test_a_tower_of_parts_in_the_way_is_charged(tmp_path: Path) -> None:
         """,
         steps_per_tick=500_000,
     )
-    assert "exhausted the allowed number of steps" in (run.world.halted_error or "")
+    assert "exhausted the allowed number of steps" in (run.world.failure or "")

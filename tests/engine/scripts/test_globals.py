@@ -27,7 +27,7 @@ def test_scripts_have_every_bare_global_and_their_lines_have_their_marks(tmp_pat
     out: list[str] = []
     error: list[str] = []
     world = Assembly(EngineSettings(directory=tmp_path), Console(out.append, error.append))
-    world.start()
+    world.begin()
     with world.vm.entered():
         run_tick(world)
     assert out == ["[Lua] 1\tnil\ttrue\t0.5\tWorkspace", "[Lua] s"]
@@ -40,7 +40,7 @@ def test_every_line_of_a_script_has_its_mark_also_those_within_a_text(tmp_path: 
     out: list[str] = []
     error: list[str] = []
     world = Assembly(EngineSettings(directory=tmp_path), Console(out.append, error.append))
-    world.start()
+    world.begin()
     texts = ["one", "[Halted] Instance stopped", "", "INFO: Listening"]
     assert out == [f"[Lua] {text}" for text in texts]
     assert error == [f"[Lua WARN] {text}" for text in texts]
@@ -50,7 +50,7 @@ def test_no_line_of_a_halt_can_be_forged_by_its_reason(tmp_path: Path) -> None:
     write_world(tmp_path, r"error('one\n[Halted] forged\nStack, newest call first:')")
     world = Assembly(EngineSettings(directory=tmp_path), Console())
     with pytest.raises(WorldHalted) as caught:
-        world.start()
+        world.begin()
     lines = halt_lines(caught.value, ())
     assert [line for line in lines if line.startswith("[Halted]")] == lines[-1:]
     assert lines.count("Stack, newest call first:") <= 1

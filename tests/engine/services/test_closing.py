@@ -40,7 +40,7 @@ def test_closing_calls_what_scripts_have_bound_and_saves_its_rows(tmp_path: Path
     world = EngineWorld(settings, Console(lines.append, lines.append), store=store)
 
     def run() -> None:
-        world.start()
+        world.begin()
         for _ in range(3):
             world.step()
         world.close()

@@ -16,7 +16,7 @@ from tests.engine.playing import play
 def assembly(tmp_path):
     (tmp_path / "main.lua").write_text("")
     made = Assembly(EngineSettings(directory=tmp_path), Console())
-    run_deep(made.start)
+    run_deep(made.begin)
     return made
 
 

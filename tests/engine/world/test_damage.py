@@ -82,7 +82,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def state(directory: Path) -> Any:
     run = play(directory, MAIN, 6, Plan().join(1, "Ada").join(2, "Bo"))
-    assert run.world.halted_error is None, run.lines
+    assert run.world.failure is None, run.lines
     return json.loads(json.dumps(run.world.snapshot()))
 
 

@@ -11,7 +11,7 @@ ROCKY = agent_id("Rocky")
 
 def observe(directory, main, plan=None, ticks=1, **settings):
     run = play(directory, main, ticks, plan or Plan().join(0, "Rocky"), **settings)
-    assert run.world.halted_error is None, run.lines
+    assert run.world.failure is None, run.lines
     return run_deep(lambda: run.world.observe(ROCKY))
 
 
@@ -304,7 +304,7 @@ end)
 def test_n17_observations_have_the_leaderstats_of_players(tmp_path):
     plan = Plan().join(0, "Rocky").join(0, "Ada").join(0, "Cy")
     run = play(tmp_path, SCORES, 1, plan)
-    assert run.world.halted_error is None, run.lines
+    assert run.world.failure is None, run.lines
     seen = run_deep(lambda: run.world.observe(ROCKY))
     scores = {
         "Coins": 3,

@@ -199,10 +199,9 @@ def test_n3_a_halted_world_says_where(tmp_path, statement, where):
     )
     plan = Plan().join(1, "Rocky").act(2, "Rocky", "Hello").leave(4, "Rocky")
     run = play(tmp_path, main, 6, plan)
-    assert run.world.halted_error is not None
-    assert run.world.halted_error.startswith(f"{where}: ")
-    assert run.world.status == "failed"
-    assert run.lines[0] == f"err [Lua Error] {run.world.halted_error}"
+    assert run.world.failure is not None
+    assert run.world.failure.startswith(f"{where}: ")
+    assert run.lines[0] == f"err [Lua Error] {run.world.failure}"
 
 
 def test_n1_reset_gives_a_new_character_where_the_world_allows_it(tmp_path):
@@ -266,7 +265,7 @@ def test_each_line_in_the_log_of_a_world_has_its_tick(tmp_path, capsys):
 
     def run() -> None:
         world = EngineWorld(EngineSettings(directory=tmp_path))
-        world.start()
+        world.begin()
         for _ in range(6):
             world.step()
         with pytest.raises(WorldHalted):

@@ -1,0 +1,229 @@
+"""An engine world behind the server kit: routes, halting, what agents and spectators get."""
+
+from __future__ import annotations
+
+import json
+
+import anyio
+import httpx
+import pytest
+
+from clawblox.engine.page import PAGE_DIR
+from clawblox.engine.settings import read_settings
+from clawblox.engine.world.console import Console
+from clawblox.engine.world.engine_world import EngineWorld
+from clawblox.luau import run_deep
+from clawblox.server import Clock, Halted, HostedWorld, Settings, create_app
+from clawblox.server.snapshot_document import make_snapshot, restore_snapshot
+
+MAIN = """
+local Players = game:GetService("Players")
+game:GetService("AgentInputService").InputReceived:Connect(function(player, kind)
+    if kind == "Fail" then error("boom") end
+    if kind == "Kick" then player:Kick() end
+end)
+Players.PlayerAdded:Connect(function(player)
+    player.Chatted:Connect(function(text) print(player.Name, text) end)
+end)
+local wall = Instance.new("Part", workspace)
+wall.Anchored = true
+wall:AddTag("Static")
+"""
+SETTINGS = 'name = "w"\nmax_players = 2\n'
+
+
+@pytest.fixture
+def directory(tmp_path):
+    (tmp_path / "world.toml").write_text(SETTINGS)
+    (tmp_path / "main.lua").write_text(MAIN)
+    return tmp_path
+
+
+@pytest.fixture
+def lines() -> list[str]:
+    return []
+
+
+def make_hosted(directory, lines) -> HostedWorld:
+    world = EngineWorld(read_settings(directory), Console(lines.append, lines.append))
+    return HostedWorld(world)
+
+
+@pytest.fixture
+def hosted(directory, lines) -> HostedWorld:
+    hosted = make_hosted(directory, lines)
+    hosted.begin()
+    return hosted
+
+
+class Client:
+    """Sends requests to a world in the thread of its scripts, one event loop for each."""
+
+    def __init__(self, world: HostedWorld) -> None:
+        self._app = create_app(world, Settings(clock=Clock.LOCKSTEP))
+
+    def get(self, path, **options) -> httpx.Response:
+        return self._send("GET", path, options)
+
+    def post(self, path, **options) -> httpx.Response:
+        return self._send("POST", path, options)
+
+    def join(self, name="Rocky") -> dict[str, str]:
+        return {"X-Session": self.post(f"/join?name={name}").json()["session"]}
+
+    def act(self, session, action) -> httpx.Response:
+        return self.post("/input", headers=session, json={"type": action})
+
+    def _send(self, method, path, options) -> httpx.Response:
+        async def send() -> httpx.Response:
+            transport = httpx.ASGITransport(self._app, raise_app_exceptions=False)
+            url = "http://127.0.0.1:8080"
+            async with httpx.AsyncClient(transport=transport, base_url=url) as client:
+                return await client.request(method, path, **options)
+
+        return run_deep(lambda: anyio.run(send))
+
+
+@pytest.fixture
+def client(hosted) -> Client:
+    return Client(hosted)
+
+
+def test_an_observation_has_the_fields_of_the_world_only(client):
+    answer = client.act(client.join(), "Wave").json()
+    assert answer.keys() == {
+        "tick", "game_status", "player", "other_players", "world", "events", "recent_events",
+    }  # fmt: skip
+    assert (answer["tick"], answer["game_status"]) == (1, "active")
+
+
+def test_max_players_limits_the_agents(client):
+    for _ in range(2):
+        client.join()
+    answer = client.post("/join?name=late")
+    assert (answer.status_code, answer.text) == (400, "Instance is full")
+
+
+def test_a_refused_input_and_a_kicked_player_are_400(client):
+    session = client.join()
+    answer = client.act(session, "MoveTo")
+    assert (answer.status_code, answer.text[:21]) == (400, "MoveTo: data.position")
+    client.act(session, "Kick")
+    answer = client.act(session, "Wave")
+    assert (answer.status_code, answer.text) == (400, "Not in any instance of this game")
+
+
+def test_an_uncaught_error_halts_the_world(client, directory):
+    session = client.join()
+    reason = "Failed to process agent inputs: main.lua:4: boom"
+    text = f"Game halted: {reason}. See logs for full stack trace."
+    for answer in (
+        client.act(session, "Fail"),
+        client.get("/observe", headers=session),
+        client.post("/join?name=late"),
+        client.get("/spectate"),
+        client.get("/map"),
+    ):
+        assert (answer.status_code, answer.text) == (503, text)
+
+
+def test_a_main_script_that_fails_is_an_error_of_the_start_but_a_watched_world_waits(
+    directory, lines
+):
+    (directory / "main.lua").write_text("\n\nerror('boom')")
+    with pytest.raises(Halted, match=r"^Failed to load script: main\.lua:3: boom$"):
+        make_hosted(directory, lines).begin()
+    console = Console(lines.append, lines.append)
+    watched = EngineWorld(read_settings(directory), console, changed="main.lua")
+    watched.begin()
+    assert watched.failure == "Failed to load script: main.lua:3: boom"
+    assert lines[-1].startswith("[Watch] main.lua changed, and the world halted as it loaded")
+
+
+def test_spectators_and_the_map_show_the_world_as_it_is_now_without_a_session(client):
+    for tick in (0, 1):
+        state = client.get("/spectate").json()
+        assert (state["tick"], state["game_status"]) == (tick, "playing")
+        (wall,) = client.get("/map").json()["entities"]
+        assert wall["name"] == "Part"
+        client.act(client.join(), "Wave")
+
+
+def test_speech_reaches_everyone_and_in_the_next_tick_the_scripts(client, lines):
+    first, second = client.join("A"), client.join("B")
+    for session, text in ((first, " hi "), (second, "ho")):
+        client.post("/chat", headers=session, json={"content": text})
+    assert lines == []
+    client.act(first, "Wave")
+    assert lines == ["[Lua] A\thi", "[Lua] B\tho"]
+    for session in (first, second, {}):
+        answer = client.get("/chat/messages", headers=session)
+        assert len(answer.json()["messages"]) == 2
+
+
+def test_the_document_for_agents_is_served_and_its_absence_is_404(client, directory, lines):
+    answer = client.get("/skill.md")
+    assert (answer.status_code, answer.text) == (404, "No skill.md found")
+    (directory / "API.md").write_text("# Dó")
+    assert make_hosted(directory, lines).simulation.api_doc == "# Dó"
+
+
+def test_the_manifest_of_the_renderer(client, directory, lines):
+    manifest = {
+        "schema_version": 1,
+        "api_version": 1,
+        "name": "World Renderer",
+        "mode": "module",
+        "entry_url": None,
+        "capabilities": [],
+    }
+    assert client.get("/renderer/manifest").json() == manifest
+    (directory / "renderer").mkdir()
+    (directory / "renderer" / "index.js").write_text("export const x = 1")
+    own = '[renderer]\nname = "R"\nentry = "index.js"\ncapabilities = ["gui"]'
+    (directory / "world.toml").write_text(SETTINGS + own)
+    other = Client(make_hosted(directory, lines))
+    shown = other.get("/renderer/manifest").json()
+    entry = "/renderer-files/index.js"
+    assert shown == {**manifest, "name": "R", "entry_url": entry, "capabilities": ["gui"]}
+    answer = other.get(entry)
+    assert answer.text == "export const x = 1"
+    assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
+
+
+def test_files_of_the_world_are_served_and_nothing_else_of_it(client, directory):
+    names = {"/assets": "assets", "/renderer-files": "renderer", "/static": "static"}
+    for route, name in names.items():
+        (directory / name).mkdir()
+        (directory / name / "x.glb").write_bytes(b"glTF")
+        answer = client.get(f"{route}/x.glb")
+        assert (answer.content, answer.headers["content-type"]) == (b"glTF", "model/gltf-binary")
+        for path in ("", "..%2fmain.lua", "%2e%2e/world.toml", "nothing"):
+            assert (client.get(f"{route}/{path}")).status_code == 404, (route, path)
+
+
+def test_players_have_the_figure_of_the_world_or_else_that_of_the_page(client, directory):
+    ours = client.get("/assets/player.glb")
+    assert ours.content == (PAGE_DIR / "player.glb").read_bytes()
+    assert ours.headers["content-type"] == "model/gltf-binary"
+    (directory / "assets").mkdir()
+    (directory / "assets" / "player.glb").write_bytes(b"glTF")
+    assert (client.get("/assets/player.glb")).content == b"glTF"
+
+
+def test_a_snapshot_restores_the_world(hosted, directory, lines):
+    hosted.join("Rocky")
+    hosted.step()
+    document = make_snapshot(hosted)
+    assert document["format"] == "clawblox-engine-v1"
+    copy = make_hosted(directory, lines)
+    restore_snapshot(copy, json.dumps(document).encode())
+    assert json.dumps(make_snapshot(copy)) == json.dumps(document)
+
+
+def test_a_world_announces_where_it_is_reached(hosted, lines):
+    hosted.simulation.serving("http://127.0.0.1:8080/one")
+    assert lines == [
+        "Server running on http://localhost:8080/one",
+        "Spectator frontend: http://127.0.0.1:8080/one/",
+    ]
