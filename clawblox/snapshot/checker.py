@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal  # noqa: TID251 - ends a checker
 import socket
 import threading
-import weakref
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 
 from clawblox.snapshot.header import Header, InvalidDocument, read_header
-from clawblox.system.helper import detach_from_parent, spawn_helper
+from clawblox.system.helper import HelperProcess, detach_from_parent, import_paths
 
 CHECKER_NAME = "clawblox-checker"
 """Identifies a checker in a process list: a word of its command line."""
@@ -53,30 +50,25 @@ class _Answer(msgspec.Struct):
 
 
 class Checker:
-    """Client of one checker process, which boots while its client goes on.
+    """Client of one checker process, which boots while its client continues.
 
     Raises:
         OSError: It cannot be spawned.
-
-    Attributes:
-        pid: The process.
     """
 
     def __init__(self) -> None:
         self._has_booted = False
-        self._channel, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        _channels.add(self._channel)
-        with far_end:
-            try:
-                self.pid = spawn_helper(
-                    CHECKER_NAME,
-                    "clawblox.snapshot.checker:main",
-                    channel=far_end.fileno(),
-                    paths=[str(Path(__file__).parents[2]), str(Path(msgspec.__file__).parents[1])],
-                )
-            except OSError:
-                self._channel.close()
-                raise
+        self._helper = HelperProcess(
+            CHECKER_NAME,
+            "clawblox.snapshot.checker:main",
+            paths=import_paths("clawblox", "msgspec"),
+            kind=socket.SOCK_SEQPACKET,
+        )
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._helper.pid
 
     def read_header(self, fd: int) -> Header:
         """Have a document checked; see :func:`clawblox.snapshot.header.read_header`. Blocks.
@@ -89,7 +81,7 @@ class Checker:
             self._receive()
             self._has_booted = True
         with contextlib.suppress(BrokenPipeError):  # then there is no answer either
-            socket.send_fds(self._channel, [_CHECK], [fd])
+            socket.send_fds(self._helper.channel, [_CHECK], [fd])
         answer = msgspec.json.decode(self._receive(), type=_Answer)
         if answer.complaint is not None:
             raise InvalidDocument(answer.complaint)
@@ -97,7 +89,7 @@ class Checker:
 
     def _receive(self) -> bytes:
         try:
-            message = self._channel.recv(_MESSAGE_BYTES)
+            message = self._helper.channel.recv(_MESSAGE_BYTES)
         except ConnectionResetError:  # it ended with a question unread
             message = b""
         if not message:
@@ -107,16 +99,11 @@ class Checker:
     def interrupt(self) -> None:
         """Let :meth:`read_header`, in another thread, fail at once; the checker is lost."""
         with contextlib.suppress(OSError):
-            self._channel.shutdown(socket.SHUT_RDWR)
+            self._helper.channel.shutdown(socket.SHUT_RDWR)
 
     def end(self) -> None:
         """End the process and reap it. Blocks for an instant."""
-        self._channel.close()
-        # Other code that waits for every child may have reaped it.
-        with contextlib.suppress(ChildProcessError, ProcessLookupError):
-            if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG) is None:
-                os.kill(self.pid, signal.SIGKILL)
-                os.waitid(os.P_PID, self.pid, os.WEXITED)
+        self._helper.end()
 
 
 class Checkers:
@@ -170,17 +157,7 @@ class Checkers:
 checkers = Checkers()
 """Shared by all event loops of this process."""
 
-_channels: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-
-
-def _drop_inherited() -> None:
-    # A forked child that holds a channel open would keep a checker alive when its parent has ended.
-    for channel in tuple(_channels):
-        channel.close()
-    checkers.after_fork()
-
-
-os.register_at_fork(after_in_child=_drop_inherited)
+os.register_at_fork(after_in_child=checkers.after_fork)
 
 
 class Check:

@@ -8,10 +8,14 @@ when that ends, the helper ends. Standard library only.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
-import signal  # noqa: TID251 - a helper ignores signals meant for its parent
+import signal  # noqa: TID251 - a helper ignores signals meant for its parent, and is killed by it
+import socket
 import sys
+import weakref
 from collections.abc import Iterable
+from pathlib import Path
 
 
 def spawn_helper(
@@ -59,6 +63,77 @@ def _redirect(standard: int, descriptor: int | None) -> tuple[int | str, ...]:
     if descriptor is None:
         return (os.POSIX_SPAWN_OPEN, standard, os.devnull, os.O_WRONLY, 0)
     return (os.POSIX_SPAWN_DUP2, descriptor, standard)
+
+
+def import_paths(*packages: str) -> list[str]:
+    """Return the directories of packages that a helper imports; a missing package has none."""
+    specs = filter(None, map(importlib.util.find_spec, packages))
+    return list(dict.fromkeys(str(Path(spec.origin).parents[1]) for spec in specs if spec.origin))
+
+
+class HelperProcess:
+    """A helper and the socket to it, for one client. Ends at :meth:`end` or with this process.
+
+    Args:
+        name: Identifies the helper in a process list: a word of its command line.
+        function: What it calls, as ``module:function``; its standard input is the socket.
+        paths: Where it finds its imports beside those of the standard library.
+        kind: Type of the socket.
+
+    Raises:
+        OSError: It cannot be spawned.
+
+    Attributes:
+        name: As given.
+        pid: The process.
+        channel: The socket.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        function: str,
+        *,
+        paths: Iterable[str],
+        kind: socket.SocketKind = socket.SOCK_STREAM,
+    ) -> None:
+        self.name = name
+        self.channel, far_end = socket.socketpair(socket.AF_UNIX, kind)
+        with far_end:
+            try:
+                self.pid = spawn_helper(name, function, channel=far_end.fileno(), paths=paths)
+            except OSError:
+                self.channel.close()
+                raise
+        _helpers.add(self)
+
+    def end(self) -> None:
+        """End the process and reap it. Blocks for an instant."""
+        _helpers.discard(self)
+        self.channel.close()
+        # Other code that waits for every child of this process may have reaped it.
+        with contextlib.suppress(ChildProcessError, ProcessLookupError):
+            if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG) is None:
+                os.kill(self.pid, signal.SIGKILL)
+                os.waitid(os.P_PID, self.pid, os.WEXITED)
+
+
+def count_helpers(name: str) -> int:
+    """Return how many helpers of a name this process has."""
+    return sum(helper.name == name for helper in tuple(_helpers))
+
+
+_helpers: weakref.WeakSet[HelperProcess] = weakref.WeakSet()
+
+
+def _close_inherited() -> None:
+    # A forked child that holds a channel open would keep a helper alive when its parent has ended.
+    for helper in tuple(_helpers):
+        helper.channel.close()
+    _helpers.clear()
+
+
+os.register_at_fork(after_in_child=_close_inherited)
 
 
 def detach_from_parent() -> None:

@@ -25,10 +25,11 @@ from clawblox.checkpoint import (
 )
 from clawblox.checkpoint.archive.reader import Archive
 from clawblox.checkpoint.archive.writer import ArchiveWriter
-from clawblox.checkpoint.audit import examine, examiner
+from clawblox.checkpoint.audit import examine
 from clawblox.checkpoint.audit.examiner import EXAMINER_NAME, Examiner
 from clawblox.checkpoint.secrets import Scanner
 from clawblox.checkpoint.secrets.verdicts import content_verdicts, verdicts
+from clawblox.system import helper
 from tests.checkpoint.runs import Run, fake_token, make_run
 from tests.support import command_line, descendants, is_alive, wait_until
 
@@ -114,12 +115,12 @@ def test_there_are_never_more_examiners_than_cores(
     running: int,
     begun: int,
 ):
-    count = examiner.count_examiners
-    monkeypatch.setattr(examine, "count_examiners", lambda: running + count())
+    count = helper.count_helpers
+    monkeypatch.setattr(examine, "count_helpers", lambda name: running + count(name))
     monkeypatch.setattr(examine, "_cores", lambda: cores)
     assert verify_checkpoint(run.save()).is_verified
     assert len(examiners) == begun
-    assert count() == 0
+    assert count(EXAMINER_NAME) == 0
 
 
 def test_what_examiners_searched_is_known_to_be_clean(run: Run, examiners: list[Examiner]):
@@ -252,7 +253,7 @@ def test_where_no_process_can_be_spawned_the_search_is_done_here(
     run: Run, examiners: list[Examiner], monkeypatch: pytest.MonkeyPatch, spawned: int
 ):
     left = [1] * spawned
-    spawn = examiner.spawn_helper
+    spawn = helper.spawn_helper
 
     def refuse(*args: str, **options: object) -> int:
         if not left:
@@ -260,7 +261,7 @@ def test_where_no_process_can_be_spawned_the_search_is_done_here(
         left.pop()
         return spawn(*args, **options)
 
-    monkeypatch.setattr(examiner, "spawn_helper", refuse)
+    monkeypatch.setattr(helper, "spawn_helper", refuse)
     (run.workspace / "notes.txt").write_text(fake_token())
     with pytest.raises(CheckpointSecretError):
         run.save("refused")

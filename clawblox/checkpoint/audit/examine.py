@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Final, Self
 
 from clawblox.checkpoint.archive.reader import Member, packed_sha256, read_member
-from clawblox.checkpoint.audit.examiner import Examiner, ExaminerLost, count_examiners
+from clawblox.checkpoint.audit.examiner import EXAMINER_NAME, Examiner, ExaminerLost
 from clawblox.checkpoint.progress import Progress
 from clawblox.checkpoint.secrets import Scanner
 from clawblox.results import Finding
+from clawblox.system.helper import count_helpers
 
 _EXAMINERS: Final = 2
 _MUCH_BYTES: Final = 48 << 20
@@ -121,7 +122,7 @@ class Examination:
     def _begin(self) -> None:
         with contextlib.suppress(OSError, ExaminerLost):  # without them it takes longer
             # Saves that run at once share the cores; a single core is left to the search here.
-            while len(self._examiners) < _EXAMINERS <= _cores() > count_examiners():
+            while len(self._examiners) < _EXAMINERS <= _cores() > count_helpers(EXAMINER_NAME):
                 self._examiners.append(Examiner(self._scanner.known))
 
     def _end(self) -> None:

@@ -12,13 +12,9 @@ Both sides write lines of JSON. Known secrets go through the socket and nowhere 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
-import os
-import signal  # noqa: TID251 - ends an examiner that is not needed any more
 import socket
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import attrs
@@ -27,7 +23,7 @@ from clawblox.checkpoint.archive.layout import Entry
 from clawblox.checkpoint.archive.reader import Member, stream_member
 from clawblox.checkpoint.secrets import Scanner
 from clawblox.errors import CheckpointError
-from clawblox.system.helper import detach_from_parent, spawn_helper
+from clawblox.system.helper import HelperProcess, detach_from_parent, import_paths
 
 EXAMINER_NAME: Final = "clawblox-examiner"
 """Stands in an examiner's command line, for those who read a process list."""
@@ -66,35 +62,31 @@ class Examiner:
         ExaminerLost: It ended at once.
 
     Attributes:
-        pid: The process.
         open_bytes: Size of each member that it was given and has not answered for, by place.
     """
 
     def __init__(self, known: Mapping[str, str]) -> None:
         self.open_bytes: dict[int, int] = {}
         self._rest = b""
-        self._channel, far_end = socket.socketpair()
-        _channels[id(self._channel)] = self._channel
-        with far_end:
-            try:
-                self.pid = spawn_helper(
-                    EXAMINER_NAME,
-                    "clawblox.checkpoint.audit.examiner:main",
-                    channel=far_end.fileno(),
-                    paths=_import_paths(),
-                )
-            except OSError:
-                self._close()
-                raise
+        self._helper = HelperProcess(
+            EXAMINER_NAME,
+            "clawblox.checkpoint.audit.examiner:main",
+            paths=import_paths("clawblox", "attrs", "re2", "zstandard"),
+        )
         try:
             self._send(dict(known))
         except BaseException:
             self.end()
             raise
 
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._helper.pid
+
     def fileno(self) -> int:
         """Return the descriptor that becomes readable when there are answers."""
-        return self._channel.fileno()
+        return self._helper.channel.fileno()
 
     def open(self, archive: int) -> None:
         """Hand over the archive.
@@ -106,7 +98,7 @@ class Examiner:
             ExaminerLost: The process ended.
         """
         with _noticing_loss():
-            socket.send_fds(self._channel, [b"\n"], [archive])
+            socket.send_fds(self._helper.channel, [b"\n"], [archive])
 
     def assign(self, members: Mapping[int, Member]) -> None:
         """Give it members to examine, by their places.
@@ -124,7 +116,7 @@ class Examiner:
             ExaminerLost: The process ended.
         """
         with _noticing_loss():
-            data = self._channel.recv(_RECEIVE_BYTES)
+            data = self._helper.channel.recv(_RECEIVE_BYTES)
         if not data:
             raise ExaminerLost
         *lines, self._rest = (self._rest + data).split(b"\n")
@@ -137,38 +129,11 @@ class Examiner:
 
     def end(self) -> None:
         """End the process and reap it. Blocks for an instant."""
-        self._close()
-        # It may have been reaped by something that waits for every child of this process.
-        with contextlib.suppress(ChildProcessError, ProcessLookupError):
-            if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG) is None:
-                os.kill(self.pid, signal.SIGKILL)
-                os.waitid(os.P_PID, self.pid, os.WEXITED)
-
-    def _close(self) -> None:
-        _channels.pop(id(self._channel), None)
-        self._channel.close()
+        self._helper.end()
 
     def _send(self, message: object) -> None:
         with _noticing_loss():
-            self._channel.sendall(json.dumps(message).encode() + b"\n")
-
-
-def count_examiners() -> int:
-    """Return how many examiners this process has now."""
-    return len(_channels)
-
-
-_channels: Final[dict[int, socket.socket]] = {}
-
-
-def _close_inherited() -> None:
-    # A forked child that keeps a channel open would keep an examiner alive after our end.
-    for channel in _channels.values():
-        channel.close()
-    _channels.clear()
-
-
-os.register_at_fork(after_in_child=_close_inherited)
+            self._helper.channel.sendall(json.dumps(message).encode() + b"\n")
 
 
 @contextlib.contextmanager
@@ -177,13 +142,6 @@ def _noticing_loss() -> Iterator[None]:
         yield
     except OSError as error:  # it ended, or nothing can be sent to it
         raise ExaminerLost from error
-
-
-def _import_paths() -> list[str]:
-    """Return the directories of all packages that the program imports."""
-    packages = ("clawblox", "attrs", "re2", "zstandard")
-    specs = filter(None, map(importlib.util.find_spec, packages))
-    return list(dict.fromkeys(str(Path(spec.origin).parents[1]) for spec in specs if spec.origin))
 
 
 def _request(place: int, member: Member) -> list[object]:
