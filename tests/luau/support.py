@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Callable, Mapping
 from operator import length_hint
 from typing import Any
 
@@ -88,6 +89,20 @@ def value(source: str) -> Any:
     """Return the value of an expression."""
     (result,) = values(source)
     return result
+
+
+def check_scripts(
+    run: Callable[[str], list[str]], scripts: Mapping[str, tuple[str, list[str]]]
+) -> None:
+    """Assert that all scripts print what they should; show those that do not."""
+    printed = {name: run(source) for name, (source, _) in scripts.items()}
+    expected = {name: lines for name, (_, lines) in scripts.items()}
+    assert printed == expected
+
+
+def check_values(expected: Mapping[str, tuple[object, ...]]) -> None:
+    """Assert that all expression lists have the expected values; show those that do not."""
+    assert {source: values(source) for source in expected} == dict(expected)
 
 
 def steps_taken(source: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -102,10 +103,9 @@ LEAKS = {
 }
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("source", LEAKS)
-def test_loops_take_any_bounds(source: str, mode: str) -> None:
-    assert MODES[mode](source) == LEAKS[source]
+@pytest.mark.parametrize("run", MODES.values(), ids=MODES)
+def test_loops_take_any_bounds(run: Callable[[str], list[str]]) -> None:
+    assert {source: run(source) for source in LEAKS} == LEAKS
 
 
 def test_a_key_removed_before_a_restore_is_still_a_boolean() -> None:
@@ -164,7 +164,7 @@ def test_library_functions_accept_any_arguments_or_raise_luau_errors() -> None:
     vm = VM(steps=2000, memory_bytes=4 << 20)
     values = vm.call(vm.load(f"return {ODD_VALUES}"))
     for name in sorted([*BUILTINS.functions, *BUILTINS.internal]):
-        for _ in range(20):
+        for _ in range(8):
             arguments = [choice.choice(values) for _ in range(choice.randrange(5))]
             try:
                 vm.call(BUILTINS.find(name), *arguments)

@@ -41,16 +41,16 @@ def luau_literal(text: str) -> str:
     return '"' + "".join(f"\\{byte:03}" for byte in text.encode()) + '"'
 
 
-@pytest.mark.parametrize("text", TEXTS)
-def test_strings_may_look_like_generated_code(text: str) -> None:
-    plain = run_plainly(everywhere(text))
-    assert not plain[-1].startswith("error"), plain
+def test_strings_may_look_like_generated_code() -> None:
+    for text in TEXTS:
+        plain = run_plainly(everywhere(text))
+        assert not plain[-1].startswith("error"), (text, plain)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param(text, marks=pytest.mark.thorough if at % 4 else ())
+        pytest.param(text, marks=pytest.mark.thorough if at % 10 else ())
         for at, text in enumerate(TEXTS)
     ],
 )

@@ -118,7 +118,7 @@ def test_arithmetic_is_exact_before_it_is_rounded_once(operator: str) -> None:
     random = Random(1)
     vm = VM()
     operate = vm.call(vm.load(f"return function(a, b) return a {operator} b end"))[0]
-    for _ in range(200):
+    for _ in range(80):
         a = Vector(*(random_single(random) for _ in range(3)))
         b = Vector(*(random_single(random) for _ in range(3)))
         (result,) = vm.call(operate, a, b)
@@ -132,7 +132,7 @@ def test_a_number_is_rounded_before_it_scales(operator: str) -> None:
     random = Random(2)
     vm = VM()
     scale = vm.call(vm.load(f"return function(a, b) return a {operator} b end"))[0]
-    for _ in range(200):
+    for _ in range(80):
         vector = Vector(*(random_single(random) for _ in range(3)))
         number = random.uniform(-9.0, 9.0)
         rounded = Fraction(to_single(Fraction(number)))

@@ -186,11 +186,11 @@ def some_part(document: Any, choice: random.Random) -> Any:
     return choice.choice(objects or [[]])
 
 
-ROUNDS = 40  # for each seed
+ROUNDS = 20  # for each seed
 
 
 @pytest.mark.parametrize(
-    "seed", [0, 1, *(pytest.param(more, marks=pytest.mark.thorough) for more in range(2, 20))]
+    "seed", [0, *(pytest.param(more, marks=pytest.mark.thorough) for more in range(1, 40))]
 )
 def test_a_changed_document_is_refused_or_gives_a_usable_vm(seed: int) -> None:
     choice = random.Random(seed)
@@ -326,66 +326,66 @@ def test_a_loop_and_its_key_must_match() -> None:
             frame[4][at] = saved
 
 
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("allocated", [-1, -(2**60), 2**60, 1.5, "5", True, None, [], 10**400]),
-        ("steps since collection", [-1, 10**6, 1.5, "5", None]),
-        ("next serial", [-1, 2**60, "1", None, 1.5]),
-        ("random", ["-1", str(2**64), "x", 5, None, "9" * 5000]),
-        ("serials", [[[0, -1]], [[0, "x"]], [[-1, 65552]], [[0]], {}, [[10**9, 1]]]),
-        ("shared globals", [[[0]], [[[]]], [[-1, -1]], [0], [[[0, 0]]]]),
-    ],
-)
-def test_counts_are_checked(name: str, values: list[Any]) -> None:
-    for value in values:
+BAD_COUNTS: dict[str, list[Any]] = {
+    "allocated": [-1, -(2**60), 2**60, 1.5, "5", True, None, [], 10**400],
+    "steps since collection": [-1, 10**6, 1.5, "5", None],
+    "next serial": [-1, 2**60, "1", None, 1.5],
+    "random": ["-1", str(2**64), "x", 5, None, "9" * 5000],
+    "serials": [[[0, -1]], [[0, "x"]], [[-1, 65552]], [[0]], {}, [[10**9, 1]]],
+    "shared globals": [[[0]], [[[]]], [[-1, -1]], [0], [[[0, 0]]]],
+}
+
+
+def test_counts_are_checked() -> None:
+    for name, values in BAD_COUNTS.items():
+        for value in values:
+            document, _ = suspended(1)
+            document[name] = value
+            assert refused(document), (name, value)
+
+
+DAMAGES: list[Any] = [
+    ["table", "", None, [None], []],
+    ["table", "", None, [], ["x", None]],
+    ["table", "", None, [], [None, 1.0]],
+    ["table", "", None, [], [["n", "nan"], 1.0]],
+    ["table", "", None, [], [["v", ["n", "nan"], 1.0, 1.0], 1.0]],
+    ["table", "", ["r", 0], [], []],
+    ["table", "m", None, [], []],
+    ["table", "m", ["r", 0], [], []],
+    ["table", "x", ["r", 0], [], []],
+    ["table", "", None, [], [], {"border": -1.0}],
+    ["table", "", None, [], [], {"border": 1e300}],
+    ["table", "", None, [], [], {"next": [-1, "x"]}],
+    ["table", "", None, [], [], {"next": [5, "x"]}],
+    ["table", "", None, [["v", "a", "b", "c"]], []],
+    ["gmatch", "x", "x", -1],
+    ["gmatch", "x", "x", 1e9],
+    ["gmatch", 1.0, "x", 0],
+    ["buffer", "?"],
+    ["string", 5],
+    ["box", ["t"]],
+    ["checked", ["r", 0]],
+    ["wrap", ["r", 0]],
+    ["userdata", 1.0],
+    ["coroutine", "dead", None, ["r", 0], [["pcall"]], None],
+    ["coroutine", "suspended", ["b", "print"], ["r", 0], [["pcall"]], None],
+    ["coroutine", "suspended", None, 5.0, [], None],
+    ["coroutine", "suspended", None, ["r", 0], [["xpcall", 1.0]], None],
+    ["coroutine", "dead", None, ["r", 0], [], ["x", 5]],
+    ["function", -1, 0, [["r", 0]]],
+    ["function", 0, -1, [["r", 0]]],
+    ["function", 0, True, [["r", 0]]],
+    ["function", 0, 0, [5.0]],
+]
+
+
+def test_damaged_objects_are_refused() -> None:
+    for damage in DAMAGES:
         document, _ = suspended(1)
-        document[name] = value
-        assert refused(document), value
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        ["table", "", None, [None], []],
-        ["table", "", None, [], ["x", None]],
-        ["table", "", None, [], [None, 1.0]],
-        ["table", "", None, [], [["n", "nan"], 1.0]],
-        ["table", "", None, [], [["v", ["n", "nan"], 1.0, 1.0], 1.0]],
-        ["table", "", ["r", 0], [], []],
-        ["table", "m", None, [], []],
-        ["table", "m", ["r", 0], [], []],
-        ["table", "x", ["r", 0], [], []],
-        ["table", "", None, [], [], {"border": -1.0}],
-        ["table", "", None, [], [], {"border": 1e300}],
-        ["table", "", None, [], [], {"next": [-1, "x"]}],
-        ["table", "", None, [], [], {"next": [5, "x"]}],
-        ["table", "", None, [["v", "a", "b", "c"]], []],
-        ["gmatch", "x", "x", -1],
-        ["gmatch", "x", "x", 1e9],
-        ["gmatch", 1.0, "x", 0],
-        ["buffer", "?"],
-        ["string", 5],
-        ["box", ["t"]],
-        ["checked", ["r", 0]],
-        ["wrap", ["r", 0]],
-        ["userdata", 1.0],
-        ["coroutine", "dead", None, ["r", 0], [["pcall"]], None],
-        ["coroutine", "suspended", ["b", "print"], ["r", 0], [["pcall"]], None],
-        ["coroutine", "suspended", None, 5.0, [], None],
-        ["coroutine", "suspended", None, ["r", 0], [["xpcall", 1.0]], None],
-        ["coroutine", "dead", None, ["r", 0], [], ["x", 5]],
-        ["function", -1, 0, [["r", 0]]],
-        ["function", 0, -1, [["r", 0]]],
-        ["function", 0, True, [["r", 0]]],
-        ["function", 0, 0, [5.0]],
-    ],
-)
-def test_a_damaged_object_is_refused(damage: Any) -> None:
-    document, _ = suspended(1)
-    document["roots"]["kept"]["found"] = ["r", len(document["objects"])]
-    document["objects"].append(damage)
-    assert refused(document)
+        document["roots"]["kept"]["found"] = ["r", len(document["objects"])]
+        document["objects"].append(damage)
+        assert refused(document), damage
 
 
 def test_a_restored_circle_of_metatables_fails_as_before() -> None:
