@@ -62,14 +62,15 @@ def test_a_public_name_loads_neither_an_http_client_nor_a_logger(name: str) -> N
 
 def test_looking_at_a_run_loads_what_reads_its_files_alone() -> None:
     loaded = loaded_by("from clawblox.cli.commands import ps")
-    assert third_parties(loaded) <= {"attr", "attrs", "click", "msgspec", *ANYIO}
+    assert third_parties(loaded) <= {"attr", "attrs", "click", "msgspec", "rich", *ANYIO}
+    assert "rich.console" not in loaded  # only the widths of characters are needed
 
 
 @pytest.mark.parametrize("name", ["ps", "logs", "stop", "wait"])
 def test_dealing_with_a_run_loads_neither_an_http_client_nor_the_orchestrator(name: str) -> None:
     loaded = loaded_by(f"from clawblox.cli.commands import {name}")
-    logger = {"structlog", "rich", "pygments"} if name == "stop" else set()  # it configures it
-    assert third_parties(loaded) <= {"attr", "attrs", "click", "msgspec", *ANYIO, *logger}
+    logger = {"structlog", "pygments"} if name == "stop" else set()  # it configures it
+    assert third_parties(loaded) <= {"attr", "attrs", "click", "msgspec", "rich", *ANYIO, *logger}
     assert not loaded & {
         "clawblox.world.fleet",
         "clawblox.instance.supervisor",

@@ -6,7 +6,7 @@ Name, type, default, choices and checks of an option come from its field, its te
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -17,7 +17,7 @@ from clawblox.cli.flags import in_flags
 from clawblox.cli.option_help import HELP, SECTIONS
 from clawblox.config.arguments import parse_label
 from clawblox.errors import ConfigError
-from clawblox.results import Labels
+from clawblox.results import Labels, format_label
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -187,3 +187,38 @@ class SectionedCommand(OptionsCommand):
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
+
+
+# -- options as words ---------------------------------------------------------------------------
+
+
+def option_words(
+    command: click.Command, options: object, *, without: Collection[str] = ()
+) -> Iterator[str]:
+    """Yield the words that give a command options, as far as they differ from its defaults.
+
+    Args:
+        command: The command.
+        options: An object of one of its option classes.
+        without: Names of options that are left out.
+    """
+    for param in command.params:
+        if not isinstance(param, FieldOption) or param.name in without:
+            continue
+        if param.owner is type(options):
+            value = getattr(options, str(param.name))
+            if value != param.default and (value or param.default is not None):
+                yield from _words(param, value)
+
+
+def _words(param: click.Option, value: Any) -> Iterator[str]:  # noqa: ANN401 - of any option
+    if param.is_flag:
+        yield (param.opts if value else param.secondary_opts)[0]
+    elif isinstance(value, Mapping):
+        for name, member in value.items():
+            yield from (param.opts[0], f"{name}={format_label(member)}")
+    else:
+        is_whole = isinstance(value, float) and value.is_integer()
+        text = str(int(value or 0) if is_whole or value is None else value)  # --port 0 is no port
+        # A value that looks like an option must be part of the same word.
+        yield from (f"{param.opts[0]}={text}",) if text.startswith("-") else (param.opts[0], text)

@@ -37,120 +37,80 @@ _DURATION_PART: Final = re.compile(r"([0-9]+)([smhd])")
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-class _Path(click.types.StringParamType):
-    """A path as it was typed. An empty path, as from an unset shell variable, is refused."""
-
-    name = "path"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the path.
-
-        Raises:
-            click.BadParameter: It is empty.
-        """
-        if not value:
-            self.fail("the path is empty; '.' is the current directory.", param, ctx)
-        return value
-
-
-PATH: Final = _Path()
-
-
-class CountType(click.types.IntParamType):
-    """A whole number within limits, refused in the words of the library.
+class CheckedType(click.types.UnprocessedParamType):
+    """A type of click whose values are checked, and refused in the words of the library.
 
     Args:
-        at_least: The smallest.
-        at_most: The largest; None for no limit.
+        base: The type.
+        check: Returns a value, perhaps in another form, or raises ConfigError.
     """
 
-    def __init__(self, at_least: int, at_most: int | None = None) -> None:
-        self._at_least = at_least
-        self._at_most = at_most
+    def __init__(self, base: click.ParamType[Any], check: Callable[[Any], Any]) -> None:
+        self.name = base.name
+        self._base = base
+        self._check = check
 
     def convert(
         self,
         value: Any,  # noqa: ANN401 - click's own
         param: click.Parameter | None,
         ctx: click.Context | None,
-    ) -> int:
-        """Return the number.
+    ) -> Any:  # noqa: ANN401 - click's own
+        """Return the value.
 
         Raises:
-            click.BadParameter: It is not a whole number, or outside the limits.
+            click.BadParameter: It is of another type, or the check refuses it.
         """
-        number = super().convert(value, param, ctx)
+        converted = self._base.convert(value, param, ctx)
         try:
-            return check_count(number, "", at_least=self._at_least, at_most=self._at_most)
+            return self._check(converted)
         except ConfigError as error:
             self.fail(error.message, param, ctx)
 
 
-class SecondsType(click.types.FloatParamType):
-    """A duration in seconds, 0 or more, refused in the words of the library."""
-
-    def convert(
-        self,
-        value: Any,  # noqa: ANN401 - click's own
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> float:
-        """Return the number.
-
-        Raises:
-            click.BadParameter: It is not a number, or below 0.
-        """
-        seconds = super().convert(value, param, ctx)
-        try:
-            return check_seconds(seconds, "", may_be_zero=True)
-        except ConfigError as error:
-            self.fail(error.message, param, ctx)
+def _check_path(text: str) -> str:
+    if not text:  # as from an unset shell variable
+        raise ConfigError("the path is empty; '.' is the current directory.")
+    return text
 
 
-class PatternType(click.types.StringParamType):
-    """A regular expression of Python."""
-
-    name = "regex"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the expression.
-
-        Raises:
-            click.BadParameter: It is not a regular expression.
-        """
-        try:
-            re.compile(value)
-        except (re.error, OverflowError, RecursionError) as error:
-            self.fail(f"{value!r} is not a regular expression: {error}.", param, ctx)
-        return value
+def _parse_pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ConfigError(f"{text!r} is not a regular expression: {error}.") from error
 
 
-class SinceType(click.types.StringParamType):
-    """A time in the past: how long ago, or a UTC time."""
+def _parse_since(text: str) -> str:
+    """Return a UTC time with milliseconds: given as such, or as a duration until now."""
+    try:
+        if _DURATION.fullmatch(text):
+            parts = _DURATION_PART.findall(text)
+            ago_s = sum(int(number) * _UNITS_S[unit] for number, unit in parts)
+            return format_utc_ms(utc_now_ns() - ago_s * 10**9)
+        at = datetime.fromisoformat(text)
+        aware = at.replace(tzinfo=UTC) if at.tzinfo is None else at
+        return format_utc_ms(round(aware.timestamp() * 1000) * 10**6)
+    except (ValueError, OverflowError, OSError) as error:
+        raise ConfigError(
+            f"{text!r} is neither a duration like 90s, 10m, 2h or 1d nor a UTC time like "
+            "2026-06-22T18:59:25Z."
+        ) from error
 
-    name = "time"
 
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the UTC time with milliseconds.
+def count_type(at_least: int, at_most: int | None = None) -> CheckedType:
+    """Return the type of whole numbers within limits; None means no upper limit."""
+    return CheckedType(
+        click.INT, lambda number: check_count(number, "", at_least=at_least, at_most=at_most)
+    )
 
-        Raises:
-            click.BadParameter: It is neither a duration nor a time.
-        """
-        try:
-            if _DURATION.fullmatch(value):
-                parts = _DURATION_PART.findall(value)
-                ago_s = sum(int(number) * _UNITS_S[unit] for number, unit in parts)
-                return format_utc_ms(utc_now_ns() - ago_s * 10**9)
-            at = datetime.fromisoformat(value)
-            aware = at.replace(tzinfo=UTC) if at.tzinfo is None else at
-            return format_utc_ms(round(aware.timestamp() * 1000) * 10**6)
-        except (ValueError, OverflowError, OSError):
-            self.fail(
-                f"{value!r} is neither a duration like 90s, 10m, 2h or 1d nor a UTC time like "
-                "2026-06-22T18:59:25Z.",
-                param,
-                ctx,
-            )
+
+PATH: Final = CheckedType(click.STRING, _check_path)
+PATTERN: Final = CheckedType(click.STRING, _parse_pattern)
+SINCE: Final = CheckedType(click.STRING, _parse_since)
+SECONDS: Final = CheckedType(
+    click.FLOAT, lambda seconds: check_seconds(seconds, "", may_be_zero=True)
+)
 
 
 def existing_path(text: str) -> Path:
@@ -261,7 +221,7 @@ count_option = click.option(
     "--count",
     cls=SectionOption,
     section="Instances",
-    type=CountType(1, MAX_LEASES),
+    type=count_type(1, MAX_LEASES),
     default=1,
     show_default=True,
     metavar="N",

@@ -117,8 +117,7 @@ def _truncate_saves(instance: Interrupted, digest: str, archive: Path) -> Interr
     if digest not in digests:
         raise ClawbloxError(
             f"The save of {instance.record.name} that belongs to {archive.name} is gone",
-            hint=f"clawblox run --resume {archive} with --agent and its options continues from the "
-            "save in the archive",
+            hint=f"clawblox run can continue from the save in the archive itself, {archive}",
         )
     saves = instance.saves[: digests.index(digest) + 1]
     return attrs.evolve(instance, saves=saves, reason=None, problem=None)

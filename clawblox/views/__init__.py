@@ -3,9 +3,8 @@
 Nothing here prints, asks a world or imports a web framework. The command line uses it.
 
 - ``board``: the live table of a run, laid out for a terminal.
-- ``rows``: instances and agents as the rows of tables.
+- ``rows``: instances and agents as the rows of tables, and how a run ended.
 - ``columns``: which columns of a table fit, and how wide they are.
-- ``summary``: how a run ended, and what to type next.
 - ``event_lines``: events as lines.
 - ``lineage_layout``: where everything in the picture of a lineage is, and its words.
 - ``lineage_svg``, ``lineage_text``: a lineage as a picture, and as text.

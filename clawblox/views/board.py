@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import attrs
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
@@ -21,7 +22,6 @@ from clawblox.views.columns import (
     FittedColumn,
     fit_columns,
     format_line,
-    text_width,
 )
 from clawblox.views.event_lines import EventLine, select_events
 from clawblox.views.formatting import format_seconds
@@ -148,7 +148,7 @@ def _first_line(view: View, columns: int) -> Text:
     elapsed = "" if view.elapsed_s is None else format_seconds(view.elapsed_s)
     pressure = "" if view.pressure is None else f"CPU pressure {view.pressure:.0%}"
     right = "   ".join(filter(None, (pressure, elapsed)))
-    if text_width(view.title) + 2 + len(right) > columns:
+    if cell_len(view.title) + 2 + len(right) > columns:
         right = elapsed  # the title identifies the run
     title = Text(view.title, style="bold", no_wrap=True, overflow="ellipsis")
     title.truncate(max(columns - len(right) - 2, 0), overflow="ellipsis", pad=True)

@@ -6,11 +6,11 @@ would not fit, so a wider terminal never shows less.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from typing import Literal
 
 import attrs
+from rich.cells import cell_len, set_cell_size
 
 from clawblox.printable import printable_name
 
@@ -49,14 +49,14 @@ class Column:
     @property
     def natural(self) -> int:
         """The width that shows every text in full."""
-        return max(self.least, text_width(self.heading), *map(text_width, self.cells), 0)
+        return max(self.least, cell_len(self.heading), *map(cell_len, self.cells), 0)
 
     @property
     def narrowest(self) -> int:
         """The least width with which it can be shown."""
         if self.shortest is None:
             return self.natural
-        return min(self.natural, max(self.shortest, text_width(self.heading)))
+        return min(self.natural, max(self.shortest, cell_len(self.heading)))
 
 
 @attrs.frozen
@@ -69,7 +69,7 @@ class FittedColumn:
     def format_cell(self, text: str) -> str:
         """Return a text cut and padded to the width."""
         cut = shorten(text, self.width, self.column.cut)
-        padding = " " * (self.width - text_width(cut))
+        padding = " " * (self.width - cell_len(cut))
         return padding + cut if self.column.is_number else cut + padding
 
 
@@ -125,32 +125,11 @@ def format_line(fitted: Sequence[FittedColumn], row: int | None) -> str:
 
 def shorten(text: str, width: int, cut: Literal["middle", "end"] = "end") -> str:
     """Return a text no wider than ``width``, with ``…`` in place of the rest."""
-    if text_width(text) <= width:
+    if cell_len(text) <= width:
         return text
     if width < 1:
         return ""
     tail_width = (width - 1) // 2 if cut == "middle" else 0
-    head = _take(text, width - 1 - tail_width)
-    tail = _take(text[::-1], tail_width)[::-1]
+    head = set_cell_size(text, width - 1 - tail_width)
+    tail = set_cell_size(text[::-1], tail_width)[::-1]
     return f"{head}…{tail}"
-
-
-def _take(text: str, width: int) -> str:
-    """Return the longest beginning of a text that is no wider than ``width``."""
-    used = 0
-    for place, char in enumerate(text):
-        used += _char_width(char)
-        if used > width:
-            return text[:place]
-    return text
-
-
-def text_width(text: str) -> int:
-    """Return how many columns of a terminal a printable text takes."""
-    return len(text) if text.isascii() else sum(map(_char_width, text))
-
-
-def _char_width(char: str) -> int:
-    if unicodedata.combining(char):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1

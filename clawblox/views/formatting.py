@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from clawblox.system.clock import utc_now
 from clawblox.views.columns import Column, fit_columns, format_line, shorten
 
 _MAX_REASON_CHARS = 40
+_SHORT_ESCAPES = {"\n": "\\n", "\t": "\\t", "\\": "\\\\", "'": "\\'"}
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
 
@@ -143,3 +144,28 @@ def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     columns = [Column(heading, cells, rank=1) for heading, *cells in texts]
     fitted = fit_columns(columns, None)
     return "\n".join(format_line(fitted, row) for row in (None, *range(len(rows))))
+
+
+def quote_words(words: Iterable[str]) -> str:
+    """Return a command line that a shell reads as these words.
+
+    Control characters and the like become escapes that bash, zsh and ksh read.
+    """
+    return " ".join(map(_quote, words))
+
+
+def _quote(word: str) -> str:
+    if word.isprintable():
+        return shlex.quote(word)
+    return f"$'{''.join(map(_escape, word))}'"
+
+
+def _escape(char: str) -> str:
+    if char in _SHORT_ESCAPES:
+        return _SHORT_ESCAPES[char]
+    if char.isprintable():
+        return char
+    code = ord(char)
+    return (
+        f"\\{code:03o}" if code < 128 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    )

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import attrs
+from rich.cells import cell_len
 
 from clawblox.printable import printable
 from clawblox.rundir.lineage import Lineage
-from clawblox.views.columns import shorten, text_width
+from clawblox.views.columns import shorten
 from clawblox.views.lineage_layout import (
     Branch,
     Ending,
@@ -230,7 +231,7 @@ def _state(lane: Lane) -> str:
 
 
 def _width(text: str, size: float) -> float:
-    return text_width(text) * size * _EM
+    return cell_len(text) * size * _EM
 
 
 # -- shapes ---------------------------------------------------------------------------------

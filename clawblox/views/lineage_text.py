@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import attrs
+from rich.cells import cell_len
 
 from clawblox.printable import printable
 from clawblox.rundir.lineage import InstanceLineage, Lineage
-from clawblox.views.columns import shorten, text_width
+from clawblox.views.columns import shorten
 from clawblox.views.formatting import format_table
 from clawblox.views.lineage_layout import (
     Branch,
@@ -126,9 +127,9 @@ class _Page:
 
     @classmethod
     def of(cls, layout: Layout, columns: int) -> _Page:
-        names = max((text_width(_label(lane.instance)) for lane in layout.lanes), default=0)
+        names = max((cell_len(_label(lane.instance)) for lane in layout.lanes), default=0)
         words = (_AXIS_WORDS[layout.is_simulated], *map(_state, layout.lanes))
-        states = min(max(map(text_width, words)), max(_MIN_STATE, int(columns * _STATE_SHARE)))
+        states = min(max(map(cell_len, words)), max(_MIN_STATE, int(columns * _STATE_SHARE)))
         axis_width = max(_MIN_AXIS, columns - names - states - 4 - _STUB - _PAD)
         return cls(layout, names, axis_width, states)
 
@@ -136,7 +137,7 @@ class _Page:
         return _PAD + round(self.layout.fraction(at) * (self.axis_width - 1))
 
     def join(self, label: str, chart: str, state: str) -> str:
-        gap = " " * (self.names - text_width(label))
+        gap = " " * (self.names - cell_len(label))
         return f"{label}{gap}  {chart.ljust(_PAD + self.axis_width + _STUB)}  {state}".rstrip()
 
     def axis(self) -> list[tuple[str, str, str]]:

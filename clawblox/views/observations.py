@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import attrs
+from rich.cells import cell_len
 
 from clawblox.errors import UsageError
 from clawblox.printable import printable
-from clawblox.views.columns import text_width
 
 Kind: TypeAlias = Literal["plain", "key", "string", "literal", "note", "error"]
 """Kind of a piece of text; it decides the colour."""
@@ -232,7 +232,7 @@ class _Layout:
     def fits(self, value: Any, room: int) -> bool:  # noqa: ANN401 - JSON
         """Return whether a value fits on one line with this many columns."""
         for _, text in _pieces(value, _MAX_CHARS if self.is_shortened else None):
-            room -= text_width(text)
+            room -= cell_len(text)
             if room < 0:
                 return False
         return True
@@ -242,7 +242,7 @@ class _Layout:
 
 
 def _length(pieces: Iterable[tuple[Kind, str]]) -> int:
-    return sum(text_width(text) for _, text in pieces)
+    return sum(cell_len(text) for _, text in pieces)
 
 
 _NAME = re.compile(r"[^\W\d]\w*")

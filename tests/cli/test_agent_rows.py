@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from rich.cells import cell_len
 
 from clawblox.agents.status import AgentStatus, StatusState
 from clawblox.agents.values import Usage
 from clawblox.views.board import render
-from clawblox.views.columns import fit_columns, format_line, text_width
+from clawblox.views.columns import fit_columns, format_line
 from clawblox.views.formatting import format_cost, format_count
 from clawblox.views.rows import (
     agent_columns,
@@ -61,7 +62,7 @@ AGENTS = [
 def test_a_wider_terminal_shows_more_of_the_agents(width: int, headings: str) -> None:
     fitted = fit_columns(agent_columns(AGENTS), width)
     assert format_line(fitted, None).split() == headings.split()
-    assert all(text_width(format_line(fitted, row)) <= width for row in range(3))
+    assert all(cell_len(format_line(fitted, row)) <= width for row in range(3))
 
 
 def test_what_an_agent_used_is_in_its_row() -> None:
@@ -93,7 +94,7 @@ def test_the_table_with_agents_fits_every_terminal(columns: int, lines: int) -> 
     many = [agent(f"世界-{number:02}", reason="x" * 200) for number in range(40)]
     drawn = plain(render(view(rows, agents=many, notice="n" * 90), columns, lines))
     assert len(drawn) <= lines
-    assert all(text_width(line) <= columns for line in drawn)
+    assert all(cell_len(line) <= columns for line in drawn)
     if columns >= 80 and lines >= 15:
         assert drawn[-1].startswith("n")
         assert any(line.startswith("w000") for line in drawn)

@@ -6,10 +6,11 @@ import re
 from itertools import pairwise
 
 import pytest
+from rich.cells import cell_len
 
 from clawblox.results import ProcessExit
 from clawblox.views.board import View, render
-from clawblox.views.columns import Column, fit_columns, format_line, shorten, text_width
+from clawblox.views.columns import Column, fit_columns, format_line, shorten
 from clawblox.views.event_lines import EventLine
 from clawblox.views.rows import Row, instance_columns, make_row
 from tests.cli.test_board import AT, status
@@ -59,7 +60,7 @@ def test_no_line_is_wider_than_the_terminal(kind: str, is_live: bool) -> None:
     for width in WIDTHS:
         fitted = fit_columns(instance_columns(rows, is_live=is_live), width)
         lines = [format_line(fitted, row) for row in (None, *range(len(rows)))]
-        assert max(map(text_width, lines)) <= width
+        assert max(map(cell_len, lines)) <= width
         assert [one.column.heading for one in fitted if not one.column.rank] == ["NAME", "STATE"]
 
 
@@ -118,7 +119,7 @@ def test_no_line_of_the_live_table_wraps() -> None:
     )
     for width in WIDTHS:
         lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in render(view, width, 50)]
-        assert max(map(text_width, lines)) <= width
+        assert max(map(cell_len, lines)) <= width
         assert sum("connection failed" in line for line in lines) == 6
 
 
@@ -127,7 +128,7 @@ def test_no_line_of_the_live_table_wraps() -> None:
 def test_a_shortened_text_fits_and_shows_that_it_was_cut(text: str, cut: str) -> None:
     for width in range(20):
         short = shorten(text, width, cut)  # type: ignore[arg-type]
-        assert text_width(short) <= width
+        assert cell_len(short) <= width
         assert short == text or width == 0 or "…" in short
 
 

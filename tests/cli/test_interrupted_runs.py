@@ -132,7 +132,7 @@ def test_up_refuses_a_run_that_was_interrupted_until_it_is_told_what_to_do(
     assert refused.wait() == 2
     first = f"Error: '{run_dir}' has 3 interrupted instances: w000, w001, w002\n"
     assert refused.err.startswith(first)
-    assert "--continue resumes them; --fresh starts new ones" in refused.err
+    assert "--continue resumes them; --fresh starts new instances" in refused.err
     nowhere = call("up", words[1], "--continue")
     assert nowhere.wait() == 2
     assert nowhere.err.startswith("Error: --continue needs the run directory of the interrupted")

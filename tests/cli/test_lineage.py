@@ -19,10 +19,10 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from clawblox import ManifestError
 from clawblox.rundir.lineage import Lineage, read_lineage
-from clawblox.views.columns import text_width
 from clawblox.views.lineage_layout import lay_out
 from clawblox.views.lineage_svg import draw_lineage
 from clawblox.views.lineage_text import format_forks, render_lineage, to_ascii
@@ -106,7 +106,7 @@ def boxes(root: ElementTree.Element) -> Iterator[Box]:
     for one in root.iter(f"{SVG}text"):
         words = one.get("class", "").split()
         size = next((sizes[word] for word in words if word in sizes), 13.0)
-        width = text_width(one.text or "") * size * 0.602
+        width = cell_len(one.text or "") * size * 0.602
         x, y = float(one.get("x", "nan")), float(one.get("y", "nan"))
         left = x - width / 2 if one.get("text-anchor") == "middle" else x
         yield Box(left, y - 0.8 * size, left + width, y + 0.2 * size, one.text or "")
@@ -241,8 +241,8 @@ def test_labels_do_not_overlap_however_many_instances_there_are(tmp_path: Path, 
     lineage = read_lineage(write_run(tmp_path, documents))
     svg = draw_lineage(lineage, title="runs/" + "long" * 40)
     assert groups(parse(svg))["save"] == 3 * count
-    assert all(text_width(box.text) <= 80 for box in boxes(parse(svg)))
-    assert all(text_width(box.text) <= 30 for box in boxes(parse(svg)) if "worker" in box.text)
+    assert all(cell_len(box.text) <= 80 for box in boxes(parse(svg)))
+    assert all(cell_len(box.text) <= 30 for box in boxes(parse(svg)) if "worker" in box.text)
     assert_readable(svg)
 
 
@@ -272,7 +272,7 @@ def test_the_text_fits_the_terminal(tmp_path: Path) -> None:
     lineage = family(tmp_path)
     for columns in (60, 80, 160):
         lines = render_lineage(lineage, columns=columns, title="r").splitlines()
-        assert max(map(text_width, lines)) <= columns
+        assert max(map(cell_len, lines)) <= columns
 
 
 def test_the_words_beside_the_axis_fit_the_terminal_where_all_states_are_short(
@@ -282,7 +282,7 @@ def test_the_words_beside_the_axis_fit_the_terminal_where_all_states_are_short(
     lineage = read_lineage(write_run(tmp_path, documents))
     short = attrs.evolve(lineage.instances[0], state="ready", exit=None)
     text = render_lineage(attrs.evolve(lineage, instances=[short]), columns=80, title="r")
-    assert max(map(text_width, text.splitlines())) <= 80
+    assert max(map(cell_len, text.splitlines())) <= 80
 
 
 def test_text_without_unicode_has_the_same_columns(tmp_path: Path) -> None:

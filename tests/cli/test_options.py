@@ -32,6 +32,7 @@ NOT_OFFERED = {
     ("run", "restart"): "a world in the foreground ends when its process does",
     ("run", "max_restarts"): "there are no restarts",
     ("run", "restart_window"): "there are no restarts",
+    ("run", "tmux_session"): "--tmux sets it",
     ("up", "detach"): "up --detach puts the orchestrator in the background instead",
     ("fork", "detach"): "fork --detach puts the orchestrator in the background instead",
     ("fork", "resume"): "forks resume from SOURCE",

@@ -166,7 +166,7 @@ def test_a_wrong_value_is_named(call: Start, world: Path, words: tuple[str, ...]
     ("driver", "words", "said"),
     [
         ("acp", (), "--agent-command: the program is missing"),
-        ("command", (), "--agent-command: a table such as"),
+        ("command", (), "--agent-command: must be a table such as"),
         ("command", ("--agent-command", "my-agent 'x"), "--agent-command: it cannot be read"),
         ("command", ("--agent-command", '{"start": '), "--agent-command: it cannot be read"),
         ("command", ("--agent-command", '{"start": ["x"]}'), "--agent-command.start: the program"),

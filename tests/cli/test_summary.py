@@ -10,7 +10,7 @@ import pytest
 from clawblox.results import ProcessExit
 from clawblox.rundir.status import InstanceStatus
 from clawblox.system.clock import format_utc, utc_now
-from clawblox.views.summary import summarise
+from clawblox.views.rows import summarise
 from tests.cli.test_board import status
 
 RUN = Path("/r")

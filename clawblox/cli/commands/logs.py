@@ -19,10 +19,10 @@ import click
 from anyio.streams.memory import MemoryObjectSendStream
 
 from clawblox.cli.parameters import (
-    CountType,
-    PatternType,
-    SinceType,
+    PATTERN,
+    SINCE,
     choose_names,
+    count_type,
     existing_run_dir,
     json_option,
     run_dir_arguments,
@@ -66,7 +66,7 @@ _Formatter: TypeAlias = Callable[[LogLine], str]
 @click.option(
     "-n",
     "--tail",
-    type=CountType(0),
+    type=count_type(0),
     metavar="LINES",
     show_default="all lines",
     help="Print only this many lines from the end of each log, including notes of clawblox.",
@@ -80,7 +80,7 @@ _Formatter: TypeAlias = Callable[[LogLine], str]
 )
 @click.option(
     "--since",
-    type=SinceType(),
+    type=SINCE,
     metavar="TIME",
     help="Print only lines since a UTC time like 2026-06-22T18:59:25Z, or since a duration ago, "
     "like 90s, 10m, 2h or 1d.",
@@ -88,7 +88,7 @@ _Formatter: TypeAlias = Callable[[LogLine], str]
 @click.option(
     "--grep",
     "pattern",
-    type=PatternType(),
+    type=PATTERN,
     metavar="REGEX",
     help="Print only lines that match this Python regular expression anywhere; a leading (?i) "
     "ignores case. --tail counts these lines.",
@@ -103,7 +103,7 @@ def command(
     tail: int | None,
     has_times: bool,
     since: str | None,
-    pattern: str | None,
+    pattern: re.Pattern[str] | None,
     as_json: bool,
 ) -> None:
     """Print the logs of instances, running or ended.
@@ -132,7 +132,7 @@ def command(
         follow=follow,
         tail=tail,
         since=since,
-        pattern=None if pattern is None else re.compile(pattern),
+        pattern=pattern,
     )
     formatter = _make_formatter(list(readers), as_json=as_json, has_times=has_times)
     # A pager that was closed early is not an error.

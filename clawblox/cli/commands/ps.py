@@ -91,7 +91,7 @@ def _watch(scope: Scope) -> None:
     # Drawing a live table takes long to import, and a single look does not need it.
     import anyio
 
-    from clawblox.cli.running.watching import watch
+    from clawblox.cli.running.live_table import watch
 
     anyio.run(watch, scope)
 

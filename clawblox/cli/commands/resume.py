@@ -32,7 +32,7 @@ from clawblox.views.formatting import format_labels, shorten_path, suggest
 from clawblox.world.async_world import AsyncWorld
 
 if TYPE_CHECKING:
-    from clawblox.cli.running.agent_resume import AgentResume
+    from clawblox.cli.running.resume_sources import AgentResume
 
 
 @click.command(
@@ -123,7 +123,7 @@ def command(
 def _find_agent(run_dir: Path, found: Interruption) -> AgentResume | None:
     if not (run_dir / AGENTS_DIR).is_dir():
         return None
-    from clawblox.cli.running.agent_resume import find_agent_resume  # takes long to load
+    from clawblox.cli.running.resume_sources import find_agent_resume  # takes long to load
 
     return find_agent_resume(run_dir, found)
 

@@ -17,6 +17,7 @@ from clawblox.cli.field_options import (
     FieldOption,
     SectionedCommand,
     SectionOption,
+    option_words,
     options_from,
 )
 from clawblox.cli.options import AgentRunOptions, StopOptions
@@ -32,7 +33,6 @@ from clawblox.cli.running.run_dirs import (
     opened_run_dir,
     outer_run_dir,
 )
-from clawblox.cli.running.shell_words import option_words
 from clawblox.cli.running.start_progress import WAITING_FOR_PORT
 from clawblox.config.options import StartOptions
 from clawblox.rundir.interrupted import set_aside

@@ -12,10 +12,11 @@ import click
 
 from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.parameters import existing_run_dir, json_option, run_dir_arguments
-from clawblox.cli.running.saves import Saves, save_and_show
+from clawblox.cli.running.saves import save_and_show
+from clawblox.concurrency.batch import Batch
 from clawblox.config.options import SaveOptions
 from clawblox.errors import ClawbloxError
-from clawblox.results import Labels
+from clawblox.results import Labels, SavedSnapshot
 from clawblox.rundir.status import is_ready, select_records
 from clawblox.views.event_lines import describe_error
 from clawblox.views.formatting import format_json
@@ -71,7 +72,7 @@ def command(
     ctx.exit(1 if saves.failed else 0)
 
 
-def _json_objects(saves: Saves) -> Iterator[dict[str, Any]]:
+def _json_objects(saves: Batch[SavedSnapshot]) -> Iterator[dict[str, Any]]:
     for name, saved in sorted(saves.done.items()):
         yield {"instance": name, **attrs.asdict(saved), "error": None}
     for name, error in sorted(saves.failed.items()):

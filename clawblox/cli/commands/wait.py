@@ -10,7 +10,7 @@ import sys
 import anyio
 import click
 
-from clawblox.cli.parameters import SecondsType, choose_names, existing_run_dir, run_dir_arguments
+from clawblox.cli.parameters import SECONDS, choose_names, existing_run_dir, run_dir_arguments
 from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.printable import printable
 from clawblox.results import Labels, ProcessExit
@@ -37,7 +37,7 @@ _TIMED_OUT_STATUS = 124
 @run_dir_arguments
 @click.option(
     "--timeout",
-    type=SecondsType(),
+    type=SECONDS,
     default=math.inf,
     metavar="SECONDS",
     show_default="no limit",

@@ -3,8 +3,7 @@
 - ``foreground``: one world from start to end, for ``run``.
 - ``companion``: the agent in that world.
 - ``run_agents``: what is recorded of that agent, so that it can continue.
-- ``agent_resume``: how ``resume`` restores it.
-- ``resume_sources``: what ``run --resume`` means where it names a run.
+- ``resume_sources``: the runs that ``run --resume`` names, and agents that ``resume`` restores.
 - ``start_progress``: how a start is going.
 - ``batch_run``: many instances, here or in the background.
 - ``background``: an orchestrator in the background.
@@ -13,9 +12,8 @@
 - ``instance_states``: the state of each of them, kept from events.
 - ``displays``: what is shown meanwhile: the live table, or lines.
 - ``scopes``: what ``ps`` shows: one run, or several.
-- ``watching``: ``ps --watch``: watching runs from outside.
+- ``live_table``: the live table, and ``ps --watch``.
 - ``resuming``: what ``resume`` and ``up --continue`` share.
 - ``run_dirs``: the world and the run directory of a command.
 - ``saves``: ``save``, and the saves of ``fork`` and ``stop``.
-- ``shell_words``: command lines to paste.
 """

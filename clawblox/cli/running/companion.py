@@ -27,7 +27,6 @@ from clawblox.cli.running.run_agents import (
     find_checkpoint,
     write_run_agent,
 )
-from clawblox.cli.running.shell_words import quote_words
 from clawblox.cli.terminal.output import note
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import (
@@ -39,7 +38,13 @@ from clawblox.experiment.live_run import LiveRun
 from clawblox.printable import printable
 from clawblox.results import SavedCheckpoint, StartedWorld
 from clawblox.rundir.paths import resolve_run_dir
-from clawblox.views.formatting import count_words, format_count, format_seconds, shorten_path
+from clawblox.views.formatting import (
+    count_words,
+    format_count,
+    format_seconds,
+    quote_words,
+    shorten_path,
+)
 from clawblox.world.access import SESSION_FILE
 from clawblox.world.async_world import AsyncWorld
 

@@ -34,7 +34,7 @@ from clawblox.rundir.status import own_start, read_run
 from clawblox.telemetry.events import EventStream
 from clawblox.views.event_lines import describe_end
 from clawblox.views.formatting import format_seconds, suggest
-from clawblox.views.summary import summarise
+from clawblox.views.rows import summarise
 from clawblox.world.async_world import AsyncWorld
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from clawblox.rundir.interrupted import can_resume
 from clawblox.rundir.status import read_run
 from clawblox.telemetry.events import EventStream
 from clawblox.views.formatting import count_words, format_seconds, suggest
-from clawblox.views.summary import summarise
+from clawblox.views.rows import summarise
 from clawblox.world.async_world import AsyncWorld
 
 Start: TypeAlias = Callable[[], Awaitable[Batch[StartedWorld]]]

@@ -6,6 +6,7 @@ Archives and snapshots name no run.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -15,20 +16,35 @@ import attrs
 from clawblox.cli.running.run_agents import (
     CHECKPOINTS_DIR,
     RunAgent,
+    find_agent_dir,
     find_checkpoint,
     read_run_agent,
+    require_turns_left,
+    write_run_agent,
 )
+from clawblox.cli.running.run_dirs import AGENTS_DIR
 from clawblox.config.options import StartOptions
 from clawblox.errors import ClawbloxError
 from clawblox.experiment.pointer import POINTER_NAME, read_pointer
-from clawblox.rundir.interrupted import read_interruption
+from clawblox.experiment.run_resume import RunResume
+from clawblox.rundir.interrupted import Interruption, read_interruption
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.records import InstanceRecord, read_records
 from clawblox.rundir.snapshot_files import snapshot_places
 from clawblox.views.formatting import shorten_path, suggest
 
 _OF_ONE_START: Final = frozenset(
-    {"command_file", "env", "log_file", "name", "record_dir", "reseed", "resume", "run_dir"}
+    {
+        "command_file",
+        "env",
+        "log_file",
+        "name",
+        "record_dir",
+        "reseed",
+        "resume",
+        "run_dir",
+        "tmux_session",
+    }
 )
 """Options that belong to the start of the old run, or to the state that is restored."""
 
@@ -142,3 +158,72 @@ def _find_save(run_dir: Path, record: InstanceRecord) -> Path:
             hint=f"{suggest('resume', run_dir)} continues as its run began",
         )
     return found.save.path
+
+
+@attrs.frozen(kw_only=True)
+class AgentResume:
+    """An agent that is brought back with the instance in which it acts.
+
+    Attributes:
+        run: The instance, and the checkpoint that both continue from.
+        source: The options of the run.
+        agent: The agent.
+    """
+
+    run: RunResume
+    source: ResumeSource
+    agent: RunAgent
+
+    def restore(self) -> Path | None:
+        """Replace the agent's directory by that in the checkpoint, if it has changed. Blocks.
+
+        Returns:
+            Where the old directory is now; None if it stays.
+
+        Raises:
+            ClawbloxError: The checkpoint cannot be loaded.
+            OSError: A directory cannot be moved; nothing has changed.
+        """
+        archive, name = self.run.archive.name, self.agent.options.agent_name
+        if self.agent.settled == archive:
+            return None
+        directory = find_agent_dir(self.run.run_dir, self.agent.options).path
+        restored = self.run.restore({name: directory})
+        if name not in restored:
+            return None
+        assert self.source.agent is not None
+        write_run_agent(self.run.run_dir, attrs.evolve(self.source.agent, settled=archive))
+        return restored[name]
+
+
+def find_agent_resume(run_dir: Path, found: Interruption) -> AgentResume | None:
+    """Return the agent that is brought back with interrupted instances. Blocks.
+
+    Args:
+        run_dir: The run directory, resolved.
+        found: The interrupted instances.
+
+    Returns:
+        None if the run has no agent of ``clawblox run``, or its instance is not resumed.
+
+    Raises:
+        ClawbloxError: Nothing of both was saved, or the save is gone; or the agent has had all
+            turns that it was allowed.
+    """
+    own = [
+        interrupted.record.name
+        for interrupted in found.instances
+        if Path(interrupted.record.instance_dir) == run_dir
+    ]
+    if len(own) != 1 or not (run_dir / AGENTS_DIR).is_dir():
+        return None
+    source = find_resume_source(os.fspath(run_dir), run_dir)
+    if source is None or source.agent is None:
+        return None
+    require_turns_left(run_dir, source.agent)
+    options = attrs.evolve(source.agent.options, max_turns=None)
+    return AgentResume(
+        run=RunResume.find(run_dir, source.path, own[0], found),
+        source=source,
+        agent=attrs.evolve(source.agent, options=options),
+    )

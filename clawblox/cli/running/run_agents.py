@@ -20,7 +20,6 @@ from clawblox.agents.usage import Ledger
 from clawblox.checkpoint import read_metadata
 from clawblox.cli.options import AgentRunOptions
 from clawblox.cli.running.run_dirs import AGENTS_DIR
-from clawblox.cli.running.shell_words import quote_words
 from clawblox.errors import ClawbloxError, ConfigError
 from clawblox.experiment.pointer import read_pointer
 from clawblox.foreign_values import parse_json
@@ -28,7 +27,7 @@ from clawblox.rundir.interrupted import Interruption
 from clawblox.rundir.paths import state_dir
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.regular_files import read_regular
-from clawblox.views.formatting import count_words, shorten_path, suggest
+from clawblox.views.formatting import count_words, quote_words, shorten_path, suggest
 
 CHECKPOINTS_DIR: Final = "checkpoints"
 _FILE: Final = "agent.json"

@@ -6,12 +6,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import attrs
-
 from clawblox.cli.terminal.output import Output
 from clawblox.cli.terminal.screen import progress_bar, relay
 from clawblox.cli.terminal.warnings import configure_logging
-from clawblox.concurrency.batch import Outcome
+from clawblox.concurrency.batch import Batch, Outcome
 from clawblox.config.options import SaveOptions
 from clawblox.results import SavedSnapshot
 from clawblox.rundir.operations import OnSaved, save_instances
@@ -19,29 +17,9 @@ from clawblox.views.event_lines import describe_error
 from clawblox.views.formatting import format_bytes, shorten_path
 
 
-@attrs.define
-class Saves:
-    """The results of saves.
-
-    Attributes:
-        done: Snapshots, by name of the instance.
-        failed: Errors, by name of the instance.
-    """
-
-    done: dict[str, SavedSnapshot] = attrs.field(factory=dict)
-    failed: dict[str, Exception] = attrs.field(factory=dict)
-
-    def add(self, outcome: Outcome[SavedSnapshot]) -> None:
-        """Add the result of a save."""
-        if outcome.value is not None:
-            self.done[outcome.instance] = outcome.value
-        elif outcome.error is not None:
-            self.failed[outcome.instance] = outcome.error
-
-
 async def save_and_show(
     run_dir: Path, names: Sequence[str], options: SaveOptions, *, is_quiet: bool = False
-) -> Saves:
+) -> Batch[SavedSnapshot]:
     """Save instances with a progress bar, and print for each where it is or why it failed.
 
     Args:
@@ -56,11 +34,15 @@ async def save_and_show(
     Cancellation: each instance has both file and manifest entry, or neither.
     """
     configure_logging()
-    saves = Saves()
+    done: dict[str, SavedSnapshot] = {}
+    failed: dict[str, Exception] = {}
 
     async def work(show_soon: OnSaved) -> None:
         def on_saved(outcome: Outcome[SavedSnapshot]) -> None:
-            saves.add(outcome)
+            if outcome.value is not None:
+                done[outcome.instance] = outcome.value
+            elif outcome.error is not None:
+                failed[outcome.instance] = outcome.error
             bar.advance(is_failed=outcome.value is None)
             show_soon(outcome)
 
@@ -75,7 +57,7 @@ async def save_and_show(
     with Output(sys.stdout) as output:
         async with progress_bar("Saving", len(names)) as bar:
             await relay(work, show)
-    return saves
+    return Batch(done, failed)
 
 
 def describe_saved(saved: SavedSnapshot) -> str:
