@@ -121,7 +121,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command.
 
     Args:
-        arguments: The command line without the program; None means that of the process.
+        arguments: The command line without the program; None means the command line of the process.
 
     Returns:
         The exit code: 0 for success, 1 for an error in the script.

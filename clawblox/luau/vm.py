@@ -66,7 +66,7 @@ NAMES: dict[str, Any] = {
     "iterate": iteration.iterate,
     "save": suspension.save,
 }
-"""What generated code may call; a name's length is part of what code costs, so it stays."""
+"""The names in generated code. The cost of code depends on the length of a name, so names stay."""
 
 _LENT_SERIALS = 1 << 40  # beyond those that a VM gives
 
@@ -82,15 +82,15 @@ class VM(LimitedMachine):
         memory_bytes: The estimated size of the heap above which allocating fails; None means no
             limit.
         output: Called with each line that ``print`` prints, without its end; None drops it.
-        vectors: The name and the members of vectors; by default those of the reference.
+        vectors: The name and the members of vectors; by default as in the reference.
 
     Attributes:
         globals: The table of globals.
         roots: Values that the host wants to find again after a restore, by names of its own.
         held: Called when the heap is measured, to get the other values that the host holds for
             scripts, such as coroutines that wait; an unknown value counts as 100 bytes.
-        step_limit: The `steps` of the constructor, which may be changed between calls.
-        memory_limit: The `memory_bytes` of the constructor, which may be changed between calls.
+        step_limit: The `steps` of the constructor; may be changed between calls.
+        memory_limit: The `memory_bytes` of the constructor; may be changed between calls.
         block_limit: The largest allocation, in bytes; None means no limit.
         clock: The clock of ``os.clock``, in seconds.
         wall_clock: The clock of ``os.time`` and ``os.date``, in seconds since 1970.
@@ -109,7 +109,7 @@ class VM(LimitedMachine):
         super().__init__(steps, memory_bytes)
         self.vectors: Members = vectors
         self._is_entered = False  # a budget is in use
-        self._is_ready = False  # and so is the present thread, which is deep
+        self._is_ready = False  # the budget in use is the present thread's, which is deep
         self.output = output
         self.error_stack: str | None = None
         self.random = PcgRandom(DEFAULT_SEED)
@@ -170,7 +170,7 @@ class VM(LimitedMachine):
         return chunk
 
     def load_charged(self, source: str, name: str, environment: Any) -> Function:
-        """Compile a chunk for the running script, which is charged steps and memory.
+        """Compile a chunk at the cost of the running script: steps and memory.
 
         Args:
             source: Its text, one character per byte.
@@ -283,7 +283,7 @@ class VM(LimitedMachine):
     def entered(self) -> Iterator[None]:
         """Give all calls within the block one budget, as if they were one call.
 
-        The block is what the limits of the VM apply to; blocks within it, and calls that scripts
+        The limits of the VM apply to the block as a whole. Blocks within it, and calls that scripts
         make through the host, change nothing. Calls are quickest if the block runs within
         `run_deep`; elsewhere each call starts a thread.
 

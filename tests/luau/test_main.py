@@ -17,7 +17,7 @@ def run(path: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_it_prints_what_the_script_prints(tmp_path: Path) -> None:
+def test_run_prints_the_output_of_the_script(tmp_path: Path) -> None:
     path = tmp_path / "hello.luau"
     path.write_text("print('hällo', 1) coroutine.yield() print('never')")
     done = run(path)

@@ -171,7 +171,7 @@ class NumberLocals:
         return bool(wrong)
 
     def is_number(self, expression: ast.Expression | None) -> bool:
-        """Return whether an expression always gives a number; None stands for any value."""
+        """Return whether an expression always gives a number; None means any value."""
         if isinstance(expression, ast.Constant):
             return type(expression.value) is float
         if isinstance(expression, ast.LocalName):

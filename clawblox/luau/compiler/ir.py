@@ -20,7 +20,7 @@ class Variable:
             ``bool``, ``nil``, ``table``, ``func``), a number that is not NaN (``counter``), the
             number of a branch (``arm``), the running ``for`` (``loop``), its key (``key``), a
             tuple of arguments (``arguments``), or the result of a function (``many``).
-        is_boxed: Whether it holds a box with that, which closures share.
+        is_boxed: Whether it contains a box with that value, shared by closures.
         is_temporary: Whether it belongs to no scope, and is needed wherever it is read.
         function: The number of the function it holds; None if it may hold any.
         loop: For a key, the variable of its loop.
@@ -38,9 +38,9 @@ _LINE_LENGTH = 20  # characters that a line counts for, besides its own
 _TABLE_LENGTH = 1000  # characters that making a table counts for, as it takes memory
 _FUNCTION_LENGTH = 2000
 _UPVALUE_LENGTH = 500
-_MOST_TOLLS = 4  # in a row; more steps are taken at once
+_MOST_TOLLS = 4  # in a row; more steps are taken together
 _MAKERS = re.compile(r"\b(?:T|table_of|table_with)\(|\bM[0-9]+\(([^()]*)\)")
-"""What makes a table, or a function out of its globals and upvalues."""
+"""The code that makes a table, or a function out of its globals and upvalues."""
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +55,7 @@ class Site:
         method: The method name for messages, if this is a method call.
         receiver: The variable that holds the method's object.
         callee: The number of the direct function that is called; None for any other call.
-        key: The variable that says that a loop has to call its iterator, if this is that call.
+        key: The key of the loop, if this is the call of its iterator.
     """
 
     ordinal: int
@@ -222,7 +222,7 @@ def toll(line: int) -> CodeLoop:
 
 
 def add_tolls(block: Block) -> int:
-    """Charge steps for long stretches of code and for what it makes; return the rest's length."""
+    """Charge steps for long code and for the tables and functions it makes; return the rest."""
     made: Block = []
     length = 0
     for node in block:
@@ -308,7 +308,7 @@ def write_continuation(
     """Return the continuation behind a site.
 
     It is a closure over the function's globals, as the function itself is. It gets its variables
-    and the result of the call in a list, which it empties.
+    and the result of the call in a list, and empties the list.
 
     Args:
         index: The function's number in its chunk.

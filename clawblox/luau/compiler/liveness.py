@@ -1,7 +1,7 @@
-"""Finds the variables that the rest of a function behind a call needs: those of its frame.
+"""Finds the variables that the rest of a function behind a call needs: the variables of its frame.
 
 A variable is needed if the rest may read it before it has certainly set it. The Python syntax tree
-of a line says what it reads and sets, so strings may look like code.
+of a line shows what it reads and sets, so strings may look like code.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Liveness:
         return variable is not None and (variable.is_temporary or name in site.visible)
 
     # Each method takes the variables that are certainly set before, and returns those that are
-    # certainly set afterwards; None stands for a place that is never reached.
+    # certainly set afterwards; None marks a place that is never reached.
 
     def _follow(self, block: Block, site: Site, known: _Names) -> tuple[bool, _Names | None]:
         """Go through the code behind a site in a block; return first whether the site is in it."""
@@ -138,10 +138,10 @@ def _evaluate(node: python.AST, reads: set[str], sets: set[str]) -> None:
             _evaluate(target, reads, sets)
         case python.IfExp(test=test, body=chosen, orelse=other):
             _evaluate(test, reads, sets)
-            one, two = set(sets), set(sets)
-            _evaluate(chosen, reads, one)
-            _evaluate(other, reads, two)
-            sets |= one & two
+            if_true, if_false = set(sets), set(sets)
+            _evaluate(chosen, reads, if_true)
+            _evaluate(other, reads, if_false)
+            sets |= if_true & if_false
         case python.BoolOp(values=[first, *others]):
             _evaluate_first(first, others, reads, sets)
         case python.If(test=test, body=body):

@@ -125,7 +125,7 @@ class ExpressionLowering(OperatorLowering):
         return f"large({table})" if len(texts) > _FEW_FIELDS else table
 
     def call(self, expression: ast.Expression, want: str, target: str | None = None) -> str:
-        """Emit a call as `Lowering.call` says; return the variable of its result.
+        """Emit a call, as `Lowering.call` documents; return the variable of its result.
 
         Raises:
             LuaError: `charge` refuses.

@@ -10,11 +10,11 @@ from clawblox.luau.compiler.ir import CodeBranch, CodeLine
 from clawblox.luau.compiler.lowering import Lowered, Lowering, is_short
 from clawblox.luau.core.limits import LONG_TEXT
 
-MAX_TEXT = 700  # characters of one Python expression, which limits its nesting
+MAX_TEXT = 700  # characters of one Python expression; this limits its nesting
 _HELPERS = {
     "+": "add", "-": "sub", "*": "mul", "/": "div", "//": "idiv", "%": "mod", "^": "power",
 }  # fmt: skip
-_SHORT_LITERALS = 100  # bytes, which the charge for a step covers
+_SHORT_LITERALS = 100  # bytes that the charge for a step covers
 _COMPARE = {"<": "less", "<=": "less_equal"}
 
 
@@ -76,7 +76,7 @@ class OperatorLowering(Lowering):
     def _number_guards(self, left: Lowered, right: Lowered) -> tuple[list[str], str, str]:
         """Return tests that two operands are numbers, and the texts that use them behind these.
 
-        An operand that a test has to evaluate is in the first test, which always runs.
+        An operand that a test has to evaluate is in the first test, because that always runs.
         """
         if left.kind != "num" and right.kind != "num" and not (left.simple or right.simple):
             left = self.pin(left, self.line)

@@ -202,7 +202,7 @@ class FunctionLowering(ExpressionLowering):
 
     def _if(self, statement: ast.If) -> None:
         with self._scope():
-            arm = self._hidden("arm")  # in scope of the conditions, which may be suspended
+            arm = self._hidden("arm")  # visible in the conditions, because they may be suspended
             blocks: list[tuple[Block, str]] = []
             for condition, _ in statement.arms:
                 with self.sub_block() as block:
@@ -282,7 +282,7 @@ class FunctionLowering(ExpressionLowering):
             self._statement(statement)
 
     def _body_once(self, statement: ast.Repeat) -> None:
-        """Lower a body with a ``continue``, which has to continue at ``until``."""
+        """Lower a body with a ``continue``; it must continue at ``until``."""
         flag = self._hidden("bool")
         self.emit(f"{flag} = False", statement.line)
         once = CodeLoop("for _ in ONCE:", "for _ in ONCE:", statement.line)

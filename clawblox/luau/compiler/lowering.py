@@ -1,4 +1,4 @@
-"""The state of lowering one function, and what all of it shares: output, order, fields.
+"""The state of lowering one function, and the parts that all of it shares: output, order, fields.
 
 Each call is a statement of its own, so that its line identifies it. A value that is computed before
 a call and needed after it is first pinned to a temporary.
@@ -230,7 +230,7 @@ class Lowering:
         return ", ".join([*texts, f"*{self.spread(expressions[-1])}"]), True
 
     def _before(self, expressions: list[ast.Expression]) -> list[Lowered]:
-        """Lower all expressions but the last, which may call a function."""
+        """Lower all expressions but the last; that may call a function."""
         *firsts, last = expressions
         values = self.ordered(firsts)
         if self.has_call(last):

@@ -15,7 +15,7 @@ class TypeReader:
     Args:
         tokens: The reader.
         parse_expression: Steps over an expression, as in ``typeof(x)``.
-        skip_attributes: Steps over attributes, which may stand before a type.
+        skip_attributes: Steps over the attributes before a type.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class TypeReader:
         tokens.expect_match(">", opener)
 
     def return_type(self) -> None:
-        """Read a return type, or that of ``...``: ``T``, ``...T``, ``T...`` or a pack.
+        """Read a return type, or the type of ``...``: ``T``, ``...T``, ``T...`` or a pack.
 
         Raises:
             LuauSyntaxError: The source is not Luau here.

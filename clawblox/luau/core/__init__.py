@@ -3,7 +3,7 @@
 Nothing here knows source code, generated code or libraries.
 
 - `errors`: the exceptions of the VM
-- `limits`: the budget of one call from the host
+- `limits`: the units of steps and memory
 - `machine`: the VM as the packages below it see it, and the VM that runs on this thread
 - `values`: nil, tables, userdata, vectors and buffers as Python objects
 - `tables`: the length of a table, and the room of removed entries

@@ -134,7 +134,7 @@ class LoopIterator:
 
 
 class FunctionLoop(LoopIterator):
-    """Calls an iterator function; the code of the loop makes the call, which may yield."""
+    """Calls an iterator function; the code of the loop makes the call, because it may yield."""
 
     __slots__ = ()
 
@@ -221,7 +221,7 @@ def _entries_in_order(get: Callable[[float], Any], start: int) -> Iterator[tuple
 
 
 def is_position(control: Any) -> bool:
-    """Return whether a control value can be that of a loop over positions."""
+    """Return whether a loop over positions can have a control value."""
     return control.__class__ is float and 0.0 <= control < _EXACT and control.is_integer()
 
 

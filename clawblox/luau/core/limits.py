@@ -1,4 +1,4 @@
-"""What the limits of a call from the host are counted in."""
+"""The units in which the limits of a call from the host are counted."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from clawblox.luau.core.random import PcgRandom
 
 
 class Members(Protocol):
-    """What vectors have besides their components.
+    """The members of vectors besides their components.
 
     Attributes:
         name: What ``typeof`` calls a vector.
@@ -78,7 +78,7 @@ class Machine(Protocol):
 
     Attributes:
         c_calls: The number of active callbacks.
-        base_c_calls: The number of those below the running coroutine, which may not yield past
+        base_c_calls: The number of callbacks below the running coroutine; it may not yield past
             them.
         depth: The number of active calls, where the interpreter does not count them.
         has_headroom: Whether the stack was full and the recursion limit is raised.
@@ -154,7 +154,7 @@ class Machine(Protocol):
 
 
 class _Context(threading.local):
-    vm: Machine = cast("Machine", None)  # outside all VMs, where no code asks for it
+    vm: Machine = cast("Machine", None)  # outside all VMs; no code uses it there
 
 
 current = _Context()
@@ -179,7 +179,7 @@ def charge_reading(size: int) -> None:
 
 
 def call_unyieldable(function: Any, *arguments: Any) -> Any:
-    """Call a metamethod or callback, which must not yield and nests at most 200 deep.
+    """Call a metamethod or callback; it must not yield, and nests at most 200 deep.
 
     Raises:
         LuaError: The function fails, or callbacks nest too deep.

@@ -120,7 +120,7 @@ def _lay_out(digits: str, point: int) -> str:
 
 
 def parse_number(text: str) -> float | None:
-    """Return the number that a string stands for, or None."""
+    """Return the number that a string contains, or None."""
     if match := _DECIMAL.fullmatch(text):
         return float(match[1])
     if match := _HEXADECIMAL.fullmatch(text):
@@ -134,7 +134,7 @@ def parse_number(text: str) -> float | None:
 
 
 def parse_in_base(text: str, base: int) -> float | None:
-    """Return the unsigned integer that a string stands for in a base from 2 to 36, or None."""
+    """Return the unsigned integer that a string contains in a base from 2 to 36, or None."""
     body = text.strip(" \t\n\v\f\r")
     negative = body.startswith("-")
     body = body.lstrip("+-") if body[:1] in "+-" and body[1:2] not in "+-" else body
@@ -150,7 +150,7 @@ def parse_in_base(text: str, base: int) -> float | None:
 
 
 def to_number(value: Any) -> float | None:
-    """Return a number, or the number that a string stands for; None for anything else.
+    """Return a number, or the number that a string contains; None for anything else.
 
     Raises:
         LuaError: The call has used up its steps or its memory, or the host has interrupted it.

@@ -36,8 +36,8 @@ from clawblox.luau.core.values import (
 
 MAX_STRING = 1 << 30
 _ENTRY_BYTES = 60
-_FEW_VALUES = 2  # of an interpolation, which a step covers
-_SMALL = 100  # bytes, which the charge for a step covers
+_FEW_VALUES = 2  # of an interpolation that a step covers
+_SMALL = 100  # bytes that the charge for a step covers
 
 
 def _arithmetic(
@@ -197,7 +197,7 @@ def account_text(text: str) -> str:
     """Account for a new string; return it.
 
     Raises:
-        OutOfMemory: There is no room for it.
+        OutOfMemory: The heap is full.
     """
     if len(text) > _SMALL:
         current.vm.allocate(len(text))
@@ -208,7 +208,7 @@ def join(pieces: list[str], separator: str = "") -> str:
     """Return pieces as one string.
 
     Raises:
-        OutOfMemory: There is no room for it.
+        OutOfMemory: The heap is full.
     """
     size = sum(map(len, pieces)) + len(separator) * max(len(pieces) - 1, 0)
     if size > _SMALL:
@@ -227,7 +227,7 @@ def concat(left: Any, right: Any) -> Any:
 
     Raises:
         RuntimeFault: An operand is no string or number, and has no ``__concat``.
-        OutOfMemory: There is no room for it.
+        OutOfMemory: The heap is full.
     """
     a, b = _piece(left), _piece(right)
     if a is not None and b is not None:
@@ -248,7 +248,7 @@ def concat_all(*values: Any) -> Any:
 
     Raises:
         RuntimeFault: An operand is no string or number, and has no ``__concat``.
-        OutOfMemory: There is no room for it.
+        OutOfMemory: The heap is full.
     """
     pieces = []
     for value in values:
@@ -343,7 +343,7 @@ def account_table(table: LuaTable) -> LuaTable:
     """Account for a large table literal; return it.
 
     Raises:
-        OutOfMemory: There is no room for it.
+        OutOfMemory: The heap is full.
     """
     current.vm.allocate(_ENTRY_BYTES * len(table))
     return table
@@ -371,7 +371,7 @@ def table_with(fields: dict[Any, Any], count: int, values: tuple[Any, ...]) -> L
     """Return a new table with ``values`` behind its ``count`` positional items.
 
     Raises:
-        OutOfMemory: There is no room for it.
+        OutOfMemory: The heap is full.
     """
     table = table_without_nil(fields)
     current.vm.allocate(40 * len(values))

@@ -71,7 +71,7 @@ _room = LuaTable.__sizeof__
 
 
 def give_back_room(table: LuaTable) -> None:
-    """Make a table smaller if most of its room is that of removed entries."""
+    """Make a table smaller if removed entries take most of its room."""
     if _room(table) > _SPARE_BYTES + _BYTES_PER_ENTRY * len(table):
         repack(table)
 

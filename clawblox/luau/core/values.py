@@ -4,8 +4,8 @@ nil, booleans, numbers and strings are ``None``, ``bool``, ``float`` and ``str``
 byte). Functions are Python callables: generated functions, built-in functions, and instances of
 `NativeFunction`. They return a bare value for exactly one result, and a tuple otherwise.
 
-Tables are dictionaries. The class of a table says what it can do beyond reading and writing, and
-changes with its metatable, so plain tables pay for nothing.
+Tables are dictionaries. The class of a table determines what it can do beyond reading and writing.
+It changes with the metatable, so plain tables pay for nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RENEWAL_STEPS = 8  # for a look through a chain of tables
 
 
 class Flag:
-    """The key under which a table holds ``true`` or ``false``, which equal numbers in Python."""
+    """The key of ``true`` or ``false`` in a table; in Python these equal numbers."""
 
     __slots__ = ("value",)
 
@@ -147,7 +147,7 @@ raw_get = dict.get
 raw_set = dict.__setitem__
 raw_pop = dict.pop
 raw_has = dict.__contains__
-hooks: dict[str, Function] = {}  # filled by `operators`, which needs this module
+hooks: dict[str, Function] = {}  # filled by `operators`, because that imports this module
 
 
 class NativeFunction:

@@ -16,7 +16,7 @@ from clawblox.luau.core.values import Vector
 Operator = Callable[[Any, Any], Any]
 Compute = Callable[[float, float], float]
 
-_new = object.__new__  # faster than `Vector`, which calls Python code
+_new = object.__new__  # faster than `Vector`, because that calls Python code
 _ONE = struct.Struct("f")  # native, so numbers beyond 32 bits become infinite
 _THREE = struct.Struct("fff")
 _pack_one, _unpack_one = _ONE.pack, _ONE.unpack

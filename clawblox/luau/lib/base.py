@@ -79,7 +79,7 @@ def _position(levels: Iterator[Level], depth: int) -> str:
 def _install_protected_call(name: str, *, has_handler: bool) -> None:
     """Register ``pcall`` or ``xpcall``.
 
-    Each call has to be one Python frame, as each call of the reference is one of its own.
+    Each call must be a single Python frame, as it is a single frame of the reference.
     """
     first_argument = 2 if has_handler else 1
 

@@ -167,7 +167,7 @@ def frame_closure(frame: FrameType | ScriptFrame) -> Any:
 
 
 def whole_function(closure: Any) -> Any:
-    """Return the function that a closure is, or is the rest of; None if that is gone.
+    """Return the function that a closure or continuation was made from; None if it is gone.
 
     Raises:
         LuaError: The call has used up its steps.

@@ -27,7 +27,7 @@ def clock(*_: Any) -> float:
 
 @builtin("os.time")
 def time_(*args: Any) -> Any:
-    """Return the current time, or the time that a table of UTC fields stands for.
+    """Return the current time, or the time in a table of UTC fields.
 
     Raises:
         RuntimeFault: The argument is not a table, or a field of the date is missing.

@@ -229,7 +229,7 @@ def find(*args: Any) -> Any:
 
 
 def _is_plain(pattern: str) -> bool:
-    """Return whether a pattern stands for itself."""
+    """Return whether a pattern matches only itself."""
     if len(pattern) > _SHORT_PATTERN:
         charge_work(len(pattern) // _SHORT_PATTERN)
     return _SPECIALS.isdisjoint(pattern)

@@ -284,7 +284,7 @@ def move(*args: Any) -> LuaTable:
 
 
 def _move_sparse(source: LuaTable, target: LuaTable, start: float, end: float, to: float) -> None:
-    """Move a range much wider than what is in it."""
+    """Move a range that is mostly empty."""
     charge_work((len(source) + len(target)) // 4)
     give_back_room(source)
     give_back_room(target)

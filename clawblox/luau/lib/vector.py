@@ -89,7 +89,7 @@ def dot(*args: Any) -> float:
 
 @builtin("vector.angle")
 def angle(*args: Any) -> float:
-    """Return the angle between two vectors, signed by an axis if there is one.
+    """Return the angle between two vectors, signed by an axis if it is given.
 
     Raises:
         RuntimeFault: An argument is missing or of the wrong type.

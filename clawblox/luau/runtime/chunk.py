@@ -180,7 +180,7 @@ class Chunk:
         return writer
 
     def compile(self, writer: Writer, name: str, into: dict[str, Any]) -> None:
-        """Compile and run the text of a unit, which defines names.
+        """Compile and run the text of a unit, to define names.
 
         Args:
             writer: The text.

@@ -120,7 +120,7 @@ def resume(coroutine: Coroutine, values: tuple[Any, ...]) -> tuple[bool, tuple[A
 
 
 def _allow_own_calls() -> None:
-    """Let a coroutine that starts within another nest calls as deep as that one may."""
+    """Give a coroutine that starts within another the same depth of calls."""
     vm = current.vm
     frame = sys._getframe(1)
     calls = 1
@@ -220,7 +220,7 @@ def fail_call(coroutine: Coroutine, error: LuaError) -> None:
     """Let the host's call in which a coroutine is suspended fail; then resume the coroutine.
 
     The error appears in the script as if the host function had raised it. The host resumes the
-    coroutine at once: a snapshot in between is impossible.
+    coroutine immediately: a snapshot in between is impossible.
 
     Args:
         coroutine: A coroutine that a host function has suspended.

@@ -123,7 +123,7 @@ def _translate_type_error(error: TypeError) -> LuaError:
 
 
 def _is_own(frame: FrameType) -> bool:
-    """Return whether a frame is one of this package, whose callees scripts may have chosen."""
+    """Return whether a frame is of this package, so that a script may have chosen its callee."""
     return str(frame.f_globals.get("__name__")).startswith("clawblox.luau.")
 
 

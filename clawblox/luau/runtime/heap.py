@@ -103,7 +103,7 @@ def _size(value: Any, pending: list[Any]) -> int:
     if isinstance(value, FunctionType):
         prototype = find_prototype(value)
         if prototype is None:
-            return _OBJECT_BYTES  # what a function of the host holds is not the script's
+            return _OBJECT_BYTES  # its closure belongs to the host
         pending.append(prototype.chunk)
         cells = value.__closure__ or ()
         for cell in cells:

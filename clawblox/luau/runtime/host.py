@@ -26,7 +26,7 @@ class HostFunction(NativeFunction):
 
     It gets Python values and returns one, a tuple of several, or None for no value; see `to_luau`.
     A `LuaError` it raises is an error of the script, and so are arguments that it does not take.
-    Any other exception is an error of the host, which no ``pcall`` catches.
+    Any other exception is an error of the host, and no ``pcall`` catches it.
 
     Args:
         name: Its name in snapshots, unique in its host.
@@ -67,7 +67,7 @@ class HostType:
     """A kind of host objects.
 
     Args:
-        name: Its name, which ``typeof`` returns.
+        name: The name that ``typeof`` returns.
         properties: Getters by name; each gets the object.
         setters: Setters by name; each gets the object and the new value.
         methods: Methods by name; each gets the object and the arguments.
@@ -109,8 +109,8 @@ class HostObject(Userdata):
     """An object of the host.
 
     ``object.name`` is a property or else a method; ``object:name()`` is a method or else a
-    property. A subclass may replace ``__getitem__``, ``__setitem__`` and `find_method`: they get
-    table keys and Luau values and return such, without conversions, which is the fastest way.
+    property. A subclass may replace ``__getitem__``, ``__setitem__`` and `find_method`: they work
+    on table keys and Luau values without conversions, so they are the fastest way.
 
     Args:
         host_type: Its type.
@@ -118,7 +118,7 @@ class HostObject(Userdata):
         value: The host's own data about it.
 
     Attributes:
-        size_bytes: What it counts for the limit of memory, besides what it holds.
+        size_bytes: Its own share of the memory limit, without the values that it keeps alive.
     """
 
     __slots__ = ("host_type", "ident", "value")
@@ -203,10 +203,10 @@ class Host:
         """Register a plain Python function that scripts call directly: ``@host.raw("spawn")``.
 
         It gets Luau values and returns Luau results: a bare value for one (``None`` is nil), a
-        tuple for any other number. A `RuntimeFault` it raises is an error of the script, at the
-        script's position, and so is a `LuaError`, as it stands; so are arguments that it does not
-        take. Any other exception is an error of the host, which no ``pcall`` catches. One function
-        may be registered with several hosts.
+        tuple for any other number. A `RuntimeFault` it raises is an error of the script at the
+        script's position, and a `LuaError` one with its own text. So are arguments that it does
+        not take. Any other exception is an error of the host, and no ``pcall`` catches it. One
+        function may be registered with several hosts.
 
         Raises:
             HostError: A function with this name is registered already; or this is no plain

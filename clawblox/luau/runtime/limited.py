@@ -29,7 +29,7 @@ from clawblox.luau.core.values import LuaTable
 from clawblox.luau.runtime.chunk import Chunk
 from clawblox.luau.runtime.heap import collect, heap_bytes
 
-_STEPS_PER_SEARCH = 2000  # for what the process has besides the heap
+_STEPS_PER_SEARCH = 2000  # for the objects of the process outside the heap
 _OBSERVED_STEPS = 200
 
 
@@ -42,8 +42,8 @@ class LimitedMachine:
             limit.
 
     Attributes:
-        steps: The iterator from which generated code takes its steps, which costs next to nothing;
-            it gets them in batches.
+        steps: The iterator from which generated code takes its steps, at next to no cost. It is
+            renewed in batches.
         steps_left: The steps not handed out yet; None means no limit. Below 0 after work that could
             not be refused.
         is_interrupted: Whether the host has interrupted the script.
@@ -94,7 +94,7 @@ class LimitedMachine:
         """The limit that the present call, or else the last one, has hit: ``steps`` or ``memory``.
 
         None if it has hit none. A budget of steps that is used up stays so until the call ends; a
-        script may catch the error of a full heap, free memory and go on.
+        script may catch the error of a full heap, free memory and continue.
         """
         if self._is_exhausted:
             return "steps"
@@ -135,7 +135,7 @@ class LimitedMachine:
         self._set_steps(size)
 
     def charge(self, steps: int) -> None:
-        """Take the steps of a script's loop at once, and account for the memory it may fill.
+        """Take all steps of a script's loop, and account for the memory that it may fill.
 
         Raises:
             LuaError: The call has used up its steps or its memory, or the host has interrupted it.
@@ -205,7 +205,7 @@ class LimitedMachine:
 
     @contextmanager
     def compiling(self) -> Iterator[Charge]:
-        """Give the charge of compiling a chunk, which needs memory until it ends."""
+        """Give the charge for compiling a chunk; the memory it takes is free again at the end."""
         outer = self._compiling
         try:
             yield self._charge_compiling
@@ -249,14 +249,14 @@ class LimitedMachine:
         self.depth -= 1
 
     def interrupt(self, reason: str = INTERRUPTED) -> None:
-        """Make the script that runs on another thread fail soon, and every later one.
+        """Make the script on another thread fail soon, and every later script immediately.
 
         Args:
             reason: The text of its error.
         """
         self._interruption = reason
         self.is_interrupted = True
-        deque(self.steps, maxlen=0)  # loops look at once whether they may continue
+        deque(self.steps, maxlen=0)  # so loops check immediately whether they may continue
 
     def check_c_calls(self) -> None:
         """Check the depth of callbacks within callbacks.

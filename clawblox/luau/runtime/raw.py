@@ -24,14 +24,14 @@ def make_raw(name: str, function: Any) -> FunctionType:
     """
     if not isinstance(function, FunctionType):
         raise HostError(
-            f"{name}: a raw function is made with def or lambda; "
-            f"this is a {type(function).__name__}, so wrap it in one"
+            f"{name}: must be a function made with def or lambda, "
+            f"not a {type(function).__name__}; wrap it in one"
         )
     known = raw_name(function)
     if known not in (None, name):
         raise HostError(f"{name}: this function is registered as {known!r} already")
     if known is None:
-        # Functions made by one def share their code, which tells them apart in stacks.
+        # Stacks tell functions apart by their code, and those of one def share it.
         function.__code__ = function.__code__.replace(co_name=name)
         function.__qualname__ = name
         function.__dict__["raw_name"] = name
@@ -63,11 +63,11 @@ def suspend_raw(*values: Any) -> Yield:
 class HostValue(Userdata):
     """A value of a type of the host, such as a colour; each type is a subclass.
 
-    A snapshot holds its type's name and its contents, and restores it as one object wherever it was
-    one. The host registers the subclass with `Host.value_type`. A subclass defines
-    ``__getitem__(key)``, which gets a table key and returns a Luau value, and `find_method` if it
-    has members; both work without conversions. Where it defines ``__eq__``, scripts compare with
-    that; tables tell its values apart by identity all the same.
+    A snapshot contains the name of its type and its contents, and keeps its identity. The host
+    registers the subclass with `Host.value_type`. A subclass with members defines
+    ``__getitem__(key)``, from a table key to a Luau value, and `find_method`; both work without
+    conversions. Scripts compare with ``__eq__`` if it is defined; as keys of tables, values differ
+    by identity all the same.
 
     Attributes:
         type_name: The name that ``typeof`` returns, unique in the host.
@@ -81,10 +81,10 @@ class HostValue(Userdata):
     operators: ClassVar[Mapping[str, Callable[..., Any]]] = {}
 
     def __init__(self) -> None:
-        """Do nothing: the metatable is that of the type."""
+        """Do nothing: the type has the metatable."""
 
     def __init_subclass__(cls) -> None:
-        """Make the metatable of the type, and let tables tell its values apart."""
+        """Make the metatable of the type, and let its values be keys by identity."""
         super().__init_subclass__()
         meta = LuaTable(cls.operators)
         meta["__metatable"] = "The metatable is locked"
@@ -94,7 +94,7 @@ class HostValue(Userdata):
 
     @classmethod
     def empty(cls) -> Self:
-        """Return a value without contents, which `fill` gives it."""
+        """Return a value without contents, for `fill`."""
         return cls.__new__(cls)
 
     def contents(self) -> tuple[Any, ...]:
@@ -105,7 +105,7 @@ class HostValue(Userdata):
         raise NotImplementedError
 
     def fill(self, *values: Any) -> None:
-        """Give an empty value its contents, which may come from a document that no VM wrote.
+        """Give an empty value its contents; they may come from a document that no VM wrote.
 
         Tables and other values among them may still be empty, so they are only kept here.
 
@@ -116,7 +116,7 @@ class HostValue(Userdata):
 
 
 class VectorType:
-    """What vectors are called, and what they have besides their components.
+    """The name of vectors, and their members besides the components.
 
     All its functions get and return Luau values, without conversions.
 

@@ -12,13 +12,13 @@ from clawblox.luau.runtime.chunk import Chunk
 
 NAME = "clawblox.luau"
 CLASS_LETTERS: dict[type, str] = {LuaTable: "", MetaTable: "m", SlowTable: "s", FrozenTable: "f"}
-"""What a document calls the classes of tables; a class made for one metatable is `o`."""
+"""The letters of the classes of tables in a document; a class made for one metatable is `o`."""
 
 Json = Any
 
 
 class WholeMachine(Machine, Protocol):
-    """A VM with all the state that a document holds; `VM` says what the attributes are."""
+    """A VM with all the state that a document contains; `VM` documents the attributes."""
 
     globals: LuaTable
     string_library: LuaTable

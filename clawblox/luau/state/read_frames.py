@@ -41,14 +41,14 @@ class FrameReader(ValueReader):
         return frames
 
     def held(self, prototype: Prototype, name: str, saved: Json, key: str = "") -> Any:
-        """Return what a variable of a function holds.
+        """Return the value of a variable of a function.
 
         Args:
             prototype: The function.
             name: The variable.
-            saved: What the document says.
-            key: The variable that stands for the call of a loop's iterator, if the function is
-                suspended there.
+            saved: The value in the document.
+            key: The key of the loop whose iterator is being called, if the function is suspended
+                there.
 
         Raises:
             TypeError, ValueError, LookupError: Generated code never puts that into the variable.
@@ -63,7 +63,7 @@ class FrameReader(ValueReader):
             return function
         if name == key:
             if saved != ["c"]:
-                raise ValueError(f"{name} does not stand for a call")
+                raise ValueError(f"{name} is not the mark of a call")
             return iteration.CALL
         if variable.kind in _SPECIAL:
             return _SPECIAL[variable.kind](self, name, saved)
@@ -74,10 +74,10 @@ class FrameReader(ValueReader):
         return value
 
     def check_boxes(self) -> None:
-        """Check what the boxes hold, once all objects are read.
+        """Check the contents of the boxes, once all objects are read.
 
         Raises:
-            TypeError: A box holds what its variable never holds.
+            TypeError: The contents of a box do not fit its variable.
         """
         for box, variable in self._boxes:
             check_kind(variable.kind, box[0])
@@ -103,7 +103,7 @@ class FrameReader(ValueReader):
         return ScriptFrame(continuation, list(held.values()), cell)
 
     def _box(self, prototype: Prototype, name: str, saved: Json) -> Any:
-        """Return a box; it belongs to one local, whose kind is that of all it may hold."""
+        """Return a box; it belongs to one local, and every value in it is of the local's kind."""
         box = self.referenced(saved)
         owner = (prototype.chunk, name)
         if box.__class__ is not list or self._owners.setdefault(id(box), owner) != owner:
@@ -166,6 +166,6 @@ def _check_loops(prototype: Prototype, held: dict[str, Any]) -> None:
             continue
         loop = held[variable.loop]
         if value is iteration.CALL and not isinstance(loop, FunctionLoop):
-            raise TypeError(f"{name} stands for a call that its loop does not make")
+            raise TypeError(f"{name} marks a call that its loop does not make")
         if isinstance(loop, SequenceLoop):
             position(value)

@@ -36,7 +36,7 @@ _NAMES = {
 
 
 def mismatch(value: Any, wanted: str) -> TypeError:
-    """Return the error that says that a value should have been something else."""
+    """Return the error about a value of the wrong type."""
     kind = type(value).__name__
     return TypeError(f"expected a {wanted}, not a {_NAMES.get(kind, kind)}")
 
@@ -89,7 +89,7 @@ def items(saved: Any) -> list[Any]:
 
 
 def check_kind(kind: str, value: Any) -> None:
-    """Check that a value is one that a variable may hold.
+    """Check that a variable may contain a value.
 
     Args:
         kind: A kind of `Variable`.
@@ -159,11 +159,11 @@ class ValueReader:
         raise VMSnapshotError(f"the document has a value of unknown kind {kind!r}")
 
     def value_of_type(self, saved: Json, kinds: type | tuple[type, ...], wanted: str) -> Any:
-        """Return a value that must be of certain classes, which errors call ``wanted``.
+        """Return a value that must be of certain classes; errors call them ``wanted``.
 
         Raises:
             TypeError: It is of another class.
-            VMSnapshotError, ValueError, LookupError: As `value` says.
+            VMSnapshotError, ValueError, LookupError: As for `value`.
         """
         value = self.value(saved)
         if not isinstance(value, kinds):
@@ -175,7 +175,7 @@ class ValueReader:
 
         Raises:
             LuaError: It is nil or NaN.
-            VMSnapshotError, TypeError, ValueError, LookupError: As `value` says.
+            VMSnapshotError, TypeError, ValueError, LookupError: As for `value`.
         """
         key = flag(saved) if saved.__class__ is bool else self.value(saved)
         check_key(key)

@@ -50,7 +50,7 @@ _DAMAGES = (
     TypeError,
     ValueError,
 )
-"""What reading a document raises that no VM wrote."""
+"""The errors of reading a document that no VM wrote."""
 
 
 class Loader(FrameReader):
@@ -79,7 +79,7 @@ class Loader(FrameReader):
 
         Raises:
             VMSnapshotError: The document is of another format or version, or damaged; a source has
-                changed; or the host lacks what the document names.
+                changed; or the host lacks a function or object.
         """
         _check_format(self._document)
         try:
@@ -152,7 +152,7 @@ class Loader(FrameReader):
         """Give tables with metatables their classes; all chains of metatables are known now."""
         for table in self._with_meta:
             if not isinstance(table._meta, SlowTable):
-                raise TypeError("the class of a metatable is not that of metatables")
+                raise TypeError("a metatable does not have the class of metatables")
         for table in self._users:
             assert table._meta is not None
             table.__class__ = own_user_class(table._meta)
@@ -286,7 +286,7 @@ class Loader(FrameReader):
     def _fill_checked(self, checked: CheckedFunction, saved: Json) -> None:
         function = self.referenced(saved)
         if not is_direct(function) or "checked" in function.__dict__:
-            raise ValueError("a function is checked without need, or twice")
+            raise ValueError("a function is checked twice, or needs no check")
         checked.function = function
         function.__dict__["checked"] = checked
 

@@ -1,4 +1,4 @@
-"""Writes the whole state of a VM as a JSON-able document, which `restore` reads.
+"""Writes the whole state of a VM as a JSON-able document for `restore`.
 
 A document refers to objects by number, in the order in which they are found from the roots; so a
 restored VM gives the same document again. `docs/luau.md` describes the format.
@@ -147,7 +147,7 @@ class Saver:
         return serials
 
     def value(self, value: Any) -> Json:
-        """Return a value in the form that the document has for it."""
+        """Return a value as the document writes it."""
         kind = value.__class__
         if value is None or kind is bool:
             return value
@@ -191,7 +191,7 @@ class Saver:
         return ["r", number]
 
     def _long_text(self, text: str) -> Json:
-        """Return a reference to a string that stands in the document once."""
+        """Return a reference to a string, which the document contains once."""
         number = self._texts.get(text)
         if number is None:
             number = self._texts[text] = len(self._found)

@@ -95,7 +95,7 @@ def test_a_frame_holds_the_variables_that_the_rest_needs(
     assert saved_variables(source) == expected
 
 
-def test_the_tested_value_of_a_loop_may_become_garbage() -> None:
+def test_the_condition_of_a_loop_keeps_no_value_alive() -> None:
     source = """
         local weak = setmetatable({}, {__mode = "v"})
         local function fresh() local t = {} weak[1] = t return {t = t} end

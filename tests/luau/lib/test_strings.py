@@ -229,7 +229,7 @@ ARGUMENTS = st.floats(width=64) | st.text(st.characters(max_codepoint=255), max_
 
 
 @given(st.lists(CONVERSIONS | st.sampled_from(["", "a", "%%"])), st.lists(ARGUMENTS))
-def test_a_form_that_is_kept_ready_gives_what_reading_it_gives(
+def test_cached_formats_give_the_same_text_as_parsed_ones(
     forms: list[str], arguments: list[object]
 ) -> None:
     args = ("".join(forms), *arguments)

@@ -44,7 +44,7 @@ def test_calls_within_a_block_share_one_budget(start: Any, call: str) -> None:
     assert vm.limit_hit is None
 
 
-def test_a_block_within_a_block_is_the_same_one() -> None:
+def test_nested_blocks_share_the_outer_budget() -> None:
     vm = VM(steps=1000)
     call = make_call(vm, LOOP)
     with vm.entered():
@@ -173,7 +173,7 @@ def test_handlers_nest_at_most_200_deep() -> None:
     assert vm.call(vm.load("return 1")) == (1.0,)
 
 
-def test_the_vm_says_that_memory_was_the_limit() -> None:
+def test_limit_hit_is_memory_after_a_full_heap() -> None:
     vm = VM(memory_bytes=100_000)
     grow = vm.load("kept = {} for i = 1, 1e6 do kept[i] = {} end")
     with pytest.raises(LuaError, match="not enough memory"):
@@ -183,7 +183,7 @@ def test_the_vm_says_that_memory_was_the_limit() -> None:
     assert vm.limit_hit is None
 
 
-def test_a_script_may_free_memory_and_go_on() -> None:
+def test_a_script_may_free_memory_and_continue() -> None:
     vm = VM(memory_bytes=100_000)
     source = "local ok = pcall(function() local kept = {} for i = 1, 1e6 do kept[i] = {} end end) return ok"
     assert vm.call(vm.load(source)) == (False,)
@@ -269,7 +269,7 @@ def test_random_takes_nil_at_the_end_for_absent() -> None:
     assert values("pcall(math.random, 1, 2, 3)")[0] is False
 
 
-def test_random_streams_go_on_after_a_restore() -> None:
+def test_random_streams_continue_after_a_restore() -> None:
     vm = VM()
     vm.call(vm.load("math.random(nil, nil)"))
     restored = round_trip(vm)

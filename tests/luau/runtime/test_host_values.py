@@ -143,7 +143,7 @@ def test_values_may_hold_each_other_and_themselves(palette: Palette) -> None:
     )  # fmt: skip
 
 
-def test_a_suspended_call_holds_values(palette: Palette) -> None:
+def test_a_suspended_call_keeps_values(palette: Palette) -> None:
     vm = make_vm(palette)
     vm.roots["main"] = vm.coroutine(
         vm.load("local c = colour(1, 2, 3) coroutine.yield() return c:Sum()")
@@ -155,19 +155,19 @@ def test_a_suspended_call_holds_values(palette: Palette) -> None:
     assert vm.roots["colour"] == Colour(1.0, 1.0, 1.0)
 
 
-def test_their_serial_numbers_survive(palette: Palette) -> None:
+def test_serial_numbers_of_values_survive_a_restore(palette: Palette) -> None:
     vm = make_vm(palette)
     (text,) = run(vm, "f = filter() return tostring(f)")
     assert run(round_trip(vm, palette), "return tostring(f)") == (text,)
 
 
-def test_the_memory_of_their_contents_counts(palette: Palette) -> None:
+def test_the_contents_of_values_count_as_memory(palette: Palette) -> None:
     vm = make_vm(palette, memory_bytes=200_000)
     grow = "kept = filter() for i = 1, 200 do kept.held = {kept.held, string.rep('x', 2000)} end"
     assert run(vm, f"return pcall(function() {grow} end)") == (False, "not enough memory")
 
 
-def test_what_is_no_luau_value_is_refused_when_it_is_saved(palette: Palette) -> None:
+def test_contents_without_a_luau_form_are_refused_at_a_save(palette: Palette) -> None:
     vm = make_vm(palette)
     vm.roots["colour"] = Colour(1, 2.0, 3.0)
     with pytest.raises(VMSnapshotError, match="Colour: its contents have a Python int"):
@@ -213,7 +213,7 @@ def test_a_host_without_the_type_is_refused(palette: Palette) -> None:
         VM.restore(document)
 
 
-def test_a_host_has_one_type_of_a_name(palette: Palette) -> None:
+def test_two_types_of_values_cannot_share_a_name(palette: Palette) -> None:
     class Other(HostValue):
         type_name = "Colour"
 

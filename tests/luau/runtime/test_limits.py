@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections.abc import Callable
 from operator import length_hint
 
@@ -373,7 +372,7 @@ def test_values_of_the_host_do_not_count() -> None:
     assert run_deep(call_with) == run_deep(lambda: call_with(["x" * 300] * 9, {"a": b"1" * 500}))
 
 
-def test_a_vector_counts_wherever_it_is_kept() -> None:
+def test_a_vector_counts_in_each_place_that_contains_it() -> None:
     def count(is_same: bool) -> object:
         vm = VM()
         vm.globals["same"] = is_same
@@ -417,7 +416,5 @@ def test_control_c_ends_the_script() -> None:
 
 
 def test_the_interpreter_is_probed_once() -> None:
-    started = time.monotonic()
     assert recursion_is_unchecked() in (True, False)
     assert run_deep(recursion_is_unchecked) == recursion_is_unchecked()
-    assert time.monotonic() >= started

@@ -37,7 +37,7 @@ def run(source: str) -> tuple[Any, ...]:
     return vm.call(vm.load(source, "=jump"))
 
 
-def test_a_method_call_finds_the_method_beside_a_property() -> None:
+def test_a_method_call_prefers_the_method_to_a_property_of_its_name() -> None:
     assert run("one.Jump = true return one.Jump, one:Jump(4)") == (True, 8.0)
 
 
@@ -45,7 +45,7 @@ def test_a_method_without_a_property_is_a_value_too() -> None:
     assert run("return one.Walk(one), one:Walk()") == ("walks", "walks")
 
 
-def test_a_type_can_have_a_hook_for_unknown_members() -> None:
+def test_a_type_can_have_a_getter_of_unknown_members() -> None:
     assert run("return one['Ärm'], one.Leg, one[1], one[true]") == (5.0, None, None, None)
 
 
@@ -84,7 +84,7 @@ def test_method_calls_on_tables_and_strings_find_what_indexing_finds() -> None:
     ) == (1.0, "whatever", "ABC")
 
 
-def test_userdata_may_answer_by_themselves() -> None:
+def test_userdata_may_define_their_own_lookup() -> None:
     class Own(Userdata):
         __slots__ = ()
 
@@ -124,6 +124,6 @@ def test_a_method_call_may_be_suspended_in_its_arguments() -> None:
         ("for _ in one do end", "attempt to iterate over a Humanoid value"),
     ],
 )
-def test_messages_call_objects_by_their_type(source: str, text: str) -> None:
+def test_messages_name_the_type_of_an_object(source: str, text: str) -> None:
     with pytest.raises(LuaError, match=f"^jump:1: {re.escape(text)}$"):
         run(source)

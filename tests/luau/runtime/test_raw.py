@@ -90,13 +90,13 @@ def test_raw_functions_get_luau_values_as_they_are() -> None:
     assert shop.got[3] is vm.globals["t"]
 
 
-def test_their_results_are_those_of_luau_functions() -> None:
+def test_raw_functions_return_results_as_luau_functions_do() -> None:
     assert run("return select('#', keep()), select('#', nothing()), nothing(), pair(1)") == (
         0.0, 1.0, None, 2.0, 1.0,
     )  # fmt: skip
 
 
-def test_faults_get_the_position_of_the_script() -> None:
+def test_faults_of_raw_functions_get_the_position_of_the_script() -> None:
     assert run("return pcall(function()\n refuse('no') end)") == (False, "shop:2: no")
     assert run("return pcall(refuse, 'no')") == (False, "no")
     with pytest.raises(LuaError, match=r"^shop:1: no$") as caught:
@@ -104,7 +104,7 @@ def test_faults_get_the_position_of_the_script() -> None:
     assert caught.value.traceback == "shop:1\n"
 
 
-def test_errors_keep_their_value() -> None:
+def test_errors_of_raw_functions_keep_their_value() -> None:
     caught, value = run("return pcall(throw, {})")
     assert not caught
     assert isinstance(value, LuaTable)
@@ -167,7 +167,7 @@ def test_snapshots_name_raw_functions() -> None:
         VM.restore(vm.snapshot(), host=Host())
 
 
-def test_their_text_is_the_same_in_every_process() -> None:
+def test_the_text_of_a_raw_function_is_the_same_in_every_process() -> None:
     shop, vm = open_shop()
     vm.globals["other"] = shop.function("other")(lambda: None)
     texts = vm.call(vm.load("return tostring(pair), tostring(keep), tostring(other)"))
@@ -179,7 +179,7 @@ def test_their_text_is_the_same_in_every_process() -> None:
     )
 
 
-def test_stacks_show_them() -> None:
+def test_stacks_show_raw_functions() -> None:
     assert run("return debug.info(pair, 'sn')") == ("[C]", "pair")
     assert run("return pcall(call, function() error('deep', 2) end)") == (False, "deep")
 
@@ -206,12 +206,12 @@ def test_a_host_refuses_two_functions_of_one_name_and_two_names_of_one_function(
     with pytest.raises(HostError, match="hail: this function is registered as 'greet' already"):
         host.raw("hail")(greet)
     with pytest.raises(
-        HostError, match="built: a raw function is made with def or lambda; this is a builtin"
+        HostError, match="built: must be a function made with def or lambda, not a builtin"
     ):
         host.raw("built")(len)
 
 
-def test_what_a_raw_function_holds_is_not_the_memory_of_scripts() -> None:
+def test_the_closure_of_a_raw_function_is_not_memory_of_scripts() -> None:
     held = [LuaTable({float(at): "x" * 100 for at in range(10_000)})]
     host, vm = Host(), VM(memory_bytes=300_000)
 

@@ -31,7 +31,7 @@ def run(source: str, vectors: VectorType | None = None) -> tuple[Any, ...]:
     return vm.call(vm.load(f"local v = vector.create(1, 2, 3) {source}", "=space"))
 
 
-def test_components_go_by_both_names_of_theirs() -> None:
+def test_components_have_upper_and_lower_case_names() -> None:
     assert run("return v.X, v.Y, v.Z, v.x, v.y, v.z") == (1.0, 2.0, 3.0, 1.0, 2.0, 3.0)
 
 
@@ -80,7 +80,7 @@ def test_snapshots_find_methods_of_vectors_again() -> None:
 
 
 def test_a_method_has_to_be_a_plain_function() -> None:
-    with pytest.raises(HostError, match="Vector3:Dot: a raw function is made with def or lambda"):
+    with pytest.raises(HostError, match="Vector3:Dot: must be a function made with def or lambda"):
         VectorType("Vector3", methods={"Dot": sum})
 
 
@@ -186,7 +186,7 @@ def test_vectors_go_through_metamethods_of_others() -> None:
         ("math.abs(v)", "invalid argument #1 to 'abs' (number expected, got Vector3)"),
     ],
 )
-def test_messages_call_vectors_by_their_name(source: str, text: str) -> None:
+def test_messages_name_the_type_of_vectors(source: str, text: str) -> None:
     with pytest.raises(LuaError, match=f"^space:1: {re.escape(text)}$"):
         run(source)
     plain = VM()
@@ -196,7 +196,7 @@ def test_messages_call_vectors_by_their_name(source: str, text: str) -> None:
         plain.call(plain.load(f"local v = vector.create(1, 2, 3) {source}", "=space"))
 
 
-def test_components_are_read_of_whatever_has_them() -> None:
+def test_reading_a_component_works_on_vectors_tables_and_strings() -> None:
     source = """
         local v, t, s, e = vector.create(1, 2, 3), {X = 4, Y = v}, "text", setmetatable({}, {__index = {Z = 5}})
         print(v.X, v.Y, v.Z, (v + v).X, t.X, t.Z, e.Z, (function() return v end)().Z)

@@ -75,7 +75,7 @@ def any_value(args: Arguments, at: int) -> Any:
 
 
 def number(args: Arguments, at: int, function: str) -> float:
-    """Return a number argument; a string that stands for a number will do.
+    """Return a number argument, or the number that a string contains.
 
     Raises:
         RuntimeFault: The argument is missing, or is not a number.
@@ -133,7 +133,7 @@ def position(value: int, length: int) -> int:
 
 
 def string(args: Arguments, at: int, function: str) -> str:
-    """Return a string argument; a number will do.
+    """Return a string argument, or a number as text.
 
     Raises:
         RuntimeFault: The argument is missing, or is not a string.

@@ -111,7 +111,7 @@ def search(
         text: The subject.
         pattern: The pattern; a leading ``^`` anchors it.
         start: The position, counted from 0.
-        is_anchored: False takes ``^`` for a character, as ``gmatch`` does; None looks for it.
+        is_anchored: False treats ``^`` as a character, as ``gmatch`` does; None looks for it.
 
     Raises:
         RuntimeFault: The pattern is malformed or too complex.
@@ -220,7 +220,7 @@ def _follow(rest: list[Item]) -> tuple[frozenset[str], bool]:
 
 
 def _ends_open(items: list[Item]) -> bool:
-    """Return whether the only repeat is the last item, so that each start fails at once."""
+    """Return whether the only repeat is the last item, so that each start fails immediately."""
     sets = [item for item in items if item[0] not in ("open", "close")]
     return (
         bool(sets)

@@ -183,7 +183,7 @@ def unpack(args: arg.Arguments) -> tuple[Any, ...]:
     """Return the values in a string of bytes, and the position behind them.
 
     Raises:
-        RuntimeFault: The format is malformed, or the data is too short for it.
+        RuntimeFault: The format is malformed, or the data is too short.
     """
     reader = _FormatReader(arg.string(args, 0, "unpack"), "unpack")
     data = arg.string(args, 1, "unpack")

@@ -172,7 +172,7 @@ def _string(spec: re.Match[str], text: str) -> str:
         return text
     if spec[3] is not None:
         text = text[: int(spec[4] or 0)]
-    return _pad(text.partition("\0")[0], spec)  # as in the reference, which leaves these to C
+    return _pad(text.partition("\0")[0], spec)  # C formats these in the reference
 
 
 def _cut(value: float, *, signed: bool) -> int:
