@@ -1,4 +1,4 @@
-"""Every name of the package that the documents show can be imported as they show it."""
+"""Names, files and commands on the pages exist: what a page shows can be used as it shows it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import pytest
 
 import clawblox
 from benchmarks import plots, report
+from tests.test_checks import CHECKS
 
 ROOT = Path(__file__).parent.parent
 LUAU = {"engine.md", "engine-classes.md"}
@@ -25,6 +26,11 @@ INSIDE = "architecture.md"
 """The page about modules, which names what is in them."""
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ABOUT_FILES = [ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", ROOT / "tests" / "README.md"]
+"""The pages whose code spans with a slash or a suffix are paths of this repository."""
+FILE = re.compile(r"`((?:[\w.-]+/)*[\w.-]+(?:\.(?:py|md|toml|json|lua)|/[\w-]+))`")
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[\w-]*)?\)")
+HOOK = re.compile(r"^ +entry: (.+)$", re.MULTILINE)
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 SPAN = re.compile(r"`([^`]+)`")
 DOTTED = re.compile(r"clawblox(?:\.[A-Za-z_]\w*)+")
@@ -158,3 +164,24 @@ def test_a_plot_of_every_kind_is_well_formed_and_has_its_figures() -> None:
                 assert set(row["what"].split(": ")) <= set(texts)
             else:
                 assert row["what"] in texts
+
+
+@pytest.mark.parametrize("page", ABOUT_FILES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_pages_for_contributors_name_files_that_exist(page: Path) -> None:
+    text = page.read_text()
+    names = {name for name in (*FILE.findall(text), *LINK.findall(text)) if "ROOM" not in name}
+    names -= {"world.toml"}
+    assert names
+    assert {name for name in names if not (page.parent / name).exists()} == set()
+
+
+def test_the_pages_for_contributors_are_linked_and_distributed() -> None:
+    readme, project = (ROOT / "README.md").read_text(), (ROOT / "pyproject.toml").read_text()
+    for name in ("CONTRIBUTING.md", "SECURITY.md"):
+        assert f"({name})" in readme
+        assert f'"/{name}"' in project
+
+
+def test_the_hooks_of_a_commit_are_the_static_checks() -> None:
+    hooks = HOOK.findall((ROOT / ".pre-commit-config.yaml").read_text())
+    assert [hook.split() for hook in hooks] == list(CHECKS.values())
