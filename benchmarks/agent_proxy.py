@@ -28,8 +28,7 @@ from benchmarks.fresh import call_in_fresh_process
 from benchmarks.measure import Row, median, print_rows, write_json
 from benchmarks.worlds import HOST, Readiness, write_world
 from clawblox.agents.access.agent_access import AgentAccess
-from clawblox.agents.access.grant import Grant
-from clawblox.agents.access.policy import Policy
+from clawblox.agents.access.grant import Grant, Policy
 from clawblox.agents.layout import AgentDir
 from clawblox.system.sock_diag import peer_uid
 

@@ -36,12 +36,12 @@ from clawblox.agents.prompts import (
     default_system_prompt,
 )
 from clawblox.agents.running.agenda import Hold
-from clawblox.agents.running.hooks import Hooks, NoWindow
+from clawblox.agents.running.hooks import Hooks
 from clawblox.agents.running.lifecycle import MOVES
 from clawblox.agents.running.order import Limits, Order, Start
 from clawblox.agents.running.owner import Owner
 from clawblox.agents.running.preparation import check_setup, require_arguments
-from clawblox.agents.sandbox.choice import choose_sandbox
+from clawblox.agents.sandbox import choose_sandbox
 from clawblox.agents.status import AgentRecord, StatusWriter
 from clawblox.agents.usage import Budget
 from clawblox.agents.values import AgentResult, AgentState, SandboxLevel, StartedAgent, Usage
@@ -147,7 +147,7 @@ class AsyncAgent:
             enclosure=enclosure,
             services=services,
             access=self._access,
-            window=NoWindow() if tmux is None else AgentWindow(tmux, directory, agent),
+            window=None if tmux is None else AgentWindow(tmux, directory, agent),
             status=StatusWriter(directory),
         )
         self._limits = Limits()

@@ -8,8 +8,7 @@ from typing import Any
 
 import attrs
 
-from clawblox.agents.access.grant import Grant
-from clawblox.agents.access.policy import Policy
+from clawblox.agents.access.grant import Grant, Policy
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import UsageError
 from clawblox.results import Access

@@ -18,20 +18,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawblox import load_checkpoint, save_checkpoint
+from clawblox.agents.access.agent_access import AgentAccess
+from clawblox.agents.access.proxy import Limits
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.drivers.reading import open_reading
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.options import AgentOptions
-from clawblox.agents.programs.claude import project_slug
 from clawblox.agents.programs.kimi import work_dir_key
+from clawblox.agents.programs.program import project_slug
 from clawblox.agents.running.agenda import Hold
 from clawblox.agents.running.bookkeeping import Bookkeeping
-from clawblox.agents.running.dialogue import understand
-from clawblox.agents.running.hooks import Hooks
+from clawblox.agents.running.hooks import Hooks, NoEnclosure
 from clawblox.agents.running.lifecycle import MOVES
 from clawblox.agents.running.order import Order, Start
-from clawblox.agents.running.output import OutputReader
-from clawblox.agents.running.uncounted import catch_up
+from clawblox.agents.running.output import OutputReader, read_reports
+from clawblox.agents.running.session import catch_up
+from clawblox.agents.status import StatusWriter
 from clawblox.agents.trajectory import export_trajectory
 from clawblox.agents.usage import Ledger
 from clawblox.supervision.lifecycle import Lifecycle
@@ -142,7 +144,12 @@ class Life:
             system_prompt=None,
             env={},
             inherited={},
-            hooks=Hooks(),
+            hooks=Hooks(
+                enclosure=NoEnclosure(),
+                access=AgentAccess("Eko", self.directory, is_sandboxed=False, limits=Limits()),
+                window=None,
+                status=StatusWriter(self.directory),
+            ),
             resume_text="",
             hold=Hold(),
         )
@@ -188,7 +195,7 @@ class Life:
             log.write(line)
 
     def take_in(self, books: Bookkeeping, reader: OutputReader, conversation: Any) -> None:
-        for offset, report in understand(conversation, reader.read(), "Eko"):
+        for offset, report in read_reports(conversation, reader.read(), "Eko"):
             if report.type == "usage":
                 books.count(report.data, offset)
             elif report.type == "turn.finished":

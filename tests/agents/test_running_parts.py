@@ -13,16 +13,14 @@ from hypothesis import strategies as st
 
 from clawblox.agents.options import AgentOptions
 from clawblox.agents.running import output
-from clawblox.agents.running.agenda import Message
+from clawblox.agents.running.agenda import Message, NudgeBackoff
 from clawblox.agents.running.dialogue import Dialogue
 from clawblox.agents.running.lifecycle import (
     MOVES,
-    Pace,
     is_hopeless,
     retry_delay,
 )
-from clawblox.agents.running.looks import Looks
-from clawblox.agents.running.output import Line, OutputReader
+from clawblox.agents.running.output import Line, LogPoller, OutputReader
 from clawblox.agents.running.program import exit_code
 from clawblox.agents.running.version import find_number
 from clawblox.errors import ConfigError
@@ -54,13 +52,13 @@ def test_a_busy_model_is_given_more_time_than_a_crash() -> None:
 
 
 def test_turns_that_end_at_once_are_slowed_down_and_others_are_not() -> None:
-    pace = Pace()
-    delays = [pace.delay_after(0.0) for _ in range(20)]
+    backoff = NudgeBackoff()
+    delays = [backoff.delay_after(0.0) for _ in range(20)]
     assert delays[:4] == [0.0] * 4
     assert delays[4:7] == [0.1, 0.2, 0.4]
     assert delays[-1] == 10.0
-    assert pace.delay_after(5.0) == 0.0
-    assert pace.delay_after(0.0) == 0.0
+    assert backoff.delay_after(5.0) == 0.0
+    assert backoff.delay_after(0.0) == 0.0
 
 
 @given(
@@ -123,7 +121,7 @@ def test_time_that_is_forgiven_is_no_silence() -> None:
 
 
 def test_looks_become_rare_and_come_together() -> None:
-    looks, now, pauses = Looks(), 0.013, []
+    looks, now, pauses = LogPoller(), 0.013, []
     for _ in range(40):
         pauses.append(looks.next_pause(now, is_quiet=False))
         now += pauses[-1] + 0.001  # each look takes a while
@@ -140,7 +138,7 @@ def test_looks_become_rare_and_come_together() -> None:
 
 
 def test_a_late_look_tells_how_long_this_process_was_stopped() -> None:
-    looks = Looks()
+    looks = LogPoller()
     assert [looks.begin_look(now) for now in (50.0, 51.0, 4651.0, 4651.2)] == [
         0.0,
         0.0,

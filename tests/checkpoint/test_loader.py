@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from clawblox.agents.programs.claude import project_slug
+from clawblox.agents.programs.program import project_slug
 from clawblox.checkpoint import load_checkpoint
 from clawblox.checkpoint.collect import plan as tiers
 from clawblox.checkpoint.collect.policy import git_config

@@ -24,8 +24,7 @@ from typing import Any, Final
 import anyio
 import attrs
 
-from clawblox.agents.access.grant import Grant
-from clawblox.agents.access.policy import Policy
+from clawblox.agents.access.grant import Grant, Policy
 from clawblox.agents.access.request import (
     AgentRequest,
     Refusal,

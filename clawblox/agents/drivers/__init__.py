@@ -8,7 +8,6 @@ command lines, and reads lines of output. ``running`` does the rest.
 - ``claude``: Claude Code.
 - ``codex``: Codex.
 - ``kimi``: Kimi Code.
-- ``kimi_wires``: the files in which Kimi Code records what it uses.
 - ``opencode``: opencode.
 - ``acp``: programs that speak the Agent Client Protocol.
 - ``acp_client``: our side of that protocol.

@@ -22,9 +22,9 @@ from clawblox.agents.drivers.driver import (
 )
 from clawblox.agents.drivers.known_program import (
     KIND_BY_STATUS,
-    Complaints,
+    ErrorPatterns,
     KnownProgramDriver,
-    find_complaint,
+    find_error_kind,
     join_parts,
     real_workspace,
     report_error,
@@ -42,7 +42,7 @@ from clawblox.agents.drivers.output import (
 )
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import CLAUDE
-from clawblox.agents.programs.claude import project_slug
+from clawblox.agents.programs.program import project_slug
 from clawblox.agents.values import ErrorKind, Report, Usage, UsageScope
 from clawblox.foreign_values import parse_document
 from clawblox.system.files import make_private_dir, publish_bytes
@@ -99,7 +99,7 @@ _KIND_BY_WORD: Final[Mapping[str, ErrorKind]] = {
     "invalid_request": "invalid",
 }
 _LIMITS: Final = {"error_max_turns": "turns", "error_max_budget_usd": "usd"}
-_COMPLAINTS: Final[Complaints] = (
+_ERRORS: Final[ErrorPatterns] = (
     (re.compile(r"No conversation found|is already in use"), "resume"),
     (re.compile(r"Not logged in|Invalid API key|OAuth token|/login|authenticat", re.I), "auth"),
     (re.compile(r"cannot be used with root|^error: |sandbox.* (unavailable|required)"), "invalid"),
@@ -196,7 +196,7 @@ class ClaudeDriver(KnownProgramDriver):
             result = parse_record(line)
             if result is not None and result.get("type") == "result" and result.get("is_error"):
                 return next(iter(_read_failure(result, "")), None)
-            if result is None and (kind := find_complaint(_COMPLAINTS, line)):
+            if result is None and (kind := find_error_kind(_ERRORS, line)):
                 return report_error(line.strip(), kind)
         return None
 
@@ -419,5 +419,5 @@ def _read_failure(record: Record, error_word: str) -> Iterator[Report]:
     if subtype in _LIMITS:
         yield Report("limit", {"kind": _LIMITS[subtype], "message": message})
         return
-    kind = find_complaint(_COMPLAINTS, message) or _KIND_BY_WORD.get(error_word, "model")
+    kind = find_error_kind(_ERRORS, message) or _KIND_BY_WORD.get(error_word, "model")
     yield report_error(message, kind, status, _KINDS)

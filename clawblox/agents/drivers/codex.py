@@ -23,11 +23,11 @@ from clawblox.agents.drivers.driver import (
     Turn,
 )
 from clawblox.agents.drivers.known_program import (
-    Complaints,
+    ErrorPatterns,
     KnownProgramDriver,
     RecordConversation,
     check_mode,
-    find_complaint,
+    find_error_kind,
     join_parts,
     real_workspace,
     report_error,
@@ -41,7 +41,7 @@ from clawblox.agents.drivers.output import (
 )
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import CODEX
-from clawblox.agents.programs.codex import thread_id
+from clawblox.agents.programs.program import thread_id
 from clawblox.agents.values import Report, Usage
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.foreign_database import copy_database, remove_database
@@ -64,7 +64,7 @@ _RETRY: Final = re.compile(
     r"Reconnecting\.\.\. (?:(\d{1,9})/(\d{1,9})|waiting for network) ?\(?(.*?)\)?"
 )
 _STATUS: Final = re.compile(r"\bstatus:? (\d{3})\b")
-_COMPLAINTS: Final[Complaints] = (
+_ERRORS: Final[ErrorPatterns] = (
     (re.compile(r"no rollout found|thread/resume failed"), "resume"),
     (re.compile(r"Missing environment variable|not logged in|refresh token", re.I), "auth"),
     (re.compile(r"usage limit|quota", re.I), "limit"),
@@ -168,7 +168,7 @@ class CodexDriver(KnownProgramDriver):
         """Return an ``error`` report for the last lines of a failed process, if they tell why."""
         for line in reversed(log_lines):
             record = parse_record(line)
-            if record is None and (kind := find_complaint(_COMPLAINTS, line)):
+            if record is None and (kind := find_error_kind(_ERRORS, line)):
                 return report_error(line.strip(), kind)
             if record is not None and (message := _failure_message(record)):
                 return _describe_failure(message)
@@ -318,5 +318,5 @@ def _failure_message(record: Record) -> str:
 
 def _describe_failure(message: str) -> Report:
     match = _STATUS.search(message)
-    kind = find_complaint(_COMPLAINTS, message) or "model"
+    kind = find_error_kind(_ERRORS, message) or "model"
     return report_error(message, kind, int(match[1]) if match else None)

@@ -17,7 +17,7 @@ from clawblox.errors import ConfigError
 KIND_BY_STATUS: Final[Mapping[int, ErrorKind]] = {401: "auth", 403: "auth", 429: "rate_limit"}
 """Kinds of the errors of a model's API by HTTP status; others are ``invalid`` or ``overloaded``."""
 
-Complaints = tuple[tuple[re.Pattern[str], ErrorKind], ...]
+ErrorPatterns = tuple[tuple[re.Pattern[str], ErrorKind], ...]
 """Patterns of messages of a program with the kinds of error that they mean; the first one wins."""
 
 
@@ -89,9 +89,9 @@ def real_workspace(directory: AgentDir, setup: AgentSetup) -> str:
     return os.path.realpath(setup.workspace) if is_here else str(setup.workspace)
 
 
-def find_complaint(complaints: Complaints, text: str) -> ErrorKind | None:
+def find_error_kind(patterns: ErrorPatterns, text: str) -> ErrorKind | None:
     """Return the kind of error that a message means; None if it is not known."""
-    return next((kind for pattern, kind in complaints if pattern.search(text)), None)
+    return next((kind for pattern, kind in patterns if pattern.search(text)), None)
 
 
 def report_error(

@@ -1,9 +1,7 @@
 """What each agent program is and where it keeps things: pure facts, which archives use too.
 
 - ``program``: the facts of one program, and the table of all of them.
-- ``codex``: the names of its transcripts.
 - ``kimi``: its transcripts, and how one is bound to another working directory.
-- ``claude``: where Claude Code keeps the conversations of a working directory.
 """
 
 from __future__ import annotations

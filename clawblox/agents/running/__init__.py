@@ -6,15 +6,11 @@
 - ``hooks``: what surrounds an agent: sandbox, access to worlds, window, status.
 - ``order``: what is started.
 - ``bookkeeping``: what is known of an agent, and who is told of it.
-- ``session``: the recorded conversation and its proof on disk.
+- ``session``: the recorded conversation, its proof on disk, and reports of it not yet counted.
 - ``version``: asking a program for its version.
 - ``preparation``: files that a start needs, and the check of the program.
-- ``output``: reading the log.
-- ``uncounted``: what was reported while nobody read the log.
-- ``complaints``: standard error.
-- ``looks``: when it is looked at.
-- ``stdin``: writing standard input.
-- ``program``: one process of the program.
+- ``output``: reading the log, and when.
+- ``program``: its standard input and error, and its exit.
 - ``attempt``: one process, from its spawn to its exit.
 - ``owner``: the task.
 """

@@ -11,10 +11,15 @@ from typing import Final
 import anyio
 import attrs
 
-from clawblox.agents.running.lifecycle import Pace
+from clawblox.supervision.lifecycle import exponential_delay
 
 _HELD_LOOK_S: Final = 0.05
 """How long after the end of a hold an agent may be told to go on."""
+
+_SHORT_TURN_S: Final = 1.0
+_FREE_SHORT_TURNS: Final = 5
+_FIRST_NUDGE_S: Final = 0.1
+_LAST_NUDGE_S: Final = 10.0
 
 
 @attrs.define(eq=False)
@@ -53,6 +58,26 @@ class Hold:
             self._holders -= 1
 
 
+class NudgeBackoff:
+    """Delays the nudges of an agent whose turns end as soon as they begin."""
+
+    def __init__(self) -> None:
+        self._short_turns = 0
+
+    def delay_after(self, turn_s: float) -> float:
+        """Return how long to wait before the next nudge, in seconds.
+
+        Args:
+            turn_s: How long the turn took that has just ended.
+        """
+        if turn_s >= _SHORT_TURN_S:
+            self._short_turns = 0
+            return 0.0
+        self._short_turns += 1
+        before = self._short_turns - _FREE_SHORT_TURNS
+        return exponential_delay(before, _FIRST_NUDGE_S, _LAST_NUDGE_S) if before >= 0 else 0.0
+
+
 class Agenda:
     """The messages of one agent that are still to come.
 
@@ -69,7 +94,7 @@ class Agenda:
         self._hold = hold
         self._waiting: deque[Message] = deque()
         self._unsettled: list[Message] = []
-        self._pace = Pace()
+        self._backoff = NudgeBackoff()
         self._nudge_at = 0.0
         self.news = anyio.Event()
 
@@ -94,7 +119,7 @@ class Agenda:
             turn_s: How long it took, in seconds.
             now: Monotonic time in seconds.
         """
-        self._nudge_at = now + self._pace.delay_after(turn_s)
+        self._nudge_at = now + self._backoff.delay_after(turn_s)
 
     def due_in(self, now: float) -> float:
         """Return the seconds until there is something to say; ``math.inf`` if there never is."""

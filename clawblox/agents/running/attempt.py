@@ -8,7 +8,7 @@ until the program exits or there is something to say.
 from __future__ import annotations
 
 import math
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from typing import Final, NamedTuple
 
 import anyio
@@ -16,15 +16,18 @@ import anyio
 from clawblox.agents.drivers.driver import Conversation, Invocation, Turn
 from clawblox.agents.running.agenda import Agenda, Message
 from clawblox.agents.running.bookkeeping import Bookkeeping
-from clawblox.agents.running.complaints import Complaints
-from clawblox.agents.running.dialogue import BudgetUsedUp, Dialogue, Trouble, understand
-from clawblox.agents.running.looks import Looks
+from clawblox.agents.running.dialogue import BudgetUsedUp, Dialogue, ProgramError
 from clawblox.agents.running.order import Order
-from clawblox.agents.running.output import CHUNK_BYTES, OutputReader
+from clawblox.agents.running.output import CHUNK_BYTES, LogPoller, OutputReader, read_reports
 from clawblox.agents.running.preparation import Prepared, build_environment, write_script
-from clawblox.agents.running.program import exit_code, spawn_program
+from clawblox.agents.running.program import (
+    ErrorOutput,
+    StdinFull,
+    StdinWriter,
+    exit_code,
+    spawn_program,
+)
 from clawblox.agents.running.session import Expected, find_proof
-from clawblox.agents.running.stdin import StdinFull, StdinWriter
 from clawblox.agents.values import Report
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import current_batcher, run_blocking
@@ -97,18 +100,19 @@ class Attempt:
         self._message = message
         self._turn = turn
         self._conversation: Conversation = order.driver.converse(prepared.setup, turn)
+        self._opened = ExitStack()
         self._stdin: StdinWriter | None = None
-        self._reader: OutputReader | None = None
-        self._complaints: Complaints | None = None
+        self._reader: OutputReader
+        self._errors: ErrorOutput | None = None
         self._wake = anyio.Event()
-        self._looks = Looks()
+        self._looks = LogPoller()
         self._confirm_by = math.inf
         self._leave_by = math.inf
         self._next_disk_look = 0.0
         self._end_offset: int | None = None
         self._unheard: list[tuple[int, Report]] = []
         self._turn_offset = 0
-        self._fault: Trouble | None = None
+        self._fault: ProgramError | None = None
         self.dialogue: Dialogue | None = None
         self.process: Process | None = None
         self.following: Message | None = None
@@ -133,6 +137,7 @@ class Attempt:
         invocation = self._order.driver.invocation(self._prepared.setup, self._turn)
         if invocation.has_stdin or invocation.input:
             self._stdin = StdinWriter()
+            self._opened.callback(self._stdin.close)
             self._stdin.put(invocation.input)
         if self._stdin is not None and not invocation.has_stdin:
             self._stdin.end()
@@ -172,19 +177,21 @@ class Attempt:
         begin_segment(directory.errors_file, order.limits.segment_bytes)
         self._segment_start = segment.start
         self.log_start = self._turn_offset = segment.end
-        complaints = Complaints(directory.errors_file)
+        errors = ErrorOutput(directory.errors_file)
         self.process = spawn_program(enclosed, cwd=cwd, directory=directory, stdin=self._stdin)
         self._tree.add(self.process)
         self._tree.watch()
         self._reader = OutputReader(directory.log_file, self.log_start, begins_at=segment.start)
-        complaints.open()
-        self._complaints = complaints
+        self._opened.callback(self._reader.close)
+        errors.open()
+        self._opened.callback(errors.close)
+        self._errors = errors
 
     async def run(self) -> None:
         """Serve the process until it has exited.
 
         Raises:
-            Trouble: Something went wrong; the process may still run.
+            ProgramError: Something went wrong; the process may still run.
             BudgetUsedUp: The budget is used up; the process may still run.
 
         Cancellation: the process goes on; call :meth:`release` once it has ended.
@@ -203,7 +210,7 @@ class Attempt:
         try:
             hooks.access.hand_over(await hooks.enclosure.after_spawn())
         except OSError as error:
-            self._fault = Trouble("crash", f"its sandbox did not open: {error}")
+            self._fault = ProgramError("crash", f"its sandbox did not open: {error}")
             self._wake.set()
 
     async def _watch_exit(self) -> None:
@@ -251,16 +258,15 @@ class Attempt:
         Args:
             rest: Whether the process has ended, so that the last line may lack its newline.
         """
-        assert self._reader is not None
-        assert self._complaints is not None
-        has_complained = self._complaints.have_grown()
-        if not (rest or has_complained) and self._reader.log_size() <= self._reader.position:
+        assert self._errors is not None
+        has_errors = self._errors.has_grown()
+        if not (rest or has_errors) and self._reader.log_size() <= self._reader.position:
             heard = _Heard(0, is_all=False)
         else:
-            heard = await current_batcher().run(self._read, rest, has_complained)
+            heard = await current_batcher().run(self._read, rest, has_errors)
         now = anyio.current_time()
         assert self.dialogue is not None
-        if heard.size or has_complained:
+        if heard.size or has_errors:
             self.dialogue.hear_something(now)
         reports, self._unheard = self._unheard, []
         try:
@@ -277,11 +283,10 @@ class Attempt:
             await self._books.count_recorded(self._books.session_id)
         return heard
 
-    def _read(self, rest: bool, has_complained: bool) -> _Heard:
+    def _read(self, rest: bool, has_errors: bool) -> _Heard:
         """Read on in the log, and have the driver understand it. Blocks."""
         reader = self._reader
-        assert reader is not None
-        if has_complained:
+        if has_errors:
             with suppress(OSError):
                 reader.touch()
         if rest and self._end_offset is None:
@@ -295,14 +300,14 @@ class Attempt:
         if is_all:
             lines += reader.take_rest()
         # Kept here, because a look that is cancelled takes in nothing of what it has read.
-        self._unheard += understand(self._conversation, lines, self._order.name)
+        self._unheard += read_reports(self._conversation, lines, self._order.name)
         return _Heard(reader.position - before, is_all)
 
     async def _look_for_proof(self, dialogue: Dialogue, now: float, *, is_last: bool) -> None:
         """Look on the disk for the conversation, while the output has not proven it.
 
         Raises:
-            Trouble: The program is in another conversation than it should be.
+            ProgramError: The program is in another conversation than it should be.
         """
         must_decide = dialogue.contradiction is not None and (is_last or not dialogue.is_working)
         if dialogue.is_confirmed or not (must_decide or now >= self._next_disk_look):
@@ -321,7 +326,7 @@ class Attempt:
         """Write what the conversation has to say, in a protocol or to the agent.
 
         Raises:
-            Trouble: The program does not read what it is told.
+            ProgramError: The program does not read what it is told.
         """
         if self._stdin is None or not (outgoing := self._conversation.outgoing()):
             return
@@ -329,7 +334,7 @@ class Attempt:
         try:
             self._stdin.put(outgoing)
         except StdinFull:
-            raise Trouble("crash", "the program does not read its standard input") from None
+            raise ProgramError("crash", "the program does not read its standard input") from None
 
     @property
     def _is_busy(self) -> bool:
@@ -346,7 +351,6 @@ class Attempt:
         Raises:
             BudgetUsedUp: Nothing more may be said.
         """
-        assert self._reader is not None
         if (used_up := self._books.exceeded()) is not None:
             raise BudgetUsedUp(used_up)
         if (message := self._agenda.take(now)) is None:
@@ -366,9 +370,8 @@ class Attempt:
     @property
     def _is_log_full(self) -> bool:
         """Whether the next turn is for another process, which begins another segment."""
-        assert self._reader is not None
-        assert self._complaints is not None
-        size = max(self._reader.log_size() - self._segment_start, self._complaints.size)
+        assert self._errors is not None
+        size = max(self._reader.log_size() - self._segment_start, self._errors.size)
         return size >= self._order.limits.segment_bytes
 
     @property
@@ -382,34 +385,33 @@ class Attempt:
         """Check all that can go wrong, then say what is due.
 
         Raises:
-            Trouble: Something went wrong.
+            ProgramError: Something went wrong.
             BudgetUsedUp: The budget is used up.
         """
         now = anyio.current_time()
         dialogue, limits = self.dialogue, self._order.limits
         assert dialogue is not None
-        assert self._reader is not None
-        assert self._complaints is not None
+        assert self._errors is not None
         if dialogue.is_confirmed and self._books.state == "starting":
             self._books.move("working")
         if self._fault is not None:
             raise self._fault
         if self._books.is_out_of_time:
             raise BudgetUsedUp(self._books.exceeded() or "budget used up")
-        said = self._reader.log_size() - self._turn_offset
-        if max(said, self._complaints.size - self._complaints.start) >= limits.max_log_bytes:
+        written = self._reader.log_size() - self._turn_offset
+        if max(written, self._errors.size - self._errors.start) >= limits.max_log_bytes:
             message = f"the program has written {limits.max_log_bytes} bytes in one turn"
-            raise Trouble("limit", f"{message}: move {self._order.directory.log_file.parent} away")
+            logs = self._order.directory.log_file.parent
+            raise ProgramError("limit", f"{message}: move {logs} away")
         if has_exited:
             return
         if not dialogue.is_confirmed and now >= self._confirm_by:
-            seconds = f"{limits.confirm_timeout:g} s"
-            unproven = Trouble("crash", f"the program did not confirm its session within {seconds}")
-            raise dialogue.contradiction or unproven
-        silence_s = dialogue.silence(now)
-        if silence_s is not None:
+            message = f"the program did not confirm its session within {limits.confirm_timeout:g} s"
+            raise dialogue.contradiction or ProgramError("crash", message)
+        if (silence_s := dialogue.silence(now)) is not None:
             self._books.emit("stalled", {"silence_s": round(silence_s, 3)})
-            raise Trouble("stall", f"the program was silent for {silence_s:.0f} s within a turn")
+            message = f"the program was silent for {silence_s:.0f} s within a turn"
+            raise ProgramError("stall", message)
         if now >= self._leave_by:
             raise dialogue.trouble or _Left
         if dialogue.trouble is not None:
@@ -434,7 +436,7 @@ class Attempt:
         """Take in that the process has exited and said all.
 
         Raises:
-            Trouble: It ended within a turn, or never proved its session.
+            ProgramError: It ended within a turn, or never proved its session.
         """
         dialogue = self.dialogue
         assert dialogue is not None
@@ -457,9 +459,9 @@ class Attempt:
         log_file, secrets = self._order.directory.log_file, self._order.secrets
         start = self.log_start - self._segment_start
         said = last_lines(log_file, start=start, count=_LAST_WORDS, secrets=secrets)
-        if self._complaints is None:
+        if self._errors is None:
             return said
-        return said + self._complaints.last_lines(_LAST_WORDS, secrets)
+        return said + self._errors.last_lines(_LAST_WORDS, secrets)
 
     @property
     def exit_code(self) -> int | None:
@@ -473,9 +475,7 @@ class Attempt:
         """
         async with AsyncExitStack() as releases:  # each, whatever becomes of the others
             releases.push_async_callback(self._order.hooks.enclosure.release)
-            for opened in (self._stdin, self._complaints, self._reader):
-                if opened is not None:
-                    releases.callback(opened.close)
+            releases.callback(self._opened.close)
             releases.callback(self._let_go)
             if self.process is not None and self.process.has_exited:
                 self.exit = await self.process.wait()
@@ -487,10 +487,10 @@ class Attempt:
         self._tree.release()
 
     async def _listen_to_last_words(self) -> None:
-        if self.dialogue is None or self._complaints is None:
+        if self.dialogue is None or self._errors is None:
             return
         total = 0
-        with suppress(Trouble, OSError), anyio.move_on_after(self._order.limits.drain_timeout):
+        with suppress(ProgramError, OSError), anyio.move_on_after(self._order.limits.drain_timeout):
             while total < _DRAINED_BYTES:
                 heard = await self._listen(rest=True)
                 total += heard.size

@@ -341,7 +341,7 @@ class Bookkeeping:
             usage=self.usage,
             reason=self.reason,
             pid=self.pid,
-            window=hooks.window.name,
+            window=hooks.window_name,
             sandbox=hooks.enclosure.level,
             time=format_utc_ms(self._time_ns),
         )

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from clawblox.agents.drivers.driver import Conversation
 from clawblox.agents.running.agenda import Agenda, Message
 from clawblox.agents.running.bookkeeping import Bookkeeping
-from clawblox.agents.running.output import Line
 from clawblox.agents.running.session import Expected
 from clawblox.agents.values import ErrorKind, Report
 from clawblox.foreign_values import clean_text, finite_number
@@ -27,7 +25,7 @@ _LONGEST_RETRY_S: Final = 24 * 3600.0
 _WORK: Final = frozenset({"message", "reasoning", "tool.called", "tool.returned"})
 
 
-class Trouble(Exception):  # noqa: N818 - the public error is made of it
+class ProgramError(Exception):
     """Something went wrong with a process; the agent's owner decides what follows.
 
     Args:
@@ -43,29 +41,6 @@ class Trouble(Exception):  # noqa: N818 - the public error is made of it
 
 class BudgetUsedUp(Exception):  # noqa: N818 - says the condition
     """The agent is stopped, because its budget is used up; the text says which."""
-
-
-def understand(
-    conversation: Conversation, lines: Iterable[Line], agent: str
-) -> list[tuple[int, Report]]:
-    """Return what lines say, each report with the offset of its line.
-
-    Args:
-        conversation: Understands them.
-        lines: The lines.
-        agent: Full name of the agent.
-    """
-    found: list[tuple[int, Report]] = []
-    for line in lines:
-        if line.data is None:
-            found.append((line.offset, Report("oversized", {"size_bytes": line.size})))
-            continue
-        try:
-            for report in conversation.read(line.data):
-                found.append((line.offset, report))  # noqa: PERF401 - a generator costs more
-        except Exception:  # noqa: BLE001 - a line that is not understood says nothing
-            _log.exception("line not understood", agent=agent, offset=line.offset)
-    return found
 
 
 class Dialogue:
@@ -108,12 +83,12 @@ class Dialogue:
         self._silent_since = now
         self._excused_until = now
         self._has_worked = False
-        self._error: Trouble | None = None
-        self._limit: Trouble | None = None
+        self._error: ProgramError | None = None
+        self._limit: ProgramError | None = None
         self.is_confirmed = False
         self.is_working = False
         self.is_usage_due = False
-        self.trouble: Trouble | None = None
+        self.trouble: ProgramError | None = None
 
     # -- what we say ------------------------------------------------------------------------
 
@@ -148,13 +123,13 @@ class Dialogue:
         """Take in reports with the offsets of their lines, even if something is wrong with one.
 
         Raises:
-            Trouble: As :meth:`hear`; the first one.
+            ProgramError: As :meth:`hear`; the first one.
         """
-        trouble: Trouble | None = None
+        trouble: ProgramError | None = None
         for offset, report in reports:
             try:
                 self.hear(report, offset, now)
-            except Trouble as found:
+            except ProgramError as found:
                 trouble = trouble or found
         if trouble is not None:
             raise trouble
@@ -163,7 +138,7 @@ class Dialogue:
         """Take in what the program reports.
 
         Raises:
-            Trouble: It is in another conversation than it should be.
+            ProgramError: It is in another conversation than it should be.
         """
         data = report.data
         match report.type:
@@ -189,9 +164,9 @@ class Dialogue:
             delay_s = finite_number(data.get("delay_s"), high=_LONGEST_RETRY_S)
             self._excused_until = now + (delay_s or 0.0)
         elif report.type == "error":
-            self._error = Trouble(data["kind"], data["message"])
+            self._error = ProgramError(data["kind"], data["message"])
         elif report.type == "limit":
-            self._limit = Trouble("limit", data["message"])
+            self._limit = ProgramError("limit", data["message"])
 
     # -- which conversation it is in --------------------------------------------------------
 
@@ -202,12 +177,12 @@ class Dialogue:
         program begin with a throw-away id, and others repeat what a program of the agent says.
 
         Raises:
-            Trouble: It is another one than it should be, or no id of the program's.
+            ProgramError: It is another one than it should be, or no id of the program's.
         """
         if self._session_id is None:
             if not self._expected.id_pattern.fullmatch(session_id):
                 message = f"the program names its session {session_id!a:.100}, which is no id of it"
-                raise Trouble("invalid", message)
+                raise ProgramError("invalid", message)
             self._session_id = session_id
         if session_id == self._session_id:
             self._is_named = True
@@ -221,7 +196,7 @@ class Dialogue:
         """Take in which conversation's transcript has grown.
 
         Raises:
-            Trouble: It is another one than it should be.
+            ProgramError: It is another one than it should be.
         """
         if self._session_id not in (None, session_id):
             # What begins a conversation may leave another one beside it.
@@ -245,16 +220,16 @@ class Dialogue:
             self._books.confirm(self._session_id, facts, offset)
 
     @property
-    def contradiction(self) -> Trouble | None:
+    def contradiction(self) -> ProgramError | None:
         """What is wrong if nothing proves that the program is where it should be; else None."""
         if self.is_confirmed or self._other_id is None:
             return None
         return self._contradict(self._other_id)
 
-    def _contradict(self, session_id: str) -> Trouble:
+    def _contradict(self, session_id: str) -> ProgramError:
         message = f"the program is in session {session_id!a:.100}, not in {self._session_id}"
         is_late = self.is_confirmed or self._expected.is_resumed
-        return Trouble("resume" if is_late else "invalid", message)
+        return ProgramError("resume" if is_late else "invalid", message)
 
     # -- ends of turns ----------------------------------------------------------------------
 
@@ -265,16 +240,16 @@ class Dialogue:
         self._agenda.end_turn(now - self._turn_began_at, now)
         if not data.get("ok"):
             text = str(data.get("text") or "the turn failed")
-            self.trouble = self.last_error or Trouble("model", text)
+            self.trouble = self.last_error or ProgramError("model", text)
 
     # -- what that means --------------------------------------------------------------------
 
     @property
-    def last_error(self) -> Trouble | None:
+    def last_error(self) -> ProgramError | None:
         """What the program has reported as wrong in this turn; a limit that it met comes first."""
         return self._limit or self._error
 
-    def explain_end(self, report: Report | None, words: Sequence[str], exit_: str) -> Trouble:
+    def explain_end(self, report: Report | None, words: Sequence[str], exit_: str) -> ProgramError:
         """Return why the process ended too early.
 
         Args:
@@ -287,10 +262,10 @@ class Dialogue:
             kind = report.data["kind"]
             # A program that has begun to work was started as it should be.
             is_crash = kind == "invalid" and self.is_confirmed
-            return Trouble("crash" if is_crash else kind, report.data["message"])
+            return ProgramError("crash" if is_crash else kind, report.data["message"])
         when = "within a turn" if self.is_confirmed else "before it confirmed its session"
         last = f", after {words[-1]:.300}" if words else ""
-        return Trouble("crash", f"the program ended {when}: {exit_}{last}")
+        return ProgramError("crash", f"the program ended {when}: {exit_}{last}")
 
     def silence(self, now: float) -> float | None:
         """Return the length of a silence that is too long, in seconds; None if it is not."""

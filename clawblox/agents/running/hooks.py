@@ -1,7 +1,6 @@
 """What surrounds a running agent: its sandbox, its access to worlds, its window, its status.
 
-The owner of an agent calls these, in the order of this page, and knows nothing of what is behind
-them. Here are also those that do nothing. Methods that block say so, and run in a thread.
+The owner of an agent calls these in the order of :class:`Hooks`.
 """
 
 from __future__ import annotations
@@ -14,9 +13,11 @@ from typing import Any, Protocol
 
 import attrs
 
+from clawblox.agents.access.agent_access import AgentAccess
 from clawblox.agents.layout import AgentDir
-from clawblox.agents.status import AgentRecord
+from clawblox.agents.status import StatusWriter
 from clawblox.agents.values import SandboxLevel
+from clawblox.agents.window import AgentWindow
 
 
 @attrs.frozen(kw_only=True)
@@ -121,63 +122,6 @@ class Enclosure(Protocol):
         """
 
 
-class Access(Protocol):
-    """What an agent reaches worlds through."""
-
-    @property
-    def base_url(self) -> str | None:
-        """The address by which the agent knows its world; None before it has one."""
-
-    def open(self) -> None:
-        """Have its address open, at each start of the agent. Blocks.
-
-        Raises:
-            AgentResumeError: The address is taken.
-        """
-
-    def hand_over(self, listeners: Mapping[str, socket.socket]) -> None:
-        """Serve on the sockets of a new process too, and close those of the last one.
-
-        Called after each spawn with what :meth:`Enclosure.after_spawn` returned.
-        """
-
-    def rest(self) -> None:
-        """Let another agent of this process have the address; called when the agent has ended."""
-
-
-class Window(Protocol):
-    """A window in which a person watches an agent. It stays while programs come and go."""
-
-    @property
-    def name(self) -> str | None:
-        """Its name; None without a window."""
-
-    @property
-    def pane_id(self) -> str | None:
-        """Id of its pane; None before it is open."""
-
-    def open(self) -> None:
-        """Open it, at each start of the agent, when the log exists. Blocks.
-
-        Raises:
-            TmuxError: It cannot be opened.
-        """
-
-    def close(self) -> None:
-        """Close it, when the agent has ended; a second call does nothing. Blocks."""
-
-
-class Status(Protocol):
-    """Tells other processes how an agent is."""
-
-    def write(self, record: AgentRecord) -> None:
-        """Tell it. Blocks. Called when it has changed, at most once a look at the log.
-
-        Raises:
-            OSError: It cannot be told now.
-        """
-
-
 class NoEnclosure:
     """Programs run on this machine as the user does."""
 
@@ -223,43 +167,6 @@ class NoEnclosure:
         """See :meth:`Enclosure.release`."""
 
 
-class NoAccess:
-    """An agent that no world was connected to."""
-
-    base_url: str | None = None
-
-    def open(self) -> None:
-        """See :meth:`Access.open`."""
-
-    def hand_over(self, listeners: Mapping[str, socket.socket]) -> None:
-        """See :meth:`Access.hand_over`."""
-        for listener in listeners.values():
-            listener.close()
-
-    def rest(self) -> None:
-        """See :meth:`Access.rest`."""
-
-
-class NoWindow:
-    """No window."""
-
-    name: str | None = None
-    pane_id: str | None = None
-
-    def open(self) -> None:
-        """See :meth:`Window.open`."""
-
-    def close(self) -> None:
-        """See :meth:`Window.close`."""
-
-
-class NoStatus:
-    """Other processes are told nothing."""
-
-    def write(self, record: AgentRecord) -> None:
-        """See :meth:`Status.write`."""
-
-
 Service = Callable[[], Awaitable[None]]
 """Something that runs until cancelled, as long as the agent is started; it raises nothing."""
 
@@ -271,13 +178,18 @@ class Hooks:
     Attributes:
         enclosure: Its sandbox.
         access: Its access to worlds.
-        window: Its window.
-        status: What tells other processes of it.
-        services: What else is served while it is started.
+        window: Its window; None without one.
+        status: Publishes its status to other processes.
+        services: Run while it is started.
     """
 
-    enclosure: Enclosure = attrs.field(factory=NoEnclosure)
-    access: Access = attrs.field(factory=NoAccess)
-    window: Window = attrs.field(factory=NoWindow)
-    status: Status = attrs.field(factory=NoStatus)
+    enclosure: Enclosure
+    access: AgentAccess
+    window: AgentWindow | None
+    status: StatusWriter
     services: tuple[Service, ...] = ()
+
+    @property
+    def window_name(self) -> str | None:
+        """Name of its window; None without one."""
+        return None if self.window is None else self.window.name

@@ -6,13 +6,19 @@ line of any length costs memory only up to a limit: a longer one is counted and 
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from clawblox.agents.drivers.driver import Conversation
+from clawblox.agents.values import Report
 from clawblox.system.regular_files import open_regular
 from clawblox.telemetry.log_segments import LogSegment, list_segments
+from clawblox.telemetry.own_log import OwnLog
+
+_log = OwnLog(__name__)
 
 CHUNK_BYTES: Final = 64 * 1024
 """Most that one call reads."""
@@ -60,6 +66,29 @@ def _read_segment(segment: LogSegment, start: int) -> Iterator[Line]:
         yield from reader.take_rest()
     finally:
         reader.close()
+
+
+def read_reports(
+    conversation: Conversation, lines: Iterable[Line], agent: str
+) -> list[tuple[int, Report]]:
+    """Return the reports in lines, each with the offset of its line.
+
+    Args:
+        conversation: Reads the lines.
+        lines: The lines.
+        agent: Full name of the agent.
+    """
+    reports: list[tuple[int, Report]] = []
+    for line in lines:
+        if line.data is None:
+            reports.append((line.offset, Report("oversized", {"size_bytes": line.size})))
+            continue
+        try:
+            for report in conversation.read(line.data):
+                reports.append((line.offset, report))  # noqa: PERF401 - a generator costs more
+        except Exception:  # noqa: BLE001 - a line that cannot be read has no reports
+            _log.exception("line not understood", agent=agent, offset=line.offset)
+    return reports
 
 
 class OutputReader:
@@ -175,3 +204,48 @@ class OutputReader:
         self._size = 0
         self._pieces.clear()
         return line
+
+
+_FIRST_S: Final = 0.005
+_WORKING_S: Final = 0.05
+_QUIET_S: Final = 1.0
+"""Longest pauses."""
+
+_LATE_S: Final = 2.0
+"""A longer time from one look to the next is one in which this process was stopped."""
+
+_LONGER: Final = 1.3
+"""How much longer each pause is than the one before."""
+
+
+class LogPoller:
+    """The pauses between the looks at one log."""
+
+    def __init__(self) -> None:
+        self._pause_s = _FIRST_S
+        self._looked_at = math.inf
+
+    def begin_look(self, now: float) -> float:
+        """Return how long this process was stopped since the last look, in seconds; mostly 0.
+
+        Args:
+            now: Monotonic time in seconds.
+        """
+        since_s, self._looked_at = now - self._looked_at, now
+        return since_s if since_s > _LATE_S else 0.0
+
+    def begin_anew(self) -> None:
+        """Let the next look come soon."""
+        self._pause_s = _FIRST_S
+
+    def next_pause(self, now: float, *, is_quiet: bool) -> float:
+        """Return the seconds until the next look.
+
+        Args:
+            now: Monotonic time in seconds.
+            is_quiet: Whether nothing is expected of the program.
+        """
+        pause_s = min(self._pause_s, _QUIET_S if is_quiet else _WORKING_S)
+        self._pause_s = pause_s * _LONGER
+        # Working agents are looked at in the same moments: one hop into a thread reads for all.
+        return _WORKING_S - now % _WORKING_S if pause_s == _WORKING_S else pause_s

@@ -20,7 +20,7 @@ from clawblox.agents.events import AgentEventHub
 from clawblox.agents.running.agenda import Agenda, Message
 from clawblox.agents.running.attempt import Attempt
 from clawblox.agents.running.bookkeeping import Bookkeeping
-from clawblox.agents.running.dialogue import BudgetUsedUp, Trouble
+from clawblox.agents.running.dialogue import BudgetUsedUp, ProgramError
 from clawblox.agents.running.hooks import Service
 from clawblox.agents.running.lifecycle import is_hopeless, retry_delay
 from clawblox.agents.running.order import Order, Start
@@ -31,8 +31,12 @@ from clawblox.agents.running.preparation import (
     prepare_home,
     read_version,
 )
-from clawblox.agents.running.session import read_session_id, require_transcript
-from clawblox.agents.running.uncounted import catch_up, count_rest
+from clawblox.agents.running.session import (
+    catch_up,
+    count_rest,
+    read_session_id,
+    require_transcript,
+)
 from clawblox.agents.running.version import find_number
 from clawblox.agents.values import AgentResult, AgentState, StartedAgent
 from clawblox.concurrency.tasks import Tasks
@@ -53,7 +57,7 @@ from clawblox.telemetry.own_log import OwnLog
 
 _log = OwnLog(__name__)
 
-_EXPECTED: Final = (AgentError, Trouble, OSError, CannotExecute)
+_EXPECTED: Final = (AgentError, ProgramError, OSError, CannotExecute)
 """Exceptions of a start or a process that are no defects of this package."""
 
 _FAILED_GRACE_S: Final = 2.0
@@ -216,8 +220,8 @@ class Owner:
             session_id=self.books.session_id,
             pid=self.books.pid,
             version=self.books.version,
-            tmux_window=hooks.window.name,
-            tmux_pane_id=hooks.window.pane_id,
+            tmux_window=hooks.window_name,
+            tmux_pane_id=None if hooks.window is None else hooks.window.pane_id,
             sandbox=hooks.enclosure.level,
         )
 
@@ -262,12 +266,13 @@ class Owner:
         await run_blocking(hooks.access.open)
         for service in hooks.services:
             services.start_soon(self._serve, service)
-        await run_blocking(hooks.window.open)
+        if hooks.window is not None:
+            await run_blocking(hooks.window.open)
         message = self._first
         while True:
             try:
                 following = await self._attempt_once(prepared, message)
-            except Trouble as trouble:
+            except ProgramError as trouble:
                 following = await self._recover(trouble)
             message = following or await self._wait_for_message()
 
@@ -313,7 +318,7 @@ class Owner:
             What the next process is to be told; None if that is nothing yet.
 
         Raises:
-            Trouble: It failed.
+            ProgramError: It failed.
         """
         turn = self._make_turn(message)
         await count_rest(self._order, self.books, turn.continued_id)
@@ -338,7 +343,7 @@ class Owner:
         told = {} if error is None else {"error": error}
         self.books.emit("process.exited", {"status": status, "exit_code": self._exit_code, **told})
 
-    async def _recover(self, trouble: Trouble) -> Message:
+    async def _recover(self, trouble: ProgramError) -> Message:
         """Wait, and return what the next process is told.
 
         Raises:
@@ -403,7 +408,7 @@ class Owner:
             return error
         is_confirmed = self.books.is_confirmed
         kind: type[AgentError] = AgentExitedError if is_confirmed else AgentStartError
-        if not isinstance(error, Trouble):
+        if not isinstance(error, ProgramError):
             verb = "continue" if is_confirmed else "be started"
             failure = self._error(kind, f"it could not {verb}: {error}")
             failure.__cause__ = error
@@ -429,6 +434,7 @@ class Owner:
         )
 
     async def _tear_down(self, reason: str) -> None:
+        hooks = self._order.hooks
         grace = self._stop.begin(DEFAULT_GRACE_S if self.failure is None else _FAILED_GRACE_S)
         with self._contained("processes not ended"):
             if self._attempt is None:
@@ -448,9 +454,10 @@ class Owner:
         with self._contained("end not written"):
             await self.books.flush()  # who misses the window looks there for the reason
         with self._contained("window not closed"):
-            await run_blocking(self._order.hooks.window.close)
+            if hooks.window is not None:
+                await run_blocking(hooks.window.close)
         with self._contained("access not at rest"):
-            self._order.hooks.access.rest()
+            hooks.access.rest()
 
     def _release_waiters(self, reason: str) -> None:
         """Let nobody wait any longer, whatever went wrong before."""

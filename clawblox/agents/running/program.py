@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import signal  # noqa: TID251 - numbers only, nothing is sent
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
+
+import anyio
 
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.running.hooks import Enclosed
-from clawblox.agents.running.stdin import StdinWriter
 from clawblox.results import ProcessExit
 from clawblox.system.process import Process, spawn
-from clawblox.telemetry.logs import open_log
+from clawblox.system.regular_files import open_regular
+from clawblox.telemetry.logs import last_lines, log_size, open_log
 
 
 def spawn_program(
@@ -58,3 +62,131 @@ def exit_code(found: ProcessExit) -> int | None:
         return found.status
     named = signal.Signals.__members__.get(found.signal)
     return -int(found.signal.rpartition(" ")[2]) if named is None else -named
+
+
+MAX_UNREAD_BYTES: Final = 64 * 1024 * 1024
+"""Most that is kept for a program that does not read."""
+
+
+class StdinFull(Exception):  # noqa: N818 - says the condition
+    """A program has not read what was written to it."""
+
+
+class StdinWriter:
+    """The two ends of the pipe.
+
+    Raises:
+        OSError: There is no descriptor left.
+
+    Attributes:
+        read_end: What the program inherits as its standard input.
+    """
+
+    def __init__(self) -> None:
+        self.read_end, self._write_end = os.pipe()
+        os.set_blocking(self._write_end, False)
+        self._unread = bytearray()
+        self._news = anyio.Event()
+        self._is_broken = False
+        self._is_ended = False
+
+    def put(self, data: bytes) -> None:
+        """Queue ``data`` for the program.
+
+        Raises:
+            StdinFull: Too much is queued already.
+        """
+        if not data or self._is_broken or self._is_ended:
+            return
+        if len(self._unread) + len(data) > MAX_UNREAD_BYTES:
+            raise StdinFull
+        self._unread += data
+        self._news.set()
+
+    def end(self) -> None:
+        """Have the program read the end of its input, after what is queued."""
+        self._is_ended = True
+        self._news.set()
+
+    async def write_on(self) -> None:
+        """Write what is queued, whenever the program reads; ends when nothing reads any more.
+
+        Cancellation: keeps what was not written.
+        """
+        while not self._is_broken:
+            await self._news.wait()
+            self._news = anyio.Event()
+            while self._unread and not self._is_broken:
+                await self._write_some()
+            if self._is_ended:
+                self.close()
+                return
+
+    async def _write_some(self) -> None:
+        try:
+            written = os.write(self._write_end, self._unread)
+        except BlockingIOError:
+            await anyio.wait_writable(self._write_end)
+        except BrokenPipeError:  # its exit tells the rest
+            self._is_broken = True
+            self._unread.clear()
+        else:
+            del self._unread[:written]
+
+    def close_read_end(self) -> None:
+        """Close the program's end, which the program has by now; a second call does nothing."""
+        if self.read_end >= 0:
+            os.close(self.read_end)
+            self.read_end = -1
+
+    def close(self) -> None:
+        """Close both ends; :meth:`write_on` must have ended. A second call does nothing."""
+        self.close_read_end()
+        if self._write_end >= 0:
+            os.close(self._write_end)
+            self._write_end = -1
+
+
+class ErrorOutput:
+    """The standard error of one process, from the end of what others wrote to the same file.
+
+    Args:
+        path: The file.
+
+    Attributes:
+        start: Offset of the first byte of this process.
+        size: Length of the file when :meth:`has_grown` was last asked.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd = -1
+        self.start = self.size = log_size(path)
+
+    def open(self) -> None:
+        """Open the file, which exists once the process runs.
+
+        Raises:
+            OSError: It cannot be opened.
+        """
+        self._fd = open_regular(self._path)
+
+    def has_grown(self) -> bool:
+        """Return whether there are more than at the last call. It is open, so this is cheap."""
+        before, self.size = self.size, os.fstat(self._fd).st_size
+        return self.size > before
+
+    def last_lines(self, count: int, secrets: Sequence[str]) -> tuple[str, ...]:
+        """Return the last lines of this process, masked.
+
+        Args:
+            count: Largest number of lines.
+            secrets: Values to mask.
+        """
+        return last_lines(self._path, start=self.start, count=count, secrets=secrets)
+
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

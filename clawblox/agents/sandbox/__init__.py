@@ -1,15 +1,59 @@
 """Sandboxes: what stands between an agent's program and this machine.
 
-- ``choice``: which sandbox an agent gets.
 - ``bubblewrap``: our sandbox, as running agents use it.
 - ``native``: Claude Code's own sandbox.
-- ``entry``: how a process gets into it.
+- ``entry``: how a process gets into it, and how much of this machine it may use.
 - ``inside``: what a program sees, as bubblewrap's arguments.
-- ``proc``: which entries of ``/proc`` are covered.
-- ``limits``: how many processes and how much memory its programs may use.
 - ``program_files``: which files a program needs.
 - ``system_calls``: which system calls a program may not make.
 - ``endpoints``: what can be reached from inside.
-- ``client_hello``: which server a TLS client wants.
 - ``relay``: connections from inside, continued from this machine.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clawblox.agents.access.agent_access import AgentAccess
+from clawblox.agents.options import AgentOptions
+from clawblox.agents.programs import CLAUDE, Program
+from clawblox.agents.running.hooks import Enclosure, NoEnclosure, Service
+from clawblox.agents.sandbox.bubblewrap import Bubblewrap
+from clawblox.agents.sandbox.native import NativeSandbox
+
+__all__ = ["choose_sandbox"]
+
+
+def choose_sandbox(
+    options: AgentOptions, program: Program, access: AgentAccess
+) -> tuple[Enclosure, tuple[Service, ...]]:
+    """Return the sandbox of an agent, and what must be served while the agent is started.
+
+    Claude Code's own sandbox is for Claude Code: other programs are started without it, since one
+    set of options may serve agents of several programs.
+
+    Args:
+        options: The agent's options.
+        program: Its program.
+        access: Its access to worlds.
+    """
+    has_native = options.claude_native_sandbox and program is CLAUDE
+
+    def settings() -> Mapping[str, Any]:
+        return {} if access.granted is None else access.granted.sandbox
+
+    if options.sandbox:
+        bubblewrap = Bubblewrap(
+            options.name,
+            api_hosts=program.api_hosts,
+            host=lambda: access.host,
+            settings=settings,
+            has_native=has_native,
+            may_nest=options.permission_mode in program.own_sandbox_modes,
+            is_strict=options.sandbox == "strict",
+        )
+        return bubblewrap, (bubblewrap.serve,)
+    if has_native:
+        return NativeSandbox(options.name, lambda: access.base_url, settings), ()
+    return NoEnclosure(), ()

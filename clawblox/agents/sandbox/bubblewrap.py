@@ -22,7 +22,7 @@ import attrs
 from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
 from clawblox.agents.running.hooks import Enclosed, View
 from clawblox.agents.sandbox.endpoints import WORLD_ENDPOINT, Endpoint, find_endpoints
-from clawblox.agents.sandbox.entry import Entry
+from clawblox.agents.sandbox.entry import Entry, Limits, find_limits
 from clawblox.agents.sandbox.inside import (
     SANDBOX_DEPS,
     SANDBOX_HOME,
@@ -30,11 +30,10 @@ from clawblox.agents.sandbox.inside import (
     SANDBOX_STATE,
     SYSTEM_DIRS,
     Inside,
+    find_proc_covers,
     visible_path,
 )
-from clawblox.agents.sandbox.limits import Limits, find_limits
 from clawblox.agents.sandbox.native import native_settings, probe_command, require_native
-from clawblox.agents.sandbox.proc import find_proc_covers
 from clawblox.agents.sandbox.program_files import find_program_files
 from clawblox.agents.sandbox.relay import Relays
 from clawblox.agents.sandbox.system_calls import build_filter

@@ -7,6 +7,7 @@ the state is read-only. See bwrap(1).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -211,3 +212,40 @@ def visible_path(search: str, inside: Inside) -> str:
     kept = [str(place) for place in given if any(map(place.is_relative_to, seen))]
     own = [str(place) for place in inside.commands if not place.is_relative_to("/usr")]
     return ":".join(dict.fromkeys([*own, *kept, *_SYSTEM_PATH]))
+
+
+_WRITABLE = 0o222
+_READABLE = 0o004
+
+
+@attrs.frozen
+class ProcCovers:
+    """Names of entries of ``/proc``.
+
+    Attributes:
+        read_only: Directories that are shown read-only.
+        hidden: Files that are not for everybody, or can be written.
+    """
+
+    read_only: tuple[str, ...]
+    hidden: tuple[str, ...]
+
+
+def find_proc_covers() -> ProcCovers:
+    """Return what is covered on this machine. Blocks.
+
+    Raises:
+        OSError: ``/proc`` cannot be read.
+    """
+    read_only, hidden = [], []
+    with os.scandir("/proc") as entries:
+        for entry in entries:
+            if entry.name.isdigit() or entry.is_symlink():  # of processes, or leads there
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                read_only.append(entry.name)
+                continue
+            mode = entry.stat(follow_symlinks=False).st_mode
+            if mode & _WRITABLE or not mode & _READABLE:
+                hidden.append(entry.name)
+    return ProcCovers(tuple(sorted(read_only)), tuple(sorted(hidden)))

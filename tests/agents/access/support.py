@@ -13,8 +13,7 @@ import anyio.from_thread
 import attrs
 
 from clawblox.agents.access.agent_access import AgentAccess
-from clawblox.agents.access.grant import Grant
-from clawblox.agents.access.policy import Policy
+from clawblox.agents.access.grant import Grant, Policy
 from clawblox.agents.access.proxy import Limits
 from clawblox.agents.layout import AgentDir
 from clawblox.config.world_toml import WorldConfig

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from clawblox.agents.access.policy import Policy
+from clawblox.agents.access.grant import Policy
 from clawblox.system import sock_diag
 from tests.agents.access.support import (
     HANG_S,

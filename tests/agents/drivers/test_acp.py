@@ -397,9 +397,9 @@ def test_another_program_is_started_by_its_command_line():
     [
         (None, None, "binary: the program is missing: gemini, qwen, kimi, opencode"),
         ("/opt/my-agent", None, "binary: known are gemini"),
-        (None, "my-agent --acp", "command: the words of a command line"),
-        (None, [], "command: the words of a command line"),
-        (None, ["my-agent", 1], "command: the words of a command line"),
+        (None, "my-agent --acp", "command: must be the words of a command line"),
+        (None, [], "command: must be the words of a command line"),
+        (None, ["my-agent", 1], "command: must be the words of a command line"),
     ],
 )
 def test_a_program_that_cannot_be_started_is_an_error(binary, command, complaint):

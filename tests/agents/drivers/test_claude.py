@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from clawblox.agents.drivers.claude import ClaudeDriver
 from clawblox.agents.drivers.driver import Interruption
 from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
-from clawblox.agents.programs.claude import project_slug
+from clawblox.agents.programs.program import project_slug
 from clawblox.agents.values import Usage
 from tests.agents.drivers.support import (
     FIRST,

@@ -12,8 +12,7 @@ import pytest
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.drivers.reading import open_reading
 from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
-from clawblox.agents.running.dialogue import understand
-from clawblox.agents.running.output import Line
+from clawblox.agents.running.output import Line, read_reports
 from clawblox.agents.usage import Ledger
 from clawblox.agents.values import Report, Usage
 from clawblox.foreign_values import MAX_NUMBER, finite_number
@@ -66,7 +65,7 @@ def read_recorded(name: str, number: str | None) -> list[Report]:
     reading = open_reading(find_driver(RECORDED[name]), AgentDir(SANDBOX_WORKSPACE))
     lines = recorded_lines(name)
     said = lines if number is None else [with_number(line, number) for line in lines]
-    found = understand(reading, [Line(0, len(line), line) for line in said], "Eko")
+    found = read_reports(reading, [Line(0, len(line), line) for line in said], "Eko")
     return [report for _, report in found]
 
 

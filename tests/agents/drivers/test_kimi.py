@@ -405,7 +405,7 @@ def rest(report: Report) -> dict:
 
 
 def test_a_sparse_file_in_place_of_a_wire_is_not_in_the_way(directory, monkeypatch):
-    wires = sys.modules["clawblox.agents.drivers.kimi_wires"]
+    wires = sys.modules["clawblox.agents.drivers.kimi"]
     monkeypatch.setattr(wires, "_MAX_READ_BYTES", 64 << 20)
     main = keep_session(directory, directory.workspace)
     expected = KIMI.read_usage(directory, SESSION, RecordedUsage()).data["usage"]
@@ -440,7 +440,7 @@ def test_reading_and_adopting_end_when_they_are_interrupted(directory):
 
 
 def test_a_line_that_is_too_long_is_skipped_and_what_follows_is_counted(directory, monkeypatch):
-    wires = sys.modules["clawblox.agents.drivers.kimi_wires"]
+    wires = sys.modules["clawblox.agents.drivers.kimi"]
     monkeypatch.setattr(wires, "_MAX_LINE_BYTES", 1000)
     wire = keep_session(directory, directory.workspace)
     wire.write_bytes(b"x" * 5300 + b'"usage.record"\n')

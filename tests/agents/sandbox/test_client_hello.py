@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawblox.agents.sandbox.client_hello import MAX_HELLO_BYTES, NoClientHello, read_server_name
+from clawblox.agents.sandbox.relay import MAX_HELLO_BYTES, NoClientHello, read_server_name
 
 
 def hello(name: str | None) -> bytes:

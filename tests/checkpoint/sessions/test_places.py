@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from clawblox.agents.programs.claude import project_slug
 from clawblox.agents.programs.kimi import work_dir_key
+from clawblox.agents.programs.program import project_slug
 from clawblox.checkpoint.collect.sessions import FORMATS, Placement, find_format
 from clawblox.errors import CheckpointError, CheckpointFormatError
 from tests.checkpoint.agents import (

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from clawblox.agents.programs import CLAUDE
-from clawblox.agents.programs.claude import project_slug
+from clawblox.agents.programs.program import project_slug
 from clawblox.checkpoint.collect.sessions.buckets import BucketFormat, PathTable
 from clawblox.checkpoint.collect.sessions.transcripts import Record
 

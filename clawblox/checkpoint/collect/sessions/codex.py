@@ -13,7 +13,7 @@ from pathlib import Path
 import attrs
 
 from clawblox.agents.programs import CODEX
-from clawblox.agents.programs.codex import ROLLOUT, thread_id
+from clawblox.agents.programs.program import ROLLOUT, thread_id
 from clawblox.checkpoint.collect import tree
 from clawblox.checkpoint.collect.sessions import compressed, transcripts
 from clawblox.checkpoint.collect.sessions.shape import (

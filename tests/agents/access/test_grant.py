@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from clawblox import ConfigError, World
-from clawblox.agents.access.policy import Policy
+from clawblox.agents.access.grant import Policy
 from clawblox.config.agent_routes import AgentRoute
 
 API = {

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from clawblox.agents.sandbox import limits
-from clawblox.agents.sandbox.limits import find_limits
+from clawblox.agents.sandbox import entry
+from clawblox.agents.sandbox.entry import find_limits
 from clawblox.concurrency.threads import run_blocking
 from clawblox.system import control_groups
 from clawblox.system.control_groups import find_delegated, make_group
@@ -47,7 +47,7 @@ async def test_processes_are_limited_for_each_sandbox(
 ) -> None:
     if not (await run_blocking(find_limits, 1000)).counts_by_user:
         pytest.skip("this kernel counts the processes of a user over all namespaces")
-    monkeypatch.setattr(limits, "_PROCESSES", 60)
+    monkeypatch.setattr(entry, "_PROCESSES", 60)
     first, second = [
         await run_blocking(partial(Sandbox.open, tmp_path / name)) for name in ("a", "b")
     ]
@@ -123,7 +123,7 @@ def test_a_hierarchy_that_is_not_ours_is_left_alone(hierarchy: Hierarchy, text: 
 async def test_a_sandbox_joins_a_group_with_its_limits(
     hierarchy: Hierarchy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "_find_parent", lambda: find_delegated(BOTH))
+    monkeypatch.setattr(entry, "_find_parent", lambda: find_delegated(BOTH))
     sandbox = await run_blocking(partial(Sandbox.open, tmp_path))
     assert await sandbox.run("true") == ""
     facts = sandbox.bubblewrap.facts
@@ -174,8 +174,8 @@ async def test_the_kernel_moves_a_sandbox_into_its_group_and_ends_it_there(
         made.append(make_group(parent, {}))
         return made[0]
 
-    monkeypatch.setattr(limits, "_find_parent", lambda: parent)
-    monkeypatch.setattr(limits, "make_group", make)
+    monkeypatch.setattr(entry, "_find_parent", lambda: parent)
+    monkeypatch.setattr(entry, "make_group", make)
     sandbox = await run_blocking(partial(Sandbox.open, tmp_path))
     async with sandbox.running("sh", "-c", "echo ready; sleep 600") as running:
         await wait_until_async(lambda: running.output == "ready\n", TIMEOUT_S)
