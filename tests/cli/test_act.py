@@ -40,7 +40,7 @@ def kept_files(run: str) -> list[Path]:
     return sorted((Path(run) / ".clawblox" / "act").rglob("*.json"))
 
 
-def test_several_calls_are_one_agent(run: str, call: Start) -> None:
+def test_calls_with_the_same_name_are_the_same_agent(run: str, call: Start) -> None:
     seen = [
         json.loads(call("act", run, "w000", *words, "--as", "red").out)
         for words in ([], ["add", "2"], ["add", "3"])
@@ -80,7 +80,7 @@ def test_data_comes_from_standard_input_or_a_file(run: str, call: Start, tmp_pat
     assert json.loads(command.out)["counter"] == 42
 
 
-def test_what_cannot_be_sent_is_refused_before_the_agent_joins(run: str, call: Start) -> None:
+def test_malformed_data_is_refused_before_the_agent_joins(run: str, call: Start) -> None:
     for words, status, error in [
         (["w000", "add", "{1"], 2, "Error: the data is not JSON: Expecting property name"),
         (["w000", "add", "@missing"], 1, "Error: missing: No such file or directory"),
@@ -93,6 +93,7 @@ def test_what_cannot_be_sent_is_refused_before_the_agent_joins(run: str, call: S
     assert requests(run, "/join") == []
 
 
+@pytest.mark.thorough
 def test_the_only_instance_needs_no_name(run: str, call: Start) -> None:
     assert json.loads(call("act", run, "--as", "red").out)["counter"] == 0
     assert json.loads(call("act", run, "add", "--as", "red").out)["counter"] == 1
@@ -106,7 +107,7 @@ def test_the_only_instance_needs_no_name(run: str, call: Start) -> None:
     assert call("act", run, "w000", "add", "2", "3").wait() == 2
 
 
-def test_one_of_several_instances_is_named(up: Start, call: Start, run_dir: Path) -> None:
+def test_an_instance_can_be_named_among_several(up: Start, call: Start, run_dir: Path) -> None:
     running = up()
     refused = call("act", str(run_dir), "add", "2")
     assert refused.wait() == 2

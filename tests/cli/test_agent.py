@@ -72,9 +72,7 @@ def test_a_message_reaches_a_running_agent_by_its_directory_or_its_run(
         assert agent.asked == ["Come back, Zoë.", "Once more."]
 
 
-def test_a_running_agent_is_stopped_and_one_that_is_not_is_left_alone(
-    call: Start, eko: Path
-) -> None:
+def test_stop_ends_a_running_agent_and_ignores_an_ended_agent(call: Start, eko: Path) -> None:
     with served(eko) as agent:
         assert call("agent", "stop", str(eko), "--grace", "0.5").out == "Eko: stopped\n"
         assert agent.asked == [0.5]
@@ -97,7 +95,7 @@ def test_the_error_of_an_agent_is_shown(call: Start, eko: Path) -> None:
     assert "restore it" in command.err
 
 
-def test_the_status_is_that_of_this_moment(call: Start, eko: Path) -> None:
+def test_the_status_is_the_present_status(call: Start, eko: Path) -> None:
     with served(eko) as agent:
         agent.record = attrs.evolve(agent.record, turn=17)
         out = call("agent", "status", str(eko)).out
@@ -154,7 +152,7 @@ def told(eko: Path) -> AgentDir:
     return directory
 
 
-def test_a_trajectory_is_written_beside_the_agent_or_where_one_says(
+def test_a_trajectory_is_written_next_to_the_agent_or_to_a_given_file(
     call: Start, told: AgentDir, run_dir: Path
 ) -> None:
     file = told.path / "trajectory.json"

@@ -65,7 +65,7 @@ def test_a_wider_terminal_shows_more_of_the_agents(width: int, headings: str) ->
     assert all(cell_len(format_line(fitted, row)) <= width for row in range(3))
 
 
-def test_what_an_agent_used_is_in_its_row() -> None:
+def test_the_usage_of_an_agent_is_in_its_row() -> None:
     fitted = fit_columns(agent_columns(AGENTS), None)
     assert format_line(fitted, 1).split()[:6] == ["Eko", "working", "claude", "4", "44k", "$0.42"]
     assert format_line(fitted, 2).split()[:5] == ["Rocky", "stopped", "codex", "4", "2.1M"]
@@ -115,7 +115,7 @@ def test_a_text_from_an_agent_cannot_move_the_cursor() -> None:
     assert "a\nb" not in describe_agent(bad)
 
 
-def test_agents_are_summarised_in_one_line() -> None:
+def test_agents_are_summarised_in_a_line() -> None:
     assert summarise_agents([]) == []
     assert summarise_agents(AGENTS) == [
         "3 agents: 1 failed, 1 working, 1 stopped; 26 turns, 2.2M tokens, $0.84."

@@ -292,7 +292,7 @@ def test_a_restarted_instance_has_not_failed() -> None:
     assert (states.by_name, states.failures) == ({"w000": "ready"}, {})
 
 
-def test_an_instance_that_is_not_restarted_has_failed_and_says_why() -> None:
+def test_an_instance_that_is_not_restarted_has_failed_with_a_reason() -> None:
     states = states_after(event("ready"), died(9, "fresh"), event("gave_up", reason="too often"))
     states.finish_start({}, ["w000"])
     assert states.is_over

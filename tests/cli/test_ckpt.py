@@ -150,7 +150,7 @@ def test_an_archive_without_digests_is_reported(ckpt: Ckpt, tmp_path: Path) -> N
     assert "only checksums were verified" in ckpt("extract", archive, tmp_path / "new")
 
 
-def test_verify_tells_intact_archives_from_damaged_ones(ckpt: Ckpt, run: Path) -> None:
+def test_verify_distinguishes_intact_and_damaged_archives(ckpt: Ckpt, run: Path) -> None:
     good, bad = save(run, "a.ckpt"), save(run, "b.ckpt")
     data = bytearray(bad.read_bytes())
     data[data.index(b"I am\n")] ^= 1
@@ -175,7 +175,7 @@ def test_extract_shows_where_the_state_is_and_replaces_nothing(
     assert sorted(target.rglob("*")) == before
 
 
-def test_diff_names_what_changed(ckpt: Ckpt, run: Path) -> None:
+def test_diff_names_the_changed_members(ckpt: Ckpt, run: Path) -> None:
     one = save(run, "a.ckpt")
     workspace = run / "agents/Rocky/workspace"
     (workspace / "SOUL.md").write_text("I was\n")
@@ -210,7 +210,7 @@ def test_scan_never_shows_a_secret_and_ignores_allowed_findings(ckpt: Ckpt, tmp_
     assert "1 finding allowed" in ckpt("scan", archive, "--allow", allow_file)
 
 
-def test_repair_registers_what_the_manifest_lacks(ckpt: Ckpt, run: Path) -> None:
+def test_repair_registers_archives_that_the_manifest_lacks(ckpt: Ckpt, run: Path) -> None:
     archive = save(run)
     manifest = run / ".clawblox" / "manifest.json"
     document = json.loads(manifest.read_text())

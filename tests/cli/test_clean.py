@@ -56,7 +56,7 @@ def test_saves_that_were_asked_for_go_with_all_only(world: World, run: Path, cal
     assert [path.exists() for path in saves] == [False, False, True]
 
 
-def test_a_run_that_goes_on_is_refused_and_nothing_is_removed(
+def test_a_running_run_is_refused_and_nothing_is_removed(
     world: World, run: Path, call: Start
 ) -> None:
     saves = save_thrice(world, run)

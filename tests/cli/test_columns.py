@@ -73,7 +73,7 @@ def test_a_wider_terminal_shows_no_less(kind: str) -> None:
             assert "URL" in headings(ROWS[kind], wide)
 
 
-def test_a_column_is_shown_only_beside_those_that_matter_more() -> None:
+def test_a_column_is_shown_only_with_all_more_important_columns() -> None:
     columns = instance_columns(ROWS["many kinds"], is_live=True)
     for width in WIDTHS:
         shown = headings(ROWS["many kinds"], width)
@@ -82,7 +82,7 @@ def test_a_column_is_shown_only_beside_those_that_matter_more() -> None:
         assert missing <= ({"PORT"} if "URL" in shown else set())
 
 
-def test_what_a_terminal_of_80_and_of_160_columns_shows() -> None:
+def test_columns_on_terminals_of_80_and_160_columns() -> None:
     rows = [
         make_row(status(f"w{place:03}", saved_at=AT, sim_time=9.5, restarts=1), "ready", 0.5)
         for place in range(4)
@@ -132,7 +132,7 @@ def test_a_shortened_text_fits_and_shows_that_it_was_cut(text: str, cut: str) ->
         assert short == text or width == 0 or "…" in short
 
 
-def test_names_are_cut_in_the_middle_so_that_their_ends_tell_them_apart() -> None:
+def test_names_are_cut_in_the_middle() -> None:
     assert shorten("experiment-alpha-007", 12, "middle") == "experi…a-007"
 
 

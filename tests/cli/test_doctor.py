@@ -86,7 +86,7 @@ def offer_only(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 # -- the command ------------------------------------------------------------------------------
 
 
-def test_what_is_required_is_here(call: Start) -> None:
+def test_the_requirements_of_this_machine_are_met(call: Start) -> None:
     command = call("doctor", "--json")
     found = results(command)
     assert command.wait() == 0
@@ -112,7 +112,7 @@ def test_the_table_can_be_written_in_ascii(call: Start) -> None:
 
 
 @needs_namespaces
-def test_what_a_bare_machine_lacks_is_missing(call: Start, tmp_path: Path) -> None:
+def test_a_bare_machine_misses_its_requirements(call: Start, tmp_path: Path) -> None:
     """No /proc, no network, a full disk: all are seen at once, and the status says so."""
     script = 'mount -t tmpfs -o size=4M none "$0" && mount -t tmpfs none /proc && exec "$@"'
     prefix = ("unshare", "-rmn", "sh", "-c", script, str(tmp_path))
@@ -124,6 +124,7 @@ def test_what_a_bare_machine_lacks_is_missing(call: Start, tmp_path: Path) -> No
 
 
 @needs_namespaces
+@pytest.mark.thorough
 def test_a_small_disk_is_missing_space(call: Start, tmp_path: Path) -> None:
     script = 'mount -t tmpfs -o size=4M none "$0" && cd "$0" && exec "$@"'
     prefix = ("unshare", "-rm", "sh", "-c", script, str(tmp_path))
@@ -135,6 +136,7 @@ def test_a_small_disk_is_missing_space(call: Start, tmp_path: Path) -> None:
 
 
 @needs_namespaces
+@pytest.mark.thorough
 def test_a_disk_without_room_for_files_is_reported(call: Start, tmp_path: Path) -> None:
     fill = "touch full 2>/dev/null"  # the directory itself is a file too
     script = f'mount -t tmpfs -o nr_inodes=2 none "$0" && cd "$0" && {fill}; exec "$@"'
@@ -160,6 +162,7 @@ def test_a_directory_that_cannot_be_written_is_missing_everything(
 
 
 @needs_namespaces
+@pytest.mark.thorough
 def test_forbidden_namespaces_are_missing(call: Start) -> None:
     script = 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"'
     prefix = ("unshare", "-Ur", "sh", "-c", script, "sh")
@@ -360,7 +363,7 @@ def test_an_extra_that_is_not_installed_is_missing() -> None:
     assert look_for_packages(["pytest"]).text == f"pytest {pytest.__version__}"
 
 
-def test_every_extra_is_checked_and_a_missing_one_has_the_command_that_installs_it(
+def test_every_extra_is_checked_and_a_missing_extra_has_its_install_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     checks = {check.id: check for check in ALL_CHECKS if check.group == "Extras"}
@@ -505,7 +508,7 @@ def test_a_check_that_hangs_or_breaks_does_not_spoil_the_others() -> None:
     ]
 
 
-def test_only_what_is_required_makes_the_status_1() -> None:
+def test_only_a_missing_requirement_makes_the_status_1() -> None:
     optional = check_named("optional", lambda: missing("no"))
     required = check_named("required", lambda: missing("no"), is_required=True)
     assert has_what_is_required([(optional, optional.run())])

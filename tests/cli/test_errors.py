@@ -43,7 +43,7 @@ def group(*errors: BaseException) -> BaseExceptionGroup[BaseException]:
 @pytest.mark.parametrize(
     "wrap", [lambda error: error, group, lambda error: group(group(error))], ids=["bare", "1", "2"]
 )
-def test_a_group_of_one_is_reported_as_the_error_itself(
+def test_a_group_with_a_single_error_is_reported_as_that_error(
     fail: Callable[..., Result], wrap: Callable[..., BaseException]
 ) -> None:
     done = fail(wrap(ControlError(LOST, hint="look at its log")))
@@ -72,7 +72,8 @@ def test_a_defect_among_several_errors_is_not_hidden(fail: Callable[..., Result]
     assert fail(group(ControlError(LOST), KeyboardInterrupt())).exit_code == 130
 
 
-def test_a_restart_while_the_orchestrator_dies_says_so(
+@pytest.mark.thorough
+def test_a_restart_reports_that_the_orchestrator_died(
     start: Start, tmp_path: Path, run_dir: Path
 ) -> None:
     world = make_world(tmp_path, "--slow-stop", "60")

@@ -72,7 +72,7 @@ def test_no_hint_of_the_library_names_a_flag() -> None:
         ("run", "the request was /join?name=Rocky", "the request was /join?name=Rocky"),
     ],
 )  # fmt: skip
-def test_a_hint_names_what_the_command_has(command: str, hint: str, said: str | None) -> None:
+def test_hints_name_the_flags_of_the_command(command: str, hint: str, said: str | None) -> None:
     error = errors.UsageError("no", hint=hint)
     assert in_flags(error, command_called(command)).hint == said
     assert error.hint == hint

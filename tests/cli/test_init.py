@@ -71,6 +71,7 @@ def test_the_starter_world_refuses_impossible_moves(
         assert ask(port, "POST", "/input", headers=headers, body=body).status == 400
 
 
+@pytest.mark.thorough
 def test_an_error_in_the_starter_world_ends_it_with_its_reason(
     call: Start, start: Start, tmp_path: Path, env: dict[str, str]
 ) -> None:
@@ -105,9 +106,7 @@ def test_a_name_that_needs_quotes_names_the_world(call: Start, tmp_path: Path) -
     assert command.out.endswith(f"Run it: clawblox run '{name}'\n")
 
 
-def test_an_empty_directory_is_filled_and_a_full_one_is_left_alone(
-    call: Start, tmp_path: Path
-) -> None:
+def test_only_an_empty_directory_is_filled(call: Start, tmp_path: Path) -> None:
     (tmp_path / "world").mkdir()
     assert call("init", "world", cwd=tmp_path).wait() == 0
     (tmp_path / "world" / "world.py").write_text("mine")

@@ -106,6 +106,7 @@ def test_nothing_is_left_after_a_kill_and_the_run_resumes(
     assert_nothing_runs()
 
 
+@pytest.mark.thorough
 def test_a_world_that_writes_into_the_manifest_writes_into_the_outer_one(
     outer: Path, tmp_path: Path
 ) -> None:

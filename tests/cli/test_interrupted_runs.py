@@ -41,7 +41,7 @@ def save_of(run_dir: Path, name: str) -> Path:
 
 
 @pytest.mark.usefixtures("crash")
-def test_resume_shows_what_goes_on_from_what_and_runs_it(
+def test_resume_shows_each_instance_with_its_save_and_runs_them(
     start: Start, call: Start, run_dir: Path
 ) -> None:
     save_of(run_dir, "w002").unlink()
@@ -101,7 +101,7 @@ def test_resume_in_the_background_returns_when_all_are_ready(call: Start, run_di
 
 
 @pytest.mark.usefixtures("crash")
-def test_errors_of_resume_name_what_is_wrong(
+def test_errors_of_resume_name_the_problem(
     call: Start, start: Start, tmp_path: Path, world: Path, run_dir: Path
 ) -> None:
     unknown = call("resume", str(run_dir), "w009")
@@ -124,7 +124,7 @@ def test_errors_of_resume_name_what_is_wrong(
 
 
 @pytest.mark.usefixtures("crash")
-def test_up_refuses_a_run_that_was_interrupted_until_it_is_told_what_to_do(
+def test_up_refuses_an_interrupted_run_without_a_choice(
     start: Start, call: Start, world: Path, run_dir: Path
 ) -> None:
     words = ("up", str(world), "-n", "2", "--run-dir", str(run_dir))
@@ -179,7 +179,7 @@ def test_a_person_at_a_terminal_is_asked(world: Path, run_dir: Path) -> None:
     assert [one["restarts"] for one in look(run_dir).values()] == [1, 1, 1, 0]
 
 
-def test_a_single_world_is_not_begun_anew_over_an_interrupted_one(
+def test_run_refuses_to_start_over_an_interrupted_world(
     start: Start, call: Start, world: Path, run_dir: Path
 ) -> None:
     words = ("run", str(world), "--port", "0", "--run-dir", str(run_dir))
@@ -215,7 +215,7 @@ def test_a_single_world_is_not_begun_anew_over_an_interrupted_one(
     assert call("resume", str(run_dir)).wait() == 1
 
 
-def test_a_run_within_another_one_begins_anew_as_that_one_does(
+def test_an_inner_run_starts_over_together_with_the_outer_run(
     start: Start, world: Path, run_dir: Path
 ) -> None:
     words = ("run", str(world), "--port", "0")
@@ -237,7 +237,7 @@ def test_without_interrupted_instances_nothing_is_asked(tmp_path: Path) -> None:
     assert choose(tmp_path, "continue") == "continue"
 
 
-def test_choose_names_the_command_that_tells_more(tmp_path: Path, run_dir: Path) -> None:
+def test_choose_names_the_command_with_details(tmp_path: Path, run_dir: Path) -> None:
     journal = run_dir / ".clawblox" / "instances" / "records.jsonl"
     journal.parent.mkdir(parents=True)
     record = {

@@ -37,6 +37,7 @@ def names_in(text: str) -> list[str]:
     return [line[:4] for line in text.splitlines() if line.startswith("w0")]
 
 
+@pytest.mark.thorough
 def test_ps_shows_labels_and_filters_by_them(labelled: str, call: Start) -> None:
     out = call("ps", labelled).out
     assert "seed=3 model=fable ok=0" in out
@@ -68,6 +69,7 @@ def test_other_commands_mean_the_instances_with_the_label(
     assert names_in(waited.out) == ["w000", "w002"]
 
 
+@pytest.mark.thorough
 def test_resume_means_the_interrupted_instances_with_the_label(
     labelled: str, run_dir: Path, call: Start
 ) -> None:
@@ -85,7 +87,7 @@ def test_resume_means_the_interrupted_instances_with_the_label(
 
 
 @pytest.mark.thorough
-def test_a_label_that_none_has_is_an_error_that_names_those_there_are(
+def test_an_unknown_label_is_an_error_that_names_the_existing_labels(
     labelled: str, call: Start
 ) -> None:
     for command in ("save", "logs", "stop", "wait", "restart", "resume"):

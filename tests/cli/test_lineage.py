@@ -154,7 +154,7 @@ def test_a_fork_begins_at_the_ring_of_its_save(tmp_path: Path) -> None:
     assert curve == ring
 
 
-def test_saves_at_one_place_share_a_ring_that_tells_of_all(tmp_path: Path) -> None:
+def test_saves_at_the_same_place_share_a_ring_and_a_tooltip(tmp_path: Path) -> None:
     saves = [save_of("w000", number, 5.0) for number in range(1, 4)]
     saves += [save_of("w000", 9, removed_at="2026-06-22T18:01:00Z")]
     run = write_run(tmp_path, {"w000": {"run": run_of("w000"), "checkpoints": saves}})
@@ -164,7 +164,7 @@ def test_saves_at_one_place_share_a_ring_that_tells_of_all(tmp_path: Path) -> No
     assert "removed 2026-06-22T18:01:00Z" in removed
 
 
-def test_many_deaths_at_one_place_are_counted(tmp_path: Path) -> None:
+def test_many_deaths_at_the_same_place_are_counted(tmp_path: Path) -> None:
     restarts = [make_restart("w000", 10 + number, 4, number=number) for number in range(7)]
     document = {"run": run_of("w000"), "checkpoints": [save_of("w000", 4)], "restarts": restarts}
     root = parse(draw_lineage(read_lineage(write_run(tmp_path, {"w000": document})), title="r"))
@@ -181,7 +181,7 @@ def test_without_simulation_times_the_axis_is_the_time_of_day(tmp_path: Path) ->
     assert "seconds since the first start" in draw_lineage(read_lineage(run), title="r")
 
 
-def test_a_save_without_a_simulation_time_is_where_the_one_before_it_is(tmp_path: Path) -> None:
+def test_a_save_without_a_simulation_time_is_at_the_previous_save(tmp_path: Path) -> None:
     saves = [save_of("w000", 10), {**save_of("w000", 20), "time": None}, save_of("w000", 30)]
     run = write_run(tmp_path, {"w000": {"run": run_of("w000"), "checkpoints": saves}})
     (lane,) = lay_out(read_lineage(run)).lanes
@@ -275,7 +275,7 @@ def test_the_text_fits_the_terminal(tmp_path: Path) -> None:
         assert max(map(cell_len, lines)) <= columns
 
 
-def test_the_words_beside_the_axis_fit_the_terminal_where_all_states_are_short(
+def test_the_words_next_to_the_axis_fit_the_terminal(
     tmp_path: Path,
 ) -> None:
     documents = {"w000": {"run": run_of("w000"), "checkpoints": [save_of("w000", 4)]}}
@@ -336,7 +336,8 @@ def is_back(told: dict[str, Any]) -> bool:
     return bool(told["restarts"] and told["state"] == "ready")
 
 
-def test_the_command_shows_a_run_that_goes_on(up: Start, call: Start, run_dir: Path) -> None:
+@pytest.mark.thorough
+def test_the_command_shows_a_running_run(up: Start, call: Start, run_dir: Path) -> None:
     up("--restart", "checkpoint")
     assert call("save", str(run_dir), "w000").wait() == 0
     assert call("fork", str(run_dir), "w000").wait() == 0
@@ -358,7 +359,7 @@ def test_the_command_shows_a_run_that_goes_on(up: Start, call: Start, run_dir: P
     assert groups(parse(svg.read_text()))["alive"] == 4
 
 
-def test_what_cannot_be_shown_is_an_error_that_says_so(call: Start, tmp_path: Path) -> None:
+def test_the_command_reports_what_it_cannot_show(call: Start, tmp_path: Path) -> None:
     nothing = call("lineage", str(tmp_path))
     assert (nothing.wait(), "Nothing has run" in nothing.err) == (1, True)
     both = call("lineage", str(tmp_path), "--json", "--svg", "x")
@@ -374,7 +375,7 @@ def test_what_cannot_be_shown_is_an_error_that_says_so(call: Start, tmp_path: Pa
     assert "w000" in broken.out
 
 
-def test_the_picture_of_the_guide_is_one_of_these() -> None:
+def test_the_picture_of_the_guide_is_up_to_date() -> None:
     root = parse(picture.PICTURE.read_text())
     assert_readable(picture.PICTURE.read_text())
     assert groups(root) >= Counter(save=20, fork=5, death=2, turn=1, alive=4, end=2)

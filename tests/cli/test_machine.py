@@ -56,7 +56,7 @@ def shown(call: Start, tmp_path: Path, *words: str) -> dict[Path, dict[str, str]
 # ------------------------------------------------------------------------------ on this machine
 
 
-def test_ps_shows_what_runs_in_every_directory(
+def test_ps_shows_the_running_instances_of_every_directory(
     both: dict[Path, Command], call: Start, tmp_path: Path
 ) -> None:
     one, two = both
@@ -180,7 +180,7 @@ def test_a_process_counts_only_if_a_record_has_its_cookie(spawn: Any, tmp_path: 
     assert [run for run in find_user_runs() if run.is_relative_to(tmp_path)] == [true]
 
 
-def test_a_process_of_one_of_many_leads_to_their_run(spawn: Any, tmp_path: Path) -> None:
+def test_the_process_of_an_instance_leads_to_its_run(spawn: Any, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", "a1")
     spawn(run / ".clawblox" / "worlds" / "w000", "a1")
     assert run in find_user_runs()
@@ -261,7 +261,7 @@ def test_the_hint_for_a_directory_without_runs_names_the_latest_runs_below(call:
 
 
 @pytest.mark.thorough
-def test_all_runs_below_a_directory_are_watched_until_the_last_one_ends(
+def test_all_runs_below_a_directory_are_watched_until_all_have_ended(
     both: dict[Path, Command], start: Start, call: Start, tmp_path: Path
 ) -> None:
     one, two = both
@@ -276,7 +276,8 @@ def test_all_runs_below_a_directory_are_watched_until_the_last_one_ends(
     assert watching.err == ""
 
 
-def test_the_live_table_of_several_runs_names_them_and_leaves_out_what_had_ended(
+@pytest.mark.thorough
+def test_the_live_table_of_several_runs_names_them_and_omits_ended_instances(
     both: dict[Path, Command], call: Start, tmp_path: Path
 ) -> None:
     ended = make_run(tmp_path / "ended", "a")

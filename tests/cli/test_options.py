@@ -120,7 +120,7 @@ def test_the_help_shows_the_defaults_of_the_class(name: str, owner: type) -> Non
                 assert shown[1] == str(default).removesuffix(".0")
 
 
-def test_choices_are_those_of_the_type() -> None:
+def test_choices_come_from_the_type() -> None:
     choices = {
         one.name: one.type for one in find_options("up") if isinstance(one.type, click.Choice)
     }
@@ -165,7 +165,7 @@ def test_a_wrong_value_is_refused_by_the_class_and_the_option_is_named(
 
 
 @pytest.mark.parametrize("words", [("up", "--count", "0"), ("logs", "--tail", "-1")])
-def test_a_wrong_count_is_said_once(call: Start, words: tuple[str, ...]) -> None:
+def test_a_wrong_count_is_reported_once(call: Start, words: tuple[str, ...]) -> None:
     refused = call(*words)
     assert refused.wait() == 2
     assert refused.err.endswith(f", not {words[-1]}\n")

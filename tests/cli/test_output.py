@@ -74,7 +74,7 @@ async def test_results_are_shown_even_if_the_rest_fails() -> None:
     assert shown == [1]
 
 
-async def test_work_goes_on_when_the_output_is_gone() -> None:
+async def test_work_continues_when_the_output_is_gone() -> None:
     async def work(show_soon: Callable[[int], None]) -> str:
         for number in range(10):
             show_soon(number)

@@ -32,7 +32,7 @@ def pair(start: Start, tmp_path: Path) -> Path:
 # ----------------------------------------------------------------------------------------- ps
 
 
-def test_ps_shows_what_runs(serve: Serve, call: Start) -> None:
+def test_ps_shows_a_running_instance(serve: Serve, call: Start) -> None:
     served = serve()
     command = call("ps", served.run_dir)
     headings, row = command.out.splitlines()
@@ -72,6 +72,7 @@ def test_ps_shows_how_a_finished_run_ended(serve: Serve, call: Start) -> None:
     assert (name, state, status) == ("w000", "exited", "0")
 
 
+@pytest.mark.thorough
 def test_ps_shows_a_start_that_failed(call: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path, "--exit-at-once", "4")
     call("run", str(world), "--port", "0", "--run-dir", str(world))
@@ -157,7 +158,7 @@ def log_lines(run_dir: Path, name: str) -> list[str]:
     return (run_dir / "logs" / f"{name}.log").read_text().splitlines()
 
 
-def test_logs_prints_the_output_of_one_instance_with_escapes(serve: Serve, call: Start) -> None:
+def test_logs_prints_the_output_of_an_instance_with_escapes(serve: Serve, call: Start) -> None:
     served = serve("--raw-bytes")
     text = (served.world / ".clawblox" / "logs" / "w000.log").read_text(errors="replace")
     assert "\x00" in text
@@ -277,7 +278,7 @@ def test_stop_leaves_no_process_of_the_instance(serve: Serve, call: Start) -> No
     assert not is_listening(served.port)
 
 
-def test_stop_ends_only_what_was_named(pair: Path, call: Start) -> None:
+def test_stop_ends_only_the_named_instances(pair: Path, call: Start) -> None:
     command = call("stop", str(pair), "w001")
     assert command.out.startswith("w001: stopped")
     states = {name: found["state"] for name, found in look(pair).items()}
@@ -295,6 +296,7 @@ def test_stopping_twice_is_not_an_error(pair: Path, call: Start) -> None:
     }
 
 
+@pytest.mark.thorough
 def test_stop_ends_a_start_in_progress(start: Start, call: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path, "--slow-boot", "600", "--pid-file", "pid")
     command = start("run", str(world), "--port", "0", "--run-dir", str(world))
@@ -305,6 +307,7 @@ def test_stop_ends_a_start_in_progress(start: Start, call: Start, tmp_path: Path
     assert not marked_processes()
 
 
+@pytest.mark.thorough
 def test_an_end_that_cannot_be_recorded_is_an_error(serve: Serve, call: Start) -> None:
     served = serve("--stubborn-child")
     served.command.send(signal.SIGKILL)

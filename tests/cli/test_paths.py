@@ -61,7 +61,7 @@ def test_an_unusable_run_directory_is_named_in_a_few_lines(
 
 
 @pytest.mark.parametrize("words", [("up",), ("fork", "run", "w000")])
-def test_more_instances_than_there_are_ports_are_refused_at_once(
+def test_more_instances_than_ports_are_refused_immediately(
     call: Start, words: tuple[str, ...]
 ) -> None:
     command = call(*words, "-n", "100000")

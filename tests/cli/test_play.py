@@ -94,7 +94,7 @@ def test_the_lines_of_a_script_are_commands(run: str, call: Start) -> None:
     assert list_paths(run)[-1] == "/leave"
 
 
-def test_a_failed_line_makes_the_status_1_and_the_next_one_follows(run: str, call: Start) -> None:
+def test_a_failed_line_makes_the_status_1_and_later_lines_still_run(run: str, call: Start) -> None:
     command = call("play", run, typed="fly\nadd {\nshow x\nobserve it\nadd")
     assert command.wait() == 1
     assert command.err.splitlines() == [
@@ -111,14 +111,14 @@ def test_a_failed_line_makes_the_status_1_and_the_next_one_follows(run: str, cal
     assert command.out.splitlines() == ["time: 0 -> 0.5", "counter: 0 -> 1"]
 
 
-def test_help_and_api_tell_what_can_be_done(run: str, call: Start) -> None:
+def test_help_and_api_describe_the_inputs(run: str, call: Start) -> None:
     command = call("play", run, typed="help\napi\n")
     assert "[act] TYPE [DATA]  Send an input, and show the changes." in command.out
     assert "POST /input {type: add, data: 1}" in command.out
 
 
 @pytest.mark.thorough
-def test_what_others_say_is_shown_as_it_arrives(run: str, pipe: Start) -> None:
+def test_messages_of_others_are_shown_as_they_arrive(run: str, pipe: Start) -> None:
     rocky = join(run)
     say(run, rocky, "before")
     command = pipe(run, "--as", "lena")
@@ -139,6 +139,7 @@ def test_what_others_say_is_shown_as_it_arrives(run: str, pipe: Start) -> None:
     assert command.out.count("message 30 has two lines") == 1
 
 
+@pytest.mark.thorough
 def test_the_last_messages_are_shown_however_many_there_are(run: str, call: Start) -> None:
     rocky = join(run)
     for number in range(60):  # more than a page
@@ -171,7 +172,7 @@ def test_a_world_is_started_for_the_session_and_stopped_after_it(
 
 
 @pytest.mark.thorough
-def test_a_session_saves_and_its_world_goes_on_from_there(
+def test_a_world_can_be_resumed_from_the_save_of_a_session(
     call: Start, start: Start, tmp_path: Path
 ) -> None:
     world = make_world(tmp_path)
@@ -262,7 +263,7 @@ def test_the_end_of_the_world_ends_the_session(run: str, pipe: Start) -> None:
         ),
     ],
 )
-def test_an_agent_goes_on_in_a_world_that_is_restarted(
+def test_an_agent_continues_in_a_restarted_world(
     start: Start, call: Start, pipe: Start, tmp_path: Path, mode: str, words: str, counter: int
 ) -> None:
     run = tmp_path / "run"
@@ -313,6 +314,7 @@ def test_the_end_of_a_world_that_was_started_for_the_session_ends_it(
     assert command.err.endswith("It is not restarted.\n")
 
 
+@pytest.mark.thorough
 def test_a_signal_stops_the_world_of_the_session(pipe: Start, tmp_path: Path) -> None:
     command = pipe(str(make_world(tmp_path)), cwd=tmp_path)
     command.wait_for("is ready at")
@@ -340,6 +342,7 @@ def wait_for_prompt(one: Terminal, count: int = 1) -> None:
     )
 
 
+@pytest.mark.thorough
 def test_a_terminal_has_history_completion_and_messages_above_the_line(
     run: str, home: Path
 ) -> None:

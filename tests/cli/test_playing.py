@@ -178,7 +178,7 @@ def test_an_object_in_a_list_is_found_by_its_id() -> None:
         ('a["b', "'a[\"b' is not a path\n  hint: a path looks like world.entities[0].position"),
     ],
 )
-def test_a_wrong_path_says_how_far_it_leads(path: str, message: str) -> None:
+def test_the_error_of_a_wrong_path_names_the_last_existing_part(path: str, message: str) -> None:
     with pytest.raises(UsageError) as error:
         find_value({"a": {"b": [1, 2]}}, path)
     assert str(error.value) == message
@@ -269,7 +269,7 @@ def test_everything_is_shown_on_request() -> None:
     assert format_value("x" * 300, width=60, is_shortened=False) == [f'"{"x" * 300}"']
 
 
-def test_what_does_not_fit_a_table_is_broken_into_members() -> None:
+def test_objects_that_do_not_fit_a_table_are_broken_into_members() -> None:
     assert format_value(MARBLES, width=24)[:5] == [
         "[0]",
         '  id: "marble-0"',
@@ -383,7 +383,9 @@ def mutate(draw: st.DrawFn, value: Any) -> Any:
 
 
 @given(pairs())
-def test_the_differences_turn_one_observation_into_the_other(pair: tuple[Any, Any]) -> None:
+def test_the_differences_transform_the_first_observation_into_the_second(
+    pair: tuple[Any, Any],
+) -> None:
     before, after = pair
     WANTED.update(keys=[], ids=[])
     collect(after)
@@ -473,7 +475,7 @@ def test_a_line_is_a_command(text: str, line: Line | None) -> None:
         ("Deep " + "[" * 100_000, "the data is nested too deeply"),
     ],
 )
-def test_a_wrong_line_says_what_is_wrong(text: str, message: str) -> None:
+def test_the_error_of_a_wrong_line_names_the_mistake(text: str, message: str) -> None:
     with pytest.raises(UsageError) as error:
         parse_line(text)
     assert error.value.message == message

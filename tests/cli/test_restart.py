@@ -56,7 +56,7 @@ def test_restart_brings_the_named_instance_back_from_a_save_of_now(
     assert times == sorted(times)
 
 
-def test_restart_without_names_restarts_all_and_what_died(
+def test_restart_without_names_restarts_running_and_dead_instances(
     up: Start, call: Start, run_dir: Path
 ) -> None:
     command = up()
@@ -81,6 +81,7 @@ def test_restart_without_names_restarts_all_and_what_died(
     assert command.interrupt() == 130
 
 
+@pytest.mark.thorough
 def test_an_instance_that_cannot_be_saved_keeps_running(
     up: Start, call: Start, run_dir: Path
 ) -> None:
@@ -98,7 +99,7 @@ def test_an_instance_that_cannot_be_saved_keeps_running(
     assert command.interrupt() == 130
 
 
-def test_a_world_in_the_foreground_is_restarted_and_its_output_goes_on(
+def test_a_world_in_the_foreground_is_restarted_and_its_output_continues(
     serve: Serve, call: Start
 ) -> None:
     served = serve()
@@ -157,7 +158,7 @@ def test_logs_selects_by_time_and_by_pattern(serve: Serve, call: Start) -> None:
 
 
 @pytest.mark.parametrize("notice", ["start", pytest.param("stop", marks=pytest.mark.thorough)])
-def test_logs_tell_that_a_run_was_interrupted(
+def test_logs_note_that_a_run_was_interrupted(
     up: Start, call: Start, run_dir: Path, notice: str
 ) -> None:
     command = up()
@@ -178,7 +179,7 @@ def test_logs_tell_that_a_run_was_interrupted(
 
 
 @pytest.mark.thorough
-def test_logs_tell_of_the_stop_of_a_detached_instance(tmp_path: Path, call: Start) -> None:
+def test_logs_note_the_stop_of_a_detached_instance(tmp_path: Path, call: Start) -> None:
     run = tmp_path / "run"
     started = call("up", str(make_world(tmp_path)), "--detach", "--run-dir", str(run))
     assert started.wait() == 0

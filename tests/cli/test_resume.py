@@ -103,7 +103,7 @@ def archive(world_dir: Path, tmp_path: Path) -> Path:
         return world.checkpoint(first / "gen1.ckpt", agents).path
 
 
-def test_an_archive_is_loaded_and_resumed_and_what_was_loaded_is_printed(
+def test_an_archive_is_loaded_and_resumed_and_its_files_are_listed(
     start: Start, call: Start, tmp_path: Path, world_dir: Path, archive: Path
 ) -> None:
     second = tmp_path / "second"
@@ -129,7 +129,7 @@ def test_many_resume_the_world_of_an_archive_and_so_does_a_fork(
     assert running.interrupt() == 130
 
 
-def test_an_extraction_ends_with_the_commands_that_go_on_from_it(
+def test_an_extraction_ends_with_the_commands_that_continue_from_it(
     start: Start, call: Start, tmp_path: Path, world_dir: Path, archive: Path, here: Path
 ) -> None:
     second = tmp_path / "the second"
@@ -162,7 +162,7 @@ def test_an_extraction_ends_with_the_commands_that_go_on_from_it(
     assert shlex.quote(str(second / "agents" / "Eko" / "workspace")) in eko
 
 
-def test_an_archive_of_an_unknown_world_says_what_to_fill_in(
+def test_the_commands_for_an_unknown_world_have_a_placeholder(
     call: Start, tmp_path: Path, archive: Path
 ) -> None:
     elsewhere = archive.rename(tmp_path / "sent.ckpt")

@@ -62,7 +62,7 @@ def test_the_first_checkpoint_is_made_and_shown_before_the_agent_is(
 
 
 @pytest.mark.parametrize("by", ["directory", pytest.param("pointer", marks=pytest.mark.thorough)])
-def test_a_killed_run_goes_on_elsewhere_with_its_options(
+def test_a_killed_run_continues_elsewhere_with_its_options(
     start: Start, claude_env: dict[str, str], world: Path, by: str
 ) -> None:
     given = ("--label", "seed=3", "--model", "a b", "--health-timeout", "41")
@@ -122,7 +122,7 @@ def test_resume_brings_world_and_agent_back_in_their_place(
     assert_nothing_runs()
 
 
-def test_what_was_never_saved_is_said_so(
+def test_a_run_without_a_checkpoint_cannot_be_resumed(
     start: Start, call: Start, claude_env: dict[str, str], world: Path
 ) -> None:
     command, run_dir = begin(start, claude_env, world, "--checkpoint-every", "0")
@@ -148,6 +148,7 @@ def test_what_was_never_saved_is_said_so(
     assert identity(run_dir) == before
 
 
+@pytest.mark.thorough
 def test_turns_that_were_allowed_count_over_a_resume_unless_a_person_allows_more(
     call: Start, claude_env: dict[str, str], world: Path
 ) -> None:
@@ -183,7 +184,7 @@ def paste(line: str, claude_env: dict[str, str]) -> subprocess.CompletedProcess[
     )
 
 
-def test_the_line_to_go_on_can_be_pasted_into_a_shell(
+def test_the_printed_command_line_can_be_pasted_into_a_shell(
     call: Start, claude_env: dict[str, str], tmp_path: Path
 ) -> None:
     odd = tmp_path / "it's $HOME & more"
@@ -253,7 +254,7 @@ with Checkpointer(world, [agent], dir="run/checkpoints") as checkpointer:
 
 
 @pytest.mark.thorough
-def test_a_run_with_an_agent_that_was_moved_goes_on(
+def test_a_moved_run_with_an_agent_can_be_resumed(
     start: Start, claude_env: dict[str, str], world: Path
 ) -> None:
     command, old = begin(start, claude_env, world)

@@ -208,7 +208,7 @@ def test_a_relative_snapshot_is_taken_from_the_world_directory(
     assert command.interrupt() == 130
 
 
-@pytest.mark.parametrize("way", ["flag", "variable"])
+@pytest.mark.parametrize("way", ["flag", pytest.param("variable", marks=pytest.mark.thorough)])
 def test_a_missing_snapshot_never_becomes_a_fresh_run(
     call: Start, tmp_path: Path, way: str
 ) -> None:
@@ -271,7 +271,7 @@ def test_a_run_under_nohup_outlives_its_terminal(start: Start, tmp_path: Path) -
     assert command.interrupt() == 130
 
 
-def test_a_second_ctrl_c_kills_at_once(serve: Serve) -> None:
+def test_a_second_ctrl_c_kills_immediately(serve: Serve) -> None:
     served = serve("--ignore-sigterm", "--stubborn-child", words=("--grace", "600"))
     served.command.send(signal.SIGINT)
     served.command.wait_for("Stopping the world")
@@ -282,7 +282,7 @@ def test_a_second_ctrl_c_kills_at_once(serve: Serve) -> None:
 
 
 @pytest.mark.thorough
-def test_two_signals_at_once_kill_the_world(serve: Serve) -> None:
+def test_two_signals_at_the_same_time_kill_the_world(serve: Serve) -> None:
     served = serve("--ignore-sigterm", words=("--grace", "600"))
     served.command.send(signal.SIGTERM)
     assert served.command.interrupt() in (130, 143)
@@ -344,6 +344,7 @@ def pending(stream: object) -> int:
     return size[0]
 
 
+@pytest.mark.thorough
 def test_the_world_stops_when_the_output_is_gone(start: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path, "--flood-rate", "100")
     command = start("run", str(world), "--port", "0", stdout=subprocess.PIPE)
@@ -358,7 +359,7 @@ def test_the_world_stops_when_the_output_is_gone(start: Start, tmp_path: Path) -
 # ----------------------------------------------------------------------------------- failures
 
 
-def test_a_busy_port_is_an_error_with_its_owner_and_what_to_do(call: Start, tmp_path: Path) -> None:
+def test_a_busy_port_is_an_error_with_its_owner_and_a_hint(call: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
@@ -369,6 +370,7 @@ def test_a_busy_port_is_an_error_with_its_owner_and_what_to_do(call: Start, tmp_
     assert f"pid {os.getpid()} (" in second
 
 
+@pytest.mark.thorough
 def test_a_port_that_another_run_holds_is_busy_too(serve: Serve, call: Start) -> None:
     served = serve()
     command = call("run", served.run_dir, "--port", str(served.port))
@@ -378,7 +380,7 @@ def test_a_port_that_another_run_holds_is_busy_too(serve: Serve, call: Start) ->
     assert served.command.interrupt() == 130
 
 
-@pytest.mark.parametrize("name", ["run", "up"])
+@pytest.mark.parametrize("name", ["run", pytest.param("up", marks=pytest.mark.thorough)])
 def test_a_misspelled_key_is_a_warning_on_standard_error(
     call: Start, tmp_path: Path, name: str
 ) -> None:
@@ -418,6 +420,7 @@ def test_an_external_world_without_a_command_is_refused(call: Start, tmp_path: P
     assert f"{tmp_path / 'world.toml'}" in command.err
 
 
+@pytest.mark.thorough
 def test_an_engine_world_without_a_main_script_is_refused(call: Start, tmp_path: Path) -> None:
     (tmp_path / "world.toml").write_text('name = "w"\n')
     command = call("run", str(tmp_path), "--port", "0")
@@ -447,6 +450,7 @@ def test_the_signal_that_killed_a_world_is_named(serve: Serve) -> None:
     assert "ended by itself: killed by SIGKILL" in served.command.err
 
 
+@pytest.mark.thorough
 def test_an_unresponsive_world_ends_the_command(start: Start, tmp_path: Path) -> None:
     liveness = "[run.liveness]\nperiod = 0.05\nfailure_threshold = 2\n"
     port = free_port()

@@ -57,7 +57,7 @@ def test_an_agent_works_in_its_world_until_its_budget_is_used_up(
     assert_nothing_runs()
 
 
-def test_the_first_signal_ends_both_and_says_how_to_go_on(
+def test_the_first_signal_ends_both_and_prints_how_to_continue(
     start: Start, claude_env: dict[str, str], world: Path, tmp_path: Path
 ) -> None:
     command = start("run", str(world), *WORDS, env=claude_env)
@@ -104,7 +104,7 @@ def test_turns_that_a_person_allows_count_from_this_start(
     assert [one["turn"] for one in events if one["type"] == "turn.finished"] == [3, 4, 5]
 
 
-def test_what_is_missing_is_said_before_the_world_starts(
+def test_missing_requirements_are_errors_before_the_world_starts(
     call: Start, world: Path, tmp_path: Path
 ) -> None:
     empty = tmp_path / "empty"
@@ -117,7 +117,7 @@ def test_what_is_missing_is_said_before_the_world_starts(
     assert not (Path.cwd() / "runs").exists()
 
 
-def test_a_sandbox_that_cannot_be_had_is_said_before_the_world_starts(
+def test_an_impossible_sandbox_is_an_error_before_the_world_starts(
     call: Start, claude_env: dict[str, str], world: Path, tmp_path: Path
 ) -> None:
     refusing = tmp_path / "refusing"
@@ -172,7 +172,7 @@ def test_a_wrong_value_is_named(call: Start, world: Path, words: tuple[str, ...]
         ("command", ("--agent-command", '{"start": ["x"]}'), "--agent-command.start: the program"),
     ],
 )
-def test_a_wrong_command_is_said_in_the_words_of_the_options(
+def test_a_wrong_agent_command_is_reported_with_its_option(
     tmp_path: Path, driver: str, words: tuple[str, ...], said: str
 ) -> None:
     given = ["run", str(make_world(tmp_path)), "--run-dir", str(tmp_path / "run"), *words]
@@ -197,7 +197,7 @@ def test_any_program_is_an_agent_by_its_template(call: Start, world: Path, tmp_p
     assert said.splitlines()[-1] == f"4711 {AUTO_CONTINUE}"
 
 
-def test_an_agent_that_fails_ends_the_world_and_says_why(
+def test_a_failed_agent_ends_the_world_with_its_reason(
     call: Start, claude_env: dict[str, str], world: Path, tmp_path: Path
 ) -> None:
     workspace = tmp_path / "run" / "agents" / "Eko" / "workspace"

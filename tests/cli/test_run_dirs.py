@@ -23,7 +23,7 @@ UP = {"run": "Spectator frontend", "up": "ready after"}
 
 
 @pytest.mark.parametrize("name", WORDS)
-def test_a_new_run_directory_is_made_and_said_first(
+def test_a_new_run_directory_is_made_and_printed_first(
     start: Start, tmp_path: Path, name: str
 ) -> None:
     world = make_world(tmp_path)
@@ -55,9 +55,8 @@ def test_in_a_world_s_sources_it_is_made_out_of_the_way(
     assert command.interrupt() == 130
 
 
-def test_a_run_in_the_background_uses_the_directory_that_was_said(
-    call: Start, tmp_path: Path
-) -> None:
+@pytest.mark.thorough
+def test_a_run_in_the_background_uses_the_printed_directory(call: Start, tmp_path: Path) -> None:
     command = call("up", str(make_world(tmp_path)), "--detach")
     run_dir = only_run(Path.cwd())
     first, *_, watch, stop, log = command.out.splitlines()
@@ -81,9 +80,7 @@ def test_a_start_that_cannot_be_tried_leaves_no_directory(
     assert not was_there or not list(Path("runs").iterdir())
 
 
-def test_a_place_that_cannot_be_written_is_an_error_that_says_what_to_do(
-    call: Start, tmp_path: Path
-) -> None:
+def test_a_read_only_place_is_an_error_with_a_hint(call: Start, tmp_path: Path) -> None:
     Path("runs").write_text("a file where a directory should be")
     command = call("up", str(make_world(tmp_path)))
     assert command.wait() == 2
@@ -123,7 +120,7 @@ def test_a_run_inside_of_a_world_makes_no_second_run_directory(
         (("--run-dir", "other"), {"WORLD_RECORD_DIR": "/elsewhere/rec"}, "other"),
     ],
 )
-def test_what_is_asked_for_wins_over_the_run_around_it(
+def test_a_requested_run_directory_wins_over_the_run_around_it(
     start: Start, tmp_path: Path, words: tuple[str, ...], env: dict[str, str], expected: str
 ) -> None:
     manifest = Path.cwd() / "run" / ".clawblox" / "manifest.json"
@@ -148,7 +145,9 @@ def test_the_recording_directory_of_the_environment_names_the_run(
     ("variable", "found"),
     [("/r/.clawblox/manifest.json", "/r"), ("", None), ("  ", None), ("a/b/c.json", None)],
 )
-def test_the_run_around_a_process_is_told_by_its_manifest(variable: str, found: str | None) -> None:
+def test_the_run_around_a_process_is_known_by_its_manifest(
+    variable: str, found: str | None
+) -> None:
     assert outer_run_dir({"CLAWBLOX_MANIFEST_PATH": variable}) == (found and Path(found))
     assert outer_run_dir({}) is None
 

@@ -22,7 +22,8 @@ from tests.support import free_port, make_world, wait_until
 CLEAR = "\r\x1b[K"
 
 
-def test_a_slow_start_is_shown_on_one_line_of_the_terminal(tmp_path: Path) -> None:
+@pytest.mark.thorough
+def test_a_slow_start_is_shown_on_a_line_of_the_terminal(tmp_path: Path) -> None:
     world = make_world(tmp_path, "--slow-boot", "1.2", "--tell-token")
     env = {"WORLD_OPERATOR_TOKEN": "s3cret"}
     with terminal("run", str(world), "--port", "0", env=env) as one:
@@ -40,7 +41,7 @@ def test_a_slow_start_is_shown_on_one_line_of_the_terminal(tmp_path: Path) -> No
 
 
 @pytest.mark.thorough
-def test_the_line_shows_what_the_probe_sees(tmp_path: Path) -> None:
+def test_the_line_shows_the_result_of_the_probe(tmp_path: Path) -> None:
     world = make_world(tmp_path, "--unavailable", "1.2")
     with terminal("run", str(world), "--port", "0") as one:
         wait_until(lambda: one.shows("GET /api.md answered 503 | Spectator frontend: "))
@@ -89,7 +90,7 @@ def test_the_load_of_an_archive_is_shown(tmp_path: Path, monkeypatch: pytest.Mon
     assert lines[1].endswith(" | waiting for the port")
 
 
-def test_what_a_start_from_an_archive_waits_for_is_the_load_then_the_port(tmp_path: Path) -> None:
+def test_a_start_from_an_archive_waits_for_the_load_then_for_the_port(tmp_path: Path) -> None:
     archive = tmp_path / "gen1.ckpt"
     assert _waiting(None, tmp_path) == "waiting for the port"
     assert _waiting(archive, tmp_path) == "loading gen1.ckpt"

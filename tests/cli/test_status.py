@@ -59,7 +59,7 @@ def record_of(run_dir: Path) -> InstanceRecord:
     return InstanceRecord(**known)
 
 
-async def test_a_followed_log_goes_on_through_restarts_and_ends_at_another_start(
+async def test_a_followed_log_continues_through_restarts_and_ends_at_another_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(status, "_LOOK_INTERVAL_S", 0.0)
@@ -176,7 +176,7 @@ def test_a_manifest_that_cannot_be_read_hides_no_instance(tmp_path: Path, conten
         ({"state": "failed", "pid": 0}, "failed"),
     ],
 )
-def test_a_state_is_what_the_record_says_corrected_by_living_processes(
+def test_a_state_is_the_recorded_state_corrected_by_living_processes(
     tmp_path: Path, fields: dict[str, Any], state: str
 ) -> None:
     write_record(tmp_path, attrs.evolve(record_of(tmp_path), **fields))

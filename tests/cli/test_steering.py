@@ -170,7 +170,8 @@ def test_a_running_instance_is_forked_as_it_is_now_by_its_own_orchestrator(
     wait_for_end(command)
 
 
-def test_forks_are_reseeded_one_by_one(up: Start, call: Start, run_dir: Path) -> None:
+@pytest.mark.thorough
+def test_forks_are_reseeded_with_consecutive_seeds(up: Start, call: Start, run_dir: Path) -> None:
     command = up(toml_extra="reseed = true")
     assert call("fork", str(run_dir), "w000", "-n", "2", "--reseed", "7").wait() == 0
     known = look(run_dir)
@@ -301,6 +302,7 @@ def test_a_failed_fork_is_an_error_with_its_reason(up: Start, call: Start, run_d
     wait_for_end(command)
 
 
+@pytest.mark.thorough
 def test_a_world_in_the_foreground_of_run_can_be_forked_and_ends_with_its_forks(
     start: Start, call: Start, tmp_path: Path
 ) -> None:
@@ -436,6 +438,7 @@ def test_following_an_interrupted_run_reports_it_and_ends(
     assert followed.out.count(" interrupted | ") == 3
 
 
+@pytest.mark.thorough
 def test_ps_shows_saves_and_restarts(up: Start, call: Start, run_dir: Path) -> None:
     command = up("--restart", "checkpoint", "--autosave", "600")
     wait_until(lambda: command.out.count(" saved ") == 3, what="all are saved")

@@ -38,7 +38,7 @@ def test_every_kind_of_end_is_counted_those_that_need_attention_first() -> None:
     assert others == ["resume:  clawblox resume /r", "logs:    clawblox logs /r w3"]
 
 
-def test_the_last_saves_are_told_by_age_and_simulation_time() -> None:
+def test_the_last_saves_are_described_by_age_and_simulation_time() -> None:
     statuses = [saved("w0", 12, 931.0), saved("w1", 190, 1042.5), status("w2", "exited", exit=WELL)]
     told = summarise(RUN, statuses)[1]
     assert told.startswith("Last saves: 2 of 3, 12s to 3m1")
@@ -59,7 +59,7 @@ def test_the_last_saves_are_told_by_age_and_simulation_time() -> None:
         (False, set(), DIED, True),
     ],
 )
-def test_what_can_go_on_is_said_to_be_resumed(
+def test_the_summary_suggests_a_resume_where_one_is_possible(
     may_resume: bool, stopped: set[str], exit_: ProcessExit, resumes: bool
 ) -> None:
     found = [status("w0", "exited", exit=exit_)]
@@ -76,5 +76,5 @@ def test_a_log_that_the_error_names_is_not_named_twice() -> None:
     ]
 
 
-def test_nothing_is_said_of_nothing() -> None:
+def test_an_empty_run_has_an_empty_summary() -> None:
     assert summarise(RUN, []) == []

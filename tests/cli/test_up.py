@@ -244,6 +244,7 @@ def test_a_halt_is_a_failure_and_shows_its_reason(
     assert "halted: RuntimeError: no room on the ship" in command.err
 
 
+@pytest.mark.thorough
 def test_it_waits_for_the_last_instance_to_come_back(
     start: Start, tmp_path: Path, run_dir: Path
 ) -> None:
@@ -274,7 +275,7 @@ def test_a_signal_stops_them_all(up: Start, number: signal.Signals, status: int)
     assert not marked_processes()
 
 
-def test_a_second_signal_kills_at_once(up: Start) -> None:
+def test_a_second_signal_kills_immediately(up: Start) -> None:
     command = up("--grace", "600", flags=("--ignore-sigterm",))
     command.send(signal.SIGINT)
     command.wait_for("Stopping all instances.")
@@ -321,6 +322,7 @@ def test_an_instance_that_cannot_be_saved_runs_until_the_second_signal(
     assert not marked_processes()
 
 
+@pytest.mark.thorough
 def test_an_instance_that_could_not_be_saved_may_end_by_itself(up: Start, run_dir: Path) -> None:
     command = up("--save-at-end")
     port = look(run_dir)["w001"]["port"]
@@ -422,7 +424,7 @@ def test_the_table_shows_why_a_start_failed(tmp_path: Path, run_dir: Path) -> No
 
 
 @pytest.mark.thorough
-def test_the_table_shows_what_a_slow_start_waits_for(tmp_path: Path) -> None:
+def test_the_table_shows_the_progress_of_a_slow_start(tmp_path: Path) -> None:
     world = make_world(tmp_path, "--unavailable", "inf")
     with terminal("up", str(world), columns=80, lines=24) as one:
         one.wait_for("w000  starting")
@@ -481,6 +483,7 @@ def test_another_program_starts_nothing_in_a_directory_that_an_orchestrator_hold
         assert other.start(run_dir=run_dir, name="mine").name == "mine"
 
 
+@pytest.mark.thorough
 def test_an_error_before_the_start_is_all_that_is_shown(tmp_path: Path) -> None:
     world = make_world(tmp_path)
     (world / ".clawblox").write_text("a file where a directory should be")
@@ -553,7 +556,8 @@ def test_in_the_background_nothing_is_imported_from_the_current_directory(
     call("stop", str(run_dir))
 
 
-def test_in_the_background_a_failed_start_is_reported_and_the_others_go_on(
+@pytest.mark.thorough
+def test_in_the_background_a_failed_start_is_reported_and_the_others_continue(
     detach: Start, tmp_path: Path, run_dir: Path
 ) -> None:
     command = detach(choosy_world(tmp_path, "w001", "--exit-at-once", "4"))

@@ -38,6 +38,7 @@ def test_it_prints_each_end_and_exits_as_the_first_by_name_that_failed(
     assert (quiet.wait(), quiet.out, quiet.err) == (0, "", "")
 
 
+@pytest.mark.thorough
 def test_a_restart_is_no_end_and_ctrl_c_leaves_the_run_alone(
     start: Start, call: Start, tmp_path: Path, run_dir: Path
 ) -> None:
