@@ -65,11 +65,11 @@ def archive_fields(archive: Archive) -> dict[str, Any]:
     }
 
 
-def describe_verification(found: Verification) -> str:
+def describe_verification(verification: Verification) -> str:
     """Return the line for an archive that is intact."""
-    result = "verified" if found.is_verified else "intact, but has no digests to verify"
-    size = format_bytes(found.size_bytes)
-    return f"{_place(found.path)}: {result}, {found.members} members, {size}"
+    result = "verified" if verification.is_verified else "intact, but has no digests to verify"
+    size = format_bytes(verification.size_bytes)
+    return f"{_place(verification.path)}: {result}, {verification.members} members, {size}"
 
 
 def describe_loaded(loaded: Mapping[str, Any]) -> str:
@@ -106,8 +106,8 @@ def describe_next_steps(loaded: Mapping[str, Any], run_dir: Path, world_dir: Pat
     states = loaded["metadata"].get("agents")
     for name, directory in loaded["agents"].items():
         state = states.get(name) if isinstance(states, Mapping) else None
-        known = _with_session(state or {}, loaded["metadata"], directory)
-        lines.append(_describe_agent_start(directory, known))
+        facts = _with_session(state or {}, loaded["metadata"], directory)
+        lines.append(_describe_agent_start(directory, facts))
     return "\n".join(["To continue:", *(f"  {line}" for line in lines)]) if lines else ""
 
 
@@ -116,43 +116,47 @@ def _with_session(
 ) -> Mapping[str, Any]:
     """Return the facts of an agent, completed by the conversation in its directory."""
     name = state.get("session_format") or metadata.get("session_format")
-    known = FORMATS.get(str(name))
-    if known is None or state.get("session_id") is not None:
+    format_ = FORMATS.get(str(name))
+    if format_ is None or state.get("session_id") is not None:
         return state
     try:
-        session_id = known.recorded_id(directory)
+        session_id = format_.recorded_id(directory)
     except CheckpointError:
         return state
-    return {**state, "session_format": known.name, "session_id": session_id}
+    return {**state, "session_format": format_.name, "session_id": session_id}
 
 
 def _describe_agent_start(directory: Path, state: Mapping[str, Any]) -> str:
     workspace = _word(directory / "workspace")
-    known = FORMATS.get(str(state.get("session_format")))
+    format_ = FORMATS.get(str(state.get("session_format")))
     session = str(state.get("session_id"))
     # The metadata of a stranger's archive may contain anything.
-    if known is None or not known.program.id_pattern.fullmatch(session):
+    if format_ is None or not format_.program.id_pattern.fullmatch(session):
         name = printable(directory.name)
         return f"# {name} has no conversation to resume; its workspace is {workspace}"
     here = directory.absolute()
     home = shlex.quote(str(here / str(state.get("state_dir") or STATE_DIR)))
-    words = [f"{known.program.state_variable}={home}", shlex.join(known.resume_words), session]
+    words = [
+        f"{format_.program.state_variable}={home}",
+        shlex.join(format_.resume_words),
+        session,
+    ]
     prompt = here / "runtime" / "system_prompt.md"
-    if known.system_prompt_option is not None and prompt.is_file():
-        words += [known.system_prompt_option, f'"$(cat {shlex.quote(str(prompt))})"']
+    if format_.system_prompt_option is not None and prompt.is_file():
+        words += [format_.system_prompt_option, f'"$(cat {shlex.quote(str(prompt))})"']
     return f"(cd {workspace} && {' '.join(words)})"
 
 
-def describe_difference(found: Difference) -> str:
+def describe_difference(diff: Difference) -> str:
     """Describe how two archives differ, a line for each member."""
     lines = [
-        *(f"+ {printable(name)}" for name in found.added),
-        *(f"- {printable(name)}" for name in found.removed),
-        *(f"~ {printable(name)}" for name in found.changed),
-        *(f"~ {METADATA_NAME}: {printable(key)}" for key in found.metadata),
+        *(f"+ {printable(name)}" for name in diff.added),
+        *(f"- {printable(name)}" for name in diff.removed),
+        *(f"~ {printable(name)}" for name in diff.changed),
+        *(f"~ {METADATA_NAME}: {printable(key)}" for key in diff.metadata),
     ]
-    counts = f"{len(found.added)} added, {len(found.removed)} removed, {len(found.changed)} changed"
-    return "\n".join([*_cut(lines, _DIFFERENCES_SHOWN), f"{counts}, {found.unchanged} unchanged"])
+    counts = f"{len(diff.added)} added, {len(diff.removed)} removed, {len(diff.changed)} changed"
+    return "\n".join([*_cut(lines, _DIFFERENCES_SHOWN), f"{counts}, {diff.unchanged} unchanged"])
 
 
 def describe_findings(scan: Scan) -> str:
@@ -174,14 +178,14 @@ def describe_findings(scan: Scan) -> str:
     return f"{format_table(headings, rows)}\n\n{count_words(len(rows), 'finding')}; {searched}"
 
 
-def describe_repair(found: Repair) -> str:
+def describe_repair(repair: Repair) -> str:
     """Describe the repair of a run."""
     lines = [
-        *(f"registered {_place(path)}" for path in found.registered),
-        *(f"damaged    {_place(path)}: {error.message}" for path, error in found.refused.items()),
-        *(f"missing    {_place(path)}" for path in found.missing),
+        *(f"registered {_place(path)}" for path in repair.registered),
+        *(f"damaged    {_place(path)}: {error.message}" for path, error in repair.refused.items()),
+        *(f"missing    {_place(path)}" for path in repair.missing),
     ]
-    counts = f"{len(found.registered)} registered, {found.intact} already registered"
+    counts = f"{len(repair.registered)} registered, {repair.intact} already registered"
     return "\n".join([*lines, counts])
 
 

@@ -198,9 +198,10 @@ def _format_row(fitted: Sequence[FittedColumn], place: int, row: Row) -> Text:
 def _format_cells(fitted: Sequence[FittedColumn], place: int, style: str) -> Text:
     line = Text(GAP).join(
         Text(
-            one.format_cell(one.column.cells[place]), style if one.column.heading == "STATE" else ""
+            fit.format_cell(fit.column.cells[place]),
+            style if fit.column.heading == "STATE" else "",
         )
-        for one in fitted
+        for fit in fitted
     )
     line.rstrip()
     return _line(line)

@@ -128,13 +128,13 @@ def _compare_lists(
 
 def _by_id(items: Sequence[Any]) -> dict[str, Mapping[str, Any]] | None:
     """Return objects by their ids; None unless each has an id of its own."""
-    found = {}
+    objects = {}
     for item in items:
         name = item.get("id") if isinstance(item, Mapping) else None
         if not isinstance(name, str):
             return None
-        found[name] = item
-    return found if len(found) == len(items) else None
+        objects[name] = item
+    return objects if len(objects) == len(items) else None
 
 
 def _compare_named(

@@ -117,8 +117,8 @@ def format_line(fitted: Sequence[FittedColumn], row: int | None) -> str:
         row: The place of the row; None gives the headings.
     """
     cells = (
-        one.format_cell(one.column.heading if row is None else one.column.cells[row])
-        for one in fitted
+        column.format_cell(column.column.heading if row is None else column.column.cells[row])
+        for column in fitted
     )
     return GAP.join(cells).rstrip()
 

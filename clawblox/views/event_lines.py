@@ -200,8 +200,8 @@ class RecentEvents:
 
     def last(self, size: int) -> list[EventLine]:
         """Return the last lines in order; see :func:`select_events`."""
-        found = sorted(chain(self._troubles, self._others), key=lambda numbered: numbered[0])
-        return select_events([line for _, line in found], size)
+        numbered = sorted(chain(self._troubles, self._others), key=lambda pair: pair[0])
+        return select_events([line for _, line in numbered], size)
 
 
 def select_events(lines: Sequence[EventLine], size: int) -> list[EventLine]:
@@ -225,9 +225,9 @@ def changes_between(
         now: The later state.
         run_names: Names of the runs in the lines; empty if there is only one run.
     """
-    known = {(status.run_dir, status.name): status for status in before}
+    earlier = {(status.run_dir, status.name): status for status in before}
     for status in now:
-        last = known.get((status.run_dir, status.name))
+        last = earlier.get((status.run_dir, status.name))
         if last is None or (last.state, last.restarts) != (status.state, status.restarts):
             yield EventLine(
                 status.ended_at or format_utc(utc_now()),

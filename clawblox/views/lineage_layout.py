@@ -302,7 +302,7 @@ def _make_branches(
     instance: InstanceLineage, kept: Mapping[int, int], positions: _Positions
 ) -> Iterator[Branch]:
     lives = instance.lives
-    made: list[Branch] = []
+    branches: list[Branch] = []
     homes: dict[Path, int] = {}
     for number, life in enumerate(lives[:-1]):
         is_kept = number in kept
@@ -323,13 +323,13 @@ def _make_branches(
             base=base,
             is_apart=not is_kept and life.origin is None,
         )
-        same = next((place for place, one in enumerate(made) if _is_same(one, branch)), None)
+        same = next((place for place, one in enumerate(branches) if _is_same(one, branch)), None)
         if same is not None:
-            made[same] = attrs.evolve(made[same], lives=(*made[same].lives, life))
+            branches[same] = attrs.evolve(branches[same], lives=(*branches[same].lives, life))
             continue
-        homes.update((ring.save.path, len(made)) for ring in lost)
-        made.append(branch)
-    return iter(made)
+        homes.update((ring.save.path, len(branches)) for ring in lost)
+        branches.append(branch)
+    return iter(branches)
 
 
 def _is_same(one: Branch, other: Branch) -> bool:

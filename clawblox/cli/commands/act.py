@@ -133,13 +133,13 @@ def _read_data(text: str) -> Any:  # noqa: ANN401 - JSON
 async def _act(run_dir: Path, instance: str | None, agent: str, wish: _Wish) -> None:
     record = await run_blocking(choose_record, run_dir, instance)
     kept = KeptSession(run_dir, record.name, record.run_id, agent)
-    known = await run_blocking(kept.read)
-    if known is None and wish.only_leaves:
+    answer = await run_blocking(kept.read)
+    if answer is None and wish.only_leaves:
         note(f"{agent!r} is not in {record.name}")
         return
     with RecordedPlace(run_dir, record) as place:
-        client = await _join(place, agent, known)
-        if known is None or client.access.session != known.session:
+        client = await _join(place, agent, answer)
+        if answer is None or client.access.session != answer.session:
             await run_blocking(kept.write, join_answer(client.access))
         await _fulfil(client, wish)
         if wish.leaves:
@@ -147,13 +147,13 @@ async def _act(run_dir: Path, instance: str | None, agent: str, wish: _Wish) -> 
             await run_blocking(kept.remove)
 
 
-async def _join(place: RecordedPlace, agent: str, known: JoinAnswer | None) -> AsyncAgentClient:
-    if known is None:
+async def _join(place: RecordedPlace, agent: str, answer: JoinAnswer | None) -> AsyncAgentClient:
+    if answer is None:
         client = await join_place(place, agent, timeout=TIMEOUT_S)
         if client.rejoined:
             note(f"{agent!r} is the player of that name in the save that {place.name} began from")
         return client
-    client, is_known = await join_again(place, agent, known)
+    client, is_known = await join_again(place, agent, answer)
     if not is_known:
         note(f"{place.name} does not know {agent!r} any more: joined as a new agent")
     return client

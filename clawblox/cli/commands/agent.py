@@ -126,9 +126,9 @@ def status(directory: str, as_json: bool) -> None:
         ClawbloxError: The directory does not exist.
         UsageError: There is no agent, or there are several.
     """
-    found = find_agent(existing_path(directory))
+    recorded = find_agent(existing_path(directory))
     # Only its program knows the usage of the present turn.
-    agent = found if found.is_over else _ask(found, "status", {}) or found
+    agent = recorded if recorded.is_over else _ask(recorded, "status", {}) or recorded
     if as_json:
         click.echo(format_json(attrs.asdict(agent)))
     else:

@@ -56,8 +56,8 @@ def command(run_dirs: tuple[str, ...], *, all_saves: bool, dry_run: bool, as_jso
             holding.enter_context(held(place))
         files = list_files(list(dict.fromkeys(places)))
         chosen = {
-            run_dir: [file for file in found if _can_go(file, all_saves=all_saves)]
-            for run_dir, found in files.items()
+            run_dir: [file for file in candidates if _can_go(file, all_saves=all_saves)]
+            for run_dir, candidates in files.items()
         }
         if not dry_run:
             for run_dir, spent in chosen.items():
@@ -65,13 +65,13 @@ def command(run_dirs: tuple[str, ...], *, all_saves: bool, dry_run: bool, as_jso
     if as_json:
         click.echo(format_json([_json_object(run, files[run], chosen[run]) for run in files]))
         return
-    spent = [file for found in chosen.values() for file in found]
+    spent = [file for candidates in chosen.values() for file in candidates]
     if spent:
         rows = [
             (shorten_path(file.path), file.kind, format_bytes(file.size_bytes)) for file in spent
         ]
         click.echo(format_table(("FILE", "KIND", "SIZE"), rows))
-    kept = sum(len(found) for found in files.values()) - len(spent)
+    kept = sum(len(candidates) for candidates in files.values()) - len(spent)
     click.echo(_summarise(spent, kept, dry_run=dry_run))
 
 
@@ -88,10 +88,10 @@ def _summarise(spent: list[RunFile], kept: int, *, dry_run: bool) -> str:
     return f"{verb} {count_words(len(spent), 'file')}, {size}. {stay}"
 
 
-def _json_object(run_dir: Path, found: list[RunFile], spent: list[RunFile]) -> dict[str, Any]:
+def _json_object(run_dir: Path, candidates: list[RunFile], spent: list[RunFile]) -> dict[str, Any]:
     return {
         "run_dir": run_dir,
         "removed": [attrs.asdict(file) for file in spent],
-        "kept": [attrs.asdict(file) for file in found if file not in spent],
+        "kept": [attrs.asdict(file) for file in candidates if file not in spent],
         "freed_bytes": sum(file.size_bytes for file in spent),
     }

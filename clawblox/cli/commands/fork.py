@@ -95,19 +95,19 @@ def command(
         ClawbloxError: The instance cannot be saved and has no save; or instances failed.
     """
     directory = existing_run_dir(run_dir).absolute()
-    found = _find_source(directory, source, run_id)
+    origin = _find_source(directory, source, run_id)
     home = directory if new_run_dir is None else Path(new_run_dir).absolute()
-    if new_run_dir is None and find_orchestrator(directory, found.world_dir) is not None:
+    if new_run_dir is None and find_orchestrator(directory, origin.world_dir) is not None:
         _refuse_orchestrator_options(ctx, run_dir)
-        ctx.exit(anyio.run(_ask_orchestrator, found, count, options))
-    world = open_world(str(found.world_dir))
+        ctx.exit(anyio.run(_ask_orchestrator, origin, count, options))
+    world = open_world(str(origin.world_dir))
 
     async def run() -> int:
         # With --detach the snapshot is taken in the background, not here too.
         is_here = starter_fd is not None or not detach
         start = partial(
             world.fork,
-            await _take_snapshot(found) if is_here else {},
+            await _take_snapshot(origin) if is_here else {},
             count,
             run_dir=home,
             on_failure=options.on_failure,
@@ -155,14 +155,14 @@ class _Source:
 
 
 def _find_source(run_dir: Path, source: str, run_id: str | None) -> _Source:
-    known = read_run(run_dir).instances
-    for status in known:
+    statuses = read_run(run_dir).instances
+    for status in statuses:
         if status.name == source:
             return _find_save(run_dir, status, run_id)
-    worlds = {status.world_dir for status in known}
+    worlds = {status.world_dir for status in statuses}
     places = [place for world in worlds for place in snapshot_places(source, world, "SOURCE")]
     if not any(place.is_file() for place in places):
-        names = ", ".join(status.name for status in known)
+        names = ", ".join(status.name for status in statuses)
         raise UsageError(
             f"'{source}' is neither an instance of {run_dir} nor a file; there are: {names}",
             hint=f"looked for the file {' and '.join(map(str, dict.fromkeys(places)))}",
@@ -188,19 +188,19 @@ def _find_save(run_dir: Path, status: InstanceStatus, run_id: str | None) -> _So
     saves = last_saves_by_run(status.name, status.instance_dir)
     save = saves.get(status.run_id if run_id is None else run_id)
     if save is None:
-        raise _no_save_error(status, run_id, [known for known in saves if known])
+        raise _no_save_error(status, run_id, [saved_run for saved_run in saves if saved_run])
     return _Source(run_dir, status.world_dir, status.name, save.path, save.sha256, save.run_id)
 
 
 def _no_save_error(
-    status: InstanceStatus, run_id: str | None, known: Sequence[str]
+    status: InstanceStatus, run_id: str | None, saved_runs: Sequence[str]
 ) -> ClawbloxError:
     if run_id is not None:
         return UsageError(
             f"Instance {status.name!r} has no save from run {run_id!r}; "
-            f"it has saves from: {', '.join(known) or 'no other run'}"
+            f"it has saves from: {', '.join(saved_runs) or 'no other run'}"
         )
-    earlier = f"; or an earlier run with --run-id: {', '.join(known)}" if known else ""
+    earlier = f"; or an earlier run with --run-id: {', '.join(saved_runs)}" if saved_runs else ""
     return ClawbloxError(
         f"Instance {status.name!r} is not ready ({status.state}) and has no save",
         hint=f"name another instance, or a snapshot file{earlier}",

@@ -75,15 +75,15 @@ def command(
         raise click.UsageError("--watch, --tree and --json cannot be combined.")
     place = None if directory is None else resolve_run_dir(existing_path(directory))
     scope = make_scope(place, wants_ended=wants_ended, watches=watch, labels=labels)
-    found = scope.read()
+    statuses = scope.read()
     if as_json:
-        click.echo(format_json([attrs.asdict(status) for status in found]))
-    elif not found:
+        click.echo(format_json([attrs.asdict(status) for status in statuses]))
+    elif not statuses:
         click.echo(scope.if_empty)
     elif watch:
         _watch(scope)
     else:
-        for line in _format_runs(found, scope, is_tree=tree):
+        for line in _format_runs(statuses, scope, is_tree=tree):
             click.echo(line)
 
 
@@ -96,9 +96,9 @@ def _watch(scope: Scope) -> None:
     anyio.run(watch, scope)
 
 
-def _format_runs(found: Sequence[InstanceStatus], scope: Scope, *, is_tree: bool) -> Iterator[str]:
+def _format_runs(shown: Sequence[InstanceStatus], scope: Scope, *, is_tree: bool) -> Iterator[str]:
     width = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else None
-    for place, (run_dir, group) in enumerate(itertools.groupby(found, lambda one: one.run_dir)):
+    for place, (run_dir, group) in enumerate(itertools.groupby(shown, lambda one: one.run_dir)):
         statuses = list(group)
         if not scope.is_one_run:
             yield from ([""] if place else [])

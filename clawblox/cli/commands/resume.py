@@ -92,23 +92,23 @@ def command(
     chosen = _choose(directory, names, labels)
 
     async def resume() -> int:
-        found = await find(directory, chosen, is_preview=dry_run)
-        require_interrupted(found, directory)
-        with_agent = _find_agent(directory, found)
+        interruption = await find(directory, chosen, is_preview=dry_run)
+        require_interrupted(interruption, directory)
+        with_agent = _find_agent(directory, interruption)
         if with_agent is not None:
-            found = with_agent.run.found
-        world = _open_its_world(found)
-        _show(found, directory, with_agent)
+            interruption = with_agent.run.found
+        world = _open_its_world(interruption)
+        _show(interruption, directory, with_agent)
         if dry_run:
             return 0
         env = options.env if with_agent is None else {**make_tokens(), **options.env}
         start = partial(
-            world.resume_all, directory, instances=chosen or None, env=env, _found=found
+            world.resume_all, directory, instances=chosen or None, env=env, _found=interruption
         )
         if with_agent is not None:
             _require_foreground(ctx)
             return await _run_with_agent(world, with_agent, start, env, orchestrator_options.grace)
-        count = len(found.instances)
+        count = len(interruption.instances)
         batch_run = BatchRun(
             world, directory, count, start, orchestrator_options, starter_fd, verb="Resuming"
         )
@@ -120,30 +120,30 @@ def command(
 # -- with an agent ------------------------------------------------------------------------------
 
 
-def _find_agent(run_dir: Path, found: Interruption) -> AgentResume | None:
+def _find_agent(run_dir: Path, interruption: Interruption) -> AgentResume | None:
     if not (run_dir / AGENTS_DIR).is_dir():
         return None
     from clawblox.cli.running.resume_sources import find_agent_resume  # takes long to load
 
-    return find_agent_resume(run_dir, found)
+    return find_agent_resume(run_dir, interruption)
 
 
-def _show(found: Interruption, run_dir: Path, with_agent: AgentResume | None) -> None:
+def _show(interruption: Interruption, run_dir: Path, with_agent: AgentResume | None) -> None:
     if with_agent is None:
-        show_interruption(found, run_dir)
+        show_interruption(interruption, run_dir)
     else:
         name, checkpoint = with_agent.agent.options.agent_name, with_agent.run.archive.name
-        show_interruption(found, run_dir, agent=name, checkpoint=checkpoint)
+        show_interruption(interruption, run_dir, agent=name, checkpoint=checkpoint)
 
 
 def _require_foreground(ctx: click.Context) -> None:
     """Refuse options of an orchestrator, which a run with an agent lacks."""
-    known = {"detach", *attrs.fields_dict(OrchestratorOptions)} - set(
+    refused = {"detach", *attrs.fields_dict(OrchestratorOptions)} - set(
         attrs.fields_dict(StopOptions)
     )
     for param in ctx.command.params:
         is_given = ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
-        if param.name in known and is_given:
+        if param.name in refused and is_given:
             raise click.UsageError(
                 f"{param.opts[0]}: must not be given for a run with an agent, which continues in "
                 "the foreground and makes checkpoints as clawblox run does",
@@ -192,15 +192,15 @@ def _choose(run_dir: Path, names: Sequence[str], labels: Labels) -> Sequence[str
     if not labels or names:
         return chosen
     interrupted = set(read_run(run_dir).interrupted)
-    if not (found := [name for name in chosen if name in interrupted]):
+    if not (matches := [name for name in chosen if name in interrupted]):
         text = f"Nothing to resume in '{shorten_path(run_dir)}' has {format_labels(labels)}"
         raise ClawbloxError(text, hint=f"{suggest('ps', run_dir)} shows the instances")
-    return found
+    return matches
 
 
-def _open_its_world(found: Interruption) -> AsyncWorld:
+def _open_its_world(interruption: Interruption) -> AsyncWorld:
     """Return the world of the instances that continue."""
-    worlds = _group_by_world(found)
+    worlds = _group_by_world(interruption)
     if len(worlds) > 1:
         parts = (f"{Path(world).name} ({', '.join(names)})" for world, names in worlds.items())
         raise UsageError(
@@ -216,8 +216,8 @@ def _open_its_world(found: Interruption) -> AsyncWorld:
     return open_world(world_dir)
 
 
-def _group_by_world(found: Interruption) -> Mapping[str, list[str]]:
+def _group_by_world(interruption: Interruption) -> Mapping[str, list[str]]:
     worlds: dict[str, list[str]] = {}
-    for record in found.records:
+    for record in interruption.records:
         worlds.setdefault(record.world_dir, []).append(record.name)
     return worlds

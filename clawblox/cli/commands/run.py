@@ -213,7 +213,7 @@ def _choose_agent(
         ClawbloxError: The agent of the run has had all turns that it was allowed.
         click.UsageError: There are options of an agent, and no agent.
     """
-    known = None if source is None else source.agent
+    recorded = None if source is None else source.agent
     given = {
         str(param.name): getattr(options, str(param.name))
         for param in ctx.command.params
@@ -221,15 +221,15 @@ def _choose_agent(
         and param.owner is AgentRunOptions
         and ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
     }
-    if known is None or options.agent not in (None, known.options.agent):
+    if recorded is None or options.agent not in (None, recorded.options.agent):
         if options.agent is None and given:
             flags = {str(param.name): param.opts[0] for param in ctx.command.params}
             raise click.UsageError(f"{flags[next(iter(given))]} needs --agent", ctx)
         return None if options.agent is None else RunAgent(options=options, tmux=tmux)
-    limit = None if "max_turns" in given else known.turn_limit
+    limit = None if "max_turns" in given else recorded.turn_limit
     agent = RunAgent(
-        options=attrs.evolve(known.options, **{"max_turns": None, **given}),
-        tmux=tmux or known.tmux,
+        options=attrs.evolve(recorded.options, **{"max_turns": None, **given}),
+        tmux=tmux or recorded.tmux,
         turn_limit=limit,
     )
     if source is not None and source.run_dir is not None:

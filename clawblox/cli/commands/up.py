@@ -123,11 +123,11 @@ def command(
             verb, total = "Starting", count
             start: Start = partial(_start_fresh, opened, directory, place, count, options)
             if choice == "continue":
-                found = await find(place, world_dir=opened.dir)
-                require_interrupted(found, place)
-                show_interruption(found, place)
-                verb, total = "Resuming", len(found.instances)
-                start = partial(opened.resume_all, directory, env=options.env, _found=found)
+                interruption = await find(place, world_dir=opened.dir)
+                require_interrupted(interruption, place)
+                show_interruption(interruption, place)
+                verb, total = "Resuming", len(interruption.instances)
+                start = partial(opened.resume_all, directory, env=options.env, _found=interruption)
             batch_run = BatchRun(
                 opened, directory, total, start, orchestrator_options, starter_fd, verb
             )

@@ -100,11 +100,11 @@ def _describe(end: EndedInstance) -> str:
 
 
 def _exit_status(end: EndedInstance) -> int:
-    found = end.exit or ProcessExit()
-    if found.signal is not None:
-        return 128 + _signal_number(found.signal)
+    exit_ = end.exit or ProcessExit()
+    if exit_.signal is not None:
+        return 128 + _signal_number(exit_.signal)
     # A world can end with status 0 and still have failed: before it was ready, or after it halted.
-    return found.status or (0 if found.status == 0 and end.state == "exited" else 1)
+    return exit_.status or (0 if exit_.status == 0 and end.state == "exited" else 1)
 
 
 def _signal_number(name: str) -> int:

@@ -84,17 +84,17 @@ async def _ask(argv: Sequence[str], env: Mapping[str, str]) -> VersionAnswer | N
 def _judge(driver: Driver, answer: VersionAnswer | None, env: Mapping[str, str]) -> CheckResult:
     if answer is None:
         return warning(f"it did not print its version within {_TIMEOUT_S:g} s")
-    found = find_number(answer.text)
-    if answer.exit.status != 0 or found is None:
+    number = find_number(answer.text)
+    if answer.exit.status != 0 or number is None:
         last_line = answer.text.rpartition("\n")[2]
         return warning(f"it printed {last_line!a:.80}, no version ({answer.exit})")
     required = driver.check(_SHOWN_DIR, _set_up("", _SHOWN_DIR), env, answer.text)
-    problems = [one.problem for one in required]
-    version = [] if any(found in text for text in problems) else [found]
+    problems = [requirement.problem for requirement in required]
+    version = [] if any(number in text for text in problems) else [number]
     keys = _describe_keys(driver.program.credential_variables, env)
     if not required:
         return ok("; ".join([*version, keys]))
-    hints = dict.fromkeys(one.hint for one in required)
+    hints = dict.fromkeys(requirement.hint for requirement in required)
     return warning("; ".join([*version, *problems]), remedy=f"To do: {'; '.join(hints)}.")
 
 
@@ -165,10 +165,10 @@ def _find_candidates() -> Iterator[_Candidate]:
             usage = f'agent="{program.driver}"'
             yield _Candidate(driver, program.command, program.package, usage)
     acp = DRIVERS["acp"]
-    for command, known in KNOWN_PROGRAMS.items():
+    for command, acp_program in KNOWN_PROGRAMS.items():
         if command not in commands:
             usage = f'agent="{acp.program.driver}", binary="{command}"'
-            yield _Candidate(acp, command, known.package, usage)
+            yield _Candidate(acp, command, acp_program.package, usage)
 
 
 AGENT_CHECKS: Final = tuple(candidate.check for candidate in _find_candidates())
@@ -195,10 +195,10 @@ def look_for_bubblewrap() -> CheckResult:
         facts = _try_sandbox(has_native=False)
     except AgentSetupError as error:
         return missing(f"{version}: {error.message}", remedy=error.hint or _ALLOW)
-    found = f"{version}, level {facts['level']}"
+    text = f"{version}, level {facts['level']}"
     if facts["weakness"] is not None:
-        return warning(f"{found}: {facts['weakness']}", remedy=_LEAVE_ROOT)
-    return ok(found)
+        return warning(f"{text}: {facts['weakness']}", remedy=_LEAVE_ROOT)
+    return ok(text)
 
 
 def look_for_native_sandbox() -> CheckResult:

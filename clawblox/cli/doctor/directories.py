@@ -33,12 +33,12 @@ def look_at_space(directory: Path) -> CheckResult:
         file.write(b"clawblox")
     disk = os.statvfs(place)
     free = disk.f_bavail * disk.f_frsize
-    found = f"{format_bytes(free)} free in {place}"
+    text = f"{format_bytes(free)} free in {place}"
     if disk.f_files and not disk.f_favail:  # file systems without a limit have no count
-        return missing(f"{found}, but no file can be added")
+        return missing(f"{text}, but no file can be added")
     if free < _NO_SPACE:
-        return missing(found)
-    return ok(found) if free >= _LITTLE_SPACE else warning(found)
+        return missing(text)
+    return ok(text) if free >= _LITTLE_SPACE else warning(text)
 
 
 def look_for_locks(directory: Path) -> CheckResult:
@@ -87,8 +87,8 @@ def look_at_durability(directory: Path) -> CheckResult:
         begun_at = time.monotonic()
         os.fsync(fd)
         elapsed = time.monotonic() - begun_at
-    found = f"fsync takes {1000 * elapsed:.1f} ms"
-    return ok(found) if elapsed < _SLOW_SYNC_S else warning(found)
+    text = f"fsync takes {1000 * elapsed:.1f} ms"
+    return ok(text) if elapsed < _SLOW_SYNC_S else warning(text)
 
 
 @contextlib.contextmanager

@@ -119,8 +119,8 @@ def look_at_open_files() -> CheckResult:
     instances = (limit - _BASE_DESCRIPTORS) // _DESCRIPTORS_EACH
     if instances < 1:
         return missing(f"limit {limit}")
-    found = f"limit {limit}, enough for about {instances} instances at once"
-    return ok(found) if instances >= _FEW_INSTANCES else warning(found)
+    text = f"limit {limit}, enough for about {instances} instances at once"
+    return ok(text) if instances >= _FEW_INSTANCES else warning(text)
 
 
 def look_at_processes() -> CheckResult:
@@ -128,10 +128,10 @@ def look_at_processes() -> CheckResult:
     room = [limit - used for limit, used in _process_limits()]
     if not room:
         return ok("unlimited")
-    found = f"{max(0, min(room))} more can be started"
+    text = f"{max(0, min(room))} more can be started"
     if min(room) < 1:
-        return missing(found)
-    return ok(found) if min(room) >= _FEW_PROCESSES else warning(found)
+        return missing(text)
+    return ok(text) if min(room) >= _FEW_PROCESSES else warning(text)
 
 
 def _process_limits() -> Iterator[tuple[int, int]]:
@@ -156,8 +156,8 @@ def look_at_memory() -> CheckResult:
     machine = {words[0]: int(words[1]) * 1024 for words in lines if len(words) > 1}
     room = [limit - used for limit, used in _control_group("memory.max", "memory.current")]
     available = max(0, min([machine["MemAvailable:"], *room]))
-    found = f"{format_bytes(available)} available of {format_bytes(machine['MemTotal:'])}"
-    return ok(found) if available >= _LITTLE_MEMORY else warning(found)
+    text = f"{format_bytes(available)} available of {format_bytes(machine['MemTotal:'])}"
+    return ok(text) if available >= _LITTLE_MEMORY else warning(text)
 
 
 def _control_group(limit_file: str, used_file: str) -> Iterator[tuple[int, int]]:
@@ -209,17 +209,17 @@ def look_for_free_ports(leased: range) -> CheckResult:
     """Count the ports that worlds can get, on which no process listens."""
     taken = {port for port, _ in every_listener() if port in leased}
     free = len(leased) - len(taken)
-    found = f"{free} of {len(leased)} free, {leased.start} to {leased.stop - 1}"
+    text = f"{free} of {len(leased)} free, {leased.start} to {leased.stop - 1}"
     if not free:
-        return missing(found)
-    return ok(found) if free >= _FEW_PORTS else warning(found)
+        return missing(text)
+    return ok(text) if free >= _FEW_PORTS else warning(text)
 
 
 def look_at_range(leased: range, ephemeral: range) -> CheckResult:
     """Compare the ports of worlds with those that the kernel gives to outgoing connections."""
     shared = range(max(leased.start, ephemeral.start), min(leased.stop, ephemeral.stop))
-    found = f"the kernel uses {ephemeral.start} to {ephemeral.stop - 1}"
-    return warning(f"{found}, {len(shared)} of ours") if shared else ok(found)
+    text = f"the kernel uses {ephemeral.start} to {ephemeral.stop - 1}"
+    return warning(f"{text}, {len(shared)} of ours") if shared else ok(text)
 
 
 def look_for_loopback(host: str) -> CheckResult:
@@ -261,12 +261,12 @@ NETWORK_CHECKS: Final = (
 
 
 def _look_for_orphans() -> CheckResult:
-    found = dict(_find_orphans())
-    if not found:
+    orphans = dict(_find_orphans())
+    if not orphans:
         return ok("none")
-    commands = sorted({f"clawblox stop {shlex.quote(run_dir)}" for run_dir in found.values()})
-    pids = ", ".join(map(str, list(found)[:_SHOWN]))
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    commands = sorted({f"clawblox stop {shlex.quote(run_dir)}" for run_dir in orphans.values()})
+    pids = ", ".join(map(str, list(orphans)[:_SHOWN]))
+    more = f" and {len(orphans) - _SHOWN} more" if len(orphans) > _SHOWN else ""
     return warning(f"pid {pids}{more}: {'; '.join(commands)}")
 
 

@@ -24,14 +24,16 @@ _OLDEST_TMUX = (3, 0)
 def look_for_packages(names: Sequence[str]) -> CheckResult:
     """Look whether all of some packages are installed."""
     absent = []
-    found = []
+    versions = []
     for name in names:
         try:
-            found.append(f"{name} {metadata.version(name)}")
+            versions.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
             absent.append(name)
     return (
-        missing(f"no {', '.join(absent)}") if absent else ok(", ".join(found) or "part of Python")
+        missing(f"no {', '.join(absent)}")
+        if absent
+        else ok(", ".join(versions) or "part of Python")
     )
 
 
@@ -72,8 +74,8 @@ PACKAGE_CHECKS: Final = (
 def look_for_tmux() -> CheckResult:
     """Run tmux and compare its version."""
     version = run_program("tmux", "-V").removeprefix("tmux ")
-    found = re.search(r"(\d+)\.(\d+)", version)
-    if found and (int(found[1]), int(found[2])) < _OLDEST_TMUX:
+    number = re.search(r"(\d+)\.(\d+)", version)
+    if number and (int(number[1]), int(number[2])) < _OLDEST_TMUX:
         return warning(f"{version} is too old: 3.0 or later is needed")
     return ok(version)
 

@@ -112,9 +112,9 @@ def complete_line(typed: str, examples: Sequence[str]) -> list[str]:
         typed: The text before the cursor.
         examples: The inputs of the world, as they can be typed.
     """
-    known = [*examples, *VERBS, *(f"act {example}" for example in examples)]
+    candidates = [*examples, *VERBS, *(f"act {example}" for example in examples)]
     start = typed.casefold()
-    return [line for line in known if line.casefold().startswith(start)]
+    return [line for line in candidates if line.casefold().startswith(start)]
 
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -151,15 +151,15 @@ def find_examples(text: str) -> tuple[InputExample, ...]:
     Never raises.
     """
     prose, blocks = _split_code(text.splitlines())
-    found: dict[InputExample, None] = {}
+    examples: dict[InputExample, None] = {}
     for example in _in_tables(prose):
-        found[example] = None
+        examples[example] = None
     for code in (*blocks, *_CODE_SPAN.findall("\n".join(prose))):
         for example in _in_code(code):
-            found[example] = None
+            examples[example] = None
     # An example with data replaces the bare type in a table.
-    with_data = {example.type for example in found if example.data}
-    kept = [example for example in found if example.data or example.type not in with_data]
+    with_data = {example.type for example in examples if example.data}
+    kept = [example for example in examples if example.data or example.type not in with_data]
     types = list(dict.fromkeys(example.type for example in kept))
     return tuple(sorted(kept, key=lambda one: (types.index(one.type), not _is_json(one.data))))
 
@@ -196,16 +196,16 @@ def _in_code(code: str) -> Iterator[InputExample]:
 def _outermost_objects(code: str) -> Sequence[tuple[int, int]]:
     """Return begin and end of each outermost ``{…}``."""
     open_at: list[int] = []
-    found: list[tuple[int, int]] = []
+    objects: list[tuple[int, int]] = []
     for match in _BRACE.finditer(code):
         if match[0] == "{":
             open_at.append(match.start())
         elif open_at:
             start = open_at.pop()
-            while found and found[-1][0] > start:
-                found.pop()
-            found.append((start, match.end()))
-    return found
+            while objects and objects[-1][0] > start:
+                objects.pop()
+            objects.append((start, match.end()))
+    return objects
 
 
 def _read_input(text: str) -> InputExample | None:

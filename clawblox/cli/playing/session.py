@@ -175,12 +175,12 @@ class Session:
             await self._show_value(now)
             return
         paint = self._console.paint
-        found = find_differences(before, now)
-        lines = [format_difference(one, paint) for one in found[:_MAX_DIFFERENCES]]
-        if not found:
+        changes = find_differences(before, now)
+        lines = [format_difference(change, paint) for change in changes[:_MAX_DIFFERENCES]]
+        if not changes:
             lines = [paint("note", "nothing changed")]
-        if len(found) > _MAX_DIFFERENCES:
-            more = f"… and {len(found) - _MAX_DIFFERENCES} more changes: show"
+        if len(changes) > _MAX_DIFFERENCES:
+            more = f"… and {len(changes) - _MAX_DIFFERENCES} more changes: show"
             lines.append(paint("note", more))
         await self._console.show(lines)
 
@@ -241,7 +241,7 @@ class Session:
         if is_first and new and self._console.is_interactive:
             text = f"{len(new)} chat message{'s'[: len(new) != 1]} so far: chat"
             await self._console.show([self._console.paint("note", text)])
-        foreign = [] if is_first else [one for one in new if not self._is_own(one)]
+        foreign = [] if is_first else [message for message in new if not self._is_own(message)]
         if foreign:
             await self._console.show(list(map(self._format, foreign)))
 
@@ -378,8 +378,8 @@ def read_messages(answer: Any) -> list[Message]:  # noqa: ANN401 - the world dec
 
     The answer is a list, or an object with a list as ``messages``; other items are left out.
     """
-    found = answer.get("messages") if isinstance(answer, Mapping) else answer
-    items = found if isinstance(found, list) else []
+    messages = answer.get("messages") if isinstance(answer, Mapping) else answer
+    items = messages if isinstance(messages, list) else []
     return [
         _read_message(item) for item in items if isinstance(item, Mapping) and "content" in item
     ]

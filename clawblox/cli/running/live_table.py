@@ -95,8 +95,8 @@ def make_rows(
         )
         for status in now.instances
     ]
-    known = {status.name for status in now.instances}
-    return [*rows, *(Row(name, state) for name, state in states.items() if name not in known)]
+    shown = {status.name for status in now.instances}
+    return [*rows, *(Row(name, state) for name, state in states.items() if name not in shown)]
 
 
 def pressure_between(before: Look | None, now: Look) -> float | None:
@@ -264,14 +264,14 @@ class _Watcher:
         runs = self._scope.find()
         states = read_runs(runs)
         instances = (status for run in states for status in run.instances)
-        found = [status for status in instances if self._is_shown(status)]
+        shown = [status for status in instances if self._is_shown(status)]
         run_names = {} if self._scope.is_one_run else name_runs(runs)
-        self.news.extend(changes_between(self._last, found, run_names))
+        self.news.extend(changes_between(self._last, shown, run_names))
         self._waiting = sum(run.waiting for run in states)
-        self._last = found
+        self._last = shown
         has_owner = any(run.owner_pid is not None for run in states)
-        self.is_finished = not has_owner and all(status.state in OVER for status in found)
-        return Look(found, self._slow_starts.look(found), self._scope.read_agents(runs))
+        self.is_finished = not has_owner and all(status.state in OVER for status in shown)
+        return Look(shown, self._slow_starts.look(shown), self._scope.read_agents(runs))
 
     def _is_shown(self, status: InstanceStatus) -> bool:
         key = status.run_dir, status.name

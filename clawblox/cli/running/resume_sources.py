@@ -70,8 +70,8 @@ class ResumeSource:
         """The options that the world was started with, by the names of ``StartOptions``."""
         if self.record is None:
             return {}
-        known = attrs.fields_dict(StartOptions).keys() - _OF_ONE_START
-        recorded = {key: value for key, value in self.record.options.items() if key in known}
+        names = attrs.fields_dict(StartOptions).keys() - _OF_ONE_START
+        recorded = {key: value for key, value in self.record.options.items() if key in names}
         return {**recorded, "name": self.record.name}
 
 
@@ -151,13 +151,13 @@ def _find_record(run_dir: Path) -> InstanceRecord | None:
 
 
 def _find_save(run_dir: Path, record: InstanceRecord) -> Path:
-    (found,) = read_interruption([record], {}).instances
-    if found.save is None:
+    (interrupted,) = read_interruption([record], {}).instances
+    if interrupted.save is None:
         raise ClawbloxError(
             f"Nothing of '{shorten_path(run_dir)}' was saved yet: {record.name} has no save",
             hint=f"{suggest('resume', run_dir)} continues as its run began",
         )
-    return found.save.path
+    return interrupted.save.path
 
 
 @attrs.frozen(kw_only=True)
@@ -196,12 +196,12 @@ class AgentResume:
         return restored[name]
 
 
-def find_agent_resume(run_dir: Path, found: Interruption) -> AgentResume | None:
+def find_agent_resume(run_dir: Path, interruption: Interruption) -> AgentResume | None:
     """Return the agent that is brought back with interrupted instances. Blocks.
 
     Args:
         run_dir: The run directory, resolved.
-        found: The interrupted instances.
+        interruption: The interrupted instances.
 
     Returns:
         None if the run has no agent of ``clawblox run``, or its instance is not resumed.
@@ -212,7 +212,7 @@ def find_agent_resume(run_dir: Path, found: Interruption) -> AgentResume | None:
     """
     own = [
         interrupted.record.name
-        for interrupted in found.instances
+        for interrupted in interruption.instances
         if Path(interrupted.record.instance_dir) == run_dir
     ]
     if len(own) != 1 or not (run_dir / AGENTS_DIR).is_dir():
@@ -223,7 +223,7 @@ def find_agent_resume(run_dir: Path, found: Interruption) -> AgentResume | None:
     require_turns_left(run_dir, source.agent)
     options = attrs.evolve(source.agent.options, max_turns=None)
     return AgentResume(
-        run=RunResume.find(run_dir, source.path, own[0], found),
+        run=RunResume.find(run_dir, source.path, own[0], interruption),
         source=source,
         agent=attrs.evolve(source.agent, options=options),
     )

@@ -61,16 +61,16 @@ async def find(
     return await find_resumable(run_dir, names, world_dir=world_dir)
 
 
-def require_interrupted(found: Interruption, run_dir: Path) -> None:
+def require_interrupted(interruption: Interruption, run_dir: Path) -> None:
     """Refuse a run without instances that can continue.
 
     Raises:
         ClawbloxError: No instance was interrupted; the text has the reason for each.
     """
-    if not found.instances:
-        stopped = [name for name, why in found.left.items() if why == STOPPED_ON_PURPOSE]
+    if not interruption.instances:
+        stopped = [name for name, why in interruption.left.items() if why == STOPPED_ON_PURPOSE]
         raise ClawbloxError(
-            f"Nothing to resume in '{shorten_path(run_dir)}': {describe_left(found)}",
+            f"Nothing to resume in '{shorten_path(run_dir)}': {describe_left(interruption)}",
             hint=f"to resume one all the same: {suggest('resume', run_dir, stopped[0])}"
             if stopped
             else None,
@@ -78,30 +78,30 @@ def require_interrupted(found: Interruption, run_dir: Path) -> None:
 
 
 def show_interruption(
-    found: Interruption, run_dir: Path, *, agent: str | None = None, checkpoint: str = ""
+    interruption: Interruption, run_dir: Path, *, agent: str | None = None, checkpoint: str = ""
 ) -> None:
     """Print which instances continue, from which saves, and which stay ended.
 
     Args:
-        found: The instances.
+        interruption: The instances.
         run_dir: Their run directory.
         agent: Name of the agent that continues with one of them; None for none.
         checkpoint: The checkpoint that it continues from.
     """
-    count, total = len(found.instances), len(found.instances) + len(found.left)
+    count, total = len(interruption.instances), len(interruption.instances) + len(interruption.left)
     share = f"{count}" if count == total else f"{count} of {total}"
     noun = "instance" if total == 1 else "instances"
     click.echo(f"Resuming {share} {noun} of {shorten_path(run_dir)}:")
-    for line in describe_interruption(found):
+    for line in describe_interruption(interruption):
         click.echo(line)
     if agent is not None:
         click.echo(f"  with its agent {printable(agent)}, both from {printable(checkpoint)}")
-    others = [printable(one.name) for one in read_agents(run_dir) if one.name != agent]
+    others = [printable(other.name) for other in read_agents(run_dir) if other.name != agent]
     if others:
         click.echo(f"Not resumed: {count_words(len(others), 'agent')}, {', '.join(others)}.")
         from clawblox.cli.running.run_agents import suggest_agent  # takes long to load
 
-        for line in suggest_agent(found, run_dir):
+        for line in suggest_agent(interruption, run_dir):
             click.echo(f"With an agent:  {line}")
 
 
@@ -172,10 +172,10 @@ def note_interrupted(run_dir: Path) -> None:
 
 def _read_choice(text: str) -> Choice:
     answers: dict[str, Choice] = {"c": "continue", "f": "fresh"}
-    found = answers.get(text.strip().lower()[:1])
-    if found is None:
+    choice = answers.get(text.strip().lower()[:1])
+    if choice is None:
         raise click.BadParameter("answer c or f")
-    return found
+    return choice
 
 
 def _describe_names(run_dir: Path, names: Sequence[str]) -> str:
@@ -185,19 +185,19 @@ def _describe_names(run_dir: Path, names: Sequence[str]) -> str:
     return f"'{shorten_path(run_dir)}' has {count}: {shown}{more}"
 
 
-def describe_interruption(found: Interruption) -> Iterator[str]:
+def describe_interruption(interruption: Interruption) -> Iterator[str]:
     """Yield a line for each instance that continues, and a line for all that are left alone."""
-    width = max((len(record.name) for record in found.records), default=0)
-    for instance in found.instances:
+    width = max((len(record.name) for record in interruption.records), default=0)
+    for instance in interruption.instances:
         yield f"  {instance.record.name:{width}}  {printable(_describe_instance(instance))}"
-    if found.left:
-        yield f"Left alone: {describe_left(found)}"
+    if interruption.left:
+        yield f"Left alone: {describe_left(interruption)}"
 
 
-def describe_left(found: Interruption) -> str:
+def describe_left(interruption: Interruption) -> str:
     """Return why instances are left alone, with their names."""
     reasons: dict[str, list[str]] = {}
-    for name, why in found.left.items():
+    for name, why in interruption.left.items():
         reasons.setdefault(why, []).append(name)
     return "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items())
 

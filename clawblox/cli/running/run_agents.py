@@ -120,13 +120,13 @@ def holds_conversation(archive: Path, agent: str) -> bool:
     return state.get("session_format") is not None
 
 
-def suggest_agent(found: Interruption, run_dir: Path) -> Iterator[str]:
+def suggest_agent(interruption: Interruption, run_dir: Path) -> Iterator[str]:
     """Yield the command line that restores the agent of a run, if there is one. Blocks."""
     if read_run_agent(run_dir) is not None:
         yield suggest("resume", run_dir)
         return
     archive, agents = find_checkpoint(run_dir), read_agents(run_dir)
-    worlds = {record.world_dir for record in found.records}
+    worlds = {record.world_dir for record in interruption.records}
     if archive is not None and len(agents) == len(worlds) == 1:
         (agent,), (world_dir,) = agents, worlds
         if holds_conversation(archive, agent.name):
@@ -158,8 +158,8 @@ def require_turns_left(run_dir: Path, agent: RunAgent) -> None:
 
 
 def _members(kind: type, record: Any) -> dict[str, Any]:  # noqa: ANN401 - what JSON has
-    known = attrs.fields_dict(kind)
-    return {name: value for name, value in dict(record).items() if name in known}
+    names = attrs.fields_dict(kind)
+    return {name: value for name, value in dict(record).items() if name in names}
 
 
 def _with_absolute_paths(options: AgentRunOptions) -> AgentRunOptions:

@@ -69,9 +69,9 @@ def opened_run_dir(
 
 def _remove_if_unused(run_dir: Path) -> None:
     """Remove a run directory that has no file in it: nothing was started."""
-    found = list(os.walk(run_dir, topdown=False))
-    if not any(files for _, _, files in found):
-        for place, _, _ in found:
+    tree = list(os.walk(run_dir, topdown=False))
+    if not any(files for _, _, files in tree):
+        for place, _, _ in tree:
             with contextlib.suppress(OSError):
                 Path(place).rmdir()
 

@@ -204,11 +204,11 @@ class SlowStarts:
             for status in statuses
             if status.state in ("starting", "restarting") and status.pid is not None
         }
-        known = {key: self._starts.get(key) or _SlowStart(now) for key in starting}
-        self._starts = known
+        starts = {key: self._starts.get(key) or _SlowStart(now) for key in starting}
+        self._starts = starts
         slow = [
             (starting[key], start)
-            for key, start in known.items()
+            for key, start in starts.items()
             if max(now - start.since, starting[key].uptime_s or 0.0) >= _SLOW_S
         ]
         return {
