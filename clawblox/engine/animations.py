@@ -14,10 +14,10 @@ import attrs
 from clawblox.engine import shapes
 from clawblox.engine.errors import to_text
 from clawblox.engine.instances.attributes import hundredths
-from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.kinds import refuse_value
 from clawblox.engine.instances.members import as_list, wrong_argument
-from clawblox.engine.instances.model import DataModel
+from clawblox.engine.instances.tree import set_parent
 from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.slots import Slots
 from clawblox.engine.values.enums import EnumItem
@@ -111,7 +111,7 @@ class Animations:
         animator = next(found, None)
         if animator is None:
             animator = self._model.make(ANIMATOR)
-            self._model.set_parent(animator, humanoid)
+            set_parent(animator, humanoid)
         return self.load(animator, animation)
 
     def load(self, animator: Instance, animation: Any) -> Any:

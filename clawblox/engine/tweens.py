@@ -19,11 +19,11 @@ from clawblox.engine.instances.instance import (
     TWEEN_ELAPSED,
     TWEEN_GOALS,
     TWEEN_STARTS,
+    DataModel,
     Instance,
 )
 from clawblox.engine.instances.kinds import check_value
 from clawblox.engine.instances.members import wrong_argument
-from clawblox.engine.instances.model import DataModel
 from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.slots import Slots
 from clawblox.engine.values import cframe, color3, udim, vector2, vector3

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Final
 from clawblox.engine import shapes
 from clawblox.engine.characters.character import ROOT_NAME, Character, find_root
 from clawblox.engine.characters.character import SHAPE as CHARACTER_SHAPE
-from clawblox.engine.instances.instance import Instance
-from clawblox.engine.instances.model import DataModel
+from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.instances.tree import set_parent
 from clawblox.engine.parts.parts import Parts
 from clawblox.engine.parts.syncing import LINEAR, POSE
 from clawblox.engine.slots import Slots
@@ -217,7 +217,7 @@ def load_character(player: Instance) -> Any:
     if old is not None:
         player.fire("CharacterRemoving", old)
         if not old.is_destroyed:
-            player.model.set_parent(old, None)
+            set_parent(old, None)
     player.fire("CharacterAdded", _give_character(player, Vector(0.0, HEIGHT, 0.0)))
     return ()
 
@@ -238,7 +238,7 @@ def _give_character(player: Instance, at: Vector) -> Instance:
     model.make("Humanoid").link(character)
     character.props["PrimaryPart"] = root
     player.change("Character", character)
-    model.set_parent(character, model.workspace)
+    set_parent(character, model.workspace)
     return character
 
 

@@ -1,20 +1,18 @@
-"""An instance: an object of the data model, as scripts see it."""
+"""The data model of a world: its instances, as scripts see them, and the registry of them all."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+from weakref import WeakValueDictionary
 
-from clawblox.engine.errors import suggest
+from clawblox.engine.errors import suggest, to_luau_text
 from clawblox.engine.instances.kinds import check_value
-from clawblox.engine.instances.spec import ClassSpec
-from clawblox.engine.signals import Signal
-from clawblox.luau import HostObject, RuntimeFault
+from clawblox.engine.instances.spec import ClassSpec, ClassTable
+from clawblox.engine.scheduler import Scheduler
+from clawblox.engine.signals import Signal, SignalHub
+from clawblox.luau import Host, HostObject, HostType, RuntimeFault
 from clawblox.luau.core.values import describe_key, key_value
-
-if TYPE_CHECKING:
-    from clawblox.engine.instances.model import DataModel
-
 
 PROPERTY_SIGNAL = "@"
 """Begins the name of a signal that `GetPropertyChangedSignal` returns."""
@@ -22,6 +20,10 @@ ATTRIBUTE_SIGNAL = "#"
 """Begins the name of a signal that `GetAttributeChangedSignal` returns."""
 
 _NAMES_PER_STEP: Final = 2
+_MAKE_STEPS: Final = 60  # making an instance
+
+Effect = Callable[["Instance", str], None]
+"""Called when a script assigns a property: with the instance and the property's name."""
 
 
 ROTATION = "Rotation\u2089"
@@ -269,3 +271,116 @@ class Instance(HostObject):
         else:
             parent.children.insert(at, self)
             parent._by_name = None
+
+
+class DataModel:
+    """The instances of one world.
+
+    Args:
+        host: What the VM borrows from the engine.
+        scheduler: Runs handlers.
+        classes: All classes, complete.
+
+    Attributes:
+        host: The same as the argument.
+        scheduler: The same as the argument.
+        classes: The same as the argument.
+        hub: Makes signals and connections.
+        made: The number of instances made so far, which is the number of the last one.
+        game: The root of the tree.
+        workspace: What is simulated.
+        services: The services by class name, in the order in which they were made.
+        tagged: The instances below ``game`` that have a tag, by tag and number.
+        effects: The hooks of properties, by the name that the class table gives.
+        moved: Called with each instance that has entered or left Workspace.
+        destroying: Called with each instance that is being destroyed, before its events.
+        copied: Called with each original and its copy, when an instance is cloned.
+    """
+
+    game: Instance
+    workspace: Instance
+
+    def __init__(self, host: Host, scheduler: Scheduler, classes: ClassTable) -> None:
+        self.host = host
+        self.scheduler = scheduler
+        self.classes = classes
+        self.hub = SignalHub(host, scheduler)
+        self.made = 0
+        self.services: dict[str, Instance] = {}
+        self.tagged: dict[str, dict[int, Instance]] = {}
+        self.effects: dict[str, Effect] = {}
+        self.moved: list[Callable[[Instance], None]] = []
+        self.destroying: list[Callable[[Instance], None]] = []
+        self.copied: list[Callable[[Instance, Instance], None]] = []
+        self.instance_type = host.type(
+            HostType("Instance", operators={"__tostring": _name_as_text})
+        )
+        self._instances: WeakValueDictionary[int, Instance] = WeakValueDictionary()
+
+    def build(self, services: tuple[str, ...]) -> None:
+        """Make the root and its services; a restore replaces them.
+
+        Args:
+            services: Their class names, in the order in which ``game`` has them.
+        """
+        self.game = self.make("DataModel", name="Game")
+        for name in services:
+            service = self.services[name] = self.make(name)
+            service.link(self.game)
+            if name == "Workspace":
+                self.workspace = service
+                service.in_workspace = True
+
+    def instances(self) -> list[Instance]:
+        """Return all instances, those without a parent included."""
+        return list(self._instances.values())
+
+    def make(self, class_name: str, *, name: str | None = None) -> Instance:
+        """Return a new instance without a parent.
+
+        Args:
+            class_name: Its class.
+            name: Its name as text; None takes that of the class.
+
+        Raises:
+            KeyError: There is no such class.
+            LuaError: The scripts have used up their memory, or the steps of this tick.
+        """
+        spec = self.classes.find(class_name)
+        if spec is None:
+            raise KeyError(class_name)
+        self.scheduler.charge(_MAKE_STEPS)
+        self.scheduler.vm.allocate(Instance.size_bytes)
+        self.made += 1
+        instance = self.make_numbered(self.made, class_name)
+        if name is not None:
+            instance.name = to_luau_text(name)
+        return instance
+
+    def make_numbered(self, number: int, class_name: str) -> Instance:
+        """Return an instance with the number that a snapshot gives.
+
+        Raises:
+            ValueError: There is no such class.
+        """
+        spec = self.classes.find(class_name)
+        if spec is None:
+            raise ValueError(f"the snapshot has an instance of an unknown class, {class_name!r}")
+        instance = self._instances[number] = Instance(self, spec, number)
+        return instance
+
+    def find(self, number: int) -> Instance | None:
+        """Return the instance with a number; None if there is none, or no more."""
+        return self._instances.get(number)
+
+    def find_object(self, ident: str) -> HostObject | None:
+        """Return the instance, signal or connection with an id; None if there is none."""
+        number, dot, event = ident.partition(".")
+        if number[:1] == "c" and number[1:].isdecimal():
+            return self.hub.restored_connection(int(number[1:]))
+        instance = self.find(int(number)) if number.isdecimal() else None
+        return instance.signal(event) if dot and instance is not None else instance
+
+
+def _name_as_text(instance: Instance) -> bytes:
+    return instance.name.encode("latin-1")

@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from clawblox.engine import shapes
 from clawblox.engine.errors import suggest
+from clawblox.engine.instances import tree
 from clawblox.engine.instances.attributes import copy_attribute
 from clawblox.engine.instances.instance import ATTRIBUTE_SIGNAL, PROPERTY_SIGNAL, Instance
 from clawblox.engine.instances.spec import ClassTable
-from clawblox.engine.scheduler import ticks_in
+from clawblox.engine.scheduler import Scheduler, ticks_in
 from clawblox.engine.slots import Slots
 from clawblox.luau import LuaTable, RuntimeFault
 from clawblox.luau.core.errors import MAX_MESSAGE
@@ -83,7 +84,7 @@ class ChildSearch:
 
 def set_attribute(instance: Instance, name: Any, value: Any) -> Any:
     """``SetAttribute(name, value)``."""
-    instance.model.set_attribute(instance, text_argument(name, 1, "SetAttribute"), value)
+    tree.set_attribute(instance, text_argument(name, 1, "SetAttribute"), value)
     return ()
 
 
@@ -116,7 +117,7 @@ def get_property_changed_signal(instance: Instance, name: Any) -> Any:
 
 def add_tag(instance: Instance, tag: Any) -> Any:
     """``AddTag(tag)``."""
-    instance.model.tags.add(instance, text_argument(tag, 1, "AddTag"))
+    tree.add_tag(instance, text_argument(tag, 1, "AddTag"))
     return ()
 
 
@@ -127,7 +128,7 @@ def has_tag(instance: Instance, tag: Any) -> Any:
 
 def remove_tag(instance: Instance, tag: Any) -> Any:
     """``RemoveTag(tag)``."""
-    instance.model.tags.remove(instance, text_argument(tag, 1, "RemoveTag"))
+    tree.remove_tag(instance, text_argument(tag, 1, "RemoveTag"))
     return ()
 
 
@@ -139,19 +140,19 @@ def get_tags(instance: Instance) -> Any:
 
 def clone(instance: Instance) -> Any:
     """``Clone()``."""
-    return instance.model.clone(instance)
+    return tree.clone(instance)
 
 
 def destroy(instance: Instance) -> Any:
     """``Destroy()``."""
-    instance.model.destroy(instance)
+    tree.destroy(instance)
     return ()
 
 
 def clear_all_children(instance: Instance) -> Any:
     """``ClearAllChildren()``."""
     for child in tuple(instance.children):
-        instance.model.destroy(child)
+        tree.destroy(child)
     return ()
 
 
@@ -159,7 +160,7 @@ def find_first_child(instance: Instance, name: Any, recursive: Any) -> Any:
     """``FindFirstChild(name, recursive)``; the recursive search is depth first."""
     if recursive is None or recursive is False:
         return instance.find_child(name)
-    return next((found for found in instance.model.walk(instance) if found.name == name), None)
+    return next((found for found in tree.walk(instance) if found.name == name), None)
 
 
 def find_first_child_of_class(instance: Instance, class_name: Any) -> Any:
@@ -202,7 +203,7 @@ def get_children(instance: Instance) -> Any:
 
 def get_descendants(instance: Instance) -> Any:
     """``GetDescendants()``, depth first, parents before their children."""
-    return as_list(instance.model.walk(instance))
+    return as_list(tree.walk(instance))
 
 
 def get_debug_id(instance: Instance) -> Any:
@@ -250,12 +251,9 @@ def _set_name(instance: Instance, name: str) -> None:
             instance.tell_changed("Name")
 
 
-def _set_parent(instance: Instance, parent: Instance | None) -> None:
-    instance.model.set_parent(instance, parent)
-
-
-def add_members(classes: ClassTable) -> None:
-    """Give all instances their members."""
+def add_members(classes: ClassTable, scheduler: Scheduler) -> None:
+    """Give all instances their members, and let snapshots keep threads in ``WaitForChild``."""
+    scheduler.searches[ChildSearch.kind] = ChildSearch.read
     classes.add(
         "Instance",
         methods={
@@ -290,5 +288,5 @@ def add_members(classes: ClassTable) -> None:
             "ClassName": lambda instance: instance.spec.name,
             "Parent": lambda instance: instance.parent,
         },
-        setters={"Name": _set_name, "Parent": _set_parent},
+        setters={"Name": _set_name, "Parent": tree.set_parent},
     )

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Final
 
 from clawblox.engine import shapes
 from clawblox.engine.errors import WorldHalted, to_text
-from clawblox.engine.instances.instance import Instance
-from clawblox.engine.instances.model import DataModel
+from clawblox.engine.instances.instance import DataModel, Instance
+from clawblox.engine.instances.tree import destroy
 from clawblox.engine.parts import syncing
 from clawblox.engine.parts.members import add_part_members
 from clawblox.engine.parts.movers import Movers, is_mover
@@ -282,7 +282,7 @@ class Parts:
             if part is not None and number in self.space and not marks.marks(number) & POSE:
                 part.props["Position"] = Vector(*self.space.position(number))
         for part in fallen:
-            self._model.destroy(part)
+            destroy(part)
 
     def apply_welds(self) -> None:
         """Put welded parts where the parts that they follow take them."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.kinds import refuse_value
 from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.instances.tree import walk
 from clawblox.engine.parts.boxes import Box
 from clawblox.engine.parts.poses import read_cframe, rotation, triple, write_cframe
 from clawblox.engine.parts.syncing import Marks
@@ -56,7 +57,7 @@ def _move_part(part: Instance, target: Any) -> Any:
 
 def parts_below(model: Instance) -> list[Instance]:
     """Return the parts below a model, in the order of the tree; this costs steps."""
-    found = model.model.walk(model)
+    found = walk(model)
     model.model.scheduler.charge(len(found) * _MOVE_STEPS)
     return [each for each in found if "Part" in each.spec.lineage]
 

@@ -10,6 +10,7 @@ from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.kinds import refuse_value
 from clawblox.engine.instances.members import as_list
 from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.instances.tree import walk
 from clawblox.engine.parts.boxes import Box, ball_overlaps, boxes_overlap
 from clawblox.engine.parts.pivots import part_box
 from clawblox.engine.parts.poses import rotation, triple
@@ -143,7 +144,7 @@ class Searches:
     def _bounded(self, workspace: Instance, params: Any, is_inside: Accept) -> LuaTable:
         members = self._marks.members
         workspace.model.scheduler.charge(len(members) * _BOX_STEPS)
-        parts = (each for each in workspace.model.walk(workspace) if each.number in members)
+        parts = (each for each in walk(workspace) if each.number in members)
         return self._list(filter(is_inside, parts), params)
 
     def _list(self, parts: Iterable[Instance], params: Any) -> LuaTable:

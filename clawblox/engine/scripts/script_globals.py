@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from clawblox.engine.errors import suggest, to_text
-from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import text_argument
-from clawblox.engine.instances.model import DataModel
+from clawblox.engine.instances.tree import set_parent
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.scripts.script_runner import ScriptRunner
 from clawblox.luau import VM, Coroutine, Host, LuaTable, RuntimeFault
@@ -139,7 +139,7 @@ def make_instance_library(host: Host, model: DataModel) -> LuaTable:
             raise RuntimeFault("invalid argument #2 to 'new' (Instance expected)")
         made = model.make(name)
         if parent is not None:
-            model.set_parent(made, parent)
+            set_parent(made, parent)
         return made
 
     return LuaTable({"new": new})

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Final
 
 from clawblox.engine import shapes
 from clawblox.engine.errors import to_text
-from clawblox.engine.instances.instance import Instance
-from clawblox.engine.instances.model import DataModel
+from clawblox.engine.instances.instance import DataModel, Instance
+from clawblox.engine.instances.tree import set_parent
 from clawblox.engine.scripts.files import ROOTS, ScriptFile, WorldScripts
 from clawblox.engine.slots import Slots
 from clawblox.luau import LuaError, LuaTable, RuntimeFault
@@ -94,7 +94,7 @@ class ScriptRunner:
             if found is None:
                 found = self._model.make("Folder")
                 found.name = name
-                self._model.set_parent(found, parent)
+                set_parent(found, parent)
             parent = found
         return parent
 
@@ -103,7 +103,7 @@ class ScriptRunner:
         script.name = file.name
         script.store("Source", file.source)
         self._paths[script.number] = file.path
-        self._model.set_parent(script, parent)
+        set_parent(script, parent)
         return script
 
     # Each tick

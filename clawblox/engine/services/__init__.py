@@ -6,12 +6,11 @@
 - ``remote_events``: events for spectators and agents.
 - ``data_stores``: rows that outlive the world, as scripts see them.
 - ``physics_groups``: which parts collide with which.
-- ``collection``: instances by their tags.
 - ``sounds``: sounds as data.
 - ``chat``: who hears a message, and ``Chatted``.
 - ``terrain``, ``voxels``: the ground, and its cells.
-- ``every``: all of them, for the world, and the small ones: ``RunService``, ``HttpService``, value
-  objects and bindable events.
+- ``every``: all of them, for the world, and the small ones: ``RunService``, ``HttpService``,
+  ``CollectionService``, value objects and bindable events.
 
 The instance of a service keeps its state in ``extra``.
 """

@@ -15,9 +15,8 @@ import attrs
 from clawblox.engine import shapes
 from clawblox.engine.errors import to_luau_text, to_text
 from clawblox.engine.gui import CLICK, find_clicked
-from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import as_list
-from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.physics.numbers import LIMIT
 from clawblox.foreign_values import finite_number

@@ -15,8 +15,7 @@ from typing import Final
 
 from clawblox.engine import shapes
 from clawblox.engine.errors import to_luau_text
-from clawblox.engine.instances.instance import Instance
-from clawblox.engine.instances.model import DataModel
+from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.slots import Slots
 from clawblox.luau import Vector
 

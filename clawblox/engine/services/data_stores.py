@@ -23,9 +23,8 @@ import attrs
 from clawblox.engine import shapes
 from clawblox.engine.datastore.store import Answer, Read, ReadSorted, Request, StoreError, Write
 from clawblox.engine.datastore.worker import Batch, Worker
-from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import text_argument
-from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.json_text import read_text, to_text, write_text
 from clawblox.engine.slots import Slots

@@ -11,9 +11,11 @@ from typing import Any, Final
 
 import attrs
 
-from clawblox.engine.instances.instance import Instance
-from clawblox.engine.instances.model import DataModel
+from clawblox.engine.instances import tree
+from clawblox.engine.instances.instance import DataModel, Instance
+from clawblox.engine.instances.members import as_list, get_tags, text_argument, wrong_argument
 from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.instances.tree import TAG_ADDED, TAG_REMOVED, TAG_SERVICE
 from clawblox.engine.json_text import read_text, write_text
 from clawblox.engine.scheduler import TICK_S
 from clawblox.engine.services import (
@@ -28,7 +30,6 @@ from clawblox.engine.services import (
 )
 from clawblox.engine.services.agent_inputs import AgentInputs, add_agent_inputs
 from clawblox.engine.services.chat import Speech
-from clawblox.engine.services.collection import add_collection
 from clawblox.engine.services.data_stores import DataStores, add_data_stores
 from clawblox.engine.services.game import DebrisQueue, Game, add_debris, add_game
 from clawblox.engine.services.physics_groups import CollisionGroups, add_physics_groups
@@ -278,5 +279,72 @@ def add_http(classes: ClassTable) -> None:
             "JSONEncode": json_encode,
             "JSONDecode": json_decode,
             "GenerateGUID": generate_guid,
+        },
+    )
+
+
+def _instance(value: Any, function: str) -> Instance:
+    if not isinstance(value, Instance):
+        raise wrong_argument(value, 1, function, "Instance")
+    return value
+
+
+def add_tag(service: Instance, instance: Any, tag: Any) -> Any:
+    """``AddTag(instance, tag)``."""
+    name = text_argument(tag, 2, "AddTag")
+    tree.add_tag(_instance(instance, "AddTag"), name)
+    return ()
+
+
+def remove_tag(service: Instance, instance: Any, tag: Any) -> Any:
+    """``RemoveTag(instance, tag)``."""
+    name = text_argument(tag, 2, "RemoveTag")
+    tree.remove_tag(_instance(instance, "RemoveTag"), name)
+    return ()
+
+
+def has_tag(service: Instance, instance: Any, tag: Any) -> Any:
+    """``HasTag(instance, tag)``."""
+    return text_argument(tag, 2, "HasTag") in _instance(instance, "HasTag").tags
+
+
+def list_tags(service: Instance, instance: Any) -> Any:
+    """``GetTags(instance)``, in the order in which they were added."""
+    return get_tags(_instance(instance, "GetTags"))
+
+
+def get_tagged(service: Instance, tag: Any) -> Any:
+    """``GetTagged(tag)``: the instances below ``game``, in the order in which they were made."""
+    return as_list(tree.find_tagged(service.model, text_argument(tag, 1, "GetTagged")))
+
+
+def get_all_tags(service: Instance) -> Any:
+    """``GetAllTags()``, sorted."""
+    return as_list(tree.list_tags(service.model))
+
+
+def get_added_signal(service: Instance, tag: Any) -> Any:
+    """``GetInstanceAddedSignal(tag)``: an instance below ``game`` has the tag now."""
+    return service.signal(TAG_ADDED + text_argument(tag, 1, "GetInstanceAddedSignal"))
+
+
+def get_removed_signal(service: Instance, tag: Any) -> Any:
+    """``GetInstanceRemovedSignal(tag)``: an instance below ``game`` has the tag no more."""
+    return service.signal(TAG_REMOVED + text_argument(tag, 1, "GetInstanceRemovedSignal"))
+
+
+def add_collection(classes: ClassTable) -> None:
+    """Give the service its members."""
+    classes.add(
+        TAG_SERVICE,
+        methods={
+            "AddTag": add_tag,
+            "RemoveTag": remove_tag,
+            "HasTag": has_tag,
+            "GetTags": list_tags,
+            "GetTagged": get_tagged,
+            "GetAllTags": get_all_tags,
+            "GetInstanceAddedSignal": get_added_signal,
+            "GetInstanceRemovedSignal": get_removed_signal,
         },
     )

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from clawblox.engine import shapes
 from clawblox.engine.errors import WorldHalted, suggest, to_text
-from clawblox.engine.instances.instance import Instance
-from clawblox.engine.instances.model import DataModel
+from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.instances.tree import destroy
 from clawblox.engine.scheduler import ticks_in
 from clawblox.engine.slots import Slots
 from clawblox.luau import RuntimeFault
@@ -135,7 +135,7 @@ class DebrisQueue:
         tick = self._model.scheduler.tick
         for instance in [each for each, due in self._due.items() if due <= tick]:
             self._due.pop(instance, None)
-            self._model.destroy(instance)
+            destroy(instance)
 
     def document(self, slots: Slots) -> list[list[int]]:
         """Return what a snapshot holds of it."""

@@ -13,10 +13,10 @@ import attrs
 
 from clawblox.engine import shapes
 from clawblox.engine.errors import to_luau_text, to_text
-from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import as_list, text_argument
-from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.instances.tree import destroy, set_parent
 from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.slots import Slots
 
@@ -121,7 +121,7 @@ class Players:
         player.extra = Record(agent_id, self._model.scheduler.tick, is_bot)
         self._by_agent[agent_id] = player
         with self._model.scheduler.phase("Failed to fire PlayerAdded"):
-            self._model.set_parent(player, self.service)
+            set_parent(player, self.service)
             self._spawn(player)
             self.service.fire("PlayerAdded", player)
         return player
@@ -140,8 +140,8 @@ class Players:
             self._leave(player)
             character = player.read("Character")
             if character is not None:
-                self._model.set_parent(character, None)
-            self._model.destroy(player)
+                set_parent(character, None)
+            destroy(player)
         self._by_agent.pop(agent_id, None)
 
     def touch(self, agent_id: str) -> None:

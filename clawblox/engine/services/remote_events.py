@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from clawblox.engine import shapes
 from clawblox.engine.errors import to_luau_text, to_text
-from clawblox.engine.instances.instance import Instance
-from clawblox.engine.instances.model import DataModel
+from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.json_text import MAX_DEPTH, array_length, key_text
 from clawblox.engine.scheduler import TICK_RATE

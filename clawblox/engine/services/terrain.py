@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from clawblox.engine import shapes
-from clawblox.engine.instances.instance import Instance
-from clawblox.engine.instances.model import DataModel
+from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.parts.ground import CELL
 from clawblox.engine.services.voxels import AIR, FULL, Cell, Voxels, overlap

@@ -4,6 +4,6 @@
 - ``assembly``: how its parts are put together, and the phases of a tick.
 - ``observation``: what an agent sees.
 - ``spectator``: what a spectator sees, and the routes for people.
-- ``document``: saving and restoring.
+- ``world_state``: saving and restoring.
 - ``console``: what a world prints, and how it says why it has halted.
 """

@@ -20,9 +20,8 @@ from clawblox.engine.datastore.worker import Worker
 from clawblox.engine.errors import SettingsError
 from clawblox.engine.gui import GUI_ROWS
 from clawblox.engine.instances.classes import ROWS, SERVICES
-from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import add_members
-from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.parts.parts import Parts
 from clawblox.engine.scheduler import Scheduler
@@ -43,7 +42,7 @@ from clawblox.engine.values.enums import find_enum_object
 from clawblox.engine.values.libraries import lend_values, make_default
 from clawblox.engine.values.vector3 import VECTOR_TYPE
 from clawblox.engine.world.console import Console, quote
-from clawblox.engine.world.document import System, check_document, read_tree, read_world
+from clawblox.engine.world.world_state import System, check_document, read_tree, read_world
 from clawblox.luau import VM, Host, HostObject, LuauSyntaxError
 
 
@@ -104,7 +103,7 @@ class Assembly:
             **make_task_globals(self._host, self.scheduler),
         }
         classes = ClassTable((*ROWS, *GUI_ROWS), self._host, make_default)
-        add_members(classes)
+        add_members(classes, self.scheduler)
         add_services(classes)
         add_humanoid(classes)
         add_spawning(classes)

@@ -17,12 +17,6 @@ from clawblox.engine.settings import EngineSettings, read_skill
 from clawblox.engine.watchdog.client import Watchdog
 from clawblox.engine.world.assembly import Assembly, run_tick
 from clawblox.engine.world.console import Console
-from clawblox.engine.world.document import (
-    FORMAT,
-    SCHEMA_VERSION,
-    check_identity,
-    write_world,
-)
 from clawblox.engine.world.observation import (
     observe_entities,
     observe_map,
@@ -32,6 +26,7 @@ from clawblox.engine.world.observation import (
     view_radius,
 )
 from clawblox.engine.world.spectator import make_routes, spectate_entities, spectate_player
+from clawblox.engine.world.world_state import FORMAT, SCHEMA_VERSION, check_identity, write_world
 from clawblox.luau import LuaError, VMSnapshotError, run_deep
 from clawblox.server import Json, Simulation, WorldState
 

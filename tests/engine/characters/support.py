@@ -4,9 +4,10 @@ from clawblox.engine.animations import Animations
 from clawblox.engine.characters.character import add_humanoid
 from clawblox.engine.characters.crowd import Characters, add_spawning, spawn_character
 from clawblox.engine.instances.classes import ROWS, SERVICES
+from clawblox.engine.instances.instance import DataModel
 from clawblox.engine.instances.members import add_members
-from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.instances.tree import set_parent
 from clawblox.engine.parts.parts import Parts
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.scripts.script_globals import make_instance_library, make_task_globals
@@ -14,7 +15,7 @@ from clawblox.engine.services.physics_groups import CollisionGroups
 from clawblox.engine.values.enums import find_enum_object
 from clawblox.engine.values.libraries import lend_values, make_default
 from clawblox.engine.values.vector3 import VECTOR_TYPE
-from clawblox.engine.world.document import read_tree, read_world, write_world
+from clawblox.engine.world.world_state import read_tree, read_world, write_world
 from clawblox.luau import VM, Host
 
 FLOOR = """
@@ -56,8 +57,9 @@ class SmallWorld:
         self.scheduler = Scheduler(self.vm, self.warnings.append)
         libraries = {**lend_values(host), **make_task_globals(host, self.scheduler)}
         classes = ClassTable(ROWS, host, make_default)
-        for add in (add_members, add_humanoid, add_spawning):
-            add(classes)
+        add_members(classes, self.scheduler)
+        add_humanoid(classes)
+        add_spawning(classes)
         self.model = DataModel(host, self.scheduler, classes)
         libraries["Instance"] = make_instance_library(host, self.model)
         self.vm.globals.update(libraries)
@@ -98,7 +100,7 @@ class SmallWorld:
     def join(self, name):
         player = self.model.make("Player", name=name)
         with self.vm.entered():
-            self.model.set_parent(player, self.model.services["Players"])
+            set_parent(player, self.model.services["Players"])
             spawn_character(player)
         self.run(f"{name} = game.Players:FindFirstChild('{name}')")
         return player

@@ -6,8 +6,8 @@ from typing import Any
 
 from clawblox.engine.gui import GUI_ROWS
 from clawblox.engine.instances.classes import ROWS
+from clawblox.engine.instances.instance import DataModel
 from clawblox.engine.instances.members import add_members
-from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.values.libraries import lend_values, make_default
@@ -24,8 +24,9 @@ class GuiWorld:
         self.vm = VM(vectors=VECTOR_TYPE)
         self.vm.globals.update(lend_values(host))
         classes = ClassTable((*ROWS, *GUI_ROWS), host, make_default)
-        add_members(classes)
-        self.model = DataModel(host, Scheduler(self.vm, print), classes)
+        scheduler = Scheduler(self.vm, print)
+        add_members(classes, scheduler)
+        self.model = DataModel(host, scheduler, classes)
         self.gui = self.add("PlayerGui", None)
         self.vm.globals["gui"] = self.gui
 

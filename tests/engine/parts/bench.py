@@ -3,10 +3,10 @@
 import json
 
 from clawblox.engine.instances.classes import ROWS, SERVICES
-from clawblox.engine.instances.document import fill_tree, make_tree, tree_document
+from clawblox.engine.instances.instance import DataModel
 from clawblox.engine.instances.members import add_members
-from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassSpec, ClassTable
+from clawblox.engine.instances.tree_document import fill_tree, make_tree, tree_document
 from clawblox.engine.parts.parts import Parts
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.scripts.script_globals import make_instance_library
@@ -15,7 +15,7 @@ from clawblox.engine.slots import Slots
 from clawblox.engine.values.enums import find_enum_object
 from clawblox.engine.values.libraries import lend_values, make_default
 from clawblox.engine.values.vector3 import VECTOR_TYPE
-from clawblox.engine.world.document import find_instances
+from clawblox.engine.world.world_state import find_instances
 from clawblox.luau import VM, Host
 
 
@@ -34,7 +34,7 @@ class Bench:
         classes = ClassTable(
             (*ROWS, ClassSpec("PlayerGui", creatable=False)), self.host, make_default
         )
-        add_members(classes)
+        add_members(classes, self.scheduler)
         self.model = self.host.model = DataModel(self.host, self.scheduler, classes)
         self.groups = CollisionGroups()
         self.parts = Parts(self.model, self.groups, **options)

@@ -8,11 +8,10 @@ from typing import Any
 
 from clawblox.engine.errors import WorldHalted
 from clawblox.engine.instances.classes import ROWS, SERVICES
-from clawblox.engine.instances.document import fill_tree, make_tree, tree_document
-from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import add_members
-from clawblox.engine.instances.model import DataModel
 from clawblox.engine.instances.spec import ClassSpec, ClassTable
+from clawblox.engine.instances.tree_document import fill_tree, make_tree, tree_document
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.scripts.files import read_scripts
 from clawblox.engine.scripts.script_globals import (
@@ -54,7 +53,7 @@ class ScriptWorld:
         classes = ClassTable(
             (*ROWS, ClassSpec("PlayerGui", creatable=False)), self.host, make_default
         )
-        add_members(classes)
+        add_members(classes, self.scheduler)
         self.model = self.host.model = DataModel(self.host, self.scheduler, classes)
         self.runner = ScriptRunner(self.model)
         self.globals = {

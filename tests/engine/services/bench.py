@@ -10,17 +10,17 @@ from clawblox.engine.datastore.store import Store
 from clawblox.engine.datastore.worker import Worker
 from clawblox.engine.gui import GUI_ROWS
 from clawblox.engine.instances.classes import ROWS, SERVICES
-from clawblox.engine.instances.document import (
+from clawblox.engine.instances.instance import DataModel, Instance
+from clawblox.engine.instances.members import add_members
+from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.instances.tree import set_parent
+from clawblox.engine.instances.tree_document import (
     fill_tree,
     make_tree,
     restore_signals,
     signals_document,
     tree_document,
 )
-from clawblox.engine.instances.instance import Instance
-from clawblox.engine.instances.members import add_members
-from clawblox.engine.instances.model import DataModel
-from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.scripts.script_globals import make_instance_library
 from clawblox.engine.services.data_stores import DataStores
@@ -30,7 +30,7 @@ from clawblox.engine.slots import Slots
 from clawblox.engine.values.enums import find_enum_object
 from clawblox.engine.values.libraries import lend_values, make_default
 from clawblox.engine.values.vector3 import VECTOR_TYPE
-from clawblox.engine.world.document import find_instances
+from clawblox.engine.world.world_state import find_instances
 from clawblox.luau import VM, Host, HostObject
 
 _AGENT = "00000000-0000-4000-8000-0000000000{:02}"
@@ -61,7 +61,7 @@ class Bench:
         self.scheduler = Scheduler(self.vm, self.lines.append)
         self.vm.globals.update(lend_values(self._host))
         classes = ClassTable((*ROWS, *GUI_ROWS), self._host, make_default)
-        add_members(classes)
+        add_members(classes, self.scheduler)
         add_services(classes)
         self.model = self._host.model = DataModel(self._host, self.scheduler, classes)
         self.vm.globals["Instance"] = make_instance_library(self._host, self.model)
@@ -80,7 +80,7 @@ class Bench:
         character = self.model.make("Model")
         character.name = player.name
         player.store("Character", character)
-        self.model.set_parent(character, self.model.workspace)
+        set_parent(character, self.model.workspace)
 
     def begin(self) -> Bench:
         self.model.build(SERVICES)

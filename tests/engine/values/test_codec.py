@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clawblox.engine.instances.document import read_value, write_value
+from clawblox.engine.instances.tree_document import read_value, write_value
 from clawblox.engine.slots import Slots
 from clawblox.engine.values.color3 import make_color3
 from clawblox.engine.values.enums import enum_item

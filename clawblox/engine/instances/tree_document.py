@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from clawblox.engine import shapes
 from clawblox.engine.instances.attributes import copy_attribute
@@ -19,10 +19,11 @@ from clawblox.engine.instances.instance import (
     TWEEN_ELAPSED,
     TWEEN_GOALS,
     TWEEN_STARTS,
+    DataModel,
     Instance,
 )
 from clawblox.engine.instances.kinds import check_value
-from clawblox.engine.instances.model import DataModel
+from clawblox.engine.instances.tree import restore_tags
 from clawblox.engine.signals import restore_signal, signal_document
 from clawblox.engine.slots import Slots
 from clawblox.engine.values.enums import EnumItem, find_enum_object
@@ -170,7 +171,7 @@ def fill_tree(model: DataModel, document: dict[str, Any], slots: Slots) -> None:
         _check_values(instance)
         instance.tags = dict.fromkeys(tags)
         instance.is_destroyed = is_destroyed
-    model.tags.restore()
+    restore_tags(model)
 
 
 def _check_values(instance: Instance) -> None:
@@ -220,10 +221,6 @@ def restore_signals(model: DataModel, documents: list[Any], slots: Slots) -> Non
         if instance is None or not event:
             raise ValueError(f"the snapshot has no signal {ident}")
         restore_signal(instance.signal(event), connections, waiting, slots)
-
-
-if TYPE_CHECKING:
-    from clawblox.engine.instances.model import DataModel
 
 
 _UNUSUAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}

@@ -12,7 +12,8 @@ from typing import Any, Final, Protocol
 
 from clawblox.engine import shapes
 from clawblox.engine.errors import SnapshotMismatch
-from clawblox.engine.instances.document import (
+from clawblox.engine.instances.instance import DataModel, Instance
+from clawblox.engine.instances.tree_document import (
     SIGNALS_SHAPE,
     TREE_SHAPE,
     fill_tree,
@@ -21,8 +22,6 @@ from clawblox.engine.instances.document import (
     signals_document,
     tree_document,
 )
-from clawblox.engine.instances.instance import Instance
-from clawblox.engine.instances.model import DataModel
 from clawblox.engine.scheduler import SHAPE as SCHEDULER_SHAPE
 from clawblox.engine.signals import Connection, Signal
 from clawblox.engine.slots import Slots

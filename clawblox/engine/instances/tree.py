@@ -1,0 +1,310 @@
+"""Changes of the tree: how instances are moved, copied, destroyed and tagged, with their events."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from clawblox.engine.instances.attributes import copy_attribute
+from clawblox.engine.instances.instance import ATTRIBUTE_SIGNAL, DataModel, Instance
+from clawblox.luau import RuntimeFault
+
+TAG_SERVICE: Final = "CollectionService"
+TAG_ADDED: Final = "+"
+"""Begins the name of a signal that `GetInstanceAddedSignal` returns."""
+TAG_REMOVED: Final = "-"
+"""Begins the name of a signal that `GetInstanceRemovedSignal` returns."""
+
+_MOVE_STEPS: Final = 20  # moving an instance
+_LEVELS_PER_STEP: Final = 2  # going up the tree
+_SIBLINGS_PER_STEP: Final = 2  # looking through children, and indexing their names again
+_DESTROY_STEPS: Final = 20
+_WALK_STEPS: Final = 2  # finding one descendant
+_WALK_START_STEPS: Final = 10
+_WALKED_PER_CHARGE: Final = 16
+_TAG_STEPS: Final = 5  # noting a tag
+_LISTED_STEPS: Final = 2  # listing a tag or an instance
+
+
+def walk(instance: Instance) -> list[Instance]:
+    """Return an instance's descendants, as `Instance.descendants`; this costs steps.
+
+    Raises:
+        LuaError: The scripts have used up the steps of this tick.
+    """
+    scheduler = instance.model.scheduler
+    scheduler.charge(_WALK_START_STEPS)
+    found = []
+    for each in instance.descendants():
+        found.append(each)
+        if not len(found) % _WALKED_PER_CHARGE:
+            scheduler.charge(_WALKED_PER_CHARGE * _WALK_STEPS)
+    return found
+
+
+def set_parent(instance: Instance, parent: Instance | None) -> None:
+    """Move an instance, and fire the events of it in order.
+
+    Raises:
+        RuntimeFault: It is destroyed, or would be below itinstance.model.
+        LuaError: The scripts have used up the steps of this tick.
+        WorldHalted: A handler fails.
+    """
+    if parent is instance.parent:
+        return
+    _refuse_service(instance)
+    if instance.is_destroyed:
+        raise RuntimeFault(
+            f"The Parent property of {instance.name} is locked, because it is destroyed"
+        )
+    if parent is not None and _would_circle(instance, parent):
+        raise RuntimeFault(
+            f"Attempt to set parent of {instance.name} to {parent.name} would result in "
+            "circular reference"
+        )
+    _move(instance, parent)
+
+
+def _would_circle(instance: Instance, parent: Instance) -> bool:
+    """Return whether a new parent is an instance or below it; the way up costs steps."""
+    levels = 0
+    found: Instance | None = parent
+    while found is not None and found is not instance:
+        levels += 1
+        found = found.parent
+    instance.model.scheduler.charge(levels // _LEVELS_PER_STEP)
+    return found is not None
+
+
+def _charge_move(instance: Instance) -> None:
+    """Take the steps of a move before anything has moved."""
+    moved = 1 + (len(walk(instance)) if instance.children else 0)
+    old = instance.parent
+    siblings = 0 if old is None else len(old.children)
+    instance.model.scheduler.charge(_MOVE_STEPS * moved + siblings // _SIBLINGS_PER_STEP)
+
+
+def _refuse_service(instance: Instance) -> None:
+    model = instance.model
+    if model.services.get(instance.spec.name) is instance or instance is model.game:
+        raise RuntimeFault(f"The Parent property of {instance.name} is locked")
+
+
+def _move(instance: Instance, parent: Instance | None) -> None:
+    _charge_move(instance)
+    old = instance.parent
+    if old is not None:
+        _fire_on_ancestors(old, "DescendantRemoving", instance)
+    instance.link(parent)
+    _update_workspace(instance)
+    if old is not None:
+        old.fire("ChildRemoved", instance)
+    if parent is not None:
+        parent.fire("ChildAdded", instance)
+        _fire_on_ancestors(parent, "DescendantAdded", instance)
+    if instance.signals:
+        instance.tell_changed("Parent")
+    for found in (instance, *instance.descendants()):
+        found.fire("AncestryChanged", instance, parent)
+    _follow_tags(instance, old)
+
+
+def _fire_on_ancestors(parent: Instance, event: str, instance: Instance) -> None:
+    ancestor: Instance | None = parent
+    while ancestor is not None:
+        if event in ancestor.signals:
+            for found in (instance, *instance.descendants()):
+                ancestor.fire(event, found)
+        ancestor = ancestor.parent
+
+
+def _update_workspace(instance: Instance) -> None:
+    parent = instance.parent
+    is_inside = parent is not None and parent.in_workspace
+    if instance.in_workspace is is_inside:
+        return
+    for found in (instance, *instance.descendants()):
+        found.in_workspace = is_inside
+        for call in instance.model.moved:
+            call(found)
+
+
+def destroy(instance: Instance) -> None:
+    """Destroy an instance and all below it; a second call does nothing.
+
+    ``Destroying`` fires on it, then on its children depth first; each is unparented after its
+    own children.
+
+    Raises:
+        RuntimeFault: It is a service.
+        WorldHalted: A handler fails.
+    """
+    if instance.is_destroyed:
+        return
+    _refuse_service(instance)
+    instance.model.scheduler.charge(_DESTROY_STEPS)
+    instance.is_destroyed = True
+    for call in instance.model.destroying:
+        call(instance)
+    instance.fire("Destroying")
+    for child in tuple(instance.children):
+        destroy(child)
+    if instance.parent is not None:
+        _move(instance, None)
+    for signal in tuple(instance.signals.values()):
+        for connection in tuple(signal.connections):
+            connection.disconnect()
+
+
+def clone(original: Instance) -> Instance:
+    """Return a copy without a parent: name, properties, attributes, tags and children.
+
+    References to instances that were copied as well point to the copies. Connections stay
+    with the original.
+    """
+    copies: dict[Instance, Instance] = {}
+    root = _copy(original, copies)
+    for copy in copies.values():
+        for name, value in copy.props.items():
+            if isinstance(value, Instance) and value in copies:
+                copy.props[name] = copies[value]
+    for source, copy in copies.items():
+        for call in original.model.copied:
+            call(source, copy)
+    return root
+
+
+def _copy(original: Instance, copies: dict[Instance, Instance]) -> Instance:
+    copy = copies[original] = original.model.make(original.spec.name)
+    copy.name = original.name
+    copy.props = dict(original.props)
+    copy.attributes = {name: copy_attribute(each) for name, each in original.attributes.items()}
+    copy.tags = dict(original.tags)
+    for child in original.children:
+        _copy(child, copies).link(copy)
+    return copy
+
+
+def set_attribute(instance: Instance, name: str, value: Any) -> None:
+    """Set an attribute, or remove it with nil; fire its events, also for an equal value.
+
+    Raises:
+        RuntimeFault: A value of this type cannot be an attribute.
+        WorldHalted: A handler fails.
+    """
+    if value is None:
+        instance.attributes.pop(name, None)
+    else:
+        instance.attributes[name] = copy_attribute(value)
+    if instance.signals:
+        instance.fire("AttributeChanged", name)
+        instance.fire(ATTRIBUTE_SIGNAL + name)
+
+
+# Tags
+
+
+def add_tag(instance: Instance, tag: str) -> None:
+    """Tag an instance; nothing happens if it has the tag.
+
+    Raises:
+        LuaError: The scripts have used up the steps of this tick.
+        WorldHalted: A handler fails.
+    """
+    if tag not in instance.tags:
+        instance.tags[tag] = None
+        if _is_in_game(instance):
+            _enter(instance, tag)
+
+
+def remove_tag(instance: Instance, tag: str) -> None:
+    """Remove a tag of an instance; nothing happens if it does not have it.
+
+    Raises:
+        LuaError: The scripts have used up the steps of this tick.
+        WorldHalted: A handler fails.
+    """
+    if tag in instance.tags:
+        del instance.tags[tag]
+        if _is_in_game(instance):
+            _leave(instance, tag)
+
+
+def find_tagged(model: DataModel, tag: str) -> list[Instance]:
+    """Return the instances below ``game`` with a tag, in the order in which they were made.
+
+    Raises:
+        LuaError: The scripts have used up the steps of this tick.
+    """
+    tagged = model.tagged.get(tag, {})
+    model.scheduler.charge(len(tagged) * _LISTED_STEPS)
+    return [tagged[number] for number in sorted(tagged)]
+
+
+def list_tags(model: DataModel) -> list[str]:
+    """Return the tags that instances below ``game`` have, sorted.
+
+    Raises:
+        LuaError: The scripts have used up the steps of this tick.
+    """
+    model.scheduler.charge(len(model.tagged) * _LISTED_STEPS)
+    return sorted(model.tagged)
+
+
+def restore_tags(model: DataModel) -> None:
+    """List the tagged instances of a restored tree."""
+    for instance in model.game.descendants():
+        for tag in instance.tags:
+            model.tagged.setdefault(tag, {})[instance.number] = instance
+
+
+def _follow_tags(instance: Instance, old: Instance | None) -> None:
+    """List the tagged instances of a tree that has moved, or take them from the list.
+
+    Args:
+        instance: The root of the tree.
+        old: Its previous parent.
+    """
+    tagged = [each for each in (instance, *instance.descendants()) if each.tags]
+    if not tagged:
+        return
+    was_in_game = old is not None and _is_in_game(old)
+    if was_in_game is _is_in_game(instance):
+        return
+    update = _leave if was_in_game else _enter
+    for each in tagged:
+        for tag in tuple(each.tags):
+            if (each.number in instance.model.tagged.get(tag, ())) is was_in_game:
+                update(each, tag)
+
+
+def _is_in_game(instance: Instance) -> bool:
+    levels, root = 0, instance
+    while root.parent is not None:
+        root, levels = root.parent, levels + 1
+    model = instance.model
+    model.scheduler.charge(levels // _LEVELS_PER_STEP)
+    return root is model.game
+
+
+def _enter(instance: Instance, tag: str) -> None:
+    model = instance.model
+    model.scheduler.charge(_TAG_STEPS)
+    tagged = model.tagged.setdefault(tag, {})
+    tagged[instance.number] = instance
+    service = model.services[TAG_SERVICE]
+    if len(tagged) == 1:
+        service.fire("TagAdded", tag)
+    service.fire(TAG_ADDED + tag, instance)
+
+
+def _leave(instance: Instance, tag: str) -> None:
+    model = instance.model
+    model.scheduler.charge(_TAG_STEPS)
+    tagged = model.tagged[tag]
+    del tagged[instance.number]
+    service = model.services[TAG_SERVICE]
+    if not tagged:
+        del model.tagged[tag]
+    service.fire(TAG_REMOVED + tag, instance)
+    if not tagged:
+        service.fire("TagRemoved", tag)
