@@ -17,21 +17,25 @@ class DirectFunctions:
         names: The locals that name them, by function.
         returns: Their ``return`` statements, by that local.
         single: The locals of those that always return exactly one value.
+        statements: The statements of all functions of the chunk.
     """
 
     def __init__(self, functions: list[ast.FunctionBody]) -> None:
         self._bodies: dict[ast.Local, ast.FunctionBody] = {}
         self._uses: dict[ast.Local, int] = {}
         self.calls: dict[ast.Local, list[ast.Call]] = {}
+        self.statements: dict[ast.FunctionBody, list[ast.Statement]] = {}
         for function in functions:
-            for node in walk(function.body):
+            nodes = list(walk(function.body))
+            for node in nodes:
                 self._note(node)
+            self.statements[function] = [node for node in nodes if isinstance(node, ast.Statement)]
         self.calls = {local: self.calls.get(local, []) for local in self._bodies
                       if self._is_direct(local)}  # fmt: skip
         self.names = {self._bodies[local]: local for local in self.calls}
         self.returns = {
-            local: [node for node in walk(self._bodies[local].body) if isinstance(node, ast.Return)]
-            for local in self.calls
+            local: [node for node in self.statements[body] if isinstance(node, ast.Return)]
+            for body, local in self.names.items()
         }
         self.single = self._find_single()
 
@@ -141,8 +145,8 @@ class NumberLocals:
         for function in functions:
             for at, parameter in enumerate(function.params):
                 self._parameter(function, at, parameter)
-            for node in walk(function.body):
-                self._read(node)
+            for statement in direct.statements[function]:
+                self._read(statement)
         self.numbers: set[ast.Local] = set(self._sources)
         self.numeric_functions = set(direct.single)
         results: dict[ast.Local, list[ast.Expression | None]] = {
@@ -196,7 +200,7 @@ class NumberLocals:
     def _note(self, local: ast.Local, source: ast.Expression | None) -> None:
         self._sources.setdefault(local, []).append(source)
 
-    def _read(self, node: ast.Node) -> None:
+    def _read(self, node: ast.Statement) -> None:
         match node:
             case ast.LocalStatement():
                 self._pairs([ast.LocalName(0, local) for local in node.locals], node.values)

@@ -223,7 +223,7 @@ def toll(line: int) -> CodeLoop:
 
 def add_tolls(block: Block) -> int:
     """Charge steps for long code and for the tables and functions it makes; return the rest."""
-    made: Block = []
+    charged: Block = []
     length = 0
     for node in block:
         behind = 0
@@ -236,12 +236,12 @@ def add_tolls(block: Block) -> int:
             behind = add_tolls(node.body)
         steps, length = divmod(length, _LENGTH_PER_STEP)
         if steps > _MOST_TOLLS:
-            made.append(CodeLine(f"charge({steps})", node.line))
+            charged.append(CodeLine(f"charge({steps})", node.line))
         else:
-            made += [toll(node.line) for _ in range(steps)]
-        made.append(node)
+            charged += [toll(node.line) for _ in range(steps)]
+        charged.append(node)
         length += behind
-    block[:] = made
+    block[:] = charged
     return length
 
 
@@ -260,11 +260,11 @@ def _length(text: str) -> int:
     """Return the characters that a text counts for, with the memory that it takes."""
     length = len(text)
     if "(" in text:
-        for found in _MAKERS.finditer(text):
-            if found[1] is None:
+        for maker in _MAKERS.finditer(text):
+            if maker[1] is None:
                 length += _TABLE_LENGTH
             else:
-                length += _FUNCTION_LENGTH + _UPVALUE_LENGTH * found[1].count(",")
+                length += _FUNCTION_LENGTH + _UPVALUE_LENGTH * maker[1].count(",")
     return length
 
 

@@ -57,56 +57,56 @@ class Liveness:
     # Each method takes the variables that are certainly set before, and returns those that are
     # certainly set afterwards; None marks a place that is never reached.
 
-    def _follow(self, block: Block, site: Site, known: _Names) -> tuple[bool, _Names | None]:
+    def _follow(self, block: Block, site: Site, assigned: _Names) -> tuple[bool, _Names | None]:
         """Go through the code behind a site in a block; return first whether the site is in it."""
         for index, node in enumerate(block):
-            is_inside, after = self._enter(node, site, known)
+            is_inside, after = self._enter(node, site, assigned)
             if is_inside:
                 return True, self._run(block[index + 1 :], after)
-        return False, known
+        return False, assigned
 
     def _enter(
-        self, node: CodeLine | CodeBranch | CodeLoop, site: Site, known: _Names
+        self, node: CodeLine | CodeBranch | CodeLoop, site: Site, assigned: _Names
     ) -> tuple[bool, _Names | None]:
         if isinstance(node, CodeLine):
-            return node.site is site, None if site.is_return else known
+            return node.site is site, None if site.is_return else assigned
         if isinstance(node, CodeBranch):
-            is_inside, after = self._follow(node.then, site, known)
-            return (True, after) if is_inside else self._follow(node.otherwise, site, known)
+            is_inside, after = self._follow(node.then, site, assigned)
+            return (True, after) if is_inside else self._follow(node.otherwise, site, assigned)
         if not holds(node.body, site):
-            return False, known
-        inside = self._note(f"{node.resumed} pass", known)
+            return False, assigned
+        inside = self._note(f"{node.resumed} pass", assigned)
         if inside is not None:
             self._follow(node.body, site, inside)
             self._run(node.body, inside)
-        return True, known
+        return True, assigned
 
-    def _run(self, block: Block, known: _Names | None) -> _Names | None:
+    def _run(self, block: Block, assigned: _Names | None) -> _Names | None:
         for node in block:
-            if known is None:
+            if assigned is None:
                 return None
             if isinstance(node, CodeLine):
-                known = self._note(node.text, known)
+                assigned = self._note(node.text, assigned)
             elif isinstance(node, CodeBranch):
-                known = self._branch(node, known)
+                assigned = self._branch(node, assigned)
             else:
-                self._run(node.body, self._note(f"{node.header} pass", known))
-        return known
+                self._run(node.body, self._note(f"{node.header} pass", assigned))
+        return assigned
 
-    def _branch(self, node: CodeBranch, known: _Names) -> _Names | None:
-        tested = self._note(node.condition, known)
+    def _branch(self, node: CodeBranch, assigned: _Names) -> _Names | None:
+        tested = self._note(node.condition, assigned)
         then, otherwise = self._run(node.then, tested), self._run(node.otherwise, tested)
         if then is None or otherwise is None:
             return otherwise if then is None else then
         return then & otherwise
 
-    def _note(self, text: str, known: _Names) -> _Names | None:
+    def _note(self, text: str, assigned: _Names) -> _Names | None:
         """Note the variables that a line reads."""
         effect = self._effects.get(text)
         if effect is None:
             effect = self._effects[text] = _effect(text)
-        self._needed |= effect.reads - known
-        return None if effect.leaves else known | effect.sets
+        self._needed |= effect.reads - assigned
+        return None if effect.leaves else assigned | effect.sets
 
 
 def _effect(text: str) -> _Effect:

@@ -13,24 +13,24 @@ def border(table: LuaTable) -> float:
     elements the table was made for, and is found by bisection.
     """
     try:
-        known = table._hint
+        hint = table._hint
     except AttributeError:  # to read an empty slot takes ten times as long
-        known = table._hint = 0.0
+        hint = table._hint = 0.0
     size = float(len(table))
     if size == 0.0:
         return 0.0
-    if known and known not in table:
-        return _array_border(table, int(known))
-    if size >= known and size in table and size + 1.0 not in table:
+    if hint and hint not in table:
+        return _array_border(table, int(hint))
+    if size >= hint and size in table and size + 1.0 not in table:
         return size
-    if not known:
+    if not hint:
         if 1.0 not in table:
             return 0.0
         room = 1 << int(size).bit_length()
         if not raw_has(table, float(room)):
             return _array_border(table, room)
-        known = float(room)
-    low, high = known, known + 1.0
+        hint = float(room)
+    low, high = hint, hint + 1.0
     while raw_has(table, high):
         low, high = high, high * 2.0
     return _bisect(table, low, high)

@@ -425,42 +425,44 @@ def user_class(meta: LuaTable) -> type[MetaTable]:
     The second user gets a class made for the metatable, in which a missing field is looked up in
     the ``__index`` table without any Python code.
     """
-    known: type[MetaTable] | None = getattr(meta, "_own_class", None)
-    if known is None:
+    own_class: type[MetaTable] | None = getattr(meta, "_own_class", None)
+    if own_class is None:
         meta._own_class = MetaTable
         return MetaTable
-    if known is MetaTable:
+    if own_class is MetaTable:
         current.vm.allocate(OWN_CLASS_BYTES)
         current.vm.charge_work(_OWN_CLASS_STEPS)
         return own_user_class(meta)
-    return known
+    return own_class
 
 
 def has_own_class(table: LuaTable) -> bool:
     """Return whether a class was made for the tables with this metatable."""
-    known = getattr(table, "_own_class", MetaTable) if isinstance(table, SlowTable) else MetaTable
-    return known is not MetaTable
+    own_class = (
+        getattr(table, "_own_class", MetaTable) if isinstance(table, SlowTable) else MetaTable
+    )
+    return own_class is not MetaTable
 
 
 def own_user_class(meta: LuaTable) -> type[MetaTable]:
     """Return the class made for the tables with this metatable."""
-    known: type[MetaTable] = getattr(meta, "_own_class", MetaTable)
-    if known is MetaTable:
-        known = meta._own_class = type("MetaTable", (MetaTable,), {"__slots__": ()})
+    own_class: type[MetaTable] = getattr(meta, "_own_class", MetaTable)
+    if own_class is MetaTable:
+        own_class = meta._own_class = type("MetaTable", (MetaTable,), {"__slots__": ()})
         renew_class(meta)
-    return known
+    return own_class
 
 
 def renew_class(meta: LuaTable) -> None:
     """Make the class of a metatable's users follow its present ``__index``."""
-    known: Any = meta._own_class if has_own_class(meta) else None
-    if known is None:
+    own_class: Any = meta._own_class if has_own_class(meta) else None
+    if own_class is None:
         return
     handler = raw_get(meta, "__index")
     if isinstance(handler, LuaTable) and not _is_circular(handler):
-        known.__missing__ = handler.__getitem__
+        own_class.__missing__ = handler.__getitem__
     else:
-        known.__missing__ = MetaTable.__missing__
+        own_class.__missing__ = MetaTable.__missing__
 
 
 def _is_circular(table: LuaTable) -> bool:

@@ -25,9 +25,9 @@ _pack, _unpack = _THREE.pack, _THREE.unpack
 
 def make_vector(x: float, y: float, z: float) -> Vector:
     """Return a vector, its components rounded to 32 bits."""
-    made = _new(Vector)
-    made.x, made.y, made.z = _unpack(_pack(x, y, z))
-    return made
+    result = _new(Vector)
+    result.x, result.y, result.z = _unpack(_pack(x, y, z))
+    return result
 
 
 def adding(otherwise: Operator) -> Operator:
@@ -35,11 +35,11 @@ def adding(otherwise: Operator) -> Operator:
 
     def add(left: Any, right: Any) -> Any:
         if left.__class__ is Vector and right.__class__ is Vector:
-            made = _new(Vector)
-            made.x, made.y, made.z = _unpack(
+            result = _new(Vector)
+            result.x, result.y, result.z = _unpack(
                 _pack(left.x + right.x, left.y + right.y, left.z + right.z)
             )
-            return made
+            return result
         return otherwise(left, right)
 
     return add
@@ -50,11 +50,11 @@ def subtracting(otherwise: Operator) -> Operator:
 
     def sub(left: Any, right: Any) -> Any:
         if left.__class__ is Vector and right.__class__ is Vector:
-            made = _new(Vector)
-            made.x, made.y, made.z = _unpack(
+            result = _new(Vector)
+            result.x, result.y, result.z = _unpack(
                 _pack(left.x - right.x, left.y - right.y, left.z - right.z)
             )
-            return made
+            return result
         return otherwise(left, right)
 
     return sub
@@ -67,16 +67,18 @@ def multiplying(otherwise: Operator) -> Operator:
     def mul(left: Any, right: Any) -> Any:
         if left.__class__ is Vector and right.__class__ is float:
             (scale,) = _unpack_one(_pack_one(right))
-            made = _new(Vector)
-            made.x, made.y, made.z = _unpack(_pack(left.x * scale, left.y * scale, left.z * scale))
-            return made
+            result = _new(Vector)
+            result.x, result.y, result.z = _unpack(
+                _pack(left.x * scale, left.y * scale, left.z * scale)
+            )
+            return result
         if left.__class__ is float and right.__class__ is Vector:
             (scale,) = _unpack_one(_pack_one(left))
-            made = _new(Vector)
-            made.x, made.y, made.z = _unpack(
+            result = _new(Vector)
+            result.x, result.y, result.z = _unpack(
                 _pack(scale * right.x, scale * right.y, scale * right.z)
             )
-            return made
+            return result
         return slow(left, right)
 
     return mul
@@ -90,11 +92,11 @@ def dividing(otherwise: Operator) -> Operator:
         if left.__class__ is Vector and right.__class__ is float:
             (scale,) = _unpack_one(_pack_one(right))
             if scale:
-                made = _new(Vector)
-                made.x, made.y, made.z = _unpack(
+                result = _new(Vector)
+                result.x, result.y, result.z = _unpack(
                     _pack(left.x / scale, left.y / scale, left.z / scale)
                 )
-                return made
+                return result
         return slow(left, right)
 
     return div

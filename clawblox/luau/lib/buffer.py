@@ -31,7 +31,7 @@ def _check_range(offset: int, size: int, length: int) -> None:
         raise RuntimeFault("buffer access out of bounds")
 
 
-def _wrapped(value: float, bits: int, signed: bool) -> int:
+def _wrapped(bits: int, signed: bool, value: float) -> int:
     whole = 0 if not math.isfinite(value) else int(value)
     whole %= 1 << bits
     return whole - (1 << bits) if signed and whole >> (bits - 1) else whole
@@ -44,7 +44,7 @@ def _install(kind: str, form: str) -> None:
     if kind[0] == "f":
         convert = single if kind == "f32" else float
     else:
-        convert = partial(_wrapped, bits=layout.size * 8, signed=kind[0] == "i")
+        convert = partial(_wrapped, layout.size * 8, kind[0] == "i")
 
     def read(*args: Any) -> float:
         data = arg.buffer(args, 0, f"read{kind}").data
@@ -222,7 +222,7 @@ def writebits(*args: Any) -> tuple[()]:
     """
     data = arg.buffer(args, 0, "writebits").data
     offset, count = _bit_range(args, "writebits", len(data))
-    value = _wrapped(arg.number(args, 3, "writebits"), 32, signed=False) & (1 << count) - 1
+    value = _wrapped(32, False, arg.number(args, 3, "writebits")) & (1 << count) - 1
     first, last = offset // 8, (offset + count + 7) // 8
     piece = int.from_bytes(data[first:last], "little")
     mask = (1 << count) - 1 << offset % 8

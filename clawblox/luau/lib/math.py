@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from clawblox.luau.core.errors import RuntimeFault
@@ -62,12 +62,16 @@ def _of_two(name: str, compute: Callable[[float, float], float]) -> None:
     install(f"math.{name}", apply)
 
 
-def _choosing(name: str, choose: Callable[[list[float]], float]) -> None:
+def _choosing(name: str, choose: Callable[[Iterable[float]], float]) -> None:
     """Register a function that returns one of its arguments."""
 
     def apply(*args: Any) -> float:
-        arg.charge(args)
-        return choose(arg.numbers(args, name, max(len(args), 1)))
+        if len(args) > arg.FEW:
+            arg.charge(args)
+        for value in args or (None,):
+            if value.__class__ is not float:
+                return choose(arg.numbers(args, name, max(len(args), 1)))
+        return choose(args)
 
     install(f"math.{name}", apply)
 

@@ -222,10 +222,10 @@ def find(*args: Any) -> Any:
         charge_work((len(text) - start) // BYTES_PER_STEP)
         at = text.find(pattern, start - 1)
         return None if at < 0 else (float(at + 1), float(at + len(pattern)))
-    found = search(text, pattern, start - 1)
-    if found is None:
+    matched = search(text, pattern, start - 1)
+    if matched is None:
         return None
-    return (float(found.start + 1), float(found.end), *found.captures(whole=False))
+    return (float(matched.start + 1), float(matched.end), *matched.captures(whole=False))
 
 
 def _is_plain(pattern: str) -> bool:
@@ -246,8 +246,8 @@ def match(*args: Any) -> Any:
     text, pattern, start = _search_arguments(args, "match")
     if start > len(text) + 1:
         return None
-    found = search(text, pattern, start - 1)
-    return None if found is None else as_result(found.captures(whole=True))
+    matched = search(text, pattern, start - 1)
+    return None if matched is None else as_result(matched.captures(whole=True))
 
 
 class MatchIterator(NativeFunction):
@@ -264,12 +264,12 @@ class MatchIterator(NativeFunction):
         """Call it as scripts do."""
         if self.position > len(self.text):
             return ()
-        found = search(self.text, self.pattern, self.position, is_anchored=False)
-        if found is None:
+        matched = search(self.text, self.pattern, self.position, is_anchored=False)
+        if matched is None:
             self.position = len(self.text) + 1
             return ()
-        self.position = found.end if found.end > found.start else found.end + 1
-        return as_result(found.captures(whole=True))
+        self.position = matched.end if matched.end > matched.start else matched.end + 1
+        return as_result(matched.captures(whole=True))
 
 
 @builtin("string.gmatch")
@@ -310,17 +310,17 @@ def gsub(*args: Any) -> tuple[str, float]:
     position, count, copied = 0, 0, 0
     anchored = pattern.startswith("^")
     while count < limit:
-        found = search(text, pattern, position)
-        if found is None:
+        matched = search(text, pattern, position)
+        if matched is None:
             break
         count += 1
         if not count & 15:
             charge_iterations(32)
-        pieces.append(text[copied : found.start])
-        pieces.append(_replacement(replacement, found))
-        copied = found.end
-        position = found.end
-        if found.start == found.end:
+        pieces.append(text[copied : matched.start])
+        pieces.append(_replacement(replacement, matched))
+        copied = matched.end
+        position = matched.end
+        if matched.start == matched.end:
             pieces.append(text[position : position + 1])
             position += 1
             copied = position
@@ -334,14 +334,14 @@ def gsub(*args: Any) -> tuple[str, float]:
     return "".join(pieces), float(count)
 
 
-def _replacement(replacement: Any, found: Any) -> str:
-    whole: str = found.text[found.start : found.end]
+def _replacement(replacement: Any, matched: Any) -> str:
+    whole: str = matched.text[matched.start : matched.end]
     if replacement.__class__ is str:
-        return _expand(replacement, found, whole)
+        return _expand(replacement, matched, whole)
     if isinstance(replacement, LuaTable):
-        value = index(replacement, found.capture(0))
+        value = index(replacement, matched.capture(0))
     else:
-        value = first(call_unyieldable(replacement, *found.captures(whole=True)))
+        value = first(call_unyieldable(replacement, *matched.captures(whole=True)))
     if not truth(value):
         return whole
     if value.__class__ is float:
@@ -351,7 +351,7 @@ def _replacement(replacement: Any, found: Any) -> str:
     return str(value)
 
 
-def _expand(form: str, found: Any, whole: str) -> str:
+def _expand(form: str, matched: Any, whole: str) -> str:
     if "%" not in form:
         return form
     charge_work(form.count("%") // 2)
@@ -369,7 +369,7 @@ def _expand(form: str, found: Any, whole: str) -> str:
         if letter == "0":
             pieces.append(whole)
         elif letter.isdigit():
-            pieces.append(arg.string((found.capture(int(letter) - 1),), 0, "gsub"))
+            pieces.append(arg.string((matched.capture(int(letter) - 1),), 0, "gsub"))
         elif letter == "%":
             pieces.append("%")
         else:

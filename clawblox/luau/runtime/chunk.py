@@ -112,10 +112,10 @@ class Prototype:
             LookupError: The function has no call with this number.
             LuauSyntaxError: Python cannot compile the code.
         """
-        known = self._continuations.get(ordinal)
-        if known is None:
-            known = self._continuations[ordinal] = self._compile(self.sites[ordinal])
-        return known
+        cached = self._continuations.get(ordinal)
+        if cached is None:
+            cached = self._continuations[ordinal] = self._compile(self.sites[ordinal])
+        return cached
 
     def _compile(self, site: Site) -> Continuation:
         if self._liveness is None:
@@ -316,8 +316,8 @@ def find_prototype(function: Any) -> Prototype | None:
 
 def prototype_in(code: CodeType, names: dict[str, Any]) -> Prototype:
     """Return the prototype that generated code belongs to."""
-    found: Prototype = names["P"][int(code.co_name[1:])]
-    return found
+    prototype: Prototype = names["P"][int(code.co_name[1:])]
+    return prototype
 
 
 def locate(frame: FrameType, line: int | None = None) -> tuple[Prototype, int]:
@@ -349,11 +349,11 @@ class Places:
 
     def _read(self, frame: FrameType) -> str:
         key = id(frame.f_code), frame.f_lasti
-        known = self._known.get(key)
-        if known is None:
+        cached = self._known.get(key)
+        if cached is None:
             if len(self._known) == _MOST_PLACES:
                 self._known.clear()
             prototype, line = locate(frame)
             place = f"{prototype.chunk.shown_name}:{line}"
-            known = self._known[key] = frame.f_code, place  # which keeps the id its own
-        return known[1]
+            cached = self._known[key] = frame.f_code, place  # which keeps the id its own
+        return cached[1]

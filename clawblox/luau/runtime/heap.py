@@ -143,9 +143,9 @@ _ABSENT = object()
 def collect() -> None:
     """Collect garbage, and remove the dead entries of weak tables."""
     tables = [
-        found
-        for found in gc.get_objects()
-        if isinstance(found, LuaTable) and found.meta is not None and _mode(found)
+        item
+        for item in gc.get_objects()
+        if isinstance(item, LuaTable) and item.meta is not None and _mode(item)
     ]
     weakened = [(table, _weaken(table, _mode(table))) for table in tables]
     gc.collect()
@@ -180,5 +180,5 @@ def _weak(value: Any) -> Any:
 def _strong(value: Any) -> Any:
     if not isinstance(value, weakref.ref):
         return value
-    found = value()
-    return _ABSENT if found is None else found
+    item = value()
+    return _ABSENT if item is None else item

@@ -193,9 +193,9 @@ class Host:
         """
 
         def register(function: Callable[..., Any]) -> HostFunction:
-            made = HostFunction(name, function)
-            self._add(name, made)
-            return made
+            lent = HostFunction(name, function)
+            self._add(name, lent)
+            return lent
 
         return register
 

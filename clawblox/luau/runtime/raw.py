@@ -27,10 +27,10 @@ def make_raw(name: str, function: Any) -> FunctionType:
             f"{name}: must be a function made with def or lambda, "
             f"not a {type(function).__name__}; wrap it in one"
         )
-    known = raw_name(function)
-    if known not in (None, name):
-        raise HostError(f"{name}: this function is registered as {known!r} already")
-    if known is None:
+    present = raw_name(function)
+    if present not in (None, name):
+        raise HostError(f"{name}: this function is registered as {present!r} already")
+    if present is None:
         # Stacks tell functions apart by their code, and those of one def share it.
         function.__code__ = function.__code__.replace(co_name=name)
         function.__qualname__ = name

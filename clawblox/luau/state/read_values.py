@@ -84,8 +84,8 @@ def items(saved: Any) -> list[Any]:
     """
     if saved.__class__ is not list:
         raise mismatch(saved, "list")
-    found: list[Any] = saved
-    return found
+    item: list[Any] = saved
+    return item
 
 
 def check_kind(kind: str, value: Any) -> None:
@@ -141,10 +141,10 @@ class ValueReader:
             raise mismatch(saved, "value")
         kind = saved[0]
         if kind == "r":
-            found = self.values[whole(saved[1])]
-            if found is HIDDEN:
+            item = self.values[whole(saved[1])]
+            if item is HIDDEN:
                 raise TypeError(f"object {saved[1]} is not a value")
-            return found
+            return item
         if kind == "b":
             return _find_builtin(saved[1])
         if kind == "n":
@@ -215,10 +215,10 @@ class ValueReader:
         return function
 
     def _host_object(self, kind: str, ident: str) -> Any:
-        found = None if self._host is None else self._host.find_object(ident)
-        if found is None:
+        item = None if self._host is None else self._host.find_object(ident)
+        if item is None:
             raise VMSnapshotError(f"the host has no {kind} with the id {ident!r}")
-        return found
+        return item
 
 
 def _find_builtin(name: str) -> Any:

@@ -105,8 +105,7 @@ class Loader(FrameReader):
             self.objects.append(self._make(saved))
         # Scripts never see boxes and direct functions.
         self.values = [
-            HIDDEN if found.__class__ is list or is_direct(found) else found
-            for found in self.objects
+            HIDDEN if item.__class__ is list or is_direct(item) else item for item in self.objects
         ]
         for self._reading, saved in enumerate(objects):
             _FILLERS[saved[0]](self, self.objects[self._reading], *saved[1:])
@@ -178,10 +177,10 @@ class Loader(FrameReader):
                 functions.append(self.object(member))
                 continue
             coroutine, at = member
-            found = self.object(coroutine).frames[whole(at)]
-            if not isinstance(found, ScriptFrame):
+            item = self.object(coroutine).frames[whole(at)]
+            if not isinstance(item, ScriptFrame):
                 raise TypeError("a frame without globals shares them")
-            frames.append(found)
+            frames.append(item)
         owners = [find_prototype(function) for function in functions]
         owners += [frame.continuation.prototype for frame in frames]
         if len(functions) > 1 or None in owners or len(set(owners)) != 1:
@@ -324,10 +323,10 @@ class Loader(FrameReader):
     def _fill_userdata(self, userdata: Userdata, saved: Json) -> None:
         userdata.meta = self.value_of_type(saved, _TABLE_OR_NIL, "table or nil")
 
-    def _fill_value(self, made: HostValue, name: Json, saved: Json) -> None:
+    def _fill_value(self, value: HostValue, name: Json, saved: Json) -> None:
         values = list(map(self.value, items(saved)))
         try:
-            made.fill(*values)
+            value.fill(*values)
         except Exception as error:
             raise VMSnapshotError(f"the host refuses the contents of a {name}: {error}") from error
 

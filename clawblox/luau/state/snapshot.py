@@ -66,7 +66,7 @@ class Saver:
         self.lent: dict[int, HostObject] = {}
         self._vm = vm
         self._numbers: dict[int, int] = {}
-        self._found: list[Any] = []
+        self._entries: list[Any] = []
         self._texts: dict[str, int] = {}
         self._chunks: dict[int, int] = {}
         self._sources: list[Json] = []
@@ -87,7 +87,7 @@ class Saver:
             "main": self.value(vm.main_coroutine),
             "kept": {name: self.value(vm.roots[name]) for name in sorted(vm.roots)},
         }
-        objects = [self._object(found) for found in self._found]  # the list grows meanwhile
+        objects = [self._object(entry) for entry in self._entries]  # the list grows meanwhile
         document = {
             "format": NAME,
             "version": FORMAT,
@@ -110,13 +110,13 @@ class Saver:
     def _shared_globals(self) -> list[Json]:
         """Return the groups of functions and suspended calls whose globals change together."""
         users: dict[int, list[Json]] = {}
-        for number, found in enumerate(self._found):
-            if isinstance(found, FunctionType):
-                cell = environment_cell(found)
+        for number, entry in enumerate(self._entries):
+            if isinstance(entry, FunctionType):
+                cell = environment_cell(entry)
                 if cell is not None:
                     users.setdefault(id(cell), []).append(number)
-            elif found.__class__ is Coroutine:
-                for position, frame in enumerate(found.frames):
+            elif entry.__class__ is Coroutine:
+                for position, frame in enumerate(entry.frames):
                     if isinstance(frame, ScriptFrame):
                         users.setdefault(id(frame.environment), []).append([number, position])
         return [group for group in users.values() if len(group) > 1]
@@ -126,22 +126,22 @@ class Saver:
 
         Users that are garbage have left their mark: the second use of a metatable costs steps.
         """
-        tables = [found for found in self._found if isinstance(found, LuaTable)]
+        tables = [entry for entry in self._entries if isinstance(entry, LuaTable)]
         used = {id(table.meta) for table in tables if _letter(table) == "m"}
         shared = {id(table.meta) for table in tables if _letter(table) == "o"}
         classes = []
-        for number, found in enumerate(self._found):
-            if not isinstance(found, SlowTable) or not hasattr(found, "_own_class"):
+        for number, entry in enumerate(self._entries):
+            if not isinstance(entry, SlowTable) or not hasattr(entry, "_own_class"):
                 continue
-            is_shared = has_own_class(found)
-            if id(found) not in (shared if is_shared else used):
+            is_shared = has_own_class(entry)
+            if id(entry) not in (shared if is_shared else used):
                 classes.append([number, "o" if is_shared else "m"])
         return classes
 
     def _serials(self) -> list[Json]:
         serials = []
-        for number, found in enumerate(self._found):
-            serial = read_serial(found)
+        for number, entry in enumerate(self._entries):
+            serial = read_serial(entry)
             if serial is not None:
                 serials.append([number, serial])
         return serials
@@ -186,16 +186,16 @@ class Saver:
             return ["c"]
         if isinstance(value, LoopIterator):
             return self._loop(value)
-        number = self._numbers[id(value)] = len(self._found)
-        self._found.append(value)
+        number = self._numbers[id(value)] = len(self._entries)
+        self._entries.append(value)
         return ["r", number]
 
     def _long_text(self, text: str) -> Json:
         """Return a reference to a string, which the document contains once."""
         number = self._texts.get(text)
         if number is None:
-            number = self._texts[text] = len(self._found)
-            self._found.append(text)
+            number = self._texts[text] = len(self._entries)
+            self._entries.append(text)
         return ["r", number]
 
     def _loop(self, loop: LoopIterator) -> Json:
@@ -206,27 +206,27 @@ class Saver:
         parts = (loop.function, loop.state, loop.control)
         return ["l", "function", *map(self.value, parts)]
 
-    def _object(self, found: Any) -> Json:
-        if isinstance(found, LuaTable):
-            return self._table(found)
-        if isinstance(found, FunctionType):
-            return self._function(found)
-        if isinstance(found, HostValue):
-            return self._host_value(found)
-        save = _SAVERS.get(found.__class__)
+    def _object(self, entry: Any) -> Json:
+        if isinstance(entry, LuaTable):
+            return self._table(entry)
+        if isinstance(entry, FunctionType):
+            return self._function(entry)
+        if isinstance(entry, HostValue):
+            return self._host_value(entry)
+        save = _SAVERS.get(entry.__class__)
         if save is None:
-            raise VMSnapshotError(f"{type(found).__name__}: a value of this type cannot be saved")
-        return save(self, found)
+            raise VMSnapshotError(f"{type(entry).__name__}: a value of this type cannot be saved")
+        return save(self, entry)
 
-    def _host_value(self, found: HostValue) -> Json:
-        contents = found.contents()
+    def _host_value(self, entry: HostValue) -> Json:
+        contents = entry.contents()
         for part in contents:
             if part.__class__ in _NO_CONTENTS:
                 raise VMSnapshotError(
-                    f"{found.type_name}: its contents have a Python {type(part).__name__}, "
+                    f"{entry.type_name}: its contents have a Python {type(part).__name__}, "
                     "which is no Luau value"
                 )
-        return ["value", found.type_name, list(map(self.value, contents))]
+        return ["value", entry.type_name, list(map(self.value, contents))]
 
     def _table(self, table: LuaTable) -> Json:
         keys = list(table)

@@ -217,9 +217,9 @@ class Matcher:
                     return None
                 if suffix == "?":
                     if at < len(subject) and subject[at] in chosen:
-                        found = self._match(at + 1, item + 1)
-                        if found is not None:
-                            return found
+                        stop = self._match(at + 1, item + 1)
+                        if stop is not None:
+                            return stop
                     item += 1
                     continue
                 if suffix == "-":
@@ -263,18 +263,18 @@ class Matcher:
         if item + 1 == len(self._items):
             return end
         while end >= at + least:
-            found = self._match(end, item + 1)
-            if found is not None:
-                return found
+            stop = self._match(end, item + 1)
+            if stop is not None:
+                return stop
             end -= 1
         return None
 
     def _shortest(self, at: int, item: int, chosen: frozenset[str]) -> int | None:
         subject = self.subject
         while True:
-            found = self._match(at, item + 1)
-            if found is not None:
-                return found
+            stop = self._match(at, item + 1)
+            if stop is not None:
+                return stop
             if at < len(subject) and subject[at] in chosen:
                 at += 1
             else:
@@ -284,20 +284,20 @@ class Matcher:
         if len(self.captures) >= MAX_CAPTURES:
             raise RuntimeFault("too many captures")
         self.captures.append((at, _POSITION if is_position else _OPEN))
-        found = self._match(at, item + 1)
-        if found is None:
+        stop = self._match(at, item + 1)
+        if stop is None:
             self.captures.pop()
-        return found
+        return stop
 
     def _close(self, at: int, item: int) -> int | None:
         for index in range(len(self.captures) - 1, -1, -1):
             start, length = self.captures[index]
             if length == _OPEN:
                 self.captures[index] = (start, at - start)
-                found = self._match(at, item + 1)
-                if found is None:
+                stop = self._match(at, item + 1)
+                if stop is None:
                     self.captures[index] = (start, _OPEN)
-                return found
+                return stop
         raise RuntimeFault("invalid pattern capture")
 
     def _captured(self, digit: str) -> str | None:
