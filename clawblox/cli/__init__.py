@@ -191,7 +191,7 @@ def _replace_closed_streams() -> None:
     context_settings={
         "help_option_names": ["-h", "--help"],
         "max_content_width": 100,
-        "color": True,  # else click drops control characters from pipes, which guard_streams shows
+        "color": True,  # else click drops escapes from pipes before guard_streams can show them
     },
     epilog="""\
     \b

@@ -63,7 +63,7 @@ HELP: Final[Mapping[str, OptionHelp]] = {
     "agent_name": OptionHelp(_AGENT, "Name of the agent.", "NAME"),
     "agent_command": OptionHelp(
         _AGENT,
-        "What the driver runs: a command line for acp, a JSON table for command.",
+        "Program of the driver: a command line for acp, a JSON table for command.",
         "COMMAND",
         none="none",
     ),
@@ -71,9 +71,7 @@ HELP: Final[Mapping[str, OptionHelp]] = {
     "prompt": OptionHelp(
         _AGENT, "First message to the agent, after the address of its world.", "TEXT|@FILE"
     ),
-    "system_prompt": OptionHelp(
-        _AGENT, "File with the system prompt.", "FILE", none="the default one"
-    ),
+    "system_prompt": OptionHelp(_AGENT, "File with the system prompt.", "FILE", none="the default"),
     "sandbox": OptionHelp(_AGENT, "Run the agent's program in a sandbox."),
     "strict_sandbox": OptionHelp(_AGENT, "Like --sandbox, but refuse a weaker level."),
     "max_turns": OptionHelp(_AGENT, "Stop after this many further turns.", "N", none="none"),
@@ -123,7 +121,7 @@ HELP: Final[Mapping[str, OptionHelp]] = {
     ),
     "datastore": OptionHelp(
         _STATE,
-        "Where an engine world keeps the rows of its data stores; postgres needs DATABASE_URL.",
+        "Where an engine world keeps the rows of data stores; postgres needs DATABASE_URL.",
         none="sqlite",
     ),
     "watch": OptionHelp(

@@ -34,7 +34,7 @@ class Column:
         shortest: Width to which it may be cut; None never cuts it.
         cut: Where texts are cut: in the middle if both ends distinguish them, or at the end.
         is_number: Whether it is aligned at the right.
-        replaces: Heading of a less specific column, which this column displaces.
+        replaces: Heading of a less specific column that this column displaces.
     """
 
     heading: str

@@ -80,24 +80,21 @@ def format_bytes(size: int | None) -> str:
     Args:
         size: Bytes; None gives an empty text.
     """
-    if size is None:
-        return ""
-    value, units = float(size), iter(("B", "kB", "MB", "GB"))
-    unit = next(units)
-    while value >= 999.5 and (larger := next(units, None)):
-        value, unit = value / 1000, larger
-    digits = 1 if value < 9.95 and unit != "B" else 0
-    return f"{value:.{digits}f} {unit}"
+    return "" if size is None else _scale(size, ("B", "kB", "MB", "GB"), " ")
 
 
 def format_count(number: int) -> str:
     """Return a large number as ``950``, ``9.5k``, ``44k`` or ``1.2M``; 0 gives an empty text."""
-    value, units = float(number), iter(("", "k", "M", "G"))
-    unit = next(units)
-    while value >= 999.5 and (larger := next(units, None)):
-        value, unit = value / 1000, larger
-    digits = 1 if value < 9.95 and unit else 0
-    return f"{value:.{digits}f}{unit}" if number else ""
+    return _scale(number, ("", "k", "M", "G"), "") if number else ""
+
+
+def _scale(number: int, units: Sequence[str], gap: str) -> str:
+    value, unit = float(number), units[0]
+    for larger in units[1:]:
+        if value >= 999.5:
+            value, unit = value / 1000, larger
+    digits = 1 if value < 9.95 and unit != units[0] else 0
+    return f"{value:.{digits}f}{gap}{unit}"
 
 
 def format_cost(usd: float | None) -> str:

@@ -52,7 +52,6 @@ def format_value(
     width: int,
     paint: Paint = no_paint,
     is_shortened: bool = True,
-    path: str = "",
 ) -> list[str]:
     """Return a value as lines; each member of an object begins a line.
 
@@ -62,13 +61,12 @@ def format_value(
         paint: Colours pieces of text.
         is_shortened: Whether long lists, objects and strings are shortened; a note then names the
             path of the rest.
-        path: Path of the value, for these notes.
     """
     layout = _Layout(width, paint, is_shortened)
     is_broken = isinstance(value, Mapping) or not layout.fits(value, width)
     if value and isinstance(value, Mapping | list) and is_broken:
-        return list(layout.children(value, path, ""))
-    return list(layout.entry("", value, path, ""))
+        return list(layout.children(value, "", ""))
+    return list(layout.entry("", value, "", ""))
 
 
 def format_inline(value: Any, *, max_chars: int | None = None) -> str:  # noqa: ANN401 - JSON

@@ -1,4 +1,4 @@
-"""The rows of instances, and the columns that a table of them has."""
+"""Instances and agents as rows of tables, and how a run ended."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def _describe_usage(usage: Usage) -> str:
 
 
 def summarise_agents(agents: Sequence[AgentStatus]) -> list[str]:
-    """Summarise the ends and the usage of agents in a line; no line without agents."""
+    """Summarise the ends and the usage of agents in a line; none without agents."""
     if not agents:
         return []
     counts = Counter(agent.state for agent in order_agents(agents))

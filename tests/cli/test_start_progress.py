@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from functools import partial
 from pathlib import Path
 
 import anyio
@@ -13,8 +12,6 @@ from clawblox import AsyncWorld
 from clawblox.cli.commands.run import _waiting
 from clawblox.cli.running.start_progress import StartProgress
 from clawblox.concurrency.tasks import Tasks
-from clawblox.config.world_toml import read_world_config
-from clawblox.rundir.status import own_start
 from tests.cli.conftest import Start
 from tests.cli.terminal import COLUMNS, terminal
 from tests.support import free_port, make_world, wait_until
@@ -74,10 +71,9 @@ def test_the_load_of_an_archive_is_shown(tmp_path: Path, monkeypatch: pytest.Mon
         waits[:] = ["waiting for the port"]
 
     monkeypatch.setattr("clawblox.cli.running.start_progress.note", show)
-    ready = read_world_config(make_world(tmp_path)).ready
-    progress = StartProgress(
-        "counter", lambda: None, ready, (), waiting=lambda: waits[0], plain_interval=0.01
-    )
+    monkeypatch.setattr("clawblox.cli.running.start_progress._PLAIN_INTERVAL_S", 0.01)
+    world = AsyncWorld(make_world(tmp_path))
+    progress = StartProgress(world, tmp_path, waiting=lambda: waits[0])
 
     async def run() -> None:
         async with Tasks() as tasks:
@@ -124,15 +120,12 @@ def test_without_a_terminal_a_short_start_shows_no_progress(start: Start, tmp_pa
 
 @pytest.mark.anyio
 async def test_without_a_terminal_the_progress_is_plain_lines(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = make_world(tmp_path, "--slow-boot", "0.6")
-    ready = read_world_config(directory).ready
-    progress = StartProgress(
-        "counter", partial(own_start, directory), ready, (), plain_interval=0.1
-    )
+    monkeypatch.setattr("clawblox.cli.running.start_progress._PLAIN_INTERVAL_S", 0.1)
     async with AsyncWorld(directory) as world, Tasks() as tasks:
-        tasks.start_soon(progress.run)
+        tasks.start_soon(StartProgress(world, directory).run)
         await world.start()
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) >= 2

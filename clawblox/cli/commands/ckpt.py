@@ -1,6 +1,6 @@
 """``clawblox ckpt``: inspecting, verifying, extracting, comparing, scanning, repairing archives.
 
-``tables.archives`` formats what is printed.
+``views.archives`` formats the output.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _T = TypeVar("_T")
 def command() -> None:
     """Inspect, verify, extract, compare, scan and repair checkpoint archives.
 
-    A .ckpt file holds the state of a world and its agents at one moment. None of these commands
+    A .ckpt file has the state of a world and its agents at a moment. None of these commands
     runs anything from it.
     """
 
@@ -156,7 +156,7 @@ def _verify(path: Path, *, is_quiet: bool) -> dict[str, Any]:
 def extract(archive: str, run_dir: str, keep: tuple[str, ...], as_json: bool) -> None:
     """Extract the state in an archive into a run directory.
 
-    DIR may exist and contain other files. The commands that go on from there are printed.
+    DIR may exist and contain other files. The commands that continue from there are printed.
     clawblox run --resume FILE --run-dir DIR extracts an archive and starts its world in one step.
 
     \f

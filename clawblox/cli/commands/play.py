@@ -31,13 +31,12 @@ from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.download import is_world_url
 from clawblox.config.home import home_dir
-from clawblox.config.world_toml import CONFIG_NAME, read_world_config
+from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.extras import install_command
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.presence import Presence
 from clawblox.rundir.records import InstanceRecord, read_running
-from clawblox.rundir.status import own_start
 from clawblox.views.formatting import format_seconds, shorten_path
 from clawblox.world.agent_client import join_place
 from clawblox.world.async_world import AsyncWorld
@@ -194,8 +193,7 @@ class Game:
                     note(line)
 
     async def _start(self, world: AsyncWorld) -> InstanceRecord:
-        find = partial(own_start, self._run_dir)
-        progress = StartProgress(world.name, find, read_world_config(world.dir).ready, ())
+        progress = StartProgress(world, self._run_dir)
         started = await progress.accompany(partial(world.start, run_dir=self._run_dir))
         note(f"World {world.name!r} is ready at {started.url} ({format_seconds(started.ready_s)})")
         return await run_blocking(choose_record, self._run_dir, started.name)

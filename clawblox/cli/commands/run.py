@@ -166,7 +166,7 @@ def _is_typed(ctx: click.Context, name: str) -> bool:
 # -- a run that continues -------------------------------------------------------------------------
 
 _OF_ONE_RUN = ("record_dir", "reseed", "resume", "run_dir")
-"""Options of a single run, which a run that continues elsewhere does not take."""
+"""Options that a run does not take from the run that it continues."""
 
 
 def resume_words(

@@ -2,7 +2,7 @@
 
 - ``foreground``: one world from start to end, for ``run``.
 - ``companion``: the agent in that world.
-- ``run_agents``: what is recorded of that agent, so that it can continue.
+- ``run_agents``: the record of that agent, so that it can continue.
 - ``resume_sources``: the runs that ``run --resume`` names, and agents that ``resume`` restores.
 - ``start_progress``: how a start is going.
 - ``batch_run``: many instances, here or in the background.
@@ -10,7 +10,7 @@
 - ``signals``: the signals that end a command.
 - ``orchestrator``: many instances from start to end.
 - ``instance_states``: the state of each of them, kept from events.
-- ``displays``: what is shown meanwhile: the live table, or lines.
+- ``displays``: their output: the live table, or lines.
 - ``scopes``: what ``ps`` shows: one run, or several.
 - ``live_table``: the live table, and ``ps --watch``.
 - ``resuming``: what ``resume`` and ``up --continue`` share.

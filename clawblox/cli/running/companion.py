@@ -65,22 +65,22 @@ _OPENING: Final = (
 
 
 class Companion:
-    """One agent in one world, and the checkpoints of both.
+    """An agent in a world, and the checkpoints of both.
 
-    Use it as an async context manager within that of the world; leaving it stops the agent.
+    Use it as an async context manager inside the block of the world; leaving it stops the agent.
 
     Args:
         world: The world.
         run_dir: The run directory.
-        agent: What the agent is.
+        agent: The agent.
         is_fresh: Whether the world starts over, so that the agent must be new as well.
 
     Attributes:
-        resume_words: The command line that continues with world and agent, without what it resumes.
+        resume_words: The command line that continues world and agent, without ``--resume``.
 
     Raises:
         ConfigError: An option is wrong, or a file cannot be read.
-        ClawbloxError: The world starts over, and the agent has joined one before.
+        ClawbloxError: The world starts over, and the agent has joined it before.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class Companion:
         self._has_begun.set()
 
     async def _limit_turns(self) -> None:
-        """Have it stopped after the turns that a person allows from now on, or allowed before."""
+        """Set the limit of turns that a person allows from now on, or allowed before."""
         ledger = await run_blocking(Ledger.load, self._directory.usage_file)
         before, more = ledger.usage.turns, self._options.max_turns
         limit = self._run_agent.turn_limit if more is None else before + more
@@ -178,7 +178,7 @@ class Companion:
             self._turn_words = ("--max-turns", str(limit - before))
 
     async def show(self, write_line: Callable[[str], Awaitable[None]]) -> None:
-        """Print what the agent does, until it is closed.
+        """Print the actions of the agent until it is closed.
 
         Args:
             write_line: Prints a line.
@@ -186,7 +186,7 @@ class Companion:
         Cancellation: a line may be printed in part.
         """
         await self._has_begun.wait()
-        await self._live.wait_first_checkpoint()  # a resume can return to what is shown now
+        await self._live.wait_first_checkpoint()  # a resume can return to everything that is shown
         for heading in self._headings:
             await write_line(heading)
         async for event in self._events:
@@ -274,7 +274,7 @@ def _make_budget(options: AgentRunOptions) -> Budget | None:
 
 
 def _parse_command(text: str | None) -> Mapping[str, Any] | Sequence[str] | None:
-    """Return a command line as its words, a JSON object as the table that it is."""
+    """Return the words of a command line, or the table of a JSON object."""
     if text is None:
         return None
     try:

@@ -13,7 +13,6 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,11 +25,10 @@ from clawblox.cli.running.start_progress import WAITING_FOR_PORT, StartProgress
 from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.world_toml import read_world_config
 from clawblox.errors import ClawbloxError, PortInUseError, WorldExitedError
 from clawblox.results import EventKind, StartedWorld, WorldEvent
 from clawblox.rundir.interrupted import can_resume
-from clawblox.rundir.status import own_start, read_run
+from clawblox.rundir.status import read_run
 from clawblox.telemetry.events import EventStream
 from clawblox.views.event_lines import describe_end
 from clawblox.views.formatting import format_seconds, suggest
@@ -65,7 +63,7 @@ class Foreground:
         tokens: Its tokens, by the names of their variables; they are masked in all messages.
         grace: Seconds between TERM and KILL.
         companion: The agent that acts in it, whose actions are printed in place of the world's
-            output, and whose end is that of the world; None for none.
+            output, and whose end ends the world; None for none.
         waiting: Describes what the start waits for while there is no process. Blocks.
     """
 
@@ -88,13 +86,7 @@ class Foreground:
         self._secrets = tokens.values()
         self._grace = grace
         self._companion = companion
-        self._progress = StartProgress(
-            world.name,
-            partial(own_start, run_dir),
-            read_world_config(world.dir).ready,
-            self._secrets,
-            waiting=waiting,
-        )
+        self._progress = StartProgress(world, run_dir, self._secrets, waiting=waiting)
         self._signals = StopSignals()
         self._starting = anyio.CancelScope()
         self._is_ending = anyio.Event()
@@ -187,7 +179,7 @@ class Foreground:
         return True
 
     async def _kill(self) -> None:
-        """End the grace of the stop under way, which prints what was killed."""
+        """End the grace of the stop under way."""
         self._grace = 0.0
         if self._companion is not None:
             self._companion.kill_now()

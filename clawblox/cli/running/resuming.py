@@ -42,7 +42,7 @@ async def find(
     world_dir: Path | None = None,
     is_preview: bool = False,
 ) -> Interruption:
-    """Return the instances that can continue, after ending what a killed orchestrator left.
+    """Return the instances that can continue, after ending the leftovers of a killed orchestrator.
 
     Args:
         run_dir: The run directory, resolved.

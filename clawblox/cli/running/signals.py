@@ -1,4 +1,4 @@
-"""The signals that end a command: the first stops what it runs, the second kills it."""
+"""The signals that end a command: the first stops its worlds, the second kills them."""
 
 from __future__ import annotations
 

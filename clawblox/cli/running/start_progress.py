@@ -25,10 +25,11 @@ from clawblox.instance.listening import find_elsewhere
 from clawblox.printable import printable
 from clawblox.results import StartedWorld
 from clawblox.rundir.records import InstanceRecord, read_record
-from clawblox.rundir.status import InstanceStatus
+from clawblox.rundir.status import InstanceStatus, own_start
 from clawblox.system.process_tree import all_processes
 from clawblox.telemetry.logs import last_lines
 from clawblox.views.formatting import format_seconds
+from clawblox.world.async_world import AsyncWorld
 
 WAITING_FOR_PORT: Final = "waiting for the port"
 _FIRST_S = 0.5
@@ -43,31 +44,26 @@ class StartProgress:
     On a terminal one line is rewritten in place; elsewhere a line is printed every ten seconds.
 
     Args:
-        world: Name of the world.
-        find: Returns the record of the instance, or None before there is a record. Blocks.
-        ready: When the world counts as ready.
+        world: The world.
+        run_dir: The run directory of the start.
         secrets: Values to mask.
         waiting: Describes what it waits for while there is no record. Blocks.
-        plain_interval: Seconds between two lines without a terminal.
     """
 
     def __init__(
         self,
-        world: str,
-        find: Callable[[], InstanceRecord | None],
-        ready: ReadyRule,
-        secrets: Collection[str],
+        world: AsyncWorld,
+        run_dir: Path,
+        secrets: Collection[str] = (),
         *,
         waiting: Callable[[], str] = lambda: WAITING_FOR_PORT,
-        plain_interval: float = _PLAIN_INTERVAL_S,
     ) -> None:
         self._world = world
-        self._find = find
-        self._ready = ready
+        self._run_dir = run_dir
         self._secrets = secrets
         self._waiting = waiting
-        self._plain_interval = plain_interval
         self._is_terminal = sys.stderr.isatty()
+        self._interval = _TERMINAL_INTERVAL_S if self._is_terminal else _PLAIN_INTERVAL_S
         self._probe: StartProbe | None = None
 
     async def run(self) -> None:
@@ -76,14 +72,14 @@ class StartProgress:
         Cancellation: the line may still be there; :meth:`clear` removes it.
         """
         begun_at = anyio.current_time()
-        await anyio.sleep(_FIRST_S if self._is_terminal else self._plain_interval)
+        await anyio.sleep(_FIRST_S if self._is_terminal else self._interval)
         for mark in cycle(_SPINNER):
             seen: list[str] = []
             with contextlib.suppress(OSError):
                 seen = await run_blocking(self._look)
             elapsed = format_seconds(anyio.current_time() - begun_at)
-            self._show(mark, " | ".join((f"Starting {self._world}, {elapsed}", *seen)))
-            await anyio.sleep(_TERMINAL_INTERVAL_S if self._is_terminal else self._plain_interval)
+            self._show(mark, " | ".join((f"Starting {self._world.name}, {elapsed}", *seen)))
+            await anyio.sleep(self._interval)
 
     async def accompany(self, start: Callable[[], Awaitable[StartedWorld]]) -> StartedWorld:
         """Start the instance and return it; show the progress meanwhile.
@@ -106,8 +102,9 @@ class StartProgress:
             redraw("")
 
     def _look(self) -> list[str]:
-        if self._probe is None and (record := self._find()) is not None:
-            self._probe = StartProbe(record, self._ready, self._secrets)
+        if self._probe is None and (record := own_start(self._run_dir)) is not None:
+            ready = read_world_config(self._world.dir).ready
+            self._probe = StartProbe(record, ready, self._secrets)
         return self._probe.look() if self._probe else [self._waiting()]
 
     def _show(self, mark: str, text: str) -> None:

@@ -75,7 +75,7 @@ class Meadow(Simulation):
         self.ticks += 1
 
     def observe(self, agent_id: str) -> Mapping[str, Json]:
-        """Return what an agent sees."""
+        """Return the observation of an agent."""
         me = self.agents[agent_id]
         return {
             "position": me["position"],
@@ -94,7 +94,7 @@ class Meadow(Simulation):
         }
 
     def restore(self, state: Json) -> None:
-        """Take over a saved state."""
+        """Restore a saved state."""
         self.ticks, self.agents, self.flowers = state["ticks"], state["agents"], state["flowers"]
         version, numbers, gauss = state["random"]
         self.random.setstate((version, tuple(numbers), gauss))

@@ -107,7 +107,7 @@ def _give_up_lost_terminals() -> None:
 
 
 def raw_stream(stream: TextIO) -> TextIO:
-    """Return the stream behind the guard, for a program that escapes foreign text by itself."""
+    """Return the stream behind the guard. Its user must escape foreign text itself."""
     guarded: object = stream
     return guarded.raw if isinstance(guarded, _GuardedStream) else stream
 
