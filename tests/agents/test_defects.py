@@ -20,10 +20,8 @@ from tests.support import marked_processes
 __all__ = ["small"]
 
 SAMPLE = [
-    Point("agents.running.bookkeeping:Bookkeeping.flush", "start"),
     Point("agents.running.owner:Owner._attempt_once", "resume"),
     Point("agents.running.attempt:Attempt._watch_exit", "start"),
-    Point("agents.running.attempt:Attempt.release", "end"),
     Point("agents.running.bookkeeping:Bookkeeping.record", "end"),
     Point("supervision.tree:end_tree", "stop"),
 ]

@@ -93,6 +93,9 @@ def test_an_agent_is_made_before_its_world_and_touches_neither_disk_nor_tmux(
     assert not run.dir.exists()
 
 
+@pytest.mark.parametrize(
+    "backend", ["claude", pytest.param("codex", marks=pytest.mark.thorough)], indirect=True
+)
 def test_a_run_goes_on_until_it_is_stopped_and_its_windows_never_go(make_run: MakeRun) -> None:
     run = make_run()
     with ending(run):
@@ -159,9 +162,8 @@ def test_an_agent_that_idles_writes_nothing(make_run: MakeRun) -> None:
         run.watch_until(run.is_idle)
 
 
-@pytest.mark.parametrize(
-    "backend", ["claude", pytest.param("codex", marks=pytest.mark.thorough)], indirect=True
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("backend", ["claude", "codex"], indirect=True)
 def test_a_checkpoint_continues_in_another_run_without_a_start(
     make_run: MakeRun, tmp_path: Path
 ) -> None:
@@ -251,6 +253,7 @@ def test_an_agent_that_ends_by_itself_has_failed_and_its_window_goes(make_run: M
         assert last["error"]
 
 
+@once
 def test_the_environment_of_each_start_stays_in_memory(make_run: MakeRun, backend: str) -> None:
     canary = "canary-9b1d6f0c27"
     [name] = KEYS[backend]
@@ -327,10 +330,11 @@ def test_the_name_without_its_run_is_what_the_world_is_told(make_run: MakeRun) -
         assert chain.getvalue().strip() == FULL_NAME
 
 
+@pytest.mark.thorough
 @pytest.mark.needs("bwrap", "rg", "socat")
 @pytest.mark.parametrize(
     ("backend", "native"),
-    [("claude", True), pytest.param("codex", None, marks=pytest.mark.thorough)],
+    [("claude", True), ("codex", None)],
     indirect=["backend"],
 )
 def test_a_sandboxed_agent_knows_its_world_by_name_and_continues(

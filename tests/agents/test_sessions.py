@@ -68,7 +68,7 @@ async def test_a_name_alone_is_no_proof_while_the_recorded_transcript_grows(
 
 
 @with_small
-@pytest.mark.parametrize("is_older", [False, True])
+@pytest.mark.parametrize("is_older", [pytest.param(False, marks=pytest.mark.thorough), True])
 async def test_another_transcript_that_grows_is_an_error(tmp_path: Path, is_older: bool) -> None:
     async with silent(tmp_path) as agent:
         if is_older:
@@ -107,7 +107,13 @@ KEYS = {
 }
 
 
-@pytest.mark.parametrize("program", KEYS)
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(program, marks=() if program in ("claude", "acp") else pytest.mark.thorough)
+        for program in KEYS
+    ],
+)
 async def test_a_resumed_program_that_names_another_session_is_the_same_error_for_each_driver(
     tmp_path: Path, program: str
 ) -> None:

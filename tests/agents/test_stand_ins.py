@@ -106,7 +106,9 @@ async def test_the_nudge_is_the_next_message(stand: Stand) -> None:
         pytest.param(
             {"crash_at_turn": {"times": 1, "status": 3}}, id="crash", marks=pytest.mark.thorough
         ),
-        pytest.param({"crash_at_tool": {"times": 1, "signal": 9}}, id="killed"),
+        pytest.param(
+            {"crash_at_tool": {"times": 1, "signal": 9}}, id="killed", marks=pytest.mark.thorough
+        ),
         pytest.param({"api_error": {"times": 1, "status": 529}}, id="overloaded"),
     ],
 )

@@ -362,6 +362,7 @@ async def test_a_death_of_one_agent_leaves_another_alone(tmp_path: Path) -> None
         await until(events, "turn.finished")
 
 
+@pytest.mark.thorough
 async def test_output_that_is_slow_to_understand_does_not_hold_up_a_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

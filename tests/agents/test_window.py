@@ -158,6 +158,7 @@ def test_it_joins_the_windows_of_a_session_and_leaves_them(
     assert windows(tmux, session) == ["world-0"]
 
 
+@pytest.mark.thorough
 def test_a_person_who_types_there_does_not_close_it(
     tmp_path: Path, tmux: Tmux, session: str
 ) -> None:
@@ -238,6 +239,7 @@ def test_a_killed_orchestrator_leaves_no_window(tmp_path: Path, tmux: Tmux, sess
     wait_until(lambda: windows(tmux, session) == [])
 
 
+@pytest.mark.thorough
 def test_an_idle_screen_costs_next_to_nothing(tmp_path: Path, tmux: Tmux, session: str) -> None:
     agent = make_agent(tmp_path)
     window = AgentWindow(session, agent, "claude")

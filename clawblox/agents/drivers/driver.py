@@ -26,7 +26,7 @@ class AgentSetup:
         workspace: Its working directory.
         home: Its ``HOME``.
         state: Its state directory.
-        runtime: What clawblox writes for it.
+        runtime: Files that clawblox writes for it.
         system_prompt: The system prompt.
         model: Model to use; None leaves the choice to the program.
         permission_mode: What the program may do unasked, in the program's own words; None means

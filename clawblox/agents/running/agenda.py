@@ -1,4 +1,4 @@
-"""What an agent is told next: messages that were sent, then the nudge. Pure, but for its event."""
+"""The next message to an agent: those that were sent, then the nudge. Pure, but for its event."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import attrs
 from clawblox.supervision.lifecycle import exponential_delay
 
 _HELD_LOOK_S: Final = 0.05
-"""How long after the end of a hold an agent may be told to go on."""
+"""Maximum delay between the end of a hold and the next nudge."""
 
 _SHORT_TURN_S: Final = 1.0
 _FREE_SHORT_TURNS: Final = 5
@@ -27,9 +27,9 @@ class Message:
     """A user message.
 
     Attributes:
-        text: What the program is told.
-        is_nudge: Whether it only asks the agent to go on.
-        is_settled: Set when the program has got it, or never will.
+        text: The text.
+        is_nudge: Whether it only asks the agent to continue.
+        is_settled: Set once delivered or abandoned.
     """
 
     text: str
@@ -38,7 +38,7 @@ class Message:
 
 
 class Hold:
-    """Leaves an agent between two turns while it is held; a turn under way goes on."""
+    """Keeps an agent between turns while it is held; the current turn continues."""
 
     def __init__(self) -> None:
         self._holders = 0
@@ -82,7 +82,7 @@ class Agenda:
     """The messages of one agent that are still to come.
 
     Args:
-        nudge: What the agent is told when nothing else is waiting; None lets it pause.
+        nudge: The message when no other is queued; None lets the agent pause.
         hold: Keeps the nudge back.
 
     Attributes:
@@ -122,7 +122,7 @@ class Agenda:
         self._nudge_at = now + self._backoff.delay_after(turn_s)
 
     def due_in(self, now: float) -> float:
-        """Return the seconds until there is something to say; ``math.inf`` if there never is."""
+        """Return the seconds until a message is due; ``math.inf`` if none will be."""
         if self._waiting:
             return 0.0
         if self._nudge is None:
@@ -130,7 +130,7 @@ class Agenda:
         return max(_HELD_LOOK_S if self._hold.is_on else 0.0, self._nudge_at - now)
 
     def take(self, now: float) -> Message | None:
-        """Return what is to be said now; None if that is nothing."""
+        """Return the message that is due now; None if there is none."""
         if self._waiting:
             return self._waiting.popleft()
         if self._nudge is None or self._hold.is_on or now < self._nudge_at:
@@ -138,7 +138,7 @@ class Agenda:
         return Message(self._nudge, is_nudge=True)
 
     async def wait(self) -> Message:
-        """Wait until something is to be said.
+        """Wait until a message is due.
 
         Cancellation: nothing is taken.
         """
@@ -149,9 +149,9 @@ class Agenda:
         return message
 
     def settle_all(self) -> None:
-        """Tell those who wait that their messages will not be said any more.
+        """Abandon all messages, and wake their senders.
 
-        That includes a message that a process was started for which then failed.
+        That includes a message for which a process was started and then failed.
         """
         self._waiting.clear()
         for message in self._unsettled:

@@ -1,8 +1,8 @@
 """One process of an agent's program, from its spawn to its exit.
 
-One task does everything, look after look: it reads what was written to the log, tells the program
-what is due, and checks the deadlines. Between two looks it sleeps, first shortly and then longer,
-until the program exits or there is something to say.
+One task polls the log: it reads new output, sends the next message, and checks the deadlines.
+Between two polls it sleeps, first shortly and then longer, until the program exits or a message is
+due.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ from clawblox.telemetry.own_log import OwnLog
 _log = OwnLog(__name__)
 
 _DISK_LOOK_S: Final = 0.5
-"""Pause between two looks for a proof of the session on disk."""
+"""Interval between searches for a proof of the session on disk."""
 
 _LAST_WORDS: Final = 12
 """Most lines of standard output, and of standard error, that are shown when a process failed."""
 
 _DRAINED_BYTES: Final = 16 << 20
-"""Most that is read of what a process wrote before it was ended."""
+"""Maximum bytes drained after termination."""
 
 
 class _Left(Exception):  # noqa: N818 - says the condition
-    """A process that is done does not exit by itself; its owner ends it."""
+    """A process that has finished does not exit by itself; its owner ends it."""
 
 
 class _Heard(NamedTuple):
-    """How much a look at the log has read, and whether that was all."""
+    """Number of bytes that a poll has read, and whether that was the rest of the output."""
 
     size: int
     is_all: bool
@@ -65,18 +65,18 @@ class Attempt:
     """One process.
 
     Args:
-        order: What is started.
-        prepared: What the start has made.
-        books: Is told of all that happens.
-        agenda: Says what the program is told next.
+        order: The order of the start.
+        prepared: Results of the preparation.
+        books: Records all that happens.
+        agenda: The messages to the program.
         tree: The processes of the agent.
-        message: What the process is started to be told.
+        message: The first message to the process.
         turn: The same for the driver.
 
     Attributes:
-        dialogue: What was said; None before the process runs.
+        dialogue: The dialogue with it; None before the process runs.
         process: The process; None before it runs, and after it was released.
-        following: What a process after this one is to be told; None if that is nothing yet.
+        following: First message to the next process; None if there is none yet.
         log_start: Offset of its first byte in the log.
         exit: How it ended; None before that.
     """
@@ -126,7 +126,7 @@ class Attempt:
         """Start the process.
 
         Args:
-            is_asked_for: Whether a caller waits for it, who gets a script that reruns it.
+            is_asked_for: Whether a caller waits for it; then a script that reruns it is written.
 
         Raises:
             CannotExecute: It cannot be executed.
@@ -194,7 +194,7 @@ class Attempt:
             ProgramError: Something went wrong; the process may still run.
             BudgetUsedUp: The budget is used up; the process may still run.
 
-        Cancellation: the process goes on; call :meth:`release` once it has ended.
+        Cancellation: the process continues; call :meth:`release` once it has ended.
         """
         async with Tasks() as tasks:
             tasks.start_soon(self._watch_exit)
@@ -226,7 +226,7 @@ class Attempt:
             self._check(has_exited=has_exited)
             await self._books.flush()
             if self.dialogue is not None and self.dialogue.is_confirmed:
-                self._message.is_settled.set()  # what start promises is on disk by now
+                self._message.is_settled.set()  # the promises of start are on disk by now
             if has_exited and heard.is_all:
                 await self._conclude()
                 await self._books.flush()
@@ -235,7 +235,7 @@ class Attempt:
                 await self._rest(is_quiet=self._books.state == "idle" and not heard.size)
 
     async def _rest(self, *, is_quiet: bool) -> None:
-        """Sleep until the next look."""
+        """Sleep until the next poll."""
         now = anyio.current_time()
         pause_s = self._looks.next_pause(now, is_quiet=is_quiet)
         due_in = math.inf if self._is_busy else self._agenda.due_in(now)
@@ -247,13 +247,13 @@ class Attempt:
                 self._wake = anyio.Event()
 
     def wake(self) -> None:
-        """Look at once: there is something new to say."""
+        """Poll immediately, because a message was added."""
         self._wake.set()
 
     # -- listening --------------------------------------------------------------------------
 
     async def _listen(self, *, rest: bool) -> _Heard:
-        """Take in what was written since.
+        """Process the output written since the last poll.
 
         Args:
             rest: Whether the process has ended, so that the last line may lack its newline.
@@ -277,20 +277,20 @@ class Attempt:
             self._speak()  # a protocol may answer what was read
         await self._look_for_proof(self.dialogue, now, is_last=heard.is_all)
         if heard.is_all and self.dialogue.is_working:
-            self.dialogue.is_usage_due = True  # no end of the turn will be told
+            self.dialogue.is_usage_due = True  # the end of the turn will not be reported
         if self.dialogue.is_usage_due and self._books.session_id is not None:
             self.dialogue.is_usage_due = False
             await self._books.count_recorded(self._books.session_id)
         return heard
 
     def _read(self, rest: bool, has_errors: bool) -> _Heard:
-        """Read on in the log, and have the driver understand it. Blocks."""
+        """Read the log from the last position, and parse it. Blocks."""
         reader = self._reader
         if has_errors:
             with suppress(OSError):
                 reader.touch()
         if rest and self._end_offset is None:
-            self._end_offset = reader.log_size()  # what it left in the background may write on
+            self._end_offset = reader.log_size()  # its background processes may keep writing
         before = reader.position
         lines = reader.read()
         is_all = self._end_offset is not None and (
@@ -299,12 +299,12 @@ class Attempt:
         )
         if is_all:
             lines += reader.take_rest()
-        # Kept here, because a look that is cancelled takes in nothing of what it has read.
+        # Kept here, so that a cancelled poll loses no reports.
         self._unheard += read_reports(self._conversation, lines, self._order.name)
         return _Heard(reader.position - before, is_all)
 
     async def _look_for_proof(self, dialogue: Dialogue, now: float, *, is_last: bool) -> None:
-        """Look on the disk for the conversation, while the output has not proven it.
+        """Look on disk for the conversation, unless the output has proven it.
 
         Raises:
             ProgramError: The program is in another conversation than it should be.
@@ -323,10 +323,10 @@ class Attempt:
     # -- speaking ---------------------------------------------------------------------------
 
     def _speak(self) -> None:
-        """Write what the conversation has to say, in a protocol or to the agent.
+        """Write the pending output of the conversation to the program.
 
         Raises:
-            ProgramError: The program does not read what it is told.
+            ProgramError: The program does not read its standard input.
         """
         if self._stdin is None or not (outgoing := self._conversation.outgoing()):
             return
@@ -338,7 +338,7 @@ class Attempt:
 
     @property
     def _is_busy(self) -> bool:
-        """Whether the program cannot be told anything now."""
+        """Whether the program cannot take a message now."""
         dialogue = self.dialogue
         assert dialogue is not None
         return (
@@ -346,10 +346,10 @@ class Attempt:
         ) or not dialogue.is_confirmed
 
     def _say_next(self, dialogue: Dialogue, now: float) -> None:
-        """Tell the program what is due; what it does not take is for the next process.
+        """Send the message that is due; one that the program refuses is for the next process.
 
         Raises:
-            BudgetUsedUp: Nothing more may be said.
+            BudgetUsedUp: No further message may be sent.
         """
         if (used_up := self._books.exceeded()) is not None:
             raise BudgetUsedUp(used_up)
@@ -369,20 +369,20 @@ class Attempt:
 
     @property
     def _is_log_full(self) -> bool:
-        """Whether the next turn is for another process, which begins another segment."""
+        """Whether the next turn needs another process, with a new segment of the log."""
         assert self._errors is not None
         size = max(self._reader.log_size() - self._segment_start, self._errors.size)
         return size >= self._order.limits.segment_bytes
 
     @property
     def is_between_turns(self) -> bool:
-        """Whether its turn is over, and no other one is about to begin."""
+        """Whether its turn is over and no other is about to begin."""
         return self.dialogue is not None and not self._is_busy
 
     # -- deadlines --------------------------------------------------------------------------
 
     def _check(self, *, has_exited: bool) -> None:
-        """Check all that can go wrong, then say what is due.
+        """Check deadlines and limits, then send the message that is due.
 
         Raises:
             ProgramError: Something went wrong.
@@ -420,7 +420,7 @@ class Attempt:
             self._say_next(dialogue, now)
 
     def _forgive(self, seconds: float) -> None:
-        """Put deadlines off by a time in which this process was stopped, as the program may be."""
+        """Extend the deadlines by a time in which this process, like the program, was stopped."""
         self._confirm_by += seconds
         self._leave_by += seconds
         if self.dialogue is not None:
@@ -433,7 +433,7 @@ class Attempt:
             self._stdin.end()
 
     async def _conclude(self) -> None:
-        """Take in that the process has exited and said all.
+        """Conclude a process that has exited, once all its output is read.
 
         Raises:
             ProgramError: It ended within a turn, or never proved its session.
@@ -469,7 +469,7 @@ class Attempt:
         return None if self.exit is None else exit_code(self.exit)
 
     async def release(self) -> None:
-        """Take in the last words of a process that has ended, and let it go.
+        """Process the remaining output of a process that has ended, and release it.
 
         Cancellation: call it shielded.
         """

@@ -1,7 +1,7 @@
-"""What is known of a started agent, and who is told of it: listeners, files, other processes.
+"""State of a started agent, and its observers: listeners, files, other processes.
 
-Events reach listeners at once. What goes to disk is written by :meth:`Bookkeeping.flush`, in one
-hop into a thread for all that has gathered.
+Events reach listeners immediately. :meth:`Bookkeeping.flush` writes all pending state to disk in
+one hop into a thread.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from clawblox.telemetry.own_log import OwnLog
 _log = OwnLog(__name__)
 
 _MOST_OF_OUR_OWN: Final = 100
-"""More events than can wait to be written without having been read in the log."""
+"""Upper bound on queued events."""
 
 
 class Bookkeeping:
     """The facts of one agent from a start to its end.
 
     Args:
-        order: What is started.
+        order: The order of the start.
         lifecycle: The agent's state.
         hub: Takes its events.
         first_started_at: Monotonic time of its first start in this process.
 
     Attributes:
-        session_id: Its conversation; None before that is known.
+        session_id: Its conversation; None before it is known.
         is_confirmed: Whether a process has confirmed that conversation since this start.
         version: Version of its program, as far as known.
         pid: Process of its program; None without one.
@@ -80,7 +80,7 @@ class Bookkeeping:
         self.changed = anyio.Event()
 
     def load(self) -> None:
-        """Read how far the agent was when it was last started. Blocks.
+        """Load the counters of earlier starts. Blocks.
 
         Raises:
             AgentError: The record of its usage cannot be read.
@@ -100,7 +100,7 @@ class Bookkeeping:
     async def count_recorded(self, session_id: str) -> None:
         """Count what the program has written down of its usage, if it does that.
 
-        Cancellation: what was not read yet is read the next time.
+        Cancellation: the rest is read the next time.
         """
         order, recorded = self._order, self._recorded
         if not order.driver.records_usage:
@@ -117,26 +117,26 @@ class Bookkeeping:
 
     @property
     def log_offset(self) -> int:
-        """Offset in the log of the first line that was not taken in."""
+        """Offset in the log of the first line that was not processed."""
         return self._ledger.log_offset or 0
 
     def note_heard(self, offset: int) -> None:
-        """Note that all lines of the log before an offset were taken in."""
+        """Note that all lines of the log before an offset were processed."""
         self._ledger.log_offset = offset
 
     def find_version(self, session_id: str | None) -> str | None:
-        """Return the version of the program that was last in a conversation, as far as known."""
+        """Return the version of the program that last ran a conversation; None if unknown."""
         return self._ledger.find_version(session_id or "")
 
     def count_rest(
         self, reports: Iterable[tuple[int, Report]], end: int, session_id: str | None
     ) -> None:
-        """Count what was reported while nobody read the log.
+        """Count reports from a time in which no process read the log.
 
         Args:
             reports: Confirmed sessions, usage and ends of turns, with the offsets of their lines.
             end: Offset of the first line after them.
-            session_id: The conversation of the lines before; None if that is not known.
+            session_id: The conversation of the earlier lines; None if unknown.
         """
         for offset, report in reports:
             if self.log_offset <= self._process_start <= offset:
@@ -152,7 +152,7 @@ class Bookkeeping:
         self.note_heard(end)
         self._is_ledger_saved = False
 
-    # -- what is known ----------------------------------------------------------------------
+    # -- state ------------------------------------------------------------------------------
 
     @property
     def state(self) -> AgentState:
@@ -161,14 +161,14 @@ class Bookkeeping:
 
     @property
     def usage(self) -> Usage:
-        """What the agent has used."""
+        """Usage of the agent so far."""
         return self._ledger.usage
 
     @property
     def turn(self) -> int:
-        """Number of the turn under way, else of the latest that has ended; 0 before the first.
+        """Number of the current turn, else of the latest that has ended; 0 before the first.
 
-        A turn that was cut off has no number of its own: the one that follows it has the same.
+        An interrupted turn has no number of its own: the next turn has the same.
         """
         return self.usage.turns + self._is_within_turn
 
@@ -188,18 +188,18 @@ class Bookkeeping:
         self.tell_change()
 
     def tell_change(self) -> None:
-        """Wake those who wait for a change."""
+        """Wake all tasks that wait for a change."""
         self.changed.set()
         self.changed = anyio.Event()
 
     def exceeded(self) -> str | None:
-        """Return which limit of the budget is used up; None if none is."""
+        """Return the limit of the budget that is used up; None if none is."""
         budget = self._order.budget
         return None if budget is None else budget.exceeded(self.usage, self._minutes)
 
     @property
     def is_out_of_time(self) -> bool:
-        """Whether the minutes of the budget are over, which ends a turn too."""
+        """Whether the minutes of the budget are over. Unlike other limits, that ends a turn."""
         budget = self._order.budget
         limit = None if budget is None else budget.minutes
         return limit is not None and self._minutes >= limit
@@ -208,7 +208,7 @@ class Bookkeeping:
     def _minutes(self) -> float:
         return (anyio.current_time() - self._first_started_at) / 60
 
-    # -- what happens -----------------------------------------------------------------------
+    # -- events -----------------------------------------------------------------------------
 
     def emit(
         self,
@@ -221,10 +221,10 @@ class Bookkeeping:
         """Tell listeners of an event, and keep it for the file.
 
         Args:
-            kind: What happened.
+            kind: Type of the event.
             data: Its members.
-            raw_offset: Offset of the line in the log that told of it.
-            session_id: The conversation that it belongs to; None means the present one.
+            raw_offset: Offset of the line in the log that reported it.
+            session_id: The conversation that it belongs to; None means the current one.
         """
         self._seq += 1
         self._time_ns = utc_now_ns()
@@ -260,7 +260,7 @@ class Bookkeeping:
         """Note that the agent has begun a turn.
 
         Args:
-            prompt: What it was told; None if it has begun by itself.
+            prompt: Its message; None if the turn began by itself.
         """
         self._is_within_turn = True
         self.emit("turn.started", {} if prompt is None else {"prompt": prompt})
@@ -279,7 +279,7 @@ class Bookkeeping:
         Args:
             data: The members of its report.
             raw_offset: Offset of its line in the log.
-            session_id: The conversation that it is about; None means the present one.
+            session_id: The conversation that it belongs to; None means the current one.
         """
         self._ledger.count(
             data["usage"],
@@ -292,10 +292,10 @@ class Bookkeeping:
         self._is_ledger_saved = False
         self.emit("usage", data, raw_offset=raw_offset, session_id=session_id)
 
-    # -- what is written --------------------------------------------------------------------
+    # -- files ------------------------------------------------------------------------------
 
     async def flush(self) -> None:
-        """Write what has gathered; what cannot be written is logged.
+        """Write pending events and state; failures are logged.
 
         Cancellation: waits until it is written.
         """
@@ -305,7 +305,7 @@ class Bookkeeping:
 
     def _write(self, record: AgentRecord) -> None:
         events, self._pending = self._pending, []
-        # First of all: a reader that learns of the session must find its record.
+        # Comes first: a reader that learns of the session must find its record.
         if self.is_confirmed and self.session_id != self._recorded_id:
             with self._contained("session id"):
                 self._record_id()
@@ -316,7 +316,7 @@ class Bookkeeping:
             with self._contained("usage"):
                 self._ledger.save(self._order.directory.usage_file)
         self._told = record
-        if self._order.directory.runtime.is_dir():  # else its start has failed before it was made
+        if self._order.directory.runtime.is_dir():  # else the start failed before making it
             with self._contained("status"):
                 self._order.hooks.status.write(record)
 
@@ -325,12 +325,12 @@ class Bookkeeping:
         self._recorded_id = self.session_id
 
     def _contained(self, what: str) -> AbstractContextManager[None, bool]:
-        """End the block at a failure, which is logged; the next write follows."""
+        """End the block at a failure, and log that; the next write follows."""
         name = self._order.name
         return _log.contain("not written", expected=(OSError,), what=what, agent=name)
 
     def record(self) -> AgentRecord:
-        """Return what other processes may know of the agent."""
+        """Return the public record of the agent."""
         hooks = self._order.hooks
         return AgentRecord(
             name=self._order.name,

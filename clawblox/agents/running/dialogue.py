@@ -1,4 +1,4 @@
-"""What a process of an agent's program has said: which conversation, which turn, what went wrong.
+"""State of the dialogue with a process: its conversation, its turn, its errors.
 
 No process and no file here: reports come in, and facts can be read.
 """
@@ -26,11 +26,11 @@ _WORK: Final = frozenset({"message", "reasoning", "tool.called", "tool.returned"
 
 
 class ProgramError(Exception):
-    """Something went wrong with a process; the agent's owner decides what follows.
+    """A failure of a process; the agent's owner decides what follows.
 
     Args:
-        kind: What went wrong.
-        message: What went wrong, in a sentence.
+        kind: Kind of the failure.
+        message: The failure in a sentence.
     """
 
     def __init__(self, kind: ErrorKind, message: str) -> None:
@@ -40,17 +40,17 @@ class ProgramError(Exception):
 
 
 class BudgetUsedUp(Exception):  # noqa: N818 - says the condition
-    """The agent is stopped, because its budget is used up; the text says which."""
+    """The agent is stopped because a limit of its budget is used up; the text names the limit."""
 
 
 class Dialogue:
     """The dialogue with one process.
 
     Args:
-        books: Is told of all that is said.
-        agenda: Is told of the ends of turns.
+        books: Records the dialogue.
+        agenda: Notes the ends of turns.
         expected: The conversation that the process should be in.
-        message: What the process was started to be told.
+        message: The first message to the process.
         stall_timeout: Seconds of silence that a turn may have; None sets no limit.
         now: Monotonic time in seconds.
 
@@ -90,10 +90,10 @@ class Dialogue:
         self.is_usage_due = False
         self.trouble: ProgramError | None = None
 
-    # -- what we say ------------------------------------------------------------------------
+    # -- messages to the program ------------------------------------------------------------
 
     def begin_turn(self, message: Message, now: float) -> None:
-        """Note that the program was told something."""
+        """Note that a message was sent to the program."""
         self._message = message
         self._begin(now, message.text)
 
@@ -108,7 +108,7 @@ class Dialogue:
         """The message of a turn in which nothing was done yet; None if something was."""
         return None if self._has_worked else self._message
 
-    # -- what the program says --------------------------------------------------------------
+    # -- reports of the program -------------------------------------------------------------
 
     def hear_something(self, now: float) -> None:
         """Note that the program has written something."""
@@ -135,7 +135,7 @@ class Dialogue:
             raise trouble
 
     def hear(self, report: Report, offset: int | None, now: float) -> None:
-        """Take in what the program reports.
+        """Process reports of the program.
 
         Raises:
             ProgramError: It is in another conversation than it should be.
@@ -171,7 +171,7 @@ class Dialogue:
     # -- which conversation it is in --------------------------------------------------------
 
     def take_name(self, session_id: str, facts: Mapping[str, Any], offset: int | None) -> None:
-        """Take in which conversation the program says that it is in.
+        """Process the name of the conversation that the program reports.
 
         A name alone is no proof of another one where there are transcripts: some versions of a
         program begin with a throw-away id, and others repeat what a program of the agent says.
@@ -199,7 +199,7 @@ class Dialogue:
             ProgramError: It is another one than it should be.
         """
         if self._session_id not in (None, session_id):
-            # What begins a conversation may leave another one beside it.
+            # A program may create a second conversation when it begins one.
             if self._expected.is_resumed or self._other_id is not None:
                 raise self._contradict(session_id)
             return
@@ -242,11 +242,11 @@ class Dialogue:
             text = str(data.get("text") or "the turn failed")
             self.trouble = self.last_error or ProgramError("model", text)
 
-    # -- what that means --------------------------------------------------------------------
+    # -- interpretation ---------------------------------------------------------------------
 
     @property
     def last_error(self) -> ProgramError | None:
-        """What the program has reported as wrong in this turn; a limit that it met comes first."""
+        """The error that the program has reported in this turn; a limit takes precedence."""
         return self._limit or self._error
 
     def explain_end(self, report: Report | None, words: Sequence[str], exit_: str) -> ProgramError:

@@ -29,7 +29,7 @@ class View:
         workspace: Its working directory.
         home: Its ``HOME``.
         state: Its state directory.
-        runtime: What clawblox writes for it.
+        runtime: Files that clawblox writes for it.
         is_root: Whether it sees itself run as root.
     """
 
@@ -43,7 +43,7 @@ class View:
 
 @attrs.frozen(kw_only=True)
 class Enclosed:
-    """What is started in place of a program, so that the program runs enclosed.
+    """The command that runs a program enclosed.
 
     Attributes:
         argv: Program and arguments.
@@ -63,25 +63,25 @@ class Enclosed:
 
 
 class Enclosure(Protocol):
-    """What stands between an agent's programs and this machine."""
+    """The sandbox around the programs of an agent."""
 
     @property
     def level(self) -> SandboxLevel:
-        """What it is."""
+        """Its level."""
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What is reported of it once it is open: its level, and what makes it weaker."""
+        """Facts of the open sandbox for events: its level, and its weakness if it has one."""
 
     @property
     def native_settings(self) -> Mapping[str, Any] | None:
         """Settings for the program's own sandbox; None leaves that off."""
 
     def view(self, directory: AgentDir, binary: Path) -> View:
-        """Return what the program sees. Reads and makes nothing."""
+        """Return the agent's places as the program sees them. Touches no file."""
 
     def open(self, directory: AgentDir, binary: Path) -> None:
-        """Check that programs can be enclosed here, and make what that needs. Blocks.
+        """Check that programs can be enclosed here, and prepare the sandbox. Blocks.
 
         Called at each start of the agent, when its directories exist.
 
@@ -91,9 +91,9 @@ class Enclosure(Protocol):
         """
 
     def enclose(self, argv: tuple[str, ...], env: Mapping[str, str], cwd: Path) -> Enclosed:
-        """Return what is started in place of a program. Blocks.
+        """Return the command that runs a program enclosed. Blocks.
 
-        Called before each process. What it opens for that process is closed by
+        Called before each process. Resources opened for that process are closed by
         :meth:`after_spawn`, or by :meth:`release` if there is no process.
 
         Args:
@@ -116,7 +116,7 @@ class Enclosure(Protocol):
         """
 
     async def release(self) -> None:
-        """Close what is still open for the latest process. Called when that has ended.
+        """Close all resources of the latest process, after its end.
 
         Cancellation: called shielded.
         """

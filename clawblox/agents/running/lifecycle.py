@@ -1,4 +1,4 @@
-"""The states of an agent, the legal moves between them, and what is tried again. Pure.
+"""The states of an agent, the legal moves between them, and the delays of retries. Pure.
 
 ``owner`` makes the moves; this module only defines them.
 """
@@ -37,7 +37,7 @@ def retry_delay(kind: ErrorKind, before: int) -> float:
     """Return how long to wait before another try, in seconds.
 
     Args:
-        kind: What failed. A busy model needs longer than a crashed program.
+        kind: Kind of the failure. A busy model needs longer than a crashed program.
         before: Number of other tries in the restart window.
     """
     first = _FIRST_BUSY_DELAY_S if kind in _BUSY else _FIRST_DELAY_S

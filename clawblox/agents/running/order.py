@@ -1,4 +1,4 @@
-"""What is started: an agent, its driver, and what it is told first. Plain values."""
+"""The order of a start: an agent, its driver, its first message. Plain values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LEAST_SECRET_CHARS = 6
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """What an agent's program must keep to.
+    """Limits of an agent's program.
 
     Attributes:
         confirm_timeout: Seconds until its session must be confirmed.
@@ -60,15 +60,15 @@ class Order:
     Attributes:
         options: The agent's options.
         driver: Its driver.
-        prompt: What it is told first.
+        prompt: Its first message.
         start: Whether it begins a conversation, or continues the recorded one.
         system_prompt: Its system prompt; None takes the recorded one.
         env: Variables from the caller, in memory only.
         inherited: The environment of this process.
-        hooks: What surrounds the agent.
-        limits: What its program must keep to.
-        resume_text: What it is told after a turn that was cut off.
-        hold: Keeps it between two turns.
+        hooks: Its surroundings.
+        limits: Limits of its program.
+        resume_text: Message after an interrupted turn.
+        hold: Suspends automatic continuation.
     """
 
     options: AgentOptions
@@ -95,7 +95,7 @@ class Order:
 
     @property
     def budget(self) -> Budget | None:
-        """What the agent may use; None sets no limit."""
+        """Budget of the agent; None sets no limit."""
         return self.options.budget
 
     @property
@@ -105,12 +105,12 @@ class Order:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Values that nothing of ours may show."""
+        """Secrets to redact everywhere."""
         return secret_values({**self.inherited, **self.env})
 
 
 def secret_values(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the values whose variables have telling names, the longest first."""
+    """Return the values of variables whose names suggest a secret, the longest first."""
     found = {
         value
         for name, value in env.items()

@@ -1,4 +1,4 @@
-"""Reading what a program appends to its log, line by line, however long the lines are. Blocks.
+"""Reading the log that a program appends to, line by line, however long the lines are. Blocks.
 
 The program writes to the log itself. So nothing is lost when this process is slow or dies, and a
 line of any length costs memory only up to a limit: a longer one is counted and skipped.
@@ -21,7 +21,7 @@ from clawblox.telemetry.own_log import OwnLog
 _log = OwnLog(__name__)
 
 CHUNK_BYTES: Final = 64 * 1024
-"""Most that one call reads."""
+"""Maximum bytes that one call reads."""
 
 MAX_LINE_BYTES: Final = 8 * 1024 * 1024
 """Longest line that is kept."""
@@ -92,7 +92,7 @@ def read_reports(
 
 
 class OutputReader:
-    """Reads on in a log from where it was opened.
+    """Reads a log from an offset.
 
     Args:
         path: The log, which exists.
@@ -134,7 +134,7 @@ class OutputReader:
         return self._split(chunk)
 
     def _skip_hole(self, end: int) -> None:
-        """Pass over a part of a sparse file that was never written, which may be terabytes."""
+        """Skip a hole in a sparse file; it may be terabytes long."""
         try:
             data = os.lseek(self._fd, self.position - self._begins_at, os.SEEK_DATA)
         except OSError:  # there is no more data
@@ -150,7 +150,7 @@ class OutputReader:
             self._pieces.clear()
 
     def touch(self) -> None:
-        """Make now the time at which the log has changed: the agent has done something.
+        """Set the modification time of the log to now, because the agent was active.
 
         Raises:
             OSError: The time cannot be set.
@@ -159,11 +159,11 @@ class OutputReader:
 
     @property
     def line_start(self) -> int:
-        """Offset of the first line that was not returned yet."""
+        """Offset of the first line that has not been returned."""
         return self._begin
 
     def log_size(self) -> int:
-        """Return the offset behind the log. It is open, so the kernel need not look for it."""
+        """Return the offset of the end of the log. Cheap, because the file is open."""
         return self._begins_at + os.fstat(self._fd).st_size
 
     def take_rest(self) -> list[Line]:
@@ -212,21 +212,21 @@ _QUIET_S: Final = 1.0
 """Longest pauses."""
 
 _LATE_S: Final = 2.0
-"""A longer time from one look to the next is one in which this process was stopped."""
+"""After a longer interval between two polls, this process was stopped meanwhile."""
 
 _LONGER: Final = 1.3
 """How much longer each pause is than the one before."""
 
 
 class LogPoller:
-    """The pauses between the looks at one log."""
+    """Chooses the pauses between polls of one log."""
 
     def __init__(self) -> None:
         self._pause_s = _FIRST_S
         self._looked_at = math.inf
 
     def begin_look(self, now: float) -> float:
-        """Return how long this process was stopped since the last look, in seconds; mostly 0.
+        """Return how long this process was stopped since the last poll, in seconds; usually 0.
 
         Args:
             now: Monotonic time in seconds.
@@ -235,17 +235,17 @@ class LogPoller:
         return since_s if since_s > _LATE_S else 0.0
 
     def begin_anew(self) -> None:
-        """Let the next look come soon."""
+        """Make the next poll come soon."""
         self._pause_s = _FIRST_S
 
     def next_pause(self, now: float, *, is_quiet: bool) -> float:
-        """Return the seconds until the next look.
+        """Return the seconds until the next poll.
 
         Args:
             now: Monotonic time in seconds.
-            is_quiet: Whether nothing is expected of the program.
+            is_quiet: Whether no output is expected.
         """
         pause_s = min(self._pause_s, _QUIET_S if is_quiet else _WORKING_S)
         self._pause_s = pause_s * _LONGER
-        # Working agents are looked at in the same moments: one hop into a thread reads for all.
+        # Working agents are polled at the same moments: one hop into a thread reads for all.
         return _WORKING_S - now % _WORKING_S if pause_s == _WORKING_S else pause_s

@@ -3,7 +3,7 @@
 A failure before the program's session is confirmed goes to the caller. A later one leads to another
 process, as far as the options allow, and else to the end of the agent. However the task ends, it
 ends every process of the agent last, shielded. A defect of this package that shows in the task is
-that agent's failure: it is reported, each step of the end is taken, and whoever waits is told.
+that agent's failure: it is reported, each step of the end is taken, and every waiting call returns.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ class Owner:
     """Owns one agent. :meth:`run` is the task; the other methods send it requests.
 
     Args:
-        order: What is started.
+        order: The order of the start.
         lifecycle: The agent's state; ``starting`` from here on.
         hub: Takes its events.
         first_started_at: Monotonic time of its first start in this process.
 
     Attributes:
-        books: What is known of the agent.
+        books: State of the agent, and its observers.
         failure: Why it failed; None if it did not.
     """
 
@@ -115,7 +115,7 @@ class Owner:
 
     @property
     def is_between_turns(self) -> bool:
-        """Whether no turn is under way; False while the agent starts."""
+        """Whether the agent is between turns; False while it starts."""
         if self.is_over or self.books.state == "idle":
             return True
         attempt = self._attempt
@@ -127,17 +127,17 @@ class Owner:
         Raises:
             AgentError: The start failed; nothing of the agent is left.
 
-        Cancellation: the start goes on; call :meth:`stop` to end it.
+        Cancellation: the start continues; call :meth:`stop` to end it.
         """
         return await self._wait_settled(self._first)
 
     async def send(self, text: str) -> StartedAgent:
-        """Give the agent its next message; return when a program runs that gets it.
+        """Give the agent its next message; return when a program runs that will read it.
 
         Raises:
             AgentError: The program that was started for it failed; nothing of the agent is left.
 
-        Cancellation: a message that was not said yet is withdrawn; a program that was started for
+        Cancellation: a message that was not sent yet is withdrawn; a program that was started for
             it is ended.
         """
         if not self.books.is_confirmed:
@@ -200,7 +200,7 @@ class Owner:
 
     @property
     def result(self) -> AgentResult:
-        """How the agent is, or how it ended."""
+        """State of the agent, or its end."""
         return AgentResult(
             name=self._order.name,
             state=self.books.state,
@@ -228,7 +228,7 @@ class Owner:
     # -- the task ---------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Start the agent and keep it going. Failures go to the callers of the other methods.
+        """Start the agent and keep it running. Failures go to the callers of the other methods.
 
         Cancellation: ends every process of the agent, shielded, then propagates.
         """
@@ -239,9 +239,9 @@ class Owner:
                     await self._work(services)
         except BudgetUsedUp as used_up:
             reason = str(used_up)
-            with self._contained("limit not told"):
+            with self._contained("limit not reported"):
                 self.books.emit("limit", {"kind": "budget", "message": reason})
-        except Exception as error:  # noqa: BLE001 - every failure is told to those who wait
+        except Exception as error:  # noqa: BLE001 - every failure goes to the waiting calls
             if not isinstance(error, _EXPECTED):
                 _log.defect("agent ended by a defect", error, agent=self._name)
             self.failure = AgentExitedError(str(error), agent=self._name)
@@ -257,7 +257,7 @@ class Owner:
                 self._release_waiters(reason)
 
     def _contained(self, what: str) -> AbstractContextManager[None, bool]:
-        """End the block at a defect, which is reported; the next step of the end follows."""
+        """End the block at a defect, and report that; the next step of the end follows."""
         return _log.contain(what, agent=self._name)
 
     async def _work(self, services: Tasks) -> None:
@@ -281,7 +281,7 @@ class Owner:
             await service()
 
     async def _prepare(self) -> Prepared:
-        """Make what the program needs, and check that it can work."""
+        """Prepare the files of the program, and check that it can work."""
         order = self._order
         if order.start is Start.CONTINUE:
             self.books.session_id = await run_blocking(read_session_id, order)
@@ -315,7 +315,7 @@ class Owner:
         """Run one process to its end.
 
         Returns:
-            What the next process is to be told; None if that is nothing yet.
+            First message to the next process; None if there is none yet.
 
         Raises:
             ProgramError: It failed.
@@ -344,10 +344,10 @@ class Owner:
         self.books.emit("process.exited", {"status": status, "exit_code": self._exit_code, **told})
 
     async def _recover(self, trouble: ProgramError) -> Message:
-        """Wait, and return what the next process is told.
+        """Wait, and return the first message to the next process.
 
         Raises:
-            AgentError: There is no use in another process, or the budget of restarts is used up.
+            ProgramError: A retry would fail in the same way, or no restart is left.
         """
         attempt = self._attempt
         assert attempt is not None
@@ -365,7 +365,7 @@ class Owner:
         return unanswered or Message(self._order.resume_text, is_nudge=True)
 
     async def _wait_for_message(self) -> Message:
-        """Wait between two processes until there is something to say."""
+        """Wait between two processes until a message is due."""
         used_up = self.books.exceeded()
         if used_up is not None:
             raise BudgetUsedUp(used_up)
@@ -377,12 +377,12 @@ class Owner:
         return message
 
     async def _end_attempt(self, grace: Grace, *, only_leader: bool = False) -> None:
-        """End the processes of the agent, and let the program's own go.
+        """End the processes of the agent, and release the program's own.
 
         Args:
             grace: Time between TERM and KILL.
-            only_leader: Whether to leave alone what a program that has exited left in the
-                background: the agent may count on it in its next turn.
+            only_leader: Whether to keep the background processes of a program that has exited: the
+                agent may need them in its next turn.
         """
         attempt = self._attempt
         if attempt is None:
@@ -403,7 +403,7 @@ class Owner:
     # -- the end ----------------------------------------------------------------------------
 
     def _public(self, error: Exception) -> AgentError:
-        """Return the public error for what ended the agent."""
+        """Return the public error for the failure that ended the agent."""
         if isinstance(error, AgentError):
             return error
         is_confirmed = self.books.is_confirmed
@@ -438,13 +438,13 @@ class Owner:
         grace = self._stop.begin(DEFAULT_GRACE_S if self.failure is None else _FAILED_GRACE_S)
         with self._contained("processes not ended"):
             if self._attempt is None:
-                await self._end_tree(grace)  # a version command may be left
+                await self._end_tree(grace)  # a version command may still run
             else:
                 await self._end_attempt(grace)
-        with self._contained("guard not told"):
+        with self._contained("guard not informed"):
             if not self._tree.may_have_survivors:
                 await run_blocking(self._tree.forget)
-        with self._contained("end not told"):
+        with self._contained("end not reported"):
             if self.failure is None:
                 self._note_exit("stopped")
                 self.books.move("stopped", reason)
@@ -452,7 +452,7 @@ class Owner:
                 self._note_exit("failed", self.failure.message)
                 self.books.move("failed", self.failure.message)
         with self._contained("end not written"):
-            await self.books.flush()  # who misses the window looks there for the reason
+            await self.books.flush()  # before the window with the reason closes
         with self._contained("window not closed"):
             if hooks.window is not None:
                 await run_blocking(hooks.window.close)
@@ -460,7 +460,7 @@ class Owner:
             hooks.access.rest()
 
     def _release_waiters(self, reason: str) -> None:
-        """Let nobody wait any longer, whatever went wrong before."""
+        """Release all waiting calls, whatever went wrong before."""
         if self._lifecycle.state not in ("stopped", "failed"):
             self._lifecycle.state = "stopped" if self.failure is None else "failed"
             self.books.reason = reason if self.failure is None else self.failure.message

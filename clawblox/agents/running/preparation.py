@@ -1,4 +1,4 @@
-"""What a start needs before the program runs: its directories and files, and the check. Blocks."""
+"""Steps of a start before the program runs: directories, files, the setup check. Blocks."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from clawblox.system.process import CannotExecute
 _VERSION_TIMEOUT_S = 20.0
 _SCRIPT_MODE = 0o700
 _MAX_ARGUMENT_BYTES = 128 * 1024 - 1
-"""What Linux allows, without the NUL at the end; see execve(2)."""
+"""Limit of Linux, without the final NUL; see execve(2)."""
 
 
 @attrs.frozen(kw_only=True)
 class Prepared:
-    """What a start has made.
+    """Results of the preparation.
 
     Attributes:
         binary: The program.
@@ -79,12 +79,12 @@ def _name_binary(order: Order) -> str:
 
 
 def prepare(order: Order) -> Prepared:
-    """Make the directories and files of an agent; what is in its workspace stays. Blocks.
+    """Create the directories and files of an agent; its workspace is not changed. Blocks.
 
     Raises:
         AgentSetupError: The program is missing, or cannot be enclosed here.
         AgentResumeError: The system prompt of the conversation is not recorded.
-        OSError: Something cannot be made.
+        OSError: A directory or file cannot be created.
     """
     directory = order.directory
     prompt = read_system_prompt(order) if order.system_prompt is None else order.system_prompt
@@ -97,10 +97,10 @@ def prepare(order: Order) -> Prepared:
 
 
 def make_setup(order: Order, binary: Path, prompt: str) -> AgentSetup:
-    """Return what a driver must know of an agent. Reads and makes nothing.
+    """Return the agent as its driver must know it. Touches no file.
 
     Args:
-        order: What is started.
+        order: The order of the start.
         binary: Its program.
         prompt: Its system prompt.
     """
@@ -150,13 +150,13 @@ def require_arguments(order: Order) -> None:
 async def check_setup(order: Order) -> None:
     """Check that the program of an agent is there and can work, in its sandbox too.
 
-    Nothing is made in the agent's directory. The guard knows what is started.
+    The agent's directory is not touched. The guard watches the processes.
 
     Raises:
         AgentSetupError: Something is missing.
 
-    Cancellation: ends the program, which is asked for its version. Call it in a task of its own,
-    where asyncio's ``Task.cancel`` does not interrupt that.
+    Cancellation: ends the version command. Call it in a task of its own, where asyncio's
+    ``Task.cancel`` does not interrupt that.
     """
     binary = await run_blocking(find_binary, order)
     setup = make_setup(order, binary, order.system_prompt or "")
@@ -187,7 +187,7 @@ def build_environment(
     """Return the environment of a program.
 
     Args:
-        order: What is started.
+        order: The order of the start.
         setup: The agent.
         cookie: Marks its processes.
         own: Variables from the driver.
@@ -205,7 +205,7 @@ def build_environment(
 
 
 def _world_variables(order: Order) -> dict[str, str]:
-    """Return how a program finds its world and itself there."""
+    """Return the variables that name the world and the agent in it."""
     variables = {AGENT_NAME_ENV: display_name(order.name)}
     if (url := order.hooks.access.base_url) is not None:
         variables[WORLD_URL_ENV] = url
@@ -215,16 +215,16 @@ def _world_variables(order: Order) -> dict[str, str]:
 async def read_version(
     order: Order, prepared: Prepared, cookie: str, turn: Turn | None = None
 ) -> str:
-    """Return what the program prints as its version; '' if it does not end within 20 seconds.
+    """Return the output of the version command; '' if it does not end within 20 seconds.
 
-    No sandbox is around it then. So it gets an empty home: in its own it would read what the agent
-    has written, and one of the inside may be another user's on this machine.
+    It runs without a sandbox. So it gets an empty home: its own has files of the agent, and the
+    path of a home inside a sandbox may belong to another user of this machine.
 
     Args:
-        order: What is started.
-        prepared: What the start has made.
+        order: The order of the start.
+        prepared: Results of the preparation.
         cookie: Marks the processes of the agent.
-        turn: What the program is started for; None where that is not known.
+        turn: The turn that the program is started for; None if unknown.
 
     Raises:
         AgentSetupError: It cannot be executed.
@@ -235,7 +235,7 @@ async def read_version(
     argv = order.driver.version_argv(str(prepared.binary))
     if not argv:
         return ""
-    with anyio.CancelScope(shield=True):  # else it could be made, and left there
+    with anyio.CancelScope(shield=True):  # else the directory could be left behind
         home = Path(await run_blocking(partial(tempfile.mkdtemp, prefix="clawblox-version-")))
     try:
         setup = attrs.evolve(prepared.setup, home=home, state=home)
@@ -261,14 +261,14 @@ async def prepare_home(
     """Have the driver check the program and write its home.
 
     Args:
-        order: What is started.
+        order: The order of the start.
         setup: The agent.
         env: The environment of the program.
-        version: What the program printed as its version.
+        version: The output of the version command.
         session_id: The conversation that is continued; None for a new one.
 
     Returns:
-        What may be missing.
+        Requirements that may be missing.
 
     Raises:
         AgentSetupError: Something is missing.
@@ -311,9 +311,9 @@ def write_script(order: Order, enclosed: Enclosed, opening: bytes, cwd: Path) ->
     """Write the script that reruns a start by hand. It holds no secret. Blocks.
 
     Args:
-        order: What is started.
+        order: The order of the start.
         enclosed: How it is started.
-        opening: What it finds on its standard input first.
+        opening: First bytes of its standard input.
         cwd: Its working directory.
 
     Raises:
@@ -322,7 +322,7 @@ def write_script(order: Order, enclosed: Enclosed, opening: bytes, cwd: Path) ->
     lines = ["#!/bin/sh", f"# Reruns the latest start of the agent {_one_line(order.name)}."]
     lines.append(f"cd {shlex.quote(str(cwd))} || exit 1")
     for name, value in enclosed.env.items():
-        if name == INSTANCE_ENV:  # what is run by hand belongs to no agent
+        if name == INSTANCE_ENV:  # a program run by hand belongs to no agent
             continue
         if SECRET_NAME.search(name) or value in order.secrets or not name.isidentifier():
             lines.append(f"# {_one_line(name)} is taken from your environment.")

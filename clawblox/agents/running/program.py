@@ -25,7 +25,7 @@ def spawn_program(
     """Start a process that writes to the agent's logs itself. Blocks.
 
     Args:
-        enclosed: What is started.
+        enclosed: The command.
         cwd: Its working directory on this machine.
         directory: The agent's directory.
         stdin: Its standard input; None for an empty one.
@@ -65,7 +65,7 @@ def exit_code(found: ProcessExit) -> int | None:
 
 
 MAX_UNREAD_BYTES: Final = 64 * 1024 * 1024
-"""Most that is kept for a program that does not read."""
+"""Maximum bytes queued for a program that does not read."""
 
 
 class StdinFull(Exception):  # noqa: N818 - says the condition
@@ -79,7 +79,7 @@ class StdinWriter:
         OSError: There is no descriptor left.
 
     Attributes:
-        read_end: What the program inherits as its standard input.
+        read_end: The end that the program inherits as its standard input.
     """
 
     def __init__(self) -> None:
@@ -104,14 +104,14 @@ class StdinWriter:
         self._news.set()
 
     def end(self) -> None:
-        """Have the program read the end of its input, after what is queued."""
+        """Close the program's input after the queued bytes."""
         self._is_ended = True
         self._news.set()
 
     async def write_on(self) -> None:
-        """Write what is queued, whenever the program reads; ends when nothing reads any more.
+        """Write the queued bytes whenever the program reads; return once nothing reads any more.
 
-        Cancellation: keeps what was not written.
+        Cancellation: keeps the unwritten bytes.
         """
         while not self._is_broken:
             await self._news.wait()
@@ -127,14 +127,14 @@ class StdinWriter:
             written = os.write(self._write_end, self._unread)
         except BlockingIOError:
             await anyio.wait_writable(self._write_end)
-        except BrokenPipeError:  # its exit tells the rest
+        except BrokenPipeError:  # its exit explains why
             self._is_broken = True
             self._unread.clear()
         else:
             del self._unread[:written]
 
     def close_read_end(self) -> None:
-        """Close the program's end, which the program has by now; a second call does nothing."""
+        """Close our copy of the program's end, after the spawn; a second call does nothing."""
         if self.read_end >= 0:
             os.close(self.read_end)
             self.read_end = -1
@@ -148,7 +148,7 @@ class StdinWriter:
 
 
 class ErrorOutput:
-    """The standard error of one process, from the end of what others wrote to the same file.
+    """The standard error of one process, after the output of earlier ones in the same file.
 
     Args:
         path: The file.
@@ -164,7 +164,7 @@ class ErrorOutput:
         self.start = self.size = log_size(path)
 
     def open(self) -> None:
-        """Open the file, which exists once the process runs.
+        """Open the file; it exists once the process runs.
 
         Raises:
             OSError: It cannot be opened.
@@ -172,7 +172,7 @@ class ErrorOutput:
         self._fd = open_regular(self._path)
 
     def has_grown(self) -> bool:
-        """Return whether there are more than at the last call. It is open, so this is cheap."""
+        """Return whether the file has grown since the last call. Cheap: the file is open."""
         before, self.size = self.size, os.fstat(self._fd).st_size
         return self.size > before
 

@@ -68,7 +68,7 @@ def read_session_id(order: Order) -> str:
     """Return the recorded conversation.
 
     Raises:
-        AgentResumeError: None is recorded, or what is recorded is no id of the program's.
+        AgentResumeError: None is recorded, or the recorded text is no session id of the program.
     """
     path = order.id_file
     try:
@@ -136,8 +136,8 @@ def find_proof(order: Order, expected: Expected) -> str | None:
     """Return the conversation that a program is in, as far as the disk proves it.
 
     Args:
-        order: What was started.
-        expected: What is expected of it.
+        order: The order of the start.
+        expected: The conversation that it should be in.
 
     Returns:
         The expected one if its transcript has grown, else the only one that is new or, on a
@@ -162,26 +162,26 @@ def _refusal(order: Order, message: str) -> AgentResumeError:
         message,
         agent=order.name,
         agent_dir=order.options.dir,
-        hint="load the agent's directory from an archive, or start the agent anew",
+        hint="load the agent's directory from an archive, or start a new conversation",
     )
 
 
 _log = OwnLog(__name__)
 
 _MAX_BYTES: Final = 1 << 30
-"""Most of a log that is read; what comes before, of a program that floods it, is not counted."""
+"""Maximum bytes of a log that are read; earlier output of a flooding program is not counted."""
 
 _COUNTED: Final = ("session.confirmed", "usage", "turn.finished")
 
 
 async def catch_up(order: Order, books: Bookkeeping) -> None:
-    """Count what the program has reported or written down, and nobody has read.
+    """Count reports in the log and in the program's files that no process has read.
 
     Args:
-        order: What is started.
-        books: Counts it.
+        order: The order of the start.
+        books: Counts them.
 
-    Cancellation: what was not read is read the next time.
+    Cancellation: the rest is read the next time.
     """
     session_id = books.session_id or await run_blocking(find_session_id, order)
     await count_rest(order, books, session_id)
@@ -190,14 +190,14 @@ async def catch_up(order: Order, books: Bookkeeping) -> None:
 
 
 async def count_rest(order: Order, books: Bookkeeping, session_id: str | None) -> None:
-    """Count what the log reports and nobody has read, before another process writes to it.
+    """Count unread reports in the log before another process writes to it.
 
     Args:
-        order: What is started.
-        books: Counts it.
-        session_id: The conversation of the process before; None if that is not known.
+        order: The order of the start.
+        books: Counts them.
+        session_id: The conversation of the previous process; None if unknown.
 
-    Cancellation: what was not read is read the next time.
+    Cancellation: the rest is read the next time.
     """
     if await run_blocking(log_end, order.directory.log_file) <= books.log_offset:
         return
@@ -214,7 +214,7 @@ async def count_rest(order: Order, books: Bookkeeping, session_id: str | None) -
 def _read_rest(
     order: Order, books: Bookkeeping, session_id: str | None, interruption: Interruption
 ) -> tuple[list[tuple[int, Report]], int]:
-    """Return what the rest of the log reports, and the offset of the first line after it. Blocks.
+    """Return the reports in the rest of the log, and the offset of the line after it. Blocks.
 
     Raises:
         OSError: The log cannot be read.

@@ -1,4 +1,4 @@
-"""Asking a program for its version, so that nothing of it is left."""
+"""Running a program's version command without leaving processes behind."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)+[\w.+-]*")
 
 @attrs.frozen
 class VersionAnswer:
-    """What a program said when it was asked for its version.
+    """Answer of a version command.
 
     Attributes:
         exit: How it ended.
-        text: What it printed; of a program that printed nothing, what it complained of.
+        text: Its standard output; its standard error if it printed nothing there.
     """
 
     exit: ProcessExit
@@ -35,7 +35,7 @@ class VersionAnswer:
 
 
 def find_number(text: str) -> str | None:
-    """Return the number of the version in what a program printed, ``2.1.197``; None without one."""
+    """Return the version number in a text, ``2.1.197``; None without one."""
     found = _NUMBER.search(text)
     return found[0] if found else None
 
@@ -43,7 +43,7 @@ def find_number(text: str) -> str | None:
 async def ask_version(
     argv: Sequence[str], *, env: Mapping[str, str], cookie: str, timeout: float
 ) -> VersionAnswer | None:
-    """Return what a program answers, and end all that it has started.
+    """Run a version command, and end all processes that it has started.
 
     Args:
         argv: The command that prints the version.

@@ -360,7 +360,7 @@ MESSAGES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=15)
+@settings(max_examples=5)
 @given(st.lists(MESSAGES, max_size=6))
 def test_no_line_is_an_error(messages):
     conversation = converse()

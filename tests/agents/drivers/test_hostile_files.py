@@ -157,6 +157,7 @@ ClaudeDriver().prepare(AgentDir(Path(sys.argv[1])), setup, {})
 """
 
 
+@pytest.mark.thorough
 def test_settings_of_millions_of_values_take_no_memory(directory: AgentDir) -> None:
     place = directory.state / ".claude.json"
     place.write_bytes(b'{"a":[' + b"[]," * (4 << 20) + b"[]]}")

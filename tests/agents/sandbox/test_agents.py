@@ -81,6 +81,7 @@ input()
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.needs("bwrap")
 def test_a_killed_orchestrator_leaves_nothing_in_a_sandbox(tmp_path: Path) -> None:
     # As root, its processes are another user's.

@@ -421,6 +421,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.needs("bwrap")
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 def test_a_user_who_is_not_root_has_the_same_sandbox() -> None:

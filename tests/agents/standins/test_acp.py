@@ -13,6 +13,8 @@ import pytest
 from tests.agents.standins import ANSWER
 from tests.agents.standins.running import StandIn
 
+pytestmark = pytest.mark.thorough
+
 
 class Client:
     """A client that allows everything, unless told otherwise."""

@@ -15,6 +15,9 @@ from tests.agents.standins import ANSWER, hold, left_behind, read_dumps, told
 from tests.agents.standins.running import CLAUDE, StandIn, new_id, say
 from tests.support import wait_until
 
+pytestmark = pytest.mark.thorough
+
+
 LATER = "2.1.330"
 
 

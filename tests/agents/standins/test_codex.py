@@ -13,6 +13,8 @@ from tests.agents.standins import told
 from tests.agents.standins.running import CODEX, Ended, StandIn, new_id
 from tests.support import live_processes, wait_until
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def codex(tmp_path: Path) -> StandIn:

@@ -11,6 +11,9 @@ from clawblox.agents.programs.kimi import work_dir_key
 from tests.agents.standins import ANSWER, told
 from tests.agents.standins.running import Ended, StandIn
 
+pytestmark = pytest.mark.thorough
+
+
 KIMI = ["--output-format", "stream-json"]
 
 

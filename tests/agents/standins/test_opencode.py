@@ -9,6 +9,9 @@ import pytest
 
 from tests.agents.standins.running import StandIn
 
+pytestmark = pytest.mark.thorough
+
+
 RUN = ["run", "--format", "json", "-m", "provider/model", "--auto"]
 
 
