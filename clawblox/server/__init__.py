@@ -14,7 +14,6 @@ orchestrator, so a world's image needs only this package, starlette and uvicorn 
 - ``recording``: events as lines of a file, registered in the manifest.
 - ``app``: the routes.
 - ``feed``, ``static_files``: routes that a simulation may add.
-- ``gate``: refuses requests from foreign web pages.
 - ``payload``: strict JSON.
 - ``connections``, ``websockets``: uvicorn, and the limits of its connections.
 - ``signals``: SIGTERM and SIGINT for a server that is not on the main thread.

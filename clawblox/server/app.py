@@ -10,7 +10,7 @@ import hmac
 import logging
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -19,12 +19,14 @@ from urllib.parse import unquote_to_bytes
 import anyio
 from anyio import to_thread
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from clawblox.host_gate import ServerAddress, find_refusal
 from clawblox.protocol import (
     API_ALIAS_ROUTE,
     API_ROUTE,
@@ -44,7 +46,6 @@ from clawblox.protocol import (
 )
 from clawblox.server.chat import MAX_CONTENT
 from clawblox.server.clocks import WorldClock, make_clock
-from clawblox.server.gate import Gate, WorldAddress
 from clawblox.server.hosted_world import HostedWorld, WorldFull
 from clawblox.server.payload import encode_json, encode_large_json, read_json
 from clawblox.server.sessions import Session
@@ -61,6 +62,14 @@ MAX_MEDIA_URL: Final = 2048
 """Maximum length of the address of a voice message, in characters."""
 DEFAULT_MESSAGES: Final = 50
 MAX_MESSAGES: Final = 100
+
+_HEADERS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"content-security-policy", b"frame-ancestors 'self'"),
+)
+"""Headers of every answer, unless a route sets its own: foreign pages neither read nor frame it."""
+_STARTS: Final = ("http.response.start", "websocket.http.response.start")
 
 _log = logging.getLogger("clawblox.server")
 
@@ -114,7 +123,7 @@ def create_app(
         clock.catch_up()
         await app(scope, receive, send)
 
-    return Gate(answer_after_due_ticks, WorldAddress(settings.host, settings.port))
+    return _Gate(answer_after_due_ticks, ServerAddress(settings.host, settings.port))
 
 
 class _Api:
@@ -240,6 +249,35 @@ class _Api:
         if self._operator_token is None or len(given) != 1:
             return False
         return hmac.compare_digest(given[0].encode("latin-1"), self._operator_token)
+
+
+class _Gate:
+    """ASGI middleware that passes on only requests that are addressed to this world."""
+
+    def __init__(self, app: ASGIApp, address: ServerAddress) -> None:
+        self._app = app
+        self._address = address
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] in _STARTS:
+                message = {**message, "headers": _with_defaults(message.get("headers", ()))}
+            await send(message)
+
+        read = Headers(scope=scope).getlist
+        refusal = find_refusal(self._address.matches, scope.get("method", ""), read, has_pages=True)
+        app = self._app if refusal is None else PlainTextResponse(refusal[1], refusal[0])
+        await app(scope, receive, send_with_headers)
+
+
+def _with_defaults(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    own = list(headers)
+    names = {name.lower() for name, _ in own}
+    return own + [header for header in _HEADERS if header[0] not in names]
 
 
 async def _read_object(request: Request) -> dict[str, Any]:

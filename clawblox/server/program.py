@@ -21,6 +21,7 @@ from typing import Final, NoReturn
 
 import attrs
 
+from clawblox.host_gate import ServerAddress
 from clawblox.protocol import (
     LISTEN_FD,
     LISTEN_FDNAMES_ENV,
@@ -29,7 +30,6 @@ from clawblox.protocol import (
     RESEED_ENV,
 )
 from clawblox.server.app import BackgroundTask, create_app
-from clawblox.server.gate import WorldAddress
 from clawblox.server.hosted_world import HostedWorld
 from clawblox.server.recording import Recording, open_recording, register_recording
 from clawblox.server.settings import Settings, read_settings
@@ -146,7 +146,7 @@ def _bind(settings: Settings) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
     except OSError as error:
-        _fail(1, f"cannot listen on {WorldAddress(settings.host, settings.port)}: {error}")
+        _fail(1, f"cannot listen on {ServerAddress(settings.host, settings.port)}: {error}")
     return listener
 
 
@@ -230,7 +230,7 @@ def _run(
     if recording is not None:
         background.append(recording.run)
     app = create_app(world, settings, background=background)
-    url = f"http://{WorldAddress(settings.host, settings.port)}{settings.base_path}"
+    url = f"http://{ServerAddress(settings.host, settings.port)}{settings.base_path}"
 
     def announce() -> None:
         _log.info("Listening on %s", url)

@@ -13,6 +13,7 @@ from typing import Final
 import attrs
 
 from clawblox.config.agent_routes import METHODS, PATH, QUERY
+from clawblox.host_gate import find_refusal
 
 MAX_HEAD_BYTES: Final = 16 << 10
 """Most bytes of a request line and its headers."""
@@ -46,6 +47,7 @@ _UNDERSTOOD = frozenset(
         "expect",
         "host",
         "origin",
+        "sec-fetch-site",
         "transfer-encoding",
     }
 )
@@ -131,7 +133,7 @@ def parse_head(head: bytes, hosts: Collection[str]) -> AgentRequest:
         )
     method, path, query, _ = (part.decode() if part else "" for part in target.groups())
     headers = _parse_headers(lines)
-    _check_origin(headers, hosts)
+    _check_origin(method, headers, hosts)
     return AgentRequest(
         method=method,
         path=path,
@@ -157,13 +159,16 @@ def _parse_headers(lines: list[bytes]) -> dict[str, str]:
     return headers
 
 
-def _check_origin(headers: dict[str, str], hosts: Collection[str]) -> None:
+def _check_origin(method: str, headers: dict[str, str], hosts: Collection[str]) -> None:
     if "host" not in headers:
         raise Refusal(400, "A request must have a Host header.")
-    if headers["host"].lower() not in hosts:
-        raise Refusal(421, "This address serves another host.")
-    if "origin" in headers:
-        raise Refusal(403, "Requests of web pages are not served.")
+
+    def read(name: str) -> list[str]:
+        return [headers[name]] if name in headers else []
+
+    foreign = find_refusal(lambda host: host.lower() in hosts, method, read, has_pages=False)
+    if foreign is not None:
+        raise Refusal(*foreign)
 
 
 def _body_length(method: str, headers: dict[str, str]) -> int | None:

@@ -234,6 +234,7 @@ FRAMINGS = [
     (403, b"Content-Length: 4\r\nOrigin: http://127.0.0.1\r\n"),
     (403, b"Content-Length: 4\r\nOrigin: null\r\n"),
     (403, b"Content-Length: 4\r\nOrigin:\r\n"),
+    (403, b"Content-Length: 4\r\nSec-Fetch-Site: cross-site\r\n"),
 ]
 """Headers whose meaning is disputed, or that are not served."""
 

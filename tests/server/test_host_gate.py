@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clawblox.server.gate import WorldAddress
+from clawblox.host_gate import ServerAddress
 from tests.server.conftest import PROTECTION
 
 pytestmark = pytest.mark.anyio
@@ -132,9 +132,9 @@ async def test_no_answer_allows_another_origin(client):
     ],
 )
 async def test_a_world_answers_to_the_address_it_is_bound_to(bound, authority, is_ours):
-    assert WorldAddress(bound, 8080).matches(authority) is is_ours
-    assert WorldAddress(bound, 8080).matches("localhost:8080")
+    assert ServerAddress(bound, 8080).matches(authority) is is_ours
+    assert ServerAddress(bound, 8080).matches("localhost:8080")
 
 
 async def test_port_80_may_be_left_out():
-    assert WorldAddress("127.0.0.1", 80).matches("127.0.0.1")
+    assert ServerAddress("127.0.0.1", 80).matches("127.0.0.1")
