@@ -33,6 +33,7 @@ _GROUND: Final = (
     "foreign_values",
     "printable",
     "extras",
+    "host_gate",
     "spelling",
 )
 _COLOURS: Final[dict[str, Colour]] = {"cli": "third", "world": "first", "checkpoint": "first"}
