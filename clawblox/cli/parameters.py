@@ -70,7 +70,7 @@ class CheckedType(click.types.UnprocessedParamType):
 
 def _check_path(text: str) -> str:
     if not text:  # as from an unset shell variable
-        raise ConfigError("the path is empty; '.' is the current directory.")
+        raise ConfigError("must be a path, not ''; '.' is the current directory")
     return text
 
 
@@ -78,7 +78,7 @@ def _parse_pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
-        raise ConfigError(f"{text!r} is not a regular expression: {error}.") from error
+        raise ConfigError(f"must be a regular expression, not {text!r}: {error}") from error
 
 
 def _parse_since(text: str) -> str:
@@ -93,8 +93,8 @@ def _parse_since(text: str) -> str:
         return format_utc_ms(round(aware.timestamp() * 1000) * 10**6)
     except (ValueError, OverflowError, OSError) as error:
         raise ConfigError(
-            f"{text!r} is neither a duration like 90s, 10m, 2h or 1d nor a UTC time like "
-            "2026-06-22T18:59:25Z."
+            "must be a duration like 90s, 10m, 2h or 1d, or a UTC time like 2026-06-22T18:59:25Z, "
+            f"not {text!r}"
         ) from error
 
 

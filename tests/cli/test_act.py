@@ -102,7 +102,7 @@ def test_the_only_instance_needs_no_name(run: str, call: Start) -> None:
     too_many = call("act", run, "add", "2", "3")
     assert too_many.wait() == 2
     assert too_many.err.endswith(
-        "Error: TYPE and DATA are all that follows the instance; there is no instance 'add'\n"
+        "Error: only TYPE and DATA may follow the instance; there is no instance 'add'\n"
     )
     assert call("act", run, "w000", "add", "2", "3").wait() == 2
 

@@ -112,7 +112,7 @@ def test_only_an_empty_directory_is_filled(call: Start, tmp_path: Path) -> None:
     (tmp_path / "world" / "world.py").write_text("mine")
     again = call("init", "world", cwd=tmp_path)
     assert again.wait() == 1
-    assert again.err == "Error: Path 'world' already exists and is not an empty directory\n"
+    assert again.err == "Error: NAME: must be a new or an empty directory, not 'world'\n"
     assert (tmp_path / "world" / "world.py").read_text() == "mine"
 
 
@@ -122,7 +122,7 @@ def test_a_name_with_dots_is_resolved_before_anything_is_written(
     (tmp_path / "world.py").write_text("mine")
     refused = call("init", "new/..", cwd=tmp_path)
     assert refused.wait() == 1
-    assert refused.err == "Error: Path 'new/..' already exists and is not an empty directory\n"
+    assert refused.err == "Error: NAME: must be a new or an empty directory, not 'new/..'\n"
     (tmp_path / "empty").mkdir()
     written = call("init", "new/../../empty", cwd=tmp_path / "empty")
     assert written.out.endswith("\nRun it: clawblox run .\n")

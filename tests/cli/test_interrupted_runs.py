@@ -135,7 +135,7 @@ def test_up_refuses_an_interrupted_run_without_a_choice(
     assert "--continue resumes them; --fresh starts new instances" in refused.err
     nowhere = call("up", words[1], "--continue")
     assert nowhere.wait() == 2
-    assert nowhere.err.startswith("Error: --continue needs the run directory of the interrupted")
+    assert nowhere.err.startswith("Error: --continue: must be given with the run directory of the")
     goes_on = start(*words, "--continue")
     goes_on.wait_for("3 instances ready after")
     assert "Resuming 3 of 4 instances of" in goes_on.out

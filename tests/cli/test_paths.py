@@ -35,7 +35,7 @@ def test_an_empty_path_is_refused_for_every_parameter(
         "" if one is param else "x" for one in command.params if isinstance(one, click.Argument)
     ]
     args += [param.opts[0], ""] if isinstance(param, click.Option) else []
-    with pytest.raises(click.BadParameter, match=r"the path is empty|, not ''") as refusal:
+    with pytest.raises(click.BadParameter, match=r"must be .*, not ''") as refusal:
         command.make_context(str(command.name), args)
     assert refusal.value.param is param
 

@@ -104,7 +104,7 @@ def test_a_failed_line_makes_the_status_1_and_later_lines_still_run(run: str, ca
         '  data looks like {"direction": [1, 0]}, "north" or 3',
         "line 3: the observation has no x",
         "  it has: agent_id, time, counter",
-        "line 4: observe takes nothing, not 'it'",
+        "line 4: observe: must be typed alone, not with 'it'",
         "  to send an input of this type: act observe it",
         "Left w000; the run continues.",
     ]
@@ -199,7 +199,7 @@ def test_a_session_in_a_run_saves_it(run: str, call: Start) -> None:
     assert command.out.splitlines()[-1].startswith("w000: saved ")
     failed = call("play", run, typed="save now\n")
     assert failed.wait() == 1
-    assert "save takes nothing, not 'now'" in failed.err
+    assert "save: must be typed alone, not with 'now'" in failed.err
 
 
 def test_a_world_that_does_not_start_is_an_error(call: Start, tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_the_instance_must_be_clear_and_ready(
     )
     assert call("play", str(run_dir), "w007").wait() == 2
     unwanted = call("play", str(run_dir), "--run-dir", "x")
-    assert (unwanted.wait(), "--run-dir is for a world that is started" in unwanted.err) == (
+    assert (unwanted.wait(), "--run-dir: must be left out, as '" in unwanted.err) == (
         2,
         True,
     )

@@ -464,9 +464,9 @@ def test_a_line_is_a_command(text: str, line: Line | None) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("act", "act needs the type of an input"),
-        ("say", "say needs a text"),
-        ("quit now", "quit takes nothing, not 'now'"),
+        ("act", "act: must be followed by the type of an input"),
+        ("say", "say: must be followed by a text"),
+        ("quit now", "quit: must be typed alone, not with 'now'"),
         (
             'Steer {"direction": [1, 0}',
             """the data is not JSON: Expecting ',' delimiter after '{"direction": [1, 0'""",

@@ -127,10 +127,16 @@ def test_without_an_orchestrator_nothing_is_restarted(serve: Serve, call: Start)
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--grep", "("), "'(' is not a regular expression: missing ), unterminated subpattern"),
-        (("--since", "yesterday"), "'yesterday' is neither a duration like 90s, 10m, 2h or 1d nor"),
-        (("--since", "10"), "'10' is neither a duration"),
-        (("--since", "999999999d"), "'999999999d' is neither a duration"),
+        (
+            ("--grep", "("),
+            "must be a regular expression, not '(': missing ), unterminated subpattern",
+        ),
+        (
+            ("--since", "yesterday"),
+            "must be a duration like 90s, 10m, 2h or 1d, or a UTC time like ",
+        ),
+        (("--since", "10"), ", not '10'"),
+        (("--since", "999999999d"), ", not '999999999d'"),
     ],
 )
 def test_wrong_selections_are_refused(call: Start, words: tuple[str, ...], message: str) -> None:

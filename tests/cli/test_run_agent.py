@@ -152,7 +152,7 @@ def test_options_of_an_agent_need_an_agent(
 ) -> None:
     command = call("run", str(world), *words)
     assert command.wait() == 2
-    assert f"{words[0]} needs --agent" in command.err
+    assert f"{words[0]}: must be given with --agent" in command.err
 
 
 @pytest.mark.parametrize("words", [("--max-turns", "0"), ("--agent", "eliza")])

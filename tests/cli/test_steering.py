@@ -275,12 +275,14 @@ def test_a_source_that_cannot_be_forked_is_an_error(up: Start, call: Start, run_
     command = up()
     unknown = call("fork", str(run_dir), "w009")
     assert unknown.wait() == 2
-    text = f"'w009' is neither an instance of {run_dir} nor a file; there are: {', '.join(NAMES)}"
+    text = f"SOURCE: must be an instance of {run_dir} or a file, not 'w009'; there are: "
+    text += ", ".join(NAMES)
     assert unknown.err.startswith(f"Error: {text}\n")
     own = call("fork", str(run_dir), "w001", "--autosave", "5")
     assert own.wait() == 2
     text = (
-        f"--autosave does not apply: the orchestrator that runs in '{run_dir}' starts the instances"
+        f"--autosave: must be left out, as the orchestrator that runs in '{run_dir}' starts the "
+        "instances"
     )
     assert own.err.startswith(f"Error: {text}\n")
     wait_for_end(command)

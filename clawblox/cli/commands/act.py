@@ -117,7 +117,7 @@ def _sort_words(
     kind, data, *rest = (*words[is_named:], None, None)
     if any(word is not None for word in rest):
         unknown = f"; there is no instance {words[0]!r}" if not is_named else ""
-        raise click.UsageError(f"TYPE and DATA are all that follows the instance{unknown}", ctx)
+        raise click.UsageError(f"only TYPE and DATA may follow the instance{unknown}", ctx)
     return words[0] if is_named else None, (kind, data)
 
 

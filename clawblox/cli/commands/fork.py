@@ -124,9 +124,9 @@ def _refuse_orchestrator_options(ctx: click.Context, run_dir: str) -> None:
         is_given = ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
         if is_given and isinstance(param, FieldOption) and param.owner is OrchestratorOptions:
             raise UsageError(
-                f"{param.opts[0]} does not apply: the orchestrator that runs in '{run_dir}' "
+                f"{param.opts[0]}: must be left out, as the orchestrator that runs in '{run_dir}' "
                 "starts the instances",
-                hint="leave it out, or give --run-dir to run them elsewhere",
+                hint="or give --run-dir to run them elsewhere",
             )
 
 
@@ -164,14 +164,12 @@ def _find_source(run_dir: Path, source: str, run_id: str | None) -> _Source:
     if not any(place.is_file() for place in places):
         names = ", ".join(status.name for status in statuses)
         raise UsageError(
-            f"'{source}' is neither an instance of {run_dir} nor a file; there are: {names}",
+            f"SOURCE: must be an instance of {run_dir} or a file, not '{source}'; "
+            f"there are: {names}",
             hint=f"looked for the file {' and '.join(map(str, dict.fromkeys(places)))}",
         )
     if run_id is not None:
-        raise UsageError(
-            f"--run-id is for the saves of an instance, and '{source}' is a file",
-            hint="leave it out",
-        )
+        raise UsageError(f"--run-id: must be left out, as '{source}' is a file and no instance")
     if len(worlds) > 1:
         raise UsageError(
             f"'{source}' may belong to any of the {len(worlds)} worlds that ran in {run_dir}",

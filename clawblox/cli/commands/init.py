@@ -61,7 +61,7 @@ def command(name: str, is_engine_world: bool) -> None:
     """
     directory = Path(name).resolve()
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise ClawbloxError(f"Path '{name}' already exists and is not an empty directory")
+        raise ClawbloxError(f"NAME: must be a new or an empty directory, not '{name}'")
     documents = _starter_files(_ENGINE if is_engine_world else _PYTHON, directory.name)
     directory.mkdir(parents=True, exist_ok=True)
     shown = Path(shorten_path(directory))

@@ -88,7 +88,7 @@ def command(
     configure_logging()
     if not _is_world(source, instance):
         if run_dir is not None:
-            raise UsageError(f"--run-dir is for a world that is started; '{source}' is running")
+            raise UsageError(f"--run-dir: must be left out, as '{source}' is running")
         ctx.exit(anyio.run(Game(existing_run_dir(source).absolute(), instance, agent).run))
     world = open_world(source)
     with opened_run_dir(world, None if run_dir is None else Path(run_dir).absolute()) as directory:

@@ -77,9 +77,7 @@ def command(
     """
     configure_logging()
     if fresh and wants_save:
-        raise UsageError(
-            "--fresh does not keep the state, so nothing is saved", hint="leave out --save"
-        )
+        raise UsageError("--save: must be left out with --fresh, which does not keep the state")
     run = existing_run_dir(run_dir).absolute()
     names = tuple(choose_names(run, names, labels))
     total = len(select_records(run, names))

@@ -224,7 +224,7 @@ def _choose_agent(
     if recorded is None or options.agent not in (None, recorded.options.agent):
         if options.agent is None and given:
             flags = {str(param.name): param.opts[0] for param in ctx.command.params}
-            raise click.UsageError(f"{flags[next(iter(given))]} needs --agent", ctx)
+            raise click.UsageError(f"{flags[next(iter(given))]}: must be given with --agent", ctx)
         return None if options.agent is None else RunAgent(options=options, tmux=tmux)
     limit = None if "max_turns" in given else recorded.turn_limit
     agent = RunAgent(

@@ -112,8 +112,8 @@ def command(
     given = outer_run_dir(os.environ) if run_dir is None else Path(run_dir).absolute()
     if choice == "continue" and given is None:
         raise UsageError(
-            "--continue needs the run directory of the interrupted run",
-            hint="give it with --run-dir; clawblox ps -a shows ended runs",
+            "--continue: must be given with the run directory of the interrupted run",
+            hint="--run-dir names it; clawblox ps -a shows ended runs",
         )
     with opened_run_dir(opened, given) as directory:
         place = resolve_run_dir(directory)

@@ -74,13 +74,15 @@ def parse_line(text: str) -> Line | None:
     if verb == "act":
         kind, _, data = rest.partition(" ")
         if not kind:
-            raise UsageError("act needs the type of an input", hint="help shows the inputs")
+            raise UsageError(
+                "act: must be followed by the type of an input", hint="help shows the inputs"
+            )
         return Line("act", kind, parse_data(data.strip()))
     if verb == "say" and not rest:
-        raise UsageError("say needs a text")
+        raise UsageError("say: must be followed by a text")
     if rest and verb not in _TAKES_TEXT:
         hint = f"to send an input of this type: act {text}"
-        raise UsageError(f"{verb} takes nothing, not {rest!r}", hint=hint)
+        raise UsageError(f"{verb}: must be typed alone, not with {rest!r}", hint=hint)
     return Line(verb, rest)
 
 
