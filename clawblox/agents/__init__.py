@@ -5,7 +5,7 @@ Nothing here knows worlds, instances or archives. Archives use ``programs``, and
 - ``programs``: what each program is and where it keeps things.
 - ``layout``: where things are in an agent's directory.
 - ``values``: events, usage and results.
-- ``sandbox``: what stands between a program and this machine.
+- ``sandbox``: isolates a program from this machine.
 - ``drivers``: how each program is started, continued and understood.
 - ``status``: what other processes can learn of an agent.
 - ``control``: what they can ask of an agent that runs.
@@ -16,7 +16,7 @@ Nothing here knows worlds, instances or archives. Archives use ``programs``, and
 - ``prompts``: texts that agents are given.
 - ``environment``: the environment of an agent's program.
 - ``options``: the arguments of an agent's constructor.
-- ``events``: the stream of events, and the file that keeps those of note.
+- ``events``: the stream of events, and the file that keeps the important ones.
 - ``running``: the one task that owns an agent.
 - ``async_agent``: AsyncAgent.
 - ``sync_agent``: Agent, the same without ``await``.

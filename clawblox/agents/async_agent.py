@@ -226,7 +226,7 @@ class AsyncAgent:
         The address answers from then on until the agent is closed.
 
         Args:
-            grant: What the world gives.
+            grant: The grant of the world.
 
         Returns:
             The address by which the agent knows the world.

@@ -1,4 +1,4 @@
-"""What other processes can ask of an agent that runs, through the control socket of its directory.
+"""Requests of other processes to a running agent, through the control socket of its directory.
 
 | ``op`` | members of the request | members of the answer |
 |---|---|---|

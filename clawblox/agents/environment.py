@@ -26,7 +26,7 @@ _WITHHELD: Final = frozenset(
         protocol.LEASE_ENV,
     }
 )
-"""What the caller cannot give an agent either."""
+"""Variables that the caller must not set either."""
 
 
 def check_agent_env(env: Mapping[str, str], program: Program) -> None:

@@ -1,4 +1,4 @@
-"""Events of agents: their stream, and the file ``events.jsonl`` that keeps those of note.
+"""Events of agents: their stream, and the file ``events.jsonl`` that keeps the important ones.
 
 The file holds what happened to processes, conversations and turns, one JSON object a line, in the
 words that tools look for: ``operation``, ``status``, ``exit_code`` and ``error``. What the agent
@@ -34,7 +34,7 @@ AgentEventHub: TypeAlias = Hub[AgentEvent]
 NOT_KEPT: Final[frozenset[EventType]] = frozenset(
     {"message", "reasoning", "tool.called", "tool.returned"}
 )
-"""What the file does not hold."""
+"""Types that the file does not keep."""
 
 _OPERATIONS: Final[Mapping[str, str]] = {
     "process": "agent.process",
@@ -77,7 +77,7 @@ class EventFile:
         self._secrets = [json.dumps(secret)[1:-1] for secret in secrets]
 
     def read_last(self) -> LastEvent:
-        """Return what is known of the last event that was kept."""
+        """Return the facts of the last event in the file."""
         try:
             with os.fdopen(open_regular(self._path), "rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
@@ -103,7 +103,7 @@ class EventFile:
             _log.warning("events not written", path=str(self._path), error=str(error))
 
     def _line(self, event: AgentEvent) -> bytes:
-        # What tools read is strict JSON, whatever a program has reported.
+        # Tools read strict JSON, whatever a program has reported.
         record = clean_value(_record(event), max_chars=_MAX_TEXT_CHARS)
         text = json.dumps(record, allow_nan=False)
         for secret in self._secrets:

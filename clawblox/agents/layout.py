@@ -30,7 +30,7 @@ class AgentDir:
 
     @property
     def runtime(self) -> Path:
-        """What clawblox writes for the program."""
+        """Files that clawblox writes for the program."""
         return self.path / "runtime"
 
     @property
@@ -45,22 +45,22 @@ class AgentDir:
 
     @property
     def log_file(self) -> Path:
-        """What the program writes to standard output, as it writes it."""
+        """The program's standard output, unchanged."""
         return self.path / "logs" / "agent.log"
 
     @property
     def errors_file(self) -> Path:
-        """What the program writes to standard error, as it writes it."""
+        """The program's standard error, unchanged."""
         return self.path / "logs" / "agent.stderr.log"
 
     @property
     def events_file(self) -> Path:
-        """What happened to the agent's processes and turns, one JSON object a line."""
+        """Events of the agent's processes and turns, one JSON object a line."""
         return self.path / "events.jsonl"
 
     @property
     def usage_file(self) -> Path:
-        """What the agent has used so far."""
+        """Usage of the agent so far."""
         return self.path / "usage.json"
 
     @property
@@ -80,7 +80,7 @@ class AgentDir:
 
     @property
     def status_file(self) -> Path:
-        """What other processes can learn of the agent while it runs."""
+        """Status of the agent for other processes."""
         return self.runtime / "status.json"
 
     def id_file(self, driver: str) -> Path:

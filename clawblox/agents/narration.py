@@ -1,4 +1,4 @@
-"""What an agent does, as lines for people: what it says, the tools that it calls, what goes wrong.
+"""An agent's activity as lines for people: its messages, its uses of tools, its errors.
 
 Usage is left out; tables show it. Programs write what they like, so nothing is taken for granted.
 """
@@ -17,10 +17,10 @@ from clawblox.foreign_values import clean_value, finite_number
 from clawblox.printable import printable, printable_lines, printable_name
 
 Tone: TypeAlias = Literal["plain", "faint", "action", "error"]
-"""How a line is meant: the agent's own words, what is less important, a deed, a fault."""
+"""Role of a line: the agent's own words, a detail, an action, an error."""
 
 _SAID: Final = "| "
-"""Begins what an agent says, so that no line of it can look like one of ours."""
+"""Begins each line of an agent's message, so that none can look like ours."""
 _FAULT: Final = "! "
 _MAX_COLUMNS: Final = 300
 _MAX_SAID_COLUMNS: Final = 4000
@@ -29,7 +29,7 @@ _MAX_PROMPT_LINES: Final = 12
 _ENDED: Final = {"stopped": "agent stopped", "failed": "agent failed"}
 """What a process's end is by its ``status``: also that of the agent, which comes after it."""
 _MAIN_ARGUMENTS: Final = ("command", "cmd", "file_path", "path", "url", "pattern", "query")
-"""Arguments that tell by themselves what a tool is called for."""
+"""Arguments that explain a call of a tool by themselves."""
 
 
 @attrs.frozen
@@ -44,7 +44,7 @@ def narrate(type: EventType, data: Mapping[str, Any]) -> list[Line]:  # noqa: A0
     """Return what happened to an agent as lines.
 
     Args:
-        type: What happened.
+        type: Type of the event.
         data: Its members, as ``Report`` lists them.
     """
     tell = _TELLERS.get(type)

@@ -42,7 +42,7 @@ def check_text(value: object, key: str) -> str:
     """Return a text that programs can be given.
 
     Args:
-        value: What a caller gave.
+        value: The caller's value.
         key: Name of the argument.
 
     Raises:
@@ -64,7 +64,7 @@ def check_prompt(value: object, key: str) -> str:
     """Return a message for an agent.
 
     Args:
-        value: What a caller gave.
+        value: The caller's value.
         key: Name of the argument.
 
     Raises:

@@ -28,7 +28,7 @@ from clawblox.telemetry.log_segments import list_segments
 _INTERVAL_MS: Final = 300
 _CHUNK_BYTES: Final = 1 << 18
 _MAX_BACKLOG_BYTES: Final = 1 << 20
-"""More than this at once is not read by anyone; the screen goes on with the latest."""
+"""Nobody reads more than this in one step; the screen continues with the latest."""
 _MAX_LINE_BYTES: Final = 1 << 20
 _COLOURS: Final[Mapping[Tone, bytes]] = {
     "faint": b"\x1b[2m",
@@ -42,7 +42,7 @@ _SHOWN_EVENTS: Final = frozenset(
 
 
 class Screen:
-    """What an agent does, as text for a terminal.
+    """An agent's activity as text for a terminal.
 
     Args:
         directory: The agent's directory.
@@ -107,7 +107,7 @@ class _Tail:
                 yield from self._read_on(self._path, status.st_size)
 
     def _finish_segment(self) -> Iterator[bytes]:
-        """Yield the rest of what was the log until it went on in another file."""
+        """Yield the rest of the segment that was the log until the next one began."""
         for segment in list_segments(self._path)[:-1]:
             if segment.path.stat().st_ino == self._inode:
                 yield from self._read_on(segment.path, segment.end - segment.start)

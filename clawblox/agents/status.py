@@ -1,4 +1,4 @@
-"""What other processes can learn of an agent, from ``runtime/status.json`` in its directory.
+"""The status of an agent for other processes, from ``runtime/status.json`` in its directory.
 
 The orchestrator writes the file when something changes, and it holds no secret. A reader finds out
 by itself whether that orchestrator still lives: if not, the agent was interrupted, whatever the
@@ -49,11 +49,11 @@ class AgentRecord:
         state: Its state.
         session_id: Its conversation; None before that is confirmed.
         turn: Number of the turn under way, from 1, else of the latest that has ended.
-        usage: What it has used.
+        usage: Its usage.
         reason: Why it is idle or has ended, in a few words; empty while it works.
         pid: Process of its program; None if none runs.
         window: Name of its tmux window; None without tmux.
-        sandbox: What stands between the program and this machine.
+        sandbox: Level of its sandbox.
         time: UTC time of the latest event; records that differ in it alone are equal.
         orchestrator_pid: The process that runs it.
         orchestrator_start: Start of that process, in clock ticks since boot; the writer fills it
@@ -100,7 +100,7 @@ class StatusWriter:
     def write(self, record: AgentRecord) -> None:
         """Write a record in one step, unless only its time is another than the last one's. Blocks.
 
-        After a loss of power nothing runs that it could tell of, so it does not wait for the disk.
+        It does not wait for the disk: after a loss of power, no agent runs.
 
         Raises:
             OSError: The old file still holds.
@@ -128,11 +128,11 @@ class AgentStatus:
         dir: Its directory.
         session_id: Its conversation; None before that was confirmed.
         turn: Number of the turn under way, from 1, else of the latest that has ended.
-        usage: What it has used.
+        usage: Its usage.
         reason: Why it is idle or has ended, in a few words; empty while it works.
         pid: Process of its program; None if none runs.
         window: Name of its tmux window; None without tmux.
-        sandbox: What stands between the program and this machine.
+        sandbox: Level of its sandbox.
         time: UTC time of the latest event.
         orchestrator_pid: The process that runs it, or ran it.
     """
@@ -162,7 +162,7 @@ def judge_status(directory: Path, record: AgentRecord) -> AgentStatus:
 
     Args:
         directory: The agent's directory.
-        record: What its orchestrator wrote.
+        record: Its record in the file.
     """
     was_left = record.state in _UNDER_WAY and not record.has_owner
     return make_status(directory, record, was_left=was_left)
@@ -173,7 +173,7 @@ def make_status(directory: Path, record: AgentRecord, *, was_left: bool = False)
 
     Args:
         directory: The agent's directory.
-        record: What its orchestrator says.
+        record: Its record from the orchestrator.
         was_left: Whether that orchestrator is gone.
     """
     return AgentStatus(
@@ -216,7 +216,7 @@ def _unreadable(directory: Path, problem: str) -> AgentError:
     return AgentError(
         f"{path} {problem}",
         agent_dir=directory,
-        hint="remove it; the agent's next start writes it anew",
+        hint="remove it; the agent's next start writes it again",
     )
 
 

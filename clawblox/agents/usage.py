@@ -1,4 +1,4 @@
-"""What an agent has used, as one count, and how much it may use.
+"""The usage of an agent, as one count, and its budget.
 
 Programs count in different ways: each turn by itself, all turns of a process, or all turns of a
 conversation, its resumes included. The ledger makes one count of these, which never goes down. A
@@ -34,7 +34,7 @@ _TOKENS: Final = (
 
 @attrs.frozen
 class _Conversation:
-    """What is known of one conversation.
+    """Counters of one conversation.
 
     Attributes:
         version: Version of the program that gave the last reading.
@@ -85,8 +85,8 @@ class _File:
 class Ledger:
     """Counts what an agent uses, over all its processes and conversations.
 
-    It belongs to one task, and does nothing by itself: the agent's owner says when a process
-    begins, what a reading says, and when a turn ends.
+    It belongs to one task, and is passive: the agent's owner reports the starts of processes, the
+    readings, and the ends of turns.
 
     Attributes:
         log_offset: Offset in the agent's log of the first line that was not counted; None if that
@@ -178,15 +178,15 @@ class Ledger:
         lost the old one. Files that record less than before add nothing: they were lost, or moved.
 
         Args:
-            reading: What the program reported; its turns are ignored.
+            reading: The program's report; its turns are ignored.
             session_id: The conversation that it is about.
             version: Version of the program, as far as known.
-            scope: What the reading counts.
-            cost_scope: What its cost counts; None means the same.
-            files: What each file records, for the scope ``recorded``.
+            scope: Scope of the reading.
+            cost_scope: Scope of its cost; None means the same.
+            files: Usage recorded by each file, for the scope ``recorded``.
 
         Returns:
-            What was added.
+            The usage that was added.
         """
         known = self._conversations.get(session_id, _Conversation())
         if scope == "recorded":
@@ -213,7 +213,7 @@ class Ledger:
         version: str | None,
         known: _Conversation,
     ) -> Usage:
-        """Count what files record beyond what was counted of each, kind by kind of tokens."""
+        """Count the growth of each file's record since the last count, kind by kind of tokens."""
         counted, added = dict(known.files), Usage()
         for name, reading in files.items():
             before = counted.get(name, (0,) * len(_TOKENS))
@@ -301,7 +301,7 @@ def _check_number(value: object, key: str) -> None:
 
 @attrs.frozen(kw_only=True)
 class Budget:
-    """What an agent may use before it is stopped; None sets no limit.
+    """Limits after which an agent is stopped; None sets no limit.
 
     It is checked between two turns, so the turn in which it is used up is finished. The minutes
     alone end a turn too, which might last for ever.
@@ -333,7 +333,7 @@ class Budget:
         """Return which limit is used up, as a reason to stop; None if none is.
 
         Args:
-            usage: What the agent has used.
+            usage: Usage of the agent.
             minutes: How long it has worked, in minutes.
         """
         reached: Mapping[str, tuple[float | None, float]] = {

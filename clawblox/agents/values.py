@@ -17,7 +17,7 @@ AgentState: TypeAlias = Literal["new", "starting", "working", "idle", "stopped",
 SandboxLevel: TypeAlias = Literal[
     "none", "native", "bwrap", "bwrap+native", "bwrap-root", "bwrap-root+native"
 ]
-"""What stands between an agent's program and this machine; with ``root`` in its name, the program
+"""Level of the sandbox around an agent's program; with ``root`` in its name, the program
 is user 0 outside, because this machine cannot run root's sandboxes as another user."""
 
 EventType: TypeAlias = Literal[
@@ -38,15 +38,15 @@ EventType: TypeAlias = Literal[
     "stalled",
     "sandbox",
 ]
-"""What an :class:`AgentEvent` reports."""
+"""Types of an :class:`AgentEvent`."""
 
 ErrorKind: TypeAlias = Literal[
     "auth", "rate_limit", "overloaded", "invalid", "model", "crash", "resume", "stall", "limit"
 ]
-"""Why something failed, as the ``kind`` of an ``error`` event says it."""
+"""Kinds of failures, the ``kind`` of an ``error`` event."""
 
 UsageScope: TypeAlias = Literal["turn", "process", "session", "recorded"]
-"""What a reading of usage counts: one turn, all since the process or the session began, or all
+"""Scope of a reading of usage: one turn, all since the process or the session began, or all
 that is recorded in files of the session."""
 
 _MAX_TEXT_CHARS: Final = 8 << 20
@@ -98,13 +98,13 @@ def _clean_member(value: Any) -> Any:  # noqa: ANN401 - any value of a program
 
 @attrs.frozen
 class Report:
-    """What a driver read in one line of its program's output, before it becomes an event.
+    """Report that a driver read in a line of its program's output, before it becomes an event.
 
     Whatever the program wrote, its members are values that every writer can write.
 
     The members of ``data`` by type:
 
-    - ``session.confirmed``: ``session_id``; ``version`` and ``model`` where the program says them.
+    - ``session.confirmed``: ``session_id``; ``version`` and ``model`` where the program names them.
     - ``turn.started``: nothing.
     - ``turn.finished``: ``ok``; ``text``, the last words of the turn.
     - ``message``: ``role`` (``assistant``, ``user`` or ``system``), ``text``.
@@ -112,7 +112,7 @@ class Report:
     - ``tool.called``: ``id``, ``name``, ``arguments``.
     - ``tool.returned``: ``id``, ``content``, ``is_error``.
     - ``usage``: ``usage`` (a :class:`Usage` without turns) with its ``scope`` (:data:`UsageScope`),
-      and ``cost_scope`` where that of the cost is another; with the scope ``recorded`` also
+      and ``cost_scope`` where the scope of the cost differs; with the scope ``recorded`` also
       ``files``, what each file that has grown records, by its name.
     - ``retry``: ``attempt``, ``max_attempts``, ``delay_s``, ``status``, ``error``: the program
       itself tries again.
@@ -133,7 +133,7 @@ class AgentEvent(Event):
     ``turn.started`` ``prompt``, unless the program has begun it by itself.
 
     Attributes:
-        kind: What happened.
+        kind: Type of the event.
         seq: Number of the event, from 1, over all starts of the agent; it always grows, and leaves
             some out after the orchestrator was killed.
         session_id: Its conversation; None before that is confirmed.
@@ -159,13 +159,13 @@ class StartedAgent:
         name: Its full name.
         agent_dir: Its directory.
         command_file: Script that reruns this start by hand, without secrets.
-        log_file: What its program writes.
+        log_file: Output of its program.
         session_id: Its conversation.
         pid: Process of the program; None between two processes of a turn each.
-        version: Version of the program, as far as it said it.
+        version: Version of the program; None if unknown.
         tmux_window: Name of its tmux window; None without tmux.
         tmux_pane_id: Id of the pane there; None without tmux.
-        sandbox: What stands between the program and this machine.
+        sandbox: Level of its sandbox.
     """
 
     name: str
@@ -189,7 +189,7 @@ class AgentResult:
         state: ``idle``, ``stopped`` or ``failed``; ``new`` if it was never started.
         reason: Why, in a few words: ``stopped on request``, ``budget of 20 turns used up``.
         exit_code: Exit status of its last process, negative for a signal; None if there was none.
-        usage: What it has used.
+        usage: Its usage.
     """
 
     name: str

@@ -17,7 +17,7 @@ from clawblox.system.process_tree import read_start_time
 from clawblox.system.tmux import Pane, close_window, has_pane, open_view, tmux_name
 
 _PASSED_ON: Final = ("LANG", "LC_ALL", "PATH", "PYTHONPATH")
-"""Variables that the window's own program gets, which tells nothing to anyone."""
+"""Variables that the window's own program gets; it needs no others."""
 
 _numbers: dict[str, dict[Path, int]] = {}
 _numbering = threading.Lock()
@@ -28,7 +28,7 @@ class AgentWindow:
 
     The number counts the agents of this process for that session, in the order in which their
     windows were made. Another window for the same agent's directory has the same number, so that
-    an agent that is made anew is found where it was. Making one asks nothing of tmux.
+    a new object for an agent finds its window. The constructor does not call tmux.
 
     Args:
         session: Name of the session, which need not exist.
@@ -54,7 +54,7 @@ class AgentWindow:
     def open(self) -> None:
         """Open it, and the session around it, unless it is open already. Blocks.
 
-        It shows what is added to the agent's log and events from now on.
+        It shows additions to the agent's log and events from now on.
 
         Raises:
             TmuxError: It cannot be opened.

@@ -38,7 +38,7 @@ from clawblox.system.ports import (
 from clawblox.system.sockets import close_in_forked_child
 
 WORLD_LISTENER: Final = "world"
-"""Name of the listening socket among those of a sandboxed process."""
+"""Name of the listening socket of a sandboxed process."""
 
 _HOST: Final = "127.0.0.1"
 _MAX_RECORD_BYTES: Final = 64 << 10
@@ -56,7 +56,7 @@ class AgentAccess:
         agent: Full name of the agent.
         directory: Its directory.
         is_sandboxed: Whether its programs run in our sandbox.
-        limits: What it may take of the proxy; None for the usual.
+        limits: Its limits in the proxy; None for the defaults.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class AgentAccess:
 
     @property
     def granted(self) -> Grant | None:
-        """What a world has given the agent last; None before that."""
+        """The latest grant of a world; None before the first."""
         return self._granted
 
     @property
@@ -105,7 +105,7 @@ class AgentAccess:
         The address accepts connections immediately and answers while :meth:`serve` runs.
 
         Args:
-            grant: What the world gives.
+            grant: The grant of the world.
 
         Returns:
             The agent's address of the world.
@@ -144,7 +144,7 @@ class AgentAccess:
     def rest(self) -> None:
         """Keep the address, but hand it to the next agent of this process that needs it.
 
-        That is an agent which continues the conversation of this one, from a checkpoint, say.
+        For example, that agent continues this one's conversation from a checkpoint.
         """
         self._is_resting = True
 
@@ -157,7 +157,7 @@ class AgentAccess:
             self._give_back()
 
     def hand_over(self, listeners: Mapping[str, socket.socket]) -> None:
-        """Serve on the socket of a new process too, and close that of the last one.
+        """Serve on the socket of a new process too, and close the previous one.
 
         Args:
             listeners: The listening sockets of the process by name; the one named
@@ -213,7 +213,7 @@ class AgentAccess:
         The socket is a duplicate: this object may be serving its own, which it closes when it has
         stopped that. From here on it accepts no connection of it.
         """
-        # One that is busy with its address does not rest, and to wait for it could be for ever.
+        # An agent that is busy with its address does not rest; waiting for it could last for ever.
         if not self._address_lock.acquire(blocking=False):
             return None
         try:
@@ -382,7 +382,7 @@ class AgentAccess:
             return listener.accept()
 
     def _hosts(self) -> frozenset[str]:
-        """Return what the Host header of a request may be."""
+        """Return the values that the Host header of a request may have."""
         authority = (self._base_url or "").removeprefix("http://")
         name, _, port = authority.partition(":")
         others = {f"localhost:{port}"} if port else {f"{name}:80"}

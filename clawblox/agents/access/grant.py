@@ -1,4 +1,4 @@
-"""What a world gives an agent, and what the agent may ask: a frozen table of routes.
+"""The access that a world gives an agent, with the allowed requests: a frozen table of routes.
 
 Every other request is refused. Here is also the name by which a sandboxed agent knows its world.
 """
@@ -23,13 +23,13 @@ _NO_NAME = re.compile(r"|localhost|[0-9]+|0x[0-9a-f]*")
 
 @attrs.frozen(kw_only=True)
 class Grant:
-    """What a world gives an agent.
+    """The access that a world gives an agent.
 
     Attributes:
         world: Name of the world.
         headers: Headers of each request to the world, which name the agent's session. The world
             changes them when the agent gets another one.
-        policy: What the agent may ask.
+        policy: The routes that the agent may use.
         upstream: Returns the address of the instance, base path included; None while it does not
             serve. It is called for each request, from any thread, and must not block.
         suspect: Called when the world answers 503, as it does once it has halted. It is called
@@ -59,7 +59,7 @@ _FIXED: Final = (
     ("GET", protocol.CHAT_MESSAGES_ROUTE),
 )
 _NAMED: Final = (("GET", "doc_url_path"), ("GET", "observe"), ("POST", "input"))
-"""Those whose path stands in the world's ``api`` metadata, by their key there."""
+"""Routes whose path is in the world's ``api`` metadata, by their key there."""
 
 
 def _sorted(routes: Iterable[AgentRoute]) -> tuple[AgentRoute, ...]:

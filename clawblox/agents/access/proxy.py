@@ -1,12 +1,12 @@
 """The capability proxy of one agent: requests in its policy reach its world, and nothing else does.
 
-Each connection serves one request, whose bytes end here: what the world gets is made anew, with the
-agent's own session. The world's answer, too, is passed on as status, content type and body only,
-so that an agent sees no date, no redirect and no address of this machine.
+Each connection serves one request, whose bytes end here: the request to the world is built again,
+with the agent's own session. Of the world's answer, only status, content type and body are passed
+on, so that an agent sees no date, no redirect and no address of this machine.
 
 Listening sockets come from outside and may be of another network namespace; they stay open when
 the proxy stops. One that every user of the machine can reach serves the user of this process and
-root only: whoever connects speaks as the agent.
+root only: any client that connects acts as the agent.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """What one agent may take of the proxy.
+    """Limits of one agent in the proxy.
 
     Attributes:
         connections: Most connections at a time; further ones wait in the sockets' backlogs.
         request_s: Seconds in which a whole request must arrive.
         world_s: Seconds in which the world must have answered.
         answer_s: Seconds in which the agent must have read the answer.
-        linger_s: Seconds for the agent to stop sending what was refused.
+        linger_s: Seconds for the agent to stop sending a refused request.
         answer_bytes: Most bytes of the body of an answer.
         requests_per_s: Requests a second that are passed on, after a burst of two seconds' worth;
             further ones are answered 429. None sets no limit.
@@ -83,9 +83,9 @@ class Proxy:
 
     Args:
         agent: Name of the agent, for the log.
-        grant: Returns what the agent has been given; None before that.
-        hosts: Returns what the ``Host`` header of its requests may be, in lower case.
-        limits: What the agent may take; None for the usual.
+        grant: Returns the agent's grant; None before the first.
+        hosts: Returns the allowed values of the ``Host`` header, in lower case.
+        limits: Limits of the agent; None for the defaults.
         is_private: Whether the agent alone can reach the listening sockets; otherwise only
             connections of this user and of root are served.
     """
@@ -289,7 +289,7 @@ class _Client:
         self._connection.shutdown(socket.SHUT_WR)
 
     async def drain(self) -> None:
-        """Receive what is of no use, until the client ends: else its answer could be lost."""
+        """Drain the request so that the response is not reset."""
         drained = 0
         with suppress(_Gone):
             while drained < _MOST_DRAINED_BYTES:

@@ -1,6 +1,6 @@
 """Requests of agents: strict parsing of their bytes into values that have one meaning only. Pure.
 
-Nothing of the bytes goes further: the request to the world is made anew from the values here.
+None of the bytes are passed on: the request to the world is built from the values here.
 Formats: RFC 9112 (HTTP/1.1), of which only a small part is taken.
 """
 
@@ -61,7 +61,7 @@ class Refusal(Exception):  # noqa: N818 - it is an answer to the agent, not an e
 
     Args:
         status: Status of the answer.
-        text: What the agent is told.
+        text: The explanation for the agent.
     """
 
     def __init__(self, status: int, text: str) -> None:
@@ -72,7 +72,7 @@ class Refusal(Exception):  # noqa: N818 - it is an answer to the agent, not an e
 
 @attrs.frozen(kw_only=True)
 class AgentRequest:
-    """What an agent asks, as far as it is passed on.
+    """The parts of an agent's request that are passed on.
 
     Attributes:
         method: The method.
@@ -92,14 +92,14 @@ class AgentRequest:
 
 
 def find_head(received: bytes | bytearray, seen: int = 0) -> int | None:
-    """Return where the body begins in what has been received; None while the head is incomplete.
+    """Return where the body begins in the received bytes; None while the head is incomplete.
 
     Args:
         received: All that has been received.
         seen: How much of it an earlier call has looked at.
 
     Raises:
-        Refusal: It is no head of a request, however it goes on.
+        Refusal: It cannot become the head of a request, whatever follows.
     """
     if received and not 65 <= received[0] <= 90:
         raise Refusal(400, "This is not an HTTP request.")
@@ -117,7 +117,7 @@ def parse_head(head: bytes, hosts: Collection[str]) -> AgentRequest:
 
     Args:
         head: What :func:`find_head` found, with its final empty line.
-        hosts: What the ``Host`` header may be, in lower case.
+        hosts: Allowed values of the ``Host`` header, in lower case.
 
     Raises:
         Refusal: It is not a request that can be passed on.

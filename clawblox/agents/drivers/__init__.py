@@ -46,14 +46,14 @@ _ALL: Final[tuple[Driver, ...]] = (
 DRIVERS: Final[Mapping[str, Driver]] = MappingProxyType(
     {driver.program.driver: driver for driver in _ALL}
 )
-"""All drivers, by the name that an agent's ``agent=`` says."""
+"""All drivers, by the name in an agent's ``agent=``."""
 
 
 def find_driver(name: str) -> Driver:
     """Return the driver of that name.
 
     Args:
-        name: What an agent's ``agent=`` says.
+        name: The value of an agent's ``agent=``.
 
     Raises:
         ConfigError: No driver has this name.

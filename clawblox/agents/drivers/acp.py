@@ -1,6 +1,6 @@
 """Programs that speak the Agent Client Protocol: JSON-RPC lines on standard input and output.
 
-The protocol has no system prompt: it stands before the first prompt of a conversation, which the
+The protocol has no system prompt: that is put before the first prompt of a conversation, which the
 program keeps. Measured with gemini-cli 0.61, qwen-code 0.15, kimi-code 2.1 and opencode 1.18.
 """
 
@@ -37,8 +37,8 @@ class KnownProgram:
     """How a known program is started.
 
     Attributes:
-        args: What makes it speak the protocol.
-        env: Variables for it; ``{state}`` stands for its state directory.
+        args: Arguments that make it speak the protocol.
+        env: Variables for it; ``{state}`` is replaced by its state directory.
         package: The package of npm that it is installed with.
     """
 

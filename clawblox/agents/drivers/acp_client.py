@@ -91,7 +91,7 @@ class AcpClient(Conversation):
 
     Args:
         setup: The agent.
-        turn: What the process was started for.
+        turn: The turn that the process was started for.
     """
 
     def __init__(self, setup: AgentSetup, turn: Turn) -> None:
@@ -164,7 +164,7 @@ class AcpClient(Conversation):
     # -- messages --
 
     def _send(self, **message: Any) -> None:  # noqa: ANN401 - any JSON value
-        # What it echoes, an id for instance, is the program's own.
+        # Values that it echoes, such as an id, are the program's own.
         self._outgoing += encode_line({"jsonrpc": "2.0", **message})
 
     def _ask(
@@ -237,7 +237,7 @@ class AcpClient(Conversation):
             yield from _give_up({"kind": "resume", "message": message})
 
     def _opened(self, result: Record) -> Iterator[Report]:
-        # Some load what they have never heard of. What they replay is the proof.
+        # Some load unknown ids. The replayed messages are the proof.
         session_id = text_in(result, "sessionId") or self._resumed
         if not session_id or (self._resumed and not self._replayed):
             message = f"it has nothing of the conversation {self._resumed}"

@@ -57,7 +57,7 @@ _STREAM: Final = (
     "--verbose",
 )
 _POLICY: Final = ("--setting-sources", "user", "--strict-mcp-config")
-"""What the agent could write in its workspace has no effect: settings, hooks, MCP servers."""
+"""Settings, hooks and MCP servers in the agent's workspace have no effect."""
 
 _QUIET_ENV: Final = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
@@ -122,7 +122,7 @@ class ClaudeDriver(KnownProgramDriver):
     def check(
         self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str], version: str
     ) -> list[Requirement]:
-        """Return what is missing before the program can work."""
+        """Return the missing requirements of the program."""
         return [*self.check_version(version), *_check_login(env, setup)]
 
     def prepare(self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) -> None:

@@ -99,7 +99,7 @@ class CodexDriver(KnownProgramDriver):
     def check(
         self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str], version: str
     ) -> list[Requirement]:
-        """Return what is missing before the program can work."""
+        """Return the missing requirements of the program."""
         modes = f"permission_mode is one of {', '.join(filter(None, _MODES))}"
         return [
             *self.check_version(version),
@@ -201,7 +201,7 @@ def _settings(directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) ->
             yield f"env_key = {_quote(key)}"
     yield "[analytics]"
     yield "enabled = false"
-    # What the agent writes in its workspace's .codex has no effect: settings, hooks, MCP servers.
+    # Settings, hooks and MCP servers in the workspace's .codex have no effect.
     yield f"[projects.{_quote(real_workspace(directory, setup))}]"
     yield 'trust_level = "untrusted"'
 
@@ -223,7 +223,7 @@ def _indexed_place(directory: AgentDir, index: str, session_id: str) -> str | No
 
 
 class _Events(RecordConversation):
-    """What a process says of its one turn."""
+    """The output of a process for its single turn."""
 
     def __init__(self) -> None:
         self._called: set[str] = set()
@@ -261,7 +261,7 @@ class _Events(RecordConversation):
                 yield from _read_return(item)
 
     def _read_call(self, item: Record) -> Iterator[Report]:
-        """Yield a use of a tool, once; some are told only when they have ended."""
+        """Yield a use of a tool, once; some are reported only when they have ended."""
         kind, call = text_in(item, "type"), text_in(item, "id")
         if kind in _TOOLS and call not in self._called:
             self._called.add(call)
@@ -281,7 +281,7 @@ def _read_return(item: Record) -> Iterator[Report]:
 
 
 def _read_usage(usage: Record) -> Usage:
-    """Return all that the thread has used; cached tokens are among those of its prompts."""
+    """Return the usage of the whole thread; its input tokens include the cached ones."""
     cached = count_in(usage, "cached_input_tokens")
     written = count_in(usage, "cache_write_input_tokens")
     return Usage(

@@ -179,13 +179,13 @@ class CommandDriver(Driver):
         return binary or table.start[0]
 
     def version_argv(self, binary: str) -> tuple[str, ...]:
-        """Return nothing: how it says its version is not known."""
+        """Return nothing: its version command is unknown."""
         return ()
 
     def check(
         self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str], version: str
     ) -> list[Requirement]:
-        """Return what is missing: the model, where the command speaks of one."""
+        """Require a model if the command has ``{model}``."""
         table = CommandTable.parse(setup.command)
         words = " ".join((*table.start, *(table.resume or ())))
         if "{model}" not in words or setup.model is not None:
@@ -233,7 +233,7 @@ def _fill(words: Iterable[str], values: Mapping[str, str]) -> tuple[str, ...]:
 
 
 class _Output(Conversation):
-    """A process that works on one prompt, and says in its output which conversation it is in."""
+    """A process that works on one prompt, and names its conversation in its output."""
 
     def __init__(self, table: CommandTable, turn: Turn) -> None:
         self._pattern = table.session

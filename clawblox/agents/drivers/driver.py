@@ -1,4 +1,4 @@
-"""What every driver offers, and the values that pass between a driver and ``running``."""
+"""The interface of drivers, and the values that pass between a driver and ``running``."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from clawblox.agents.values import Report, Usage
 
 @attrs.frozen(kw_only=True)
 class AgentSetup:
-    """What a driver must know of an agent.
+    """An agent as its driver must know it.
 
-    Paths are those that the program sees, which in our sandbox are not those of this machine.
+    Paths are as the program sees them; in our sandbox they differ from the paths of this machine.
 
     Attributes:
         binary: The program, as it is executed.
@@ -29,12 +29,12 @@ class AgentSetup:
         runtime: Files that clawblox writes for it.
         system_prompt: The system prompt.
         model: Model to use; None leaves the choice to the program.
-        permission_mode: What the program may do unasked, in the program's own words; None means
-            everything, since there is no person to ask.
+        permission_mode: Permission mode, in the program's own words; None allows everything, since
+            there is no person to ask.
         is_bare: Whether to leave out hooks and what the program reads by itself.
         is_root: Whether the program sees itself run as root.
         native_sandbox: Settings of the program's own sandbox; None leaves that off.
-        command: What the ``command`` and ``acp`` drivers run, as the caller gave it.
+        command: The command of the ``command`` and ``acp`` drivers, as the caller gave it.
     """
 
     binary: str
@@ -75,7 +75,7 @@ class Continue:
 
 @attrs.frozen(kw_only=True)
 class Turn:
-    """What a process is started for.
+    """The turn that a process is started for.
 
     Attributes:
         prompt: The first message to the program.
@@ -118,10 +118,10 @@ class Requirement:
     """Something that the setup check found missing.
 
     Attributes:
-        problem: What is wrong.
-        hint: What to do about it.
+        problem: The problem.
+        hint: How to solve it.
         is_certain: Whether the program cannot work without it. If not, it is started all the same,
-            and what is missing is said when it fails.
+            and the error of a failure mentions the problem.
     """
 
     problem: str
@@ -152,7 +152,7 @@ class RecordedFile:
         inode: The file; another one is read from its beginning.
         position: Offset of the next line.
         is_within: Whether that lies within a line that is too long to be read.
-        usage: What its lines have recorded so far.
+        usage: Usage recorded by the lines so far.
     """
 
     inode: int = 0
@@ -168,7 +168,7 @@ class RecordedUsage:
         session_id: The conversation; empty before the first call.
         files: How far each file was read, by its name.
         refused: Names of files that are too large to be read.
-        interruption: Has a call end soon; the next one goes on from there.
+        interruption: Ends a call soon; the next call continues from there.
     """
 
     def __init__(self) -> None:
@@ -178,7 +178,7 @@ class RecordedUsage:
         self.interruption = Interruption()
 
     def begin(self, session_id: str) -> None:
-        """Begin a call for a conversation; that of another one is forgotten."""
+        """Begin a call for a conversation; the state of another one is dropped."""
         if session_id != self.session_id:
             self.session_id = session_id
             self.files.clear()
@@ -240,7 +240,7 @@ class Driver(ABC):
     def check(
         self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str], version: str
     ) -> list[Requirement]:
-        """Return what is missing before the program can work; no process is started.
+        """Return the missing requirements of the program; no process is started.
 
         Args:
             directory: The agent's directory on this machine, which need not exist.

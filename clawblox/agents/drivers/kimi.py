@@ -101,7 +101,7 @@ class KimiDriver(KnownProgramDriver):
     def check(
         self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str], version: str
     ) -> list[Requirement]:
-        """Return what is missing before the program can work."""
+        """Return the missing requirements of the program."""
         modes = "leave permission_mode out: with a prompt it never asks"
         return [
             *self.check_version(version),
@@ -160,7 +160,7 @@ class KimiDriver(KnownProgramDriver):
     def read_usage(
         self, directory: AgentDir, session_id: str, recorded: RecordedUsage
     ) -> Report | None:
-        """Return what the session has used, by its wires and those of its sub-agents."""
+        """Return the usage of the session, from its wires and those of its sub-agents."""
         recorded.begin(session_id)
         transcript = self.transcripts(directory).get(session_id)
         if transcript is None:
@@ -229,7 +229,7 @@ def _check_model(
 
 
 class _Lines(RecordConversation):
-    """What a process says of its one turn.
+    """The output of a process for its single turn.
 
     Args:
         session_id: The session that is continued; None for a new one.
@@ -252,7 +252,7 @@ class _Lines(RecordConversation):
                 yield Report("session.confirmed", {k: v for k, v in facts.items() if v})
                 if self._session_id in (None, session):
                     yield Report("turn.finished", {"ok": True, "text": self._text})
-                # Else it may be of a program that the agent itself ran; the disk tells of this one.
+                # Else a program that the agent itself ran may have printed it.
             case "assistant", _:
                 if text := text_in(record, "content"):
                     self._text = text
@@ -260,7 +260,7 @@ class _Lines(RecordConversation):
                 yield from map(_read_call, list_in(record, "tool_calls"))
             case "tool", _:
                 call, content = text_in(record, "tool_call_id"), text_in(record, "content")
-                # It does not tell whether the tool failed.
+                # It does not report whether the tool failed.
                 data = {"id": call, "content": content, "is_error": False}
                 yield Report("tool.returned", data)
 
@@ -308,7 +308,7 @@ _USAGE_MARK: Final = b'"usage.record"'
 
 
 def find_wires(root: Path, session: Path) -> list[str]:
-    """Return the wires of a session, as paths below the state directory; that of ``main`` first.
+    """Return the wires of a session, as paths below the state directory, ``main`` first.
 
     Args:
         root: The state directory.

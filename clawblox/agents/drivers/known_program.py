@@ -1,4 +1,4 @@
-"""What the drivers of Claude Code, Codex, Kimi Code and opencode share."""
+"""The common base of the drivers of Claude Code, Codex, Kimi Code and opencode."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class KnownProgramDriver(Driver):
         return tuple(map(int, match.groups())) if match else ()
 
     def check_version(self, printed: str) -> Iterator[Requirement]:
-        """Yield what is wrong with the version that the program printed."""
+        """Yield the problem with the version that the program printed, if there is one."""
         numbers, hint = self.parse_version(printed), self.install_hint
         if not numbers:
             shown = printed.strip().partition("\n")[0]

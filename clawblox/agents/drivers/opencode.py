@@ -58,7 +58,7 @@ _QUIET_ENV: Final = {
     "OPENCODE_PURE": "1",
 }
 _PLUGINS: Final = (".opencode/plugin", ".opencode/plugins")
-"""Below the workspace. The program runs what is there, whatever it is told."""
+"""Below the workspace. The program runs these plugins whatever its settings are."""
 
 _KEYS: Final = {
     "anthropic": "ANTHROPIC_API_KEY",
@@ -94,7 +94,7 @@ class OpencodeDriver(KnownProgramDriver):
     def check(
         self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str], version: str
     ) -> list[Requirement]:
-        """Return what is missing before the program can work."""
+        """Return the missing requirements of the program."""
         return [
             *self.check_version(version),
             *_check_model(directory, setup, env),
@@ -125,12 +125,12 @@ class OpencodeDriver(KnownProgramDriver):
                 _move_sessions(database, session_id, workspace)
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path]:
-        """Return the database for each session in it, but for those of sub-agents."""
+        """Return the database for each session in it, without sessions of sub-agents."""
         path = directory.state / _DATABASE
         return dict.fromkeys(self.progress(directory), path)
 
     def progress(self, directory: AgentDir) -> Mapping[str, int]:
-        """Return how many messages each session has, but for those of sub-agents."""
+        """Return the number of messages of each session, without sessions of sub-agents."""
         with copy_database(directory.state, _DATABASE, scratch=directory.path) as database:
             rows = database.read(_SESSIONS) if database else []
         is_id = OPENCODE.id_pattern.fullmatch
@@ -192,7 +192,7 @@ def _check_policy(directory: AgentDir, setup: AgentSetup) -> Iterator[Requiremen
         if (directory.workspace / name).exists():
             yield Requirement(
                 problem=f"it would run the plugins in {directory.workspace / name}",
-                hint="remove them: what the agent's program runs is not for the workspace to say",
+                hint="remove them: the workspace must not decide what the agent's program runs",
             )
 
 
@@ -239,7 +239,7 @@ def _move_sessions(database: DatabaseCopy, session_id: str, workspace: str) -> N
 
 
 class _Events(RecordConversation):
-    """What a process says of its one turn."""
+    """The output of a process for its single turn."""
 
     def __init__(self) -> None:
         self._session_id = ""
@@ -272,7 +272,7 @@ class _Events(RecordConversation):
 
 
 def _read_tool(part: Record) -> Iterator[Report]:
-    """Yield a use of a tool, which is told when it has ended."""
+    """Yield a use of a tool; it is reported when it has ended."""
     call, state = text_in(part, "callID"), record_in(part, "state")
     data = {"id": call, "name": text_in(part, "tool"), "arguments": record_in(state, "input")}
     yield Report("tool.called", data)
@@ -282,7 +282,7 @@ def _read_tool(part: Record) -> Iterator[Report]:
 
 
 def _read_usage(part: Record) -> Usage:
-    """Return what one request to the model used. A cost of 0 says that its price is not known."""
+    """Return the usage of one request to the model. A cost of 0 means that its price is unknown."""
     tokens = record_in(part, "tokens")
     cache = record_in(tokens, "cache")
     reasoning = count_in(tokens, "reasoning")

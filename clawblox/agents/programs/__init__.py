@@ -1,4 +1,4 @@
-"""What each agent program is and where it keeps things: pure facts, which archives use too.
+"""Pure facts of each agent program and its files, also for archives.
 
 - ``program``: the facts of one program, and the table of all of them.
 - ``kimi``: its transcripts, and how one is bound to another working directory.

@@ -1,4 +1,4 @@
-"""Where Kimi Code keeps a conversation, and what in it depends on the working directory.
+"""Where Kimi Code keeps a conversation, and how one is bound to another working directory.
 
 Kimi refuses a session of another working directory, and reuses the permissions that a session
 recorded. The functions here rewrite the former and drop the latter.
@@ -82,7 +82,7 @@ def bind_record(workspace_id: str, line: bytes) -> bytes:
         line: The line, with its newline.
 
     Returns:
-        What replaces it; nothing for a permission.
+        The replacement; empty for a permission.
     """
     if not any(marker in line for marker in _MARKERS):
         return line

@@ -23,9 +23,9 @@ class Program:
     """The facts of one agent program.
 
     Attributes:
-        driver: Name of the driver that runs it, which is what an agent's ``agent=`` says.
+        driver: Name of the driver that runs it, as in an agent's ``agent=``.
         command: Name of the program on PATH.
-        home_dir: Directory in ``HOME`` where it keeps its state unless told otherwise.
+        home_dir: Directory in ``HOME`` where it keeps its state by default.
         state_variable: Variable that names its state directory; None if it has none.
         id_pattern: Pattern of its session ids, which become parts of paths.
         takes_id: Whether it is given the id of a new conversation, and does not choose it.

@@ -1,12 +1,12 @@
-"""Sandboxes: what stands between an agent's program and this machine.
+"""Sandboxes: isolate an agent's program from this machine.
 
 - ``bubblewrap``: our sandbox, as running agents use it.
 - ``native``: Claude Code's own sandbox.
 - ``entry``: how a process gets into it, and how much of this machine it may use.
-- ``inside``: what a program sees, as bubblewrap's arguments.
+- ``inside``: the view of a program, as bubblewrap's arguments.
 - ``program_files``: which files a program needs.
 - ``system_calls``: which system calls a program may not make.
-- ``endpoints``: what can be reached from inside.
+- ``endpoints``: the addresses that can be reached from inside.
 - ``relay``: connections from inside, continued from this machine.
 """
 
@@ -28,7 +28,7 @@ __all__ = ["choose_sandbox"]
 def choose_sandbox(
     options: AgentOptions, program: Program, access: AgentAccess
 ) -> tuple[Enclosure, tuple[Service, ...]]:
-    """Return the sandbox of an agent, and what must be served while the agent is started.
+    """Return the sandbox of an agent, and the services that run while the agent is started.
 
     Claude Code's own sandbox is for Claude Code: other programs are started without it, since one
     set of options may serve agents of several programs.

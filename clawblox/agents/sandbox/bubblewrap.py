@@ -64,15 +64,15 @@ _LIMITS: Final = {
     "max_net_namespaces": 0,
     "max_user_namespaces": 2,
 }
-"""What bubblewrap needs itself; see namespaces(7). The network is made before these hold, and of
-users there are two: one to mount in, and in that the one of the program."""
+"""Limits that bubblewrap itself needs; see namespaces(7). The network is made before they apply. Of
+the two user namespaces, one is to mount in, and the inner one is the program's."""
 
 _NESTED_LIMITS: Final = {
     name: most
     for name, most in _LIMITS.items()
     if name.partition("_")[2].partition("_")[0] not in ("ipc", "mnt", "net", "pid", "user")
 }
-"""With what the sandboxes of Claude Code and Codex need in this one."""
+"""Limits with room for the sandboxes of Claude Code and Codex inside ours."""
 
 _NAMESPACES_HINT: Final = (
     "Allow user namespaces: sysctl user.max_user_namespaces=10000; on Ubuntu also "
@@ -86,7 +86,7 @@ class Bubblewrap:
 
     Args:
         agent: Full name of the agent.
-        api_hosts: What its program may reach beside its world, by name.
+        api_hosts: Hosts that its program may reach in addition to its world, by name.
         host: Returns the name by which the agent knows its world; None without one.
         settings: Returns the table ``[sandbox]`` of its world.
         has_native: Whether Claude Code's own sandbox is on too, inside this one.
@@ -235,10 +235,10 @@ class Bubblewrap:
         """
         await self._relays.serve()
 
-    # -- what the program sees ----------------------------------------------------------------
+    # -- the view of the program --------------------------------------------------------------
 
     def _look_inside(self, endpoints: Sequence[Endpoint], env: Mapping[str, str]) -> Inside:
-        """Return what a process sees that can reach these, and gets this environment."""
+        """Return the view of a process with these endpoints and this environment."""
         assert self._program is not None
         directory, binary = self._program
         try:
@@ -288,7 +288,7 @@ class Bubblewrap:
         return tuple(sorted(names))
 
     def _enter(self, inside: Inside, endpoints: Sequence[Endpoint], *more: str) -> Entry:
-        """Write the files of a sandbox, and open what a process in it needs."""
+        """Write the files of a sandbox, and open the resources of a process in it."""
         for name, text in inside.etc_files().items():
             publish_bytes(inside.etc / name, text.encode(), durable=False)
         return Entry.open(
@@ -299,7 +299,7 @@ class Bubblewrap:
         )
 
     def _confine(self, inside: Inside) -> Confinement:
-        """Return what the helper takes from the program."""
+        """Return the restrictions that the helper puts on the program."""
         limits = self._limits
         return Confinement(
             user=self._user,
@@ -352,7 +352,7 @@ class Bubblewrap:
         """Return why the sandbox cannot be made; None if it can.
 
         Raises:
-            AgentSetupError: It cannot be tried, for want of time or descriptors; that says nothing.
+            AgentSetupError: It cannot be tried, for lack of time or descriptors.
         """
         try:
             outcome = self._try(command)

@@ -1,4 +1,4 @@
-"""What can be reached from a sandbox: addresses in it, and what each leads to. Pure.
+"""Endpoints: the addresses in a sandbox, and their far ends. Pure.
 
 A name leads to an address of its own in the sandbox's loopback network, on which the orchestrator
 listens. So a program reaches what it may reach under the usual name and port, whether it knows of
@@ -29,7 +29,7 @@ class Endpoint:
     Attributes:
         address: The address, numeric.
         port: The port there, and at the far end.
-        host: What it leads to on the far end; ``""`` for the agent's world.
+        host: The host at the far end; ``""`` for the agent's world.
         is_tls: Whether only TLS for that host is spoken there.
     """
 
@@ -48,7 +48,7 @@ WORLD_ENDPOINT: Final = Endpoint(str(_FIRST), 80, "")
 
 
 def find_endpoints(hosts: Iterable[str], env: Mapping[str, str]) -> tuple[Endpoint, ...]:
-    """Return what a program may reach beside its world.
+    """Return the endpoints of a program in addition to its world.
 
     Args:
         hosts: Hosts of its model's APIs, by name, each at the port of HTTPS.
@@ -94,7 +94,7 @@ def _host(url: SplitResult) -> str:
 
 
 def _inner_address(host: str, number: int) -> str:
-    """Return the address in the sandbox that stands for ``host``, the one of that number."""
+    """Return the address in the sandbox for ``host``, with that number."""
     if host == "localhost":
         return "127.0.0.1"
     try:

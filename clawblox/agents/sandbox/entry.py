@@ -30,14 +30,14 @@ from clawblox.system.network_namespace import (
 
 @attrs.define
 class Entry:
-    """What is open for a process that starts.
+    """Resources of a process that starts.
 
     Attributes:
         channel: Our end of the channel on which the helper hands out its sockets.
         helper_end: The other end.
         arguments: Descriptor of a file with bubblewrap's arguments.
-        endpoints: What can be reached from inside.
-        confinement: What the helper takes from the program.
+        endpoints: The addresses that can be reached from inside.
+        confinement: Restrictions that the helper puts on the program.
         files: Descriptors that bubblewrap inherits.
     """
 
@@ -60,8 +60,8 @@ class Entry:
 
         Args:
             arguments: bubblewrap's own.
-            endpoints: What can be reached from inside.
-            confinement: What the helper takes from the program.
+            endpoints: The addresses that can be reached from inside.
+            confinement: Restrictions that the helper puts on the program.
             system_calls: Filter of its system calls; None for none.
 
         Raises:
@@ -83,7 +83,7 @@ class Entry:
 
     @property
     def pass_fds(self) -> tuple[int, ...]:
-        """What the helper inherits."""
+        """Descriptors that the helper inherits."""
         return self.helper_end.fileno(), *self.files
 
     def command(self, bubblewrap: str, argv: Sequence[str]) -> tuple[str, ...]:
@@ -97,7 +97,7 @@ class Entry:
         )
 
     def hand_over(self) -> None:
-        """Close what only the helper needs."""
+        """Close the descriptors that only the helper needs."""
         self.helper_end.close()
         while self.files:
             os.close(self.files.pop())
@@ -163,7 +163,7 @@ class Limits:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What holds, by name; None for what has no limit."""
+        """The limits by name; None for no limit."""
         is_grouped = self.parent is not None
         return {
             "max_processes": self.processes if is_grouped or self.counts_by_user else None,

@@ -1,4 +1,4 @@
-"""What a program in our sandbox sees of this machine, as bubblewrap's arguments. Pure.
+"""The view that a program in our sandbox has of this machine, as bubblewrap's arguments. Pure.
 
 The program sees ``/usr`` and the little of ``/etc`` that programs need, its own files, and the
 agent's directories at places that say nothing of this machine. All but the workspace, the home and
@@ -21,7 +21,7 @@ SANDBOX_HOME: Final = Path("/home/agent")
 SANDBOX_STATE: Final = Path("/session")
 SANDBOX_RUNTIME: Final = Path("/runtime")
 SANDBOX_DEPS: Final = Path("/sandbox-deps")
-"""What a world lets its agents read: ``[sandbox] deps_root``."""
+"""Files that a world lets its agents read: ``[sandbox] deps_root``."""
 
 SANDBOX_UID: Final = 1000
 SANDBOX_GID: Final = 1000
@@ -32,7 +32,7 @@ _LINKS: Final = ("bin", "sbin", "lib", "lib64")
 SYSTEM_DIRS: Final = (Path("/usr"), *(Path("/") / name for name in _LINKS))
 """Directories with the system's programs and libraries, by all their names."""
 
-# Keys are kept beside certificates, in /etc/ssl/private and /etc/pki/tls/private: root could read
+# Keys are kept next to certificates, in /etc/ssl/private and /etc/pki/tls/private: root could read
 # them inside too.
 _SHARED_ETC: Final = (
     "alternatives",
@@ -74,16 +74,16 @@ _SCRATCH: Final = "/tmp"  # noqa: S108 - a file system of the sandbox's own
 
 @attrs.frozen(kw_only=True)
 class Inside:
-    """What a program sees.
+    """The view of a program.
 
     Attributes:
         directory: The agent's directory on this machine.
         etc: Directory on this machine that holds the files which :meth:`etc_files` names.
         program: Files and directories of the program, seen where they are on this machine.
-        links: Symbolic links, as pairs of their place and what they point to.
+        links: Symbolic links, as pairs of place and target.
         commands: Directories of the program for ``PATH``.
         runtime: Names of the files in the agent's runtime directory that the program may read.
-        deps: What is seen as ``/sandbox-deps``; None for nothing.
+        deps: The directory shown as ``/sandbox-deps``; None for none.
         hosts: Names that lead to addresses of the sandbox, as pairs of address and name.
         variables: Variables that hold inside only, not in bubblewrap itself.
         read_only: Entries of ``/proc`` that cannot be written inside.
@@ -107,12 +107,12 @@ class Inside:
 
     @property
     def own_files(self) -> tuple[Path, ...]:
-        """What the program may write, beside what is the sandbox's own."""
+        """Paths of this machine that the program may write."""
         return self.directory.workspace, self.directory.home, self.directory.state
 
     @property
     def shown_files(self) -> tuple[Path, ...]:
-        """What it may read, beside what anybody may on this machine."""
+        """Paths that it may read, in addition to world-readable ones of this machine."""
         return (
             *(self.etc / name for name in _OWN_ETC),
             *(self.directory.runtime / name for name in self.runtime),
@@ -192,7 +192,7 @@ class Inside:
 
 
 def _outermost(paths: Iterable[Path]) -> list[Path]:
-    """Return the paths that are in none of the others, nor in what is seen anyhow."""
+    """Return the paths that are neither in another one nor shown anyway."""
     chosen: list[Path] = []
     for path in sorted(set(paths)):
         if not path.is_relative_to("/usr") and not any(map(path.is_relative_to, chosen)):
@@ -201,11 +201,11 @@ def _outermost(paths: Iterable[Path]) -> list[Path]:
 
 
 def visible_path(search: str, inside: Inside) -> str:
-    """Return ``PATH`` for the inside: the program's, what exists there, and the system's.
+    """Return ``PATH`` for the inside: the program's directories, existing ones, the system's.
 
     Args:
         search: ``PATH`` as it is on this machine.
-        inside: What the program sees.
+        inside: The view of the program.
     """
     seen = [Path("/usr"), SANDBOX_WORKSPACE, SANDBOX_HOME, SANDBOX_DEPS, *inside.program]
     given = [Path(place) for place in search.split(":") if place.startswith("/")]
@@ -232,7 +232,7 @@ class ProcCovers:
 
 
 def find_proc_covers() -> ProcCovers:
-    """Return what is covered on this machine. Blocks.
+    """Return the covered entries on this machine. Blocks.
 
     Raises:
         OSError: ``/proc`` cannot be read.

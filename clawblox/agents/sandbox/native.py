@@ -23,7 +23,7 @@ from clawblox.system.files import publish_bytes
 from clawblox.system.short_process import Outcome, run_briefly
 
 NATIVE_PROGRAMS: Final = ("bwrap", "socat", "rg")
-"""What must be on PATH for it."""
+"""Programs that it needs on PATH."""
 
 _PROBE: Final = """
 for program in "$@"; do
@@ -35,7 +35,7 @@ _SAME_PROC: Final = ("--unshare-user", "--bind", "/proc", "/proc")
 _PROBE_TIMEOUT_S: Final = 30.0
 
 _HINT: Final = (
-    "Install what is missing: apt install bubblewrap socat ripgrep. "
+    "Install the missing ones: apt install bubblewrap socat ripgrep. "
     "Or start the agent with claude_native_sandbox=False: its own sandbox stays off then."
 )
 
@@ -50,10 +50,10 @@ unset NO_PROXY no_proxy
 def native_settings(
     hosts: Iterable[str], world: Mapping[str, Any], *, is_nested: bool
 ) -> dict[str, Any]:
-    """Return the settings of the sandbox, beside those that turn it on.
+    """Return the settings of the sandbox, without those that turn it on.
 
     Args:
-        hosts: What its commands may reach.
+        hosts: Hosts that its commands may reach.
         world: The table ``[sandbox]`` of the agent's world.
         is_nested: Whether it runs in our sandbox, where it can mount no ``/proc`` of its own.
     """
@@ -69,9 +69,9 @@ def _is_weaker(world: Mapping[str, Any]) -> bool:
 
 
 def probe_command(*, is_nested: bool) -> list[str]:
-    """Return a command that makes a sandbox as Claude Code does, and looks for what that needs.
+    """Return a command that makes a sandbox as Claude Code does, and checks its requirements.
 
-    It fails, and says why, where Claude Code's sandbox would not start.
+    It fails with an explanation where Claude Code's sandbox would not start.
 
     Args:
         is_nested: As for :func:`native_settings`.
@@ -88,7 +88,7 @@ def require_native(outcome: Outcome, agent: str) -> None:
     """Raise if the command of :func:`probe_command` has failed.
 
     Raises:
-        AgentSetupError: The sandbox cannot start; the text says why.
+        AgentSetupError: The sandbox cannot start; the text explains why.
     """
     if outcome.status:
         words = outcome.first_line or f"exit status {outcome.status}"
@@ -139,6 +139,6 @@ class NativeSandbox(NoEnclosure):
         """See ``Enclosure.enclose``."""
         del cwd
         assert self._runtime is not None
-        # Its commands are told to reach loopback addresses, such as the world's, without a proxy.
+        # Its commands reach loopback addresses, such as the world's, without a proxy.
         shell = {_SHELL_VARIABLE: str(self._runtime / _SHELL_FILE)}
         return Enclosed(argv=argv, env={**shell, **env})

@@ -22,13 +22,13 @@ _HEAD_BYTES: Final = 256
 
 @attrs.frozen
 class ProgramFiles:
-    """What a program needs.
+    """The files of a program.
 
     Attributes:
         executable: The program itself, by a name that is among the files.
         paths: The files and directories that it needs, that file included.
         commands: The directories that it and its interpreter are in, for ``PATH``.
-        links: Symbolic links that it needs, as pairs of their place and what they point to.
+        links: Symbolic links that it needs, as pairs of place and target.
     """
 
     executable: Path
@@ -45,7 +45,7 @@ def find_program_files(program: str, search: str) -> ProgramFiles:
         search: ``PATH``, where it and its interpreter are looked up.
 
     Raises:
-        FileNotFoundError: The program or its interpreter is missing; the text says which.
+        FileNotFoundError: The program or its interpreter is missing; the text names it.
     """
     found = _look_up(program, search)
     real = found.resolve()
@@ -69,7 +69,7 @@ def find_program_files(program: str, search: str) -> ProgramFiles:
 
 @attrs.define
 class _Collected:
-    """What has been found so far."""
+    """The files found so far."""
 
     paths: set[Path]
     links: dict[Path, str] = attrs.field(factory=dict)
@@ -82,7 +82,7 @@ class _Collected:
         return part if any(map(part.is_relative_to, self.paths)) else part.resolve()
 
     def add_node(self, real: Path) -> None:
-        """Add a Node.js with its own packages, and the commands beside it that lead into them."""
+        """Add a Node.js with its own packages, and the commands next to it that lead into them."""
         tree = real.parent.parent / "lib" / _PACKAGES
         self.paths.add(real)
         if tree.is_dir() and not real.is_relative_to("/usr"):
@@ -122,7 +122,7 @@ def _package_tree(executable: Path) -> Path:
 
 
 def _interpreters(script: Path, search: str) -> Iterator[Path]:
-    """Yield what the first line of a script names; nothing for any other program."""
+    """Yield the interpreters that the first line of a script names; none for other programs."""
     with script.open("rb") as file:
         head = file.readline(_HEAD_BYTES)
     words = os.fsdecode(head[2:]).split() if head.startswith(b"#!") else []

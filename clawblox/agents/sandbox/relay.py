@@ -101,7 +101,7 @@ async def relay(listener: socket.socket, endpoint: Endpoint) -> None:
 
 
 async def _receive_hello(near: socket.socket, endpoint: Endpoint) -> bytes:
-    """Return what a TLS client sends first, which must be for this host.
+    """Return the first bytes of a TLS client, after checking that they are for this host.
 
     Raises:
         ConnectionError: It is not.
@@ -193,7 +193,7 @@ class _Fields:
     """Takes one field after another.
 
     Raises:
-        IndexError: There are fewer bytes than a field says.
+        IndexError: There are fewer bytes than a field promises.
     """
 
     def __init__(self, data: bytes) -> None:

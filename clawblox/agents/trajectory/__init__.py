@@ -2,9 +2,9 @@
 
 It is made from what the agent left on disk, whenever that is asked for.
 
-- ``history``: what happened to an agent, from its log and ``events.jsonl``.
+- ``history``: the history of an agent, from its log and ``events.jsonl``.
 - ``steps``: the steps of a trajectory.
-- ``document``: the document, with what is known of world and run.
+- ``document``: the document, with the facts of world and run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The document of a trajectory: its steps, the agent's program, and what is known of world and run.
+"""The document of a trajectory: its steps, the agent's program, the facts of world and run.
 
 Format: ATIF 1.7, as described by Harbor's RFC 0001.
 """
@@ -108,7 +108,7 @@ def encode_trajectory(document: Mapping[str, Any]) -> bytes:
 
 
 def has_conversation(directory: Path) -> bool:
-    """Return whether a directory is that of an agent with a recorded conversation. Blocks."""
+    """Return whether a directory belongs to an agent with a recorded conversation. Blocks."""
     return any(AgentDir(directory).id_file(name).exists() for name in DRIVERS)
 
 
@@ -129,7 +129,7 @@ def _find_conversation(directory: AgentDir) -> tuple[str, str | None]:
 def _read_own_status(directory: AgentDir) -> AgentStatus | None:
     try:
         return read_status(directory.path)
-    except AgentError:  # it tells of processes; of the past it knows little
+    except AgentError:  # it describes processes, and little of the past
         return None
 
 

@@ -1,4 +1,4 @@
-"""What happened to an agent, in order: its log, read as its driver does, and ``events.jsonl``.
+"""The history of an agent, in order: its log, read as its driver does, and ``events.jsonl``.
 
 The log has what the agent said and did; the events have the times, the messages that it was given,
 and where in the log each process began. Where the log is lost, the program's own transcript is
@@ -39,8 +39,8 @@ class Moment:
     """Something that happened to an agent.
 
     Attributes:
-        report: What happened.
-        time: UTC time; where the line does not tell its own, that of the latest event before it.
+        report: The report.
+        time: UTC time; where the line has none, the time of the latest event before it.
         turn: Number of the turn; 0 if not known.
         session_id: The conversation; None if not known.
         offset: Offset of its line in the log; None if it was not read there.
@@ -74,7 +74,7 @@ class _Record:
 
 
 def read_history(directory: AgentDir, driver: Driver, session_id: str | None) -> Iterator[Moment]:
-    """Yield what happened to an agent, the oldest first. Blocks.
+    """Yield the history of an agent, the oldest entry first. Blocks.
 
     Args:
         directory: The agent's directory.
@@ -94,7 +94,7 @@ def read_history(directory: AgentDir, driver: Driver, session_id: str | None) ->
         yield from history.follow(read_lines(directory.log_file))
     else:
         yield from history.follow_transcript(read_lines(transcript))
-    # What an orchestrator that was killed has not read of it, or another one elsewhere has.
+    # Reports that a killed orchestrator did not read, or that one elsewhere has read.
     if session_id is not None:
         recorded = driver.read_usage(directory, session_id, RecordedUsage())
         if recorded is not None:
@@ -157,7 +157,7 @@ class _History:
                 yield from self._take(record, is_read=False)
 
     def add(self, report: Report, session_id: str | None) -> Moment:
-        """Return the moment of a report that stands in no line, after all others."""
+        """Return the moment of a report that is in no line, after all others."""
         return Moment(
             report=report,
             time=self._time,
@@ -227,7 +227,7 @@ def _own_time(line: bytes | None) -> str | None:
 
 
 def _read_records(path: Path) -> Iterator[_Record]:
-    """Yield what is in ``events.jsonl``; lines that are torn or not ours are left out."""
+    """Yield the records of ``events.jsonl``; torn and foreign lines are skipped."""
     try:
         fd = open_regular(path, max_bytes=_MAX_EVENTS_BYTES)
     except FileNotFoundError:

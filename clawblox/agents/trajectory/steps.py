@@ -1,4 +1,4 @@
-"""The steps of a trajectory, made from what happened to an agent.
+"""The steps of a trajectory, made from the history of an agent.
 
 A step of the agent is what it thinks, says and calls until an answer comes back. Usage is counted
 as the agent's ledger does, and belongs to the last step before it was reported: most programs
@@ -56,7 +56,7 @@ class Steps:
 
     @property
     def usage(self) -> Usage:
-        """What all of it has used."""
+        """Usage of the whole trajectory."""
         return self._ledger.usage
 
     def add_system_prompt(self, text: str) -> None:
@@ -64,7 +64,7 @@ class Steps:
         self._steps.append(_Step(source="system", moment=None, messages=[text]))
 
     def take(self, moments: Iterable[Moment]) -> None:
-        """Take what happened, in order."""
+        """Add entries of the history, in order."""
         for moment in moments:
             self._take(moment, moment.report.data)
 
@@ -211,11 +211,11 @@ def _describe(number: int, step: _Step) -> dict[str, Any]:
 
 
 def describe_usage(usage: Usage, prefix: str = "") -> dict[str, Any]:
-    """Return usage as ATIF has it: prompts include what was cached, answers include reasoning.
+    """Return usage as ATIF has it: prompts include cached tokens, answers include reasoning.
 
     Args:
         usage: The usage.
-        prefix: What the names begin with.
+        prefix: Prefix of the names.
     """
     extra = {
         "cache_write_tokens": usage.cache_write_tokens,
