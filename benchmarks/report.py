@@ -39,6 +39,7 @@ BENCHMARKS: Final[Mapping[str, Sequence[str]]] = {
     "peers": [*_MANY, "peers"],
     "checkpoints": ["-m", "benchmarks.checkpoints"],
     "secret_scan": ["-m", "benchmarks.secret_scan"],
+    "optional_packages": ["-m", "benchmarks.optional_packages"],
     "agents": ["-m", "benchmarks.agents"],
     "agents_io": ["-m", "benchmarks.agents_io"],
     "luau": ["-m", "benchmarks.luau"],

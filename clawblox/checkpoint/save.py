@@ -15,12 +15,11 @@ from typing import Any, Final
 import attrs
 
 from clawblox.checkpoint.archive import registry
-from clawblox.checkpoint.archive.ahead import SizedSource
 from clawblox.checkpoint.archive.earlier import EarlierArchives
 from clawblox.checkpoint.archive.intake import UnreadableSource, VanishedSource
-from clawblox.checkpoint.archive.publish import partial_file, publish, refuse_existing
 from clawblox.checkpoint.archive.reader import Archive, Member
-from clawblox.checkpoint.archive.writer import ArchiveWriter
+from clawblox.checkpoint.archive.registry import partial_file, publish, refuse_existing
+from clawblox.checkpoint.archive.writer import ArchiveWriter, SizedSource
 from clawblox.checkpoint.audit.examine import Examination
 from clawblox.checkpoint.collect import plan as tiers
 from clawblox.checkpoint.collect.plan import Plan

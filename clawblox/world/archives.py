@@ -230,7 +230,7 @@ class ArchiveArguments:
             ConfigError: An option is wrong.
             CheckpointError: There is an archive of that name already, and no ``overwrite``.
         """
-        from clawblox.checkpoint.archive.publish import refuse_existing
+        from clawblox.checkpoint.archive.registry import refuse_existing
         from clawblox.checkpoint.options import ArchiveOptions
 
         options = ArchiveOptions(**self.values)

@@ -3,11 +3,9 @@
 - ``layout``: the profile of the zip format.
 - ``metadata``: ``metadata.json`` as bytes and back.
 - ``reader``: reading archives that may come from a stranger.
-- ``writer``: writing the members.
-- ``packing``, ``ahead``: one source as a member; several at once, in threads.
-- ``deflate``: what compresses: isal or zlib.
+- ``writer``: writing the members, the small ones packed in threads.
+- ``packing``: one source as a member.
 - ``earlier``: members of earlier archives, which can be copied.
 - ``intake``: reading a file that may change in the meantime.
-- ``publish``: complete or absent.
-- ``registry``: the entry in the manifest of the run.
+- ``registry``: publishing an archive, and its entry in the manifest of the run.
 """

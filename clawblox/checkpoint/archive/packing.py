@@ -15,7 +15,6 @@ from typing import Final, Protocol, TypeAlias
 
 import attrs
 
-from clawblox.checkpoint.archive.deflate import new_deflater, shrinks
 from clawblox.checkpoint.archive.earlier import EarlierArchives, EarlierMember
 from clawblox.checkpoint.archive.intake import CHUNK_BYTES, Intake, open_intake
 from clawblox.checkpoint.archive.layout import DEFLATED, STORED
@@ -26,6 +25,11 @@ Count: TypeAlias = Callable[[int], object]
 
 _RETRIES: Final = 3
 """How often a file that changed while it was read is read again."""
+
+_LEVEL: Final = 1
+_RAW: Final = -15
+_SAMPLE_BYTES: Final = 16 << 10
+"""The beginning of a file that shows whether the file is compressed already."""
 
 _PLAIN_MODE: Final = 0o600
 _EXECUTABLE_MODE: Final = 0o700
@@ -132,6 +136,17 @@ def _completed(packed: Packed, intake: Intake) -> Packed:
     )
 
 
+def new_deflater() -> zlib._Compress:
+    """Return a deflater for one member: raw, at the fastest level."""
+    return zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW)
+
+
+def _shrinks(content: bytes) -> bool:
+    """Return whether the beginning of ``content`` becomes smaller when it is compressed."""
+    sample = content[:_SAMPLE_BYTES]
+    return len(zlib.compress(sample, _LEVEL, _RAW)) < len(sample)
+
+
 # A small source
 
 
@@ -140,7 +155,7 @@ def _pack_content(content: bytes, earlier: EarlierArchives) -> Packed:
     if earlier.may_have(len(content)) and (copied := _copy_small(digest, earlier)):
         return copied
     method, data = STORED, content
-    if shrinks(content):
+    if _shrinks(content):
         deflater = new_deflater()
         deflated = deflater.compress(content) + deflater.flush()
         if len(deflated) < len(content):
@@ -204,7 +219,7 @@ class _Stream:
     def _write(self, *, may_deflate: bool = True) -> Packed:
         chunks = self._chunks()
         beginning = next(chunks, b"")
-        deflater = new_deflater() if may_deflate and shrinks(beginning) else None
+        deflater = new_deflater() if may_deflate and _shrinks(beginning) else None
         digest, packed_digest = hashlib.sha256(), hashlib.sha256()
         crc = size = packed_size = 0
 

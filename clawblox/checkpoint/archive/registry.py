@@ -1,4 +1,4 @@
-"""The run that an archive belongs to: what its manifest says of it, and says of the archive.
+"""Where an archive appears: published as a file, and registered in the manifest of its run.
 
 A run is the nearest directory above an archive that has a manifest; there may be none, and an
 archive is complete without.
@@ -6,19 +6,21 @@ archive is complete without.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any, Final
 
-from clawblox.errors import ManifestError
+from clawblox.errors import CheckpointError, ManifestError
 from clawblox.results import Excluded, SavedCheckpoint
 from clawblox.rundir.manifest import find_checkpoint, manifest_path, read_manifest
 from clawblox.rundir.manifest_entries import ManifestEntry
 from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.manifest_updates import checkpoint_update, removal_update
 from clawblox.system.clock import format_utc, utc_now
+from clawblox.system.files import PartialFile, fsync_directory, make_private_dir, sweep_partials
 
 ARCHIVE_FORMAT: Final = "clawblox-ckpt-v1"
 """What tells an archive from a world's snapshot among the checkpoints of a manifest."""
@@ -149,3 +151,72 @@ def _text(value: object) -> str | None:
 def _portable(path: str) -> str:
     # A place outside the run means nothing on another machine, and tells of this one.
     return PurePath(path).name if PurePath(path).is_absolute() else path
+
+
+@contextlib.contextmanager
+def partial_file(path: Path) -> Iterator[PartialFile]:
+    """Make a private partial file beside ``path``; remove it unless it is published in the block.
+
+    What killed savers left there is removed too.
+
+    Raises:
+        OSError: The file cannot be made.
+    """
+    _make_directory(path.parent)
+    sweep_partials(path.parent)
+    partial = PartialFile(path.parent, path.name)
+    try:
+        yield partial
+    finally:
+        # An archive is synced by now; a partial file that stays is swept another time.
+        with contextlib.suppress(OSError):
+            partial.close()
+
+
+def publish(partial: PartialFile, path: Path, *, overwrite: bool) -> None:
+    """Make a partial file the archive.
+
+    Raises:
+        CheckpointError: There is an archive already; or the new one is there and complete, but
+            perhaps not durable.
+        OSError: The archive was not published.
+    """
+    try:
+        partial.publish(path, overwrite=overwrite)
+    except FileExistsError as error:
+        raise _exists(path) from error
+    except OSError as error:
+        if not _is_at(path, partial.fd):
+            raise
+        message = f"the archive is complete, but a loss of power may take it: {error.strerror}"
+        raise CheckpointError(message, path=path) from error
+
+
+def refuse_existing(path: Path) -> None:
+    """Refuse a path that is taken.
+
+    Raises:
+        CheckpointError: Something is there.
+    """
+    if os.path.lexists(path):
+        raise _exists(path)
+
+
+def _exists(path: Path) -> CheckpointError:
+    hint = "choose another name, or replace it with overwrite=True"
+    return CheckpointError("there is a file of that name already", path=path, hint=hint)
+
+
+def _is_at(path: Path, fd: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), os.lstat(path))
+    except OSError:
+        return False
+
+
+def _make_directory(path: Path) -> None:
+    if path.is_dir():
+        return
+    _make_directory(path.parent)
+    make_private_dir(path)
+    fsync_directory(path.parent)

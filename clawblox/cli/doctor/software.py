@@ -67,7 +67,6 @@ PACKAGE_CHECKS: Final = (
     ),
     _extra("zstd", "Conversations compressed with Zstandard cannot be saved."),
     _extra("re2", "The scan for secrets is slower."),
-    _extra("isal", "Packing archives is slower."),
 )
 
 
