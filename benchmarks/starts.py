@@ -194,7 +194,7 @@ async def start_and_resume(
         (await world.start_many(count, run_dir=run_dir, env=env)).raise_if_failed()
         (await world.save_all()).raise_if_failed()
         names = list(world.instances)
-        world._interrupt()
+        world.interrupt()
         await world.stop_all()
         async with measured("start"):
             started = await world.start_many(count, run_dir=f"{run_dir}-other", env=env)

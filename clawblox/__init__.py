@@ -75,9 +75,8 @@ if TYPE_CHECKING:
         WorldEvent,
     )
     from clawblox.rundir.lineage import InstanceLineage, Lineage, read_lineage
-    from clawblox.rundir.lives import Life, LineageSave, Origin
     from clawblox.rundir.manifest import Manifest, read_manifest, read_runs
-    from clawblox.telemetry.metrics import Histogram, Metrics
+    from clawblox.telemetry.metrics import Metrics
     from clawblox.world.agent_client import AsyncAgentClient
     from clawblox.world.async_world import AsyncWorld
     from clawblox.world.sync_agent_client import AgentClient
@@ -104,9 +103,8 @@ _HOMES = {
     "clawblox.world.sync_agent_client": ("AgentClient",),
     "clawblox.world.sync_world": ("World",),
     "clawblox.rundir.lineage": ("InstanceLineage", "Lineage", "read_lineage"),
-    "clawblox.rundir.lives": ("Life", "LineageSave", "Origin"),
     "clawblox.rundir.manifest": ("Manifest", "read_manifest", "read_runs"),
-    "clawblox.telemetry.metrics": ("Histogram", "Metrics"),
+    "clawblox.telemetry.metrics": ("Metrics",),
     "clawblox.concurrency.batch": ("Batch", "Outcome"),
     "clawblox.config.options": ("InstanceSpec",),
     "clawblox.results": (
@@ -193,18 +191,14 @@ __all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
     "ConfigError",
     "ControlError",
     "FetchError",
-    "Histogram",
     "InstanceLineage",
     "InstanceSpec",
-    "Life",
     "Lineage",
-    "LineageSave",
     "LogLine",
     "Manifest",
     "ManifestError",
     "Metrics",
     "OrchestratorSuspendedError",
-    "Origin",
     "Outcome",
     "PortInUseError",
     "ProcessExit",

@@ -277,12 +277,20 @@ class AsyncAgent:
             raise UsageError("this agent is not open", hint=hint)
         return self._tasks
 
-    def _limit_turns(self, turns: int) -> None:
-        """Have the agent stopped after so many turns, over all its starts; from the next one on."""
+    def limit_turns(self, turns: int) -> None:
+        """Stop the agent after so many turns, over all its starts; takes effect at the next start.
+
+        Args:
+            turns: Number of turns; it replaces that of the budget.
+
+        Raises:
+            ConfigError: It is not a whole number above 0.
+        """
         budget = attrs.evolve(self._options.budget or Budget(), turns=turns)
         self._options = attrs.evolve(self._options, budget=budget)
 
-    def _kill_now(self) -> None:
+    def kill_now(self) -> None:
+        """End the grace of a stop that is under way: what is still alive is killed immediately."""
         if self._owner is not None:
             self._owner.kill_now()
 

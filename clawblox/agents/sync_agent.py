@@ -7,11 +7,10 @@ Ctrl-C. What a script leaves open is stopped when the interpreter ends.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any
 
 from clawblox.agents.access.grant import Grant
 from clawblox.agents.async_agent import AsyncAgent
@@ -24,35 +23,16 @@ from clawblox.agents.options import (
 )
 from clawblox.agents.usage import Budget
 from clawblox.agents.values import AgentState, SandboxLevel, Usage
-from clawblox.concurrency.portal import portal
-from clawblox.concurrency.synchronous import AsyncStream, Stream, streaming, suggesting, synchronous
-
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-
-_SELF = f"{__name__}.Agent"
-
-
-def _opened(agent: Agent) -> AsyncAgent:
-    agent.open()
-    return agent._agent
+from clawblox.concurrency.synchronous import (
+    OpenTwin,
+    immediate,
+    streaming,
+    suggesting,
+    synchronous,
+)
 
 
-def _sync(
-    method: Callable[Concatenate[AsyncAgent, _P], Awaitable[_T]],
-) -> Callable[Concatenate[Agent, _P], _T]:
-    """Return the method of ``Agent`` that calls one of ``AsyncAgent``; see :func:`synchronous`."""
-    return synchronous(method, _SELF, _opened)
-
-
-def _stream(
-    method: Callable[Concatenate[AsyncAgent, _P], AsyncStream[_T]], *, returns: str
-) -> Callable[Concatenate[Agent, _P], Stream[_T]]:
-    """Return the method of ``Agent`` that opens an async stream; see :func:`streaming`."""
-    return streaming(method, _SELF, _opened, returns=returns)
-
-
-class Agent:
+class Agent(OpenTwin[AsyncAgent]):
     """An agent: a program for language models, supervised in a directory of its own.
 
     Leaving the optional ``with`` block, or the end of the interpreter, stops the agent. The
@@ -108,122 +88,91 @@ class Agent:
         request_rate: float | None = DEFAULT_REQUEST_RATE,
         command: Mapping[str, Any] | Sequence[str] | None = None,
     ) -> None:
-        self._agent = AsyncAgent(
-            agent=agent,
-            name=name,
-            dir=dir,
-            model=model,
-            binary=binary,
-            permission_mode=permission_mode,
-            tmux=tmux,
-            sandbox=sandbox,
-            claude_native_sandbox=claude_native_sandbox,
-            bare=bare,
-            auto_continue=auto_continue,
-            budget=budget,
-            max_restarts=max_restarts,
-            restart_window=restart_window,
-            stall_timeout=stall_timeout,
-            request_rate=request_rate,
-            command=command,
+        super().__init__(
+            AsyncAgent(
+                agent=agent,
+                name=name,
+                dir=dir,
+                model=model,
+                binary=binary,
+                permission_mode=permission_mode,
+                tmux=tmux,
+                sandbox=sandbox,
+                claude_native_sandbox=claude_native_sandbox,
+                bare=bare,
+                auto_continue=auto_continue,
+                budget=budget,
+                max_restarts=max_restarts,
+                restart_window=restart_window,
+                stall_timeout=stall_timeout,
+                request_rate=request_rate,
+                command=command,
+            )
         )
-        self._is_open = False
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}{repr(self._agent).removeprefix(type(self._agent).__name__)}"
 
     @property
     def name(self) -> str:
         """See :attr:`AsyncAgent.name`."""
-        return self._agent.name
+        return self._async.name
 
     @property
     def dir(self) -> Path:
         """See :attr:`AsyncAgent.dir`."""
-        return self._agent.dir
+        return self._async.dir
 
     @property
     def driver(self) -> str:
         """See :attr:`AsyncAgent.driver`."""
-        return self._agent.driver
+        return self._async.driver
 
     @property
     def sandbox(self) -> SandboxLevel:
         """See :attr:`AsyncAgent.sandbox`."""
-        return self._agent.sandbox
+        return self._async.sandbox
 
     @property
     def visible_workspace_dir(self) -> Path:
         """See :attr:`AsyncAgent.visible_workspace_dir`."""
-        return self._agent.visible_workspace_dir
+        return self._async.visible_workspace_dir
 
     @property
     def state(self) -> AgentState:
         """See :attr:`AsyncAgent.state`."""
-        return self._agent.state
+        return self._async.state
 
     @property
     def session_id(self) -> str | None:
         """See :attr:`AsyncAgent.session_id`."""
-        return self._agent.session_id
+        return self._async.session_id
 
     @property
     def usage(self) -> Usage:
         """See :attr:`AsyncAgent.usage`."""
-        return self._agent.usage
+        return self._async.usage
 
     @property
     def failure(self) -> Exception | None:
         """See :attr:`AsyncAgent.failure`."""
-        return self._agent.failure
+        return self._async.failure
 
     @property
     def is_between_turns(self) -> bool:
         """See :attr:`AsyncAgent.is_between_turns`."""
-        return self._agent.is_between_turns
+        return self._async.is_between_turns
 
     def hold_turns(self) -> AbstractContextManager[None]:
         """See :meth:`AsyncAgent.hold_turns`."""
-        return self._agent.hold_turns()
+        return self._async.hold_turns()
 
     def grant_access(self, grant: Grant) -> str:
         """See :meth:`AsyncAgent.grant_access`."""
-        self.open()
-        return self._agent.grant_access(grant)
+        return self._ready().grant_access(grant)
 
-    def open(self) -> None:
-        """Open the agent; each call does so when needed."""
-        if not self._is_open:
-            portal.enter(self._agent, self._agent._kill_now)
-            self._is_open = True
-
-    def close(self) -> None:
-        """Stop the agent; a second call does nothing.
-
-        Raises:
-            KeyboardInterrupt: Ctrl-C was pressed: the agent was killed at once.
-        """
-        self._close()
-
-    def _close(self, error: BaseException | None = None) -> None:
-        self._is_open = False
-        portal.leave(self._agent, error)
-
-    def __enter__(self) -> Self:
-        self.open()
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._close(exc)
-
-    check = _sync(AsyncAgent.check)
-    start = _sync(AsyncAgent.start)
-    send = _sync(AsyncAgent.send)
-    stop = _sync(AsyncAgent.stop)
-    wait = _sync(AsyncAgent.wait)
-    events = _stream(AsyncAgent.events, returns="Stream[AgentEvent]")
+    check = synchronous(AsyncAgent.check)
+    start = synchronous(AsyncAgent.start)
+    send = synchronous(AsyncAgent.send)
+    stop = synchronous(AsyncAgent.stop)
+    kill_now = immediate(AsyncAgent.kill_now)
+    limit_turns = immediate(AsyncAgent.limit_turns)
+    wait = synchronous(AsyncAgent.wait)
+    events = streaming(AsyncAgent.events, returns="Stream[AgentEvent]")

@@ -1,12 +1,13 @@
-"""Turns the methods of an async class into those of its sync twin, which uses the portal."""
+"""The twin of an async class: the same methods without ``await``, which use the portal."""
 
 from __future__ import annotations
 
 import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial, update_wrapper, wraps
-from types import TracebackType
+from types import FunctionType, TracebackType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar, cast
 
 import attrs
@@ -17,8 +18,8 @@ from clawblox.spelling import nearest_name
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
-_Sync = TypeVar("_Sync")
-_Async = TypeVar("_Async")
+_U = TypeVar("_U")
+_Async = TypeVar("_Async", bound=AbstractAsyncContextManager[Any])
 _C = TypeVar("_C", bound=Callable[..., Any])
 
 _UNKNOWN_ARGUMENT: Final = re.compile(r"unexpected keyword argument '(\w+)'")
@@ -38,43 +39,182 @@ def run(function: Callable[[], Awaitable[_T]]) -> _T:
         raise
 
 
-def synchronous(
-    method: Callable[Concatenate[_Async, _P], Awaitable[_T]],
-    owner: str,
-    find_twin: Callable[[_Sync], _Async],
-    *,
-    returns: str | None = None,
-) -> Callable[Concatenate[_Sync, _P], _T]:
-    """Return the sync method that calls an async one and waits for it.
+class Twin(Generic[_Async]):
+    """A class without ``await``: its methods run those of an async object in the portal.
+
+    Its methods are made with :func:`synchronous` and its siblings; its properties ask the async
+    object. The ``with`` block enters and leaves that of the async object.
 
     Args:
-        method: The method of the async class, with the signature, docstring and types to copy.
-        owner: Full name of the sync class.
-        find_twin: Returns the async object behind a sync one.
+        target: The async object.
+    """
+
+    def __init__(self, target: _Async) -> None:
+        self._async = target
+        self._is_open = False
+
+    def __init_subclass__(cls) -> None:
+        """Name the methods that were copied as those of this class."""
+        for name, member in vars(cls).items():
+            if isinstance(member, FunctionType) and hasattr(member, "__wrapped__"):
+                member.__module__, member.__qualname__ = (
+                    cls.__module__,
+                    f"{cls.__qualname__}.{name}",
+                )
+
+    def __repr__(self) -> str:
+        return repr(self._async).replace(type(self._async).__name__, type(self).__name__, 1)
+
+    def _ready(self) -> _Async:
+        """Return the async object for a call."""
+        return self._async
+
+    def _kill_now(self) -> None:
+        """Called in the loop when leaving the block must not take any longer."""
+
+    def _enter(self) -> None:
+        if not self._is_open:
+            portal.enter(self._async, self._kill_now)
+            self._is_open = True
+
+    def _leave(self, error: BaseException | None = None) -> None:
+        self._is_open = False
+        portal.leave(self._async, error)
+
+    def __enter__(self) -> Self:
+        self._enter()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._leave(exc)
+
+
+class _Killable(AbstractAsyncContextManager[Any], Protocol):
+    def kill_now(self) -> None: ...
+
+
+_Opens = TypeVar("_Opens", bound=_Killable)
+
+
+class OpenTwin(Twin[_Opens]):
+    """A twin that needs no ``with`` block: the first call opens it, the interpreter closes it."""
+
+    def _ready(self) -> _Opens:
+        self.open()
+        return self._async
+
+    def _kill_now(self) -> None:
+        self._async.kill_now()
+
+    def open(self) -> None:
+        """Open it; each call does so when needed.
+
+        Raises:
+            ClawbloxError: As at the beginning of the block.
+        """
+        self._enter()
+
+    def close(self) -> None:
+        """End what it runs; a second call does nothing.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C was pressed: what still ran was killed immediately.
+        """
+        self._leave()
+
+
+def unwrap(twin: Twin[_Async]) -> _Async:
+    """Return the async object behind a twin, opened if the twin opens by itself."""
+    return twin._ready()
+
+
+def synchronous(
+    method: Callable[Concatenate[_Async, _P], Awaitable[_T]], *, returns: str | None = None
+) -> Callable[Concatenate[Twin[_Async], _P], _T]:
+    """Return the method of a twin that calls an async method and waits for it.
+
+    It has the name, docstring, signature and types of that method.
+
+    Args:
+        method: The method of the async class.
         returns: The return annotation; None means that of ``method``.
     """
-    shown = _name_in(owner, method)
+    return _bridge(method, lambda awaitable: awaitable, returns)
 
-    def call(self: _Sync, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        operation = _Operation(method, shown, find_twin(self), args, kwargs)
+
+def converting(
+    method: Callable[Concatenate[_Async, _P], Awaitable[_T]],
+    convert: Callable[[_T], _U],
+    *,
+    returns: str,
+) -> Callable[Concatenate[Twin[_Async], _P], _U]:
+    """Return the method of a twin that waits for an async method and converts what it returns."""
+
+    async def finish(awaitable: Awaitable[_T]) -> _U:
+        return convert(await awaitable)
+
+    return _bridge(method, finish, returns)
+
+
+def immediate(
+    method: Callable[Concatenate[_Async, _P], _T],
+) -> Callable[Concatenate[Twin[_Async], _P], _T]:
+    """Return the method of a twin that calls a method, which does not wait, in the loop."""
+
+    async def finish(value: _T) -> _T:
+        return value
+
+    return _bridge(method, finish, None)
+
+
+def streaming(
+    method: Callable[Concatenate[_Async, _P], AsyncStream[_T]], *, returns: str
+) -> Callable[Concatenate[Twin[_Async], _P], Stream[_T]]:
+    """Return the method of a twin that opens an async stream."""
+
+    async def finish(source: AsyncStream[_T]) -> Stream[_T]:
+        return Stream(source)
+
+    return _bridge(method, finish, returns)
+
+
+def _bridge(
+    method: Callable[Concatenate[_Async, _P], _T],
+    finish: Callable[[_T], Awaitable[_U]],
+    returns: str | None,
+) -> Callable[Concatenate[Twin[_Async], _P], _U]:
+    def call(self: Twin[_Async], /, *args: _P.args, **kwargs: _P.kwargs) -> _U:
+        shown = call.__qualname__
+        operation = _Operation(shown, method, self._ready(), args, kwargs, finish)
         del args, kwargs  # the locals in a traceback may be printed, and they may be secrets
         return run(operation)
 
-    return disguised(call, method, owner, returns)
+    update_wrapper(call, method)
+    if returns is not None:
+        signature = inspect.signature(method).replace(return_annotation=returns)
+        call.__signature__ = signature  # type: ignore[attr-defined]  # read by inspect
+    return call
 
 
 @attrs.frozen
 class _Operation(Generic[_T]):
-    """A call of an async method; it does not show its arguments."""
+    """A call of a method; it does not show its arguments."""
 
-    _method: Callable[..., Awaitable[_T]]
     _shown: str
-    _twin: object
+    _method: Callable[..., Any]
+    _target: object
     _args: tuple[Any, ...] = attrs.field(repr=False)
     _kwargs: dict[str, Any] = attrs.field(repr=False)
+    _finish: Callable[[Any], Awaitable[_T]]
 
     def __call__(self) -> Awaitable[_T]:
-        return call_as(self._shown, self._method, self._twin, *self._args, **self._kwargs)
+        result = call_as(self._shown, self._method, self._target, *self._args, **self._kwargs)
+        return self._finish(result)
 
 
 def suggesting(function: _C) -> _C:
@@ -113,42 +253,6 @@ def call_as(shown: str, function: Callable[..., _T], /, *args: Any, **kwargs: An
     if likely and "Did you mean" not in text:  # Python 3.13 asks that itself
         text = f"{text}. Did you mean {likely!r}?"
     raise TypeError(text)
-
-
-def disguised(call: _C, method: Callable[..., Any], owner: str, returns: str | None) -> _C:
-    """Give ``call`` the name, docstring and signature of ``method``, as a method of ``owner``."""
-    update_wrapper(call, method)
-    call.__module__, call.__qualname__ = owner.rpartition(".")[0], _name_in(owner, method)
-    if returns is not None:
-        signature = inspect.signature(method).replace(return_annotation=returns)
-        call.__signature__ = signature  # type: ignore[attr-defined]  # read by inspect
-    return call
-
-
-def _name_in(owner: str, method: Callable[..., Any]) -> str:
-    """Return the qualified name of a method in the class with the full name ``owner``."""
-    return f"{owner.rpartition('.')[2]}.{method.__name__}"
-
-
-def streaming(
-    method: Callable[Concatenate[_Async, _P], AsyncStream[_T]],
-    owner: str,
-    find_twin: Callable[[_Sync], _Async],
-    *,
-    returns: str,
-) -> Callable[Concatenate[_Sync, _P], Stream[_T]]:
-    """Return the sync method that opens an async stream; see :func:`synchronous`."""
-    shown = _name_in(owner, method)
-
-    def call(self: _Sync, /, *args: _P.args, **kwargs: _P.kwargs) -> Stream[_T]:
-        twin = find_twin(self)
-
-        async def subscribe() -> Stream[_T]:
-            return Stream(call_as(shown, method, twin, *args, **kwargs))
-
-        return run(subscribe)
-
-    return disguised(call, method, owner, returns)
 
 
 class AsyncStream(Protocol[_T_co]):

@@ -114,7 +114,7 @@ class LiveRun:
         directories = {agent.name: agent.dir for agent in self._agents}
         await run_blocking(resume.restore, directories)
         batch = await self._world.resume_all(
-            resume.run_dir, instances=[resume.instance], env=env, _found=resume.found
+            resume.run_dir, instances=[resume.instance], env=env, found=resume.found
         )
         return batch[resume.instance]
 
@@ -275,7 +275,7 @@ class LiveRun:
     def kill_now(self) -> None:
         """End the grace of a stop that is under way."""
         for agent in self._agents:
-            agent._kill_now()
+            agent.kill_now()
 
 
 def _has_conversation(agent: AsyncAgent) -> bool:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
-from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
-from clawblox.concurrency.portal import portal
-from clawblox.concurrency.synchronous import suggesting, synchronous
+from clawblox.concurrency.synchronous import Twin, suggesting, synchronous, unwrap
 from clawblox.config.agent_arguments import Agents
 from clawblox.experiment.async_checkpointer import (
     DEFAULT_EVERY_S,
@@ -20,22 +18,8 @@ from clawblox.experiment.async_checkpointer import (
 from clawblox.results import SavedCheckpoint
 from clawblox.world.sync_world import World
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 
-
-def _twin(checkpointer: Checkpointer) -> AsyncCheckpointer:
-    return checkpointer._checkpointer
-
-
-def _sync(
-    method: Callable[Concatenate[AsyncCheckpointer, _P], Awaitable[_T]],
-) -> Callable[Concatenate[Checkpointer, _P], _T]:
-    """Return the method that calls one of ``AsyncCheckpointer``; see :func:`synchronous`."""
-    return synchronous(method, f"{__name__}.Checkpointer", _twin)
-
-
-class Checkpointer:
+class Checkpointer(Twin[AsyncCheckpointer]):
     """Saves archives of a world and its agents at an interval while its ``with`` block runs.
 
     Args:
@@ -78,39 +62,28 @@ class Checkpointer:
         elapsed: float = 0.0,
         on_outcome: Outcome | None = None,
     ) -> None:
-        world.open()
-        self._checkpointer = AsyncCheckpointer(
-            world._world,
-            agents,
-            dir=dir,
-            every=every,
-            idle_quiet=idle_quiet,
-            idle_wait=idle_wait,
-            keep=keep,
-            min_free=min_free,
-            metadata=metadata,
-            instance=instance,
-            pointer=pointer,
-            elapsed=elapsed,
-            on_outcome=on_outcome,
+        super().__init__(
+            AsyncCheckpointer(
+                unwrap(world),
+                agents,
+                dir=dir,
+                every=every,
+                idle_quiet=idle_quiet,
+                idle_wait=idle_wait,
+                keep=keep,
+                min_free=min_free,
+                metadata=metadata,
+                instance=instance,
+                pointer=pointer,
+                elapsed=elapsed,
+                on_outcome=on_outcome,
+            )
         )
 
     @property
     def latest(self) -> SavedCheckpoint | None:
         """See :attr:`AsyncCheckpointer.latest`."""
-        return self._checkpointer.latest
+        return self._async.latest
 
-    def __enter__(self) -> Self:
-        portal.enter(self._checkpointer, lambda: None)
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        portal.leave(self._checkpointer, exc)
-
-    run = _sync(AsyncCheckpointer.run)
-    save = _sync(AsyncCheckpointer.save)
+    run = synchronous(AsyncCheckpointer.run)
+    save = synchronous(AsyncCheckpointer.save)

@@ -170,14 +170,9 @@ class AsyncWorld(WorldMetadata):
         return world
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._summary})"
-
-    @property
-    def _summary(self) -> str:
-        """The world and how many instances stand where, for a line of text."""
         name = self._source if self._config_read is None else self._config_read.name
         counts = "not open" if self._fleet is None else _count_states(self._fleet)
-        return f"{name!r}, {counts}"
+        return f"{type(self).__name__}({name!r}, {counts})"
 
     @property
     def _config(self) -> WorldConfig:
@@ -585,7 +580,7 @@ class AsyncWorld(WorldMetadata):
         instances: Iterable[str] | None = None,
         env: Mapping[str, str] | None = None,
         progress: bool = False,
-        _found: Interruption | None = None,
+        found: Interruption | None = None,
     ) -> Batch[StartedWorld]:
         """Bring back the instances of a run that were not stopped on purpose.
 
@@ -605,6 +600,8 @@ class AsyncWorld(WorldMetadata):
             env: Values of environment variables. An instance needs those that it was started with,
                 which are not on disk; those not given here are taken from this process.
             progress: Show how far it is, on standard error, in a terminal or a notebook.
+            found: What :func:`clawblox.world.resume.find_resumable` found for the same arguments;
+                unless the records have changed since, nothing is searched again. None searches.
 
         Returns:
             The started instances, and the errors of those that could not be brought back.
@@ -626,7 +623,7 @@ class AsyncWorld(WorldMetadata):
             directory,
             names,
             check_env(env),
-            found=_found,
+            found=found,
             progress=progress,
         )
         self._latest_started = next(reversed(list(batch)), self._latest_started)
@@ -823,13 +820,16 @@ class AsyncWorld(WorldMetadata):
         stopped = {name: saved for name, saved in saves.done.items() if name in stops.done}
         return Batch(stopped, {**saves.failed, **stops.failed})
 
-    def _interrupt(self) -> None:
-        """Let a resume bring back what is stopped from now on, by a signal for example."""
+    def interrupt(self) -> None:
+        """Make every stop from now on an interruption, after which a resume brings back the rest.
+
+        :meth:`resume_all` and ``clawblox resume`` leave alone what was stopped on purpose.
+        """
         if self._fleet is not None:
             self._fleet.interrupt()
 
-    def _kill_now(self) -> None:
-        """End the grace of every stop that is under way: what still lives is killed at once."""
+    def kill_now(self) -> None:
+        """End the grace of every stop that is under way: what is still alive is killed."""
         if self._fleet is not None:
             self._fleet.kill_now()
 

@@ -3,64 +3,48 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Self
 
-from clawblox.concurrency.synchronous import run, synchronous
+from clawblox.concurrency.synchronous import Twin, run, synchronous
 from clawblox.results import Access
 from clawblox.world.agent_client import AsyncAgentClient
 
-_SELF = f"{__name__}.AgentClient"
 
-
-def _twin(agent: AgentClient) -> AsyncAgentClient:
-    return agent._client
-
-
-class AgentClient:
+class AgentClient(Twin[AsyncAgentClient]):
     """An agent that has joined an instance; what :meth:`World.join` returns.
 
     Several threads may use one client at the same time; see :class:`AsyncAgentClient`.
 
     Args:
-        client: The client that does the work.
+        target: The client that does the work.
     """
-
-    def __init__(self, client: AsyncAgentClient) -> None:
-        self._client = client
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r} in {self.instance}>"
 
     @property
     def name(self) -> str:
         """See :attr:`AsyncAgentClient.name`."""
-        return self._client.name
+        return self._async.name
 
     @property
     def instance(self) -> str:
         """See :attr:`AsyncAgentClient.instance`."""
-        return self._client.instance
+        return self._async.instance
 
     @property
     def rejoined(self) -> bool:
         """See :attr:`AsyncAgentClient.rejoined`."""
-        return self._client.rejoined
+        return self._async.rejoined
 
     @property
     def access(self) -> Access:
         """See :attr:`AsyncAgentClient.access`."""
-        return self._client.access
+        return self._async.access
 
     def on(self, instance: str) -> AgentClient:
         """See :meth:`AsyncAgentClient.on`."""
 
         async def on() -> AgentClient:
-            return AgentClient(self._client.on(instance))
+            return AgentClient(self._async.on(instance))
 
         return run(on)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self,
@@ -69,13 +53,13 @@ class AgentClient:
         traceback: TracebackType | None,
     ) -> None:
         async def leave() -> None:
-            await self._client.__aexit__(exc_type, exc, traceback)
+            await self._async.__aexit__(exc_type, exc, traceback)
 
         run(leave)
 
-    observe = synchronous(AsyncAgentClient.observe, _SELF, _twin)
-    act = synchronous(AsyncAgentClient.act, _SELF, _twin)
-    say = synchronous(AsyncAgentClient.say, _SELF, _twin)
-    messages = synchronous(AsyncAgentClient.messages, _SELF, _twin)
-    api = synchronous(AsyncAgentClient.api, _SELF, _twin)
-    leave = synchronous(AsyncAgentClient.leave, _SELF, _twin)
+    observe = synchronous(AsyncAgentClient.observe)
+    act = synchronous(AsyncAgentClient.act)
+    say = synchronous(AsyncAgentClient.say)
+    messages = synchronous(AsyncAgentClient.messages)
+    api = synchronous(AsyncAgentClient.api)
+    leave = synchronous(AsyncAgentClient.leave)

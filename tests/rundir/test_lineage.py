@@ -19,8 +19,9 @@ from anyio.to_thread import run_sync
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawblox import AsyncWorld, InstanceLineage, Life, Lineage, ManifestError, ProcessExit, World
+from clawblox import AsyncWorld, InstanceLineage, Lineage, ManifestError, ProcessExit, World
 from clawblox.rundir.lineage import read_lineage
+from clawblox.rundir.lives import Life
 from clawblox.rundir.records import read_record
 from tests.crowd import HANG_S, act, join, join_all, until
 from tests.lineages import (

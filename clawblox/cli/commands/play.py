@@ -182,7 +182,7 @@ class Game:
                 try:
                     await self._join(await self._start(world))
                 finally:
-                    world._interrupt()  # so that it can continue
+                    world.interrupt()  # so that it can continue
                     with anyio.CancelScope(shield=True):
                         stops = await world.stop_all()
             for error in stops.failed.values():

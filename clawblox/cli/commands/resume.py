@@ -103,7 +103,7 @@ def command(
             return 0
         env = options.env if with_agent is None else {**make_tokens(), **options.env}
         start = partial(
-            world.resume_all, directory, instances=chosen or None, env=env, _found=interruption
+            world.resume_all, directory, instances=chosen or None, env=env, found=interruption
         )
         if with_agent is not None:
             _require_foreground(ctx)

@@ -127,7 +127,7 @@ def command(
                 require_interrupted(interruption, place)
                 show_interruption(interruption, place)
                 verb, total = "Resuming", len(interruption.instances)
-                start = partial(opened.resume_all, directory, env=options.env, _found=interruption)
+                start = partial(opened.resume_all, directory, env=options.env, found=interruption)
             batch_run = BatchRun(
                 opened, directory, total, start, orchestrator_options, starter_fd, verb
             )

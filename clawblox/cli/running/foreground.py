@@ -173,7 +173,7 @@ class Foreground:
         """Begin to stop the world and its agent."""
         both, them = ("the world", "it") if self._companion is None else _BOTH
         note(f"\nStopping {both}. A second Ctrl-C kills {them}.")
-        self._world._interrupt()
+        self._world.interrupt()
         self._starting.cancel()
         self._is_ending.set()
         return True
@@ -215,7 +215,7 @@ class Foreground:
 
     def _end_without_output(self) -> None:
         self._is_output_gone = True
-        self._world._interrupt()
+        self._world.interrupt()
         self._is_ending.set()
 
     async def _follow_companion(self, companion: Companion) -> None:

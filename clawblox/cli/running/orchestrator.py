@@ -224,7 +224,7 @@ class Orchestrator:
         """Once asked to, stop everything, perhaps saving it first; a second signal kills it."""
         await self._is_asked_to_end.wait()
         self._is_ending = True
-        self._world._interrupt()
+        self._world.interrupt()
         self._starting.cancel()
         await self._is_start_done.wait()
         with self._gentle_end:
