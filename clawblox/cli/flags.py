@@ -50,15 +50,12 @@ def in_flags(error: ClawbloxError, command: click.Command) -> ClawbloxError:
     worded = copy.copy(error)
     if error.hint:
         worded.hint = _translate(error.hint, names)
-    if isinstance(worded, ConfigError) and worded.key and not _is_of_a_document(worded):
+    if isinstance(worded, ConfigError) and worded.key:
+        if worded.path is not None and worded.path.suffix in _DOCUMENTS:
+            return worded  # its key is of the document, and no argument
         name, dot, member = worded.key.partition(".")
         worded.key = f"{names[name]} {member}".rstrip() if name in names else f"{name}{dot}{member}"
     return worded
-
-
-def _is_of_a_document(error: ConfigError) -> bool:
-    """Return whether the key of an error is one of a document, and not an argument."""
-    return error.path is not None and error.path.suffix in _DOCUMENTS
 
 
 def _argument_flags(command: click.Command) -> Iterator[tuple[str, str]]:

@@ -166,7 +166,8 @@ def _table(rows: Sequence[Row], noted: Collection[Row], columns: int) -> Iterato
     fitted = fit_columns(instance_columns(rows, is_live=True), columns)
     yield _line(Text(format_line(fitted, None), style="dim"))
     for place, row in enumerate(rows):
-        yield _format_row(fitted, place, row)
+        style = "red" if row.is_bad else _STYLES.get(row.state, "")
+        yield _format_cells(fitted, place, style)
         if row in noted:
             yield _line(Text(_NOTE_INDENT + row.note, style="dim"))
 
@@ -189,10 +190,6 @@ def _agents(agents: Sequence[AgentStatus], columns: int, room: int) -> Iterator[
     if hidden:
         more = ", ".join(f"{n} {state}" for state, n in Counter(a.state for a in hidden).items())
         yield _line(Text(f"… and {len(hidden)} more agents: {more}", style="dim"))
-
-
-def _format_row(fitted: Sequence[FittedColumn], place: int, row: Row) -> Text:
-    return _format_cells(fitted, place, "red" if row.is_bad else _STYLES.get(row.state, ""))
 
 
 def _format_cells(fitted: Sequence[FittedColumn], place: int, style: str) -> Text:

@@ -174,16 +174,14 @@ def lay_out(lineage: Lineage) -> Layout:
         fork = places.get(instance.parent.path) if instance.parent else None
         lane = _make_lane(instance, fork, positions)
         lanes.append(lane)
-        for branch, rings in ((None, lane.rings), *_rings_by_branch(lane)):
-            for ring in rings:
-                places.setdefault(ring.save.path, Fork(ring.at, number, branch))
+        for ring in lane.rings:
+            places.setdefault(ring.save.path, Fork(ring.at, number, None))
+        for index, branch in enumerate(lane.branches):
+            for ring in branch.rings:
+                places.setdefault(ring.save.path, Fork(ring.at, number, index))
     begin = min((at for lane in lanes for at in _positions(lane)), default=0.0)
     end = max((at for lane in lanes for at in _positions(lane)), default=0.0)
     return Layout(tuple(lanes), begin, end, is_simulated)
-
-
-def _rings_by_branch(lane: Lane) -> Iterator[tuple[int, tuple[Ring, ...]]]:
-    return ((number, branch.rings) for number, branch in enumerate(lane.branches))
 
 
 def _positions(lane: Lane) -> Iterator[float]:

@@ -87,16 +87,13 @@ def render_lineage(lineage: Lineage, *, columns: int, title: str) -> str:
     used = {char for _, chart, _ in lines for char in chart}
     head = f"{printable(title)}: {describe_lineage(lineage)}"
     body = [page.join(*line) for line in (*page.axis(), *lines)]
-    return "\n".join((head, "", *body, "", *_wrap(_signs(used), columns)))
+    signs = [f"{sign} {words}" for sign, words in _LEGEND.items() if sign in used]
+    return "\n".join((head, "", *body, "", *_wrap(signs, columns)))
 
 
 def to_ascii(text: str) -> str:
     """Return a text with ASCII signs in place of the others, for terminals without Unicode."""
     return text.translate(_ASCII).encode("ascii", "replace").decode()
-
-
-def _signs(used: set[str]) -> list[str]:
-    return [f"{sign} {words}" for sign, words in _LEGEND.items() if sign in used]
 
 
 def _wrap(words: Iterable[str], columns: int) -> list[str]:

@@ -287,15 +287,14 @@ def summarise(
 
 
 def _ends(statuses: Sequence[InstanceStatus], stopped: Collection[str]) -> Iterator[str]:
-    ordered = sorted(statuses, key=lambda status: (status.name in stopped, _rank(status)))
+    ordered = sorted(
+        statuses,
+        key=lambda status: (status.name in stopped, make_row(status, status.state).rank),
+    )
     ends = Counter(_describe_end(status, stopped) for status in ordered)
     if ends:
         counts = ", ".join(f"{count} {words}" for words, count in ends.items())
         yield f"{count_words(len(statuses), 'instance')}: {counts}."
-
-
-def _rank(status: InstanceStatus) -> tuple[int, str, str]:
-    return make_row(status, status.state).rank
 
 
 def _describe_end(status: InstanceStatus, stopped: Collection[str]) -> str:

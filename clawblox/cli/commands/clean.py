@@ -56,7 +56,11 @@ def command(run_dirs: tuple[str, ...], *, all_saves: bool, dry_run: bool, as_jso
             holding.enter_context(held(place))
         files = list_files(list(dict.fromkeys(places)))
         chosen = {
-            run_dir: [file for file in candidates if _can_go(file, all_saves=all_saves)]
+            run_dir: [
+                file
+                for file in candidates
+                if file.named_by is None and (all_saves or file.kind != "save")
+            ]
             for run_dir, candidates in files.items()
         }
         if not dry_run:
@@ -73,10 +77,6 @@ def command(run_dirs: tuple[str, ...], *, all_saves: bool, dry_run: bool, as_jso
         click.echo(format_table(("FILE", "KIND", "SIZE"), rows))
     kept = sum(len(candidates) for candidates in files.values()) - len(spent)
     click.echo(_summarise(spent, kept, dry_run=dry_run))
-
-
-def _can_go(file: RunFile, *, all_saves: bool) -> bool:
-    return file.named_by is None and (all_saves or file.kind != "save")
 
 
 def _summarise(spent: list[RunFile], kept: int, *, dry_run: bool) -> str:

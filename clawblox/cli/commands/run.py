@@ -117,9 +117,12 @@ def command(
         ClawbloxError: The world could not be started, or ended by itself.
         UsageError: Instances were interrupted in the run directory, and no option settles that.
     """
-    source = _find_source(options, Path(world))
+    source = None
+    if isinstance(options.resume, str | os.PathLike):
+        source = find_resume_source(os.fspath(options.resume), Path(world).absolute())
     if source is not None:
-        world = _choose_world(ctx, world, source)
+        if source.record is not None and not _is_typed(ctx, "world"):
+            world = source.record.world_dir
         options = attrs.evolve(options, **_recorded_options(ctx, source), resume=source.path)
     agent = _choose_agent(ctx, agent_options, tmux, source)
     opened = open_world(world)
@@ -181,18 +184,6 @@ def resume_words(
         *option_words(command, agent.options, without=("max_turns",)),
         *option_words(command, stop_options),
     ]
-
-
-def _find_source(options: StartOptions, world: Path) -> ResumeSource | None:
-    if not isinstance(options.resume, str | os.PathLike):
-        return None
-    return find_resume_source(os.fspath(options.resume), world.absolute())
-
-
-def _choose_world(ctx: click.Context, world: str, source: ResumeSource) -> str:
-    """Return the world that the caller names, or else the world of the run that continues."""
-    is_given = ctx.get_parameter_source("world") is ParameterSource.COMMANDLINE
-    return world if is_given or source.record is None else source.record.world_dir
 
 
 def _recorded_options(ctx: click.Context, source: ResumeSource) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -133,7 +132,7 @@ def _make_display(output: Output, batch_run: BatchRun, states: InstanceStates) -
         display = LineDisplay(output)
         display.announce(_name_run_dir(batch_run))
         return display
-    table = TableDisplay(output, batch_run.run_dir, batch_run.world.name, states, pid=os.getpid())
+    table = TableDisplay(output, batch_run.run_dir, batch_run.world.name, states)
     configure_logging(table.warn if sys.stderr.isatty() else None)
     return table
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,7 +57,7 @@ class Display(Protocol):
     def announce(self, text: str) -> None:
         """Show a lasting fact, such as an address."""
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Show the present activity."""
 
     def warn(self, text: str) -> None:
@@ -102,8 +103,8 @@ class LineDisplay:
         """Write a fact."""
         self._outbox.put(text)
 
-    def say(self, text: str) -> None:
-        """Write what happens now."""
+    def report(self, text: str) -> None:
+        """Write the present activity."""
         self._outbox.put(text)
 
     def warn(self, text: str) -> None:
@@ -119,17 +120,13 @@ class TableDisplay:
         run_dir: The run directory.
         world: Name of the world.
         states: The states of the instances.
-        pid: The orchestrator; ended instances of others in the run directory are not shown.
     """
 
-    def __init__(
-        self, output: Output, run_dir: Path, world: str, states: InstanceStates, *, pid: int
-    ) -> None:
+    def __init__(self, output: Output, run_dir: Path, world: str, states: InstanceStates) -> None:
         self._world = world
         self._place = shorten_path(run_dir)
         self._facts: list[str] = []
         self._states = states
-        self._pid = pid
         self._begun_at = time.monotonic()
         self._recent_events = RecentEvents(_RECENT_EVENTS)
         self._ramp = ""
@@ -172,8 +169,8 @@ class TableDisplay:
         """Show a fact in the first line."""
         self._facts.append(text)
 
-    def say(self, text: str) -> None:
-        """Show in the last line what happens now."""
+    def report(self, text: str) -> None:
+        """Show the present activity in the last line."""
         self._notice = text
         self._table.touch()
 
@@ -182,10 +179,11 @@ class TableDisplay:
         self._recent_events.add(EventLine(format_utc(utc_now()), "", text, is_trouble=True))
 
     def _look(self) -> Look:
+        """Look at the run, without the ended instances of other orchestrators."""
         statuses = [
             status
             for status in read_run(self._run_dir).instances
-            if status.orchestrator_pid == self._pid or status.state not in OVER
+            if status.orchestrator_pid == os.getpid() or status.state not in OVER
         ]
         return Look(statuses, self._slow_starts.look(statuses), read_agents(self._run_dir))
 

@@ -143,7 +143,7 @@ class Orchestrator:
 
     async def _start_instances(self) -> None:
         begun_at = anyio.current_time()
-        self._say_with_hint(f"{self._verb} {count_words(self._states.total, 'instance')}.")
+        self._report_with_hint(f"{self._verb} {count_words(self._states.total, 'instance')}.")
         with self._starting:
             batch = await self._start()
             # The event of every result has been taken before.
@@ -163,14 +163,14 @@ class Orchestrator:
         ready, total = len(batch), self._states.total
         share = "" if ready == total else f"{ready} of "
         text = f"{share}{count_words(total, 'instance')} ready after {format_seconds(elapsed_s)}."
-        self._say_with_hint(text)
+        self._report_with_hint(text)
         if self._starter is not None:
             self._starter.send_result((text, *self._facts), batch)
 
-    def _say_with_hint(self, text: str) -> None:
+    def _report_with_hint(self, text: str) -> None:
         first = "saves and stops" if self._options.save_at_end else "stops"
         hint = f" Ctrl-C {first} all; a second Ctrl-C kills them."
-        self._display.say(text if self._starter else text + hint)
+        self._display.report(text if self._starter else text + hint)
 
     # -- while they run ---------------------------------------------------------------------------
 
@@ -230,22 +230,24 @@ class Orchestrator:
         with self._gentle_end:
             await (self._drain() if self._options.save_at_end else self._stop())
         if self._gentle_end.cancelled_caught and not self._is_over.is_set():
-            self._display.say("Killing all instances.")
+            self._display.report("Killing all instances.")
             await self._stop_all(0.0)
         self._is_over.set()
 
     async def _drain(self) -> None:
-        self._display.say("Saving and stopping all instances. A second Ctrl-C kills them.")
+        self._display.report("Saving and stopping all instances. A second Ctrl-C kills them.")
         batch = await self._world.drain(grace_seconds=self._options.grace)
         if left := [name for name in sorted(batch.failed) if self._states.runs(name)]:
             names = ", ".join(left)
-            self._display.say(f"Not saved, so still running: {names}. A second Ctrl-C kills them.")
+            self._display.report(
+                f"Not saved, so still running: {names}. A second Ctrl-C kills them."
+            )
             self._is_ending = False
             self._end_if_over()
             await anyio.sleep_forever()
 
     async def _stop(self) -> None:
-        self._display.say("Stopping all instances. A second Ctrl-C kills them.")
+        self._display.report("Stopping all instances. A second Ctrl-C kills them.")
         await self._stop_all(self._options.grace)
 
     async def _stop_all(self, grace_seconds: float) -> None:
