@@ -11,10 +11,8 @@ examine archives import no more than they need.
 - ``archive``: the archive as a file.
 - ``collect``: what of an agent travels.
 - ``secrets``: finding secrets before they leave.
-- ``document``: ``metadata.json`` as a save writes it.
-- ``world_document``: the world's snapshot in an archive.
-- ``refusals``: why a save is refused.
-- ``tokens``: tokens of worlds that run, which must not travel.
+- ``document``: what a save records in ``metadata.json``, and the world's snapshot.
+- ``refusals``: tokens of worlds that run, which must not travel, and why a save is refused.
 - ``names``: what a member of an archive may be called.
 - ``progress``: how far a save or a check is.
 - ``zstd``: decompressing Zstandard.
@@ -35,11 +33,12 @@ if TYPE_CHECKING:
         read_metadata,
         save_checkpoint,
     )
-    from clawblox.checkpoint.audit.compare import Difference, diff_checkpoints
     from clawblox.checkpoint.audit.repair import Repair, repair_checkpoints
     from clawblox.checkpoint.audit.verify import (
+        Difference,
         Scan,
         Verification,
+        diff_checkpoints,
         scan_checkpoint,
         verify_checkpoint,
     )
@@ -63,11 +62,12 @@ _HOMES = {
         "read_metadata",
         "save_checkpoint",
     ),
-    "clawblox.checkpoint.audit.compare": ("Difference", "diff_checkpoints"),
     "clawblox.checkpoint.audit.repair": ("Repair", "repair_checkpoints"),
     "clawblox.checkpoint.audit.verify": (
+        "Difference",
         "Scan",
         "Verification",
+        "diff_checkpoints",
         "scan_checkpoint",
         "verify_checkpoint",
     ),

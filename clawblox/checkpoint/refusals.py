@@ -1,4 +1,7 @@
-"""Why a save is refused, in words that hold neither a secret nor an escape of a terminal."""
+"""What a save must not carry: tokens of worlds that run, and why a save is refused.
+
+The words of a refusal hold neither a secret nor an escape of a terminal.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from clawblox.checkpoint.archive.registry import above
 from clawblox.checkpoint.names import split_name
-from clawblox.checkpoint.secrets import Scanner
+from clawblox.checkpoint.secrets import KnownValues, Scanner
 from clawblox.errors import CheckpointError, CheckpointLimitError, CheckpointSecretError
+from clawblox.protocol import SECRET_ENV
 from clawblox.results import Finding
+from clawblox.rundir.records import InstanceRecord, read_running
+from clawblox.system.process_tree import read_variables
 
 _SHOWN: Final = 20
 
@@ -110,3 +117,28 @@ def _hide_secrets(name: str, scanner: Scanner) -> str:
     # A finding in a name calls the file by what is left of it.
     found = scanner.scan(name, ())
     return found[0].path if found else name
+
+
+def live_tokens(paths: Iterable[Path]) -> KnownValues:
+    """Return the tokens of the live instances of every run that one of ``paths`` lies in. Blocks.
+
+    Returns:
+        The tokens, by a label that names the instance.
+    """
+    directories = {directory for path in paths for directory in (path, *above(path))}
+    found = KnownValues()
+    for directory in sorted(directories):
+        for record in read_running(directory):
+            found.update(_read_tokens(record))
+    return found
+
+
+def _read_tokens(record: InstanceRecord) -> KnownValues:
+    variables = read_variables(record.pid)
+    return KnownValues(
+        {
+            f"world:{record.name}:{record.pid}:{name}": value
+            for name in SECRET_ENV
+            if (value := variables.get(name))
+        }
+    )

@@ -23,20 +23,19 @@ from clawblox.checkpoint.archive.writer import ArchiveWriter, SizedSource
 from clawblox.checkpoint.audit.examine import Examination
 from clawblox.checkpoint.collect import plan as tiers
 from clawblox.checkpoint.collect.plan import Plan
-from clawblox.checkpoint.document import Document
+from clawblox.checkpoint.document import Document, WorldDocument, world_sources
 from clawblox.checkpoint.model import Allowance, Source
 from clawblox.checkpoint.names import METADATA_NAME, ROWS_NAME, SNAPSHOT_NAME, split_name
 from clawblox.checkpoint.options import ArchiveOptions, label_secrets
 from clawblox.checkpoint.progress import Progress
 from clawblox.checkpoint.refusals import (
+    live_tokens,
     oversized_refusal,
     secret_refusal,
     unarchivable_refusal,
     unreadable_refusal,
 )
 from clawblox.checkpoint.secrets import Scanner, known_values, read_allowances
-from clawblox.checkpoint.tokens import live_tokens
-from clawblox.checkpoint.world_document import WorldDocument, world_sources
 from clawblox.errors import (
     CheckpointError,
     CheckpointFormatError,

@@ -11,9 +11,8 @@ from typing import Any, Final
 from clawblox.agents.programs import STATE_DIR
 from clawblox.checkpoint.archive.metadata import RESERVED_KEYS
 from clawblox.checkpoint.archive.reader import Archive
-from clawblox.checkpoint.audit.compare import Difference
 from clawblox.checkpoint.audit.repair import Repair
-from clawblox.checkpoint.audit.verify import Scan, Verification
+from clawblox.checkpoint.audit.verify import Difference, Scan, Verification
 from clawblox.checkpoint.collect.sessions import FORMATS
 from clawblox.checkpoint.names import METADATA_NAME, SNAPSHOT_NAME
 from clawblox.errors import CheckpointError

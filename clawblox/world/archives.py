@@ -100,8 +100,7 @@ class ArchiveStart:
         return launch.run_dir
 
     def _load(self, run_dir: Path, report: Report) -> None:
-        from clawblox.checkpoint.load.load import load
-        from clawblox.checkpoint.load.snapshot import require_snapshot
+        from clawblox.checkpoint.load.load import load, require_snapshot
         from clawblox.checkpoint.model import Limits
         from clawblox.checkpoint.options import LoadOptions
 
@@ -202,7 +201,7 @@ class _Extraction:
         )
 
     def _take(self, report: Report, resume: SnapshotLike | None) -> SnapshotLike | None:
-        from clawblox.checkpoint.load.snapshot import extract_snapshot
+        from clawblox.checkpoint.load.load import extract_snapshot
 
         archive = find_archive(resume, self._world_dir, "resume")
         if archive is None:

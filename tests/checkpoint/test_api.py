@@ -28,9 +28,8 @@ from clawblox.checkpoint import (
 from clawblox.checkpoint import save as save_module
 from clawblox.checkpoint.collect.plan import Plan
 from clawblox.checkpoint.collect.sessions import find_format
-from clawblox.checkpoint.document import Document
+from clawblox.checkpoint.document import Document, WorldDocument
 from clawblox.checkpoint.model import Link, Source
-from clawblox.checkpoint.world_document import WorldDocument
 from clawblox.errors import CheckpointLimitError, ConfigError
 from clawblox.rundir.manifest_updates import run_update
 from clawblox.system.files import digest_file

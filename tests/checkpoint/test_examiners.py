@@ -26,7 +26,7 @@ from clawblox.checkpoint import (
 from clawblox.checkpoint.archive.reader import Archive
 from clawblox.checkpoint.archive.writer import ArchiveWriter
 from clawblox.checkpoint.audit import examine
-from clawblox.checkpoint.audit.examiner import EXAMINER_NAME, Examiner
+from clawblox.checkpoint.audit.examine import EXAMINER_NAME, Examiner
 from clawblox.checkpoint.secrets import Scanner
 from clawblox.checkpoint.secrets.verdicts import content_verdicts, verdicts
 from clawblox.system import helper
@@ -342,7 +342,7 @@ def test_progress_never_goes_back_and_comes_to_the_end(run: Run, examiners: list
 
 ORCHESTRATOR = """
 import os, sys
-from clawblox.checkpoint.audit.examiner import Examiner
+from clawblox.checkpoint.audit.examine import Examiner
 begun = Examiner({})
 if sys.argv[1] == "fork" and os.fork() == 0:
     sys.stdin.read()  # a child that lives on

@@ -1,13 +1,11 @@
 """Searches files for secrets before they go into an archive.
 
 - ``scanner``: all files of an archive, and the summary.
-- ``content``: one file, or what is inside a container.
-- ``windows``: cuts a content of any size into overlapping windows.
+- ``content``: one file, or what is inside a container, in overlapping windows.
 - ``verdicts``: remembers which windows are clean.
 - ``matching``: searches one window.
 - ``patterns``: finds secrets in a piece of content, by shape and by value.
 - ``containers``: decodes what is packed or compressed.
-- ``allowances``: the findings that an operator allows.
 
 What cannot be searched is a finding of the rule ``unscannable``: encrypted members, formats without
 a decoder, more than four containers inside one another, content that decodes to too much, and
@@ -18,11 +16,10 @@ The bytes of a container itself are always searched too.
 
 from __future__ import annotations
 
-from clawblox.checkpoint.secrets.allowances import read_allowances
 from clawblox.checkpoint.secrets.content import UNSCANNABLE
 from clawblox.checkpoint.secrets.patterns.known import KnownValues, known_values
 from clawblox.checkpoint.secrets.patterns.rules import RULESET
-from clawblox.checkpoint.secrets.scanner import Scanner
+from clawblox.checkpoint.secrets.scanner import Scanner, read_allowances
 
 __all__ = [
     "RULESET",

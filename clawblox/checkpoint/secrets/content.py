@@ -1,18 +1,239 @@
 """One content of the scan: a file, or what is inside a container.
 
-Its bytes pass once, in windows. Each window is searched, and containers in it are decoded into
-further contents.
+Its bytes pass once, in windows, which overlap, so that no edge hides a secret. Each window is
+searched, and containers in it are decoded into further contents.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import hashlib
+from collections.abc import Callable
+from typing import Final, Protocol
 
-from clawblox.checkpoint.secrets.containers.decoder import Refusal
+import attrs
+
+from clawblox.checkpoint.secrets.containers.beginnings import beginnings
+from clawblox.checkpoint.secrets.containers.decoder import Refusal, Sink
 from clawblox.checkpoint.secrets.containers.parts import Parts
-from clawblox.checkpoint.secrets.matching import MAX_DEPTH
-from clawblox.checkpoint.secrets.windows import FindingCollector, Windows
+from clawblox.checkpoint.secrets.matching import (
+    MAX_DEPTH,
+    UNFINISHED,
+    Base64Runs,
+    find_matches,
+    read_base64,
+)
+from clawblox.checkpoint.secrets.patterns.base64_runs import Base64Stream, continue_run, skip_run
+from clawblox.checkpoint.secrets.patterns.known import KnownSecrets
+from clawblox.checkpoint.secrets.patterns.shapes import Match
+from clawblox.checkpoint.secrets.verdicts import Verdict, verdict_key, verdicts
 from clawblox.results import Finding
+
+STRIDE: Final = 128 << 10
+"""Number of new bytes in a window; it reports the secrets that begin in them."""
+
+OVERLAP: Final = 12 << 10
+"""Number of further bytes after them: the longest secret, also in UTF-16."""
+
+LEAD: Final = 64
+"""Number of bytes before them, for what must precede a secret."""
+
+
+class FindingCollector(Protocol):
+    """Collects what is found in one file and in the containers inside it."""
+
+    known: KnownSecrets
+    circumstances: bytes | None
+    """Identifies the rule set and the known secrets; None if no window is remembered."""
+
+    decoded_bytes: int
+    containers: int
+
+    @property
+    def is_clean_since(self) -> Callable[[], bool]:
+        """Return a function that tells whether nothing has been found from now on."""
+
+    def add(self, finding: Finding) -> None:
+        """Add a finding."""
+
+    def count_containers(self, count: int) -> None:
+        """Count containers that were opened."""
+
+    def count_decoded(self, count: int) -> None:
+        """Count bytes that were decoded."""
+
+
+class Windows:
+    """Searches a content that comes in pieces of any size.
+
+    Args:
+        path: Its path in findings.
+        findings: Collects what is found.
+        depth: Number of containers around the content.
+        spawn: Makes the content of something inside, by its name.
+        parts: Decodes the containers inside.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        findings: FindingCollector,
+        depth: int,
+        spawn: Callable[[str], Sink],
+        parts: Parts,
+    ) -> None:
+        self._path = path
+        self._findings = findings
+        self._depth = depth
+        self._spawn = spawn
+        self._parts = parts
+        self._data = bytearray()
+        self._lead = 0
+        self._base = 0
+        self._line = 1
+        self._is_binary = False
+        self._run: _LongRun | None = None
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes."""
+        for at in range(0, len(data), STRIDE):
+            self._data += data[at : at + STRIDE]
+            while len(self._data) >= self._lead + STRIDE + OVERLAP:
+                self._search(self._lead + STRIDE, is_last=False)
+
+    def close(self) -> None:
+        """Search the rest."""
+        self._search(len(self._data), is_last=True)
+
+    def _search(self, end: int, *, is_last: bool) -> None:
+        text = bytes(self._data[: end + OVERLAP])
+        self._is_binary = self._is_binary or b"\0" in text
+        offset = self._base + self._lead
+        runs_from = self._continue_long_run(text, is_last)
+        window = _Window(text, self._lead, runs_from, end, not offset, is_last)
+        verdict = self._judge(window)
+        self._parts.take(text, self._lead, end, offset, verdict.beginnings)
+        if verdict.long_run is not None:
+            self._run = _LongRun(self._spawn("base64"), self._base + verdict.long_run)
+            self._continue_long_run(text, is_last)
+        self._line += verdict.newlines
+        kept_from = max(0, end - LEAD)
+        self._base += kept_from
+        self._lead = end - kept_from
+        del self._data[:kept_from]
+
+    def _judge(self, window: _Window) -> Verdict:
+        circumstances = self._findings.circumstances
+        if circumstances is None:
+            return self._search_window(window)
+        key = window.key(circumstances, self._depth)
+        verdict = verdicts.recall(key)
+        if verdict is not None:
+            self._findings.count_containers(verdict.containers)
+            return verdict
+        is_clean = self._findings.is_clean_since
+        verdict = self._search_window(window)
+        if is_clean():
+            verdicts.remember(key, verdict)
+        return verdict
+
+    def _search_window(self, window: _Window) -> Verdict:
+        containers = self._findings.containers
+        long_run = self._inspect(window)
+        newlines = window.text.count(b"\n", window.begin, window.end)
+        starts = beginnings(
+            window.text,
+            window.begin,
+            window.end,
+            is_start=window.is_start,
+            is_deepest=self._depth >= MAX_DEPTH,
+        )
+        return Verdict(newlines, self._findings.containers - containers, long_run, starts)
+
+    def _inspect(self, window: _Window) -> int | None:
+        known = self._findings.known
+        runs = Base64Runs([], [], None)
+        if self._depth < MAX_DEPTH:
+            runs = read_base64(window.text, window.runs_from, window.end, window.is_last, known)
+        for match in (*find_matches(window.text, known), *runs.matches):
+            if window.begin <= match.start < window.end:
+                self._findings.add(self._finding(match, window))
+        for decoded in runs.containers:
+            content = self._spawn("base64")
+            content.feed(decoded)
+            content.close()
+        return runs.long_run
+
+    def _finding(self, match: Match, window: _Window) -> Finding:
+        lines_before = window.text.count(b"\n", window.begin, match.start)
+        line = None if self._is_binary else self._line + lines_before
+        return make_finding(match, self._path, line, self._base + match.start)
+
+    def _continue_long_run(self, text: bytes, is_last: bool) -> int:
+        """Decode the long run that continues here; return where the search for others begins."""
+        if not self._run:
+            return skip_run(text, self._lead)
+        start = self._run.at - self._base
+        end = continue_run(text, start)
+        self._run.feed(text[start:end])
+        if is_last or end <= len(text) - UNFINISHED:
+            self._run.close()
+            self._run = None
+        return end
+
+
+@attrs.frozen
+class _Window:
+    text: bytes = attrs.field(repr=False)
+    begin: int
+    runs_from: int
+    end: int
+    is_start: bool
+    is_last: bool
+
+    def key(self, circumstances: bytes, depth: int) -> bytes:
+        numbers = (self.begin, self.runs_from, self.end, self.is_start, self.is_last, depth)
+        return verdict_key(self.text, circumstances, *numbers)
+
+
+class _LongRun:
+    """A base64 run that continues after its window.
+
+    Args:
+        content: Takes the decoded bytes.
+        at: Position in the outer content at which the run continues.
+    """
+
+    def __init__(self, content: Sink, at: int) -> None:
+        self.at = at
+        self._content = content
+        self._base64 = Base64Stream()
+
+    def feed(self, characters: bytes) -> None:
+        self.at += len(characters)
+        self._content.feed(self._base64.decode(characters))
+
+    def close(self) -> None:
+        self._content.feed(self._base64.finish())
+        self._content.close()
+
+
+def make_finding(match: Match, path: str, line: int | None, offset: int) -> Finding:
+    """Return a finding, which shows only a digest, the first characters and the length."""
+    secret = match.rule.encode() + b"\0" + match.secret
+    return Finding(
+        path=path,
+        rule=match.rule,
+        fingerprint=hashlib.sha256(secret).hexdigest()[:16],
+        preview=make_preview(match.secret),
+        line=line,
+        offset=offset,
+    )
+
+
+def make_preview(secret: bytes) -> str:
+    """Return the first characters of a secret and its length."""
+    return f"{ascii(secret[:4].decode('latin-1'))[1:-1]}... ({len(secret)} bytes)"
+
 
 UNSCANNABLE: Final = "unscannable"
 """The rule of findings that are not secrets but containers that cannot be searched."""

@@ -1,22 +1,29 @@
-"""The scan: one file after another, and the summary of all of them."""
+"""The scan: one file after another, the summary of all of them, and the findings allowed."""
 
 from __future__ import annotations
 
+import json
 import traceback
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
 
 import attrs
 
 from clawblox.checkpoint.model import Allowance
-from clawblox.checkpoint.secrets.content import UNSCANNABLE, ScannedContent
+from clawblox.checkpoint.secrets.content import (
+    UNSCANNABLE,
+    ScannedContent,
+    make_finding,
+    make_preview,
+)
 from clawblox.checkpoint.secrets.matching import find_matches
 from clawblox.checkpoint.secrets.patterns.known import KnownSecrets, KnownValues
 from clawblox.checkpoint.secrets.patterns.rules import RULESET
 from clawblox.checkpoint.secrets.verdicts import PROCESS_KEY, content_verdicts, verdict_key
-from clawblox.checkpoint.secrets.windows import make_finding, make_preview
-from clawblox.errors import CheckpointError
+from clawblox.errors import CheckpointError, ConfigError
 from clawblox.results import Finding
 
 
@@ -278,3 +285,40 @@ def _mask_secrets(path: str, known: KnownSecrets) -> str:
     for match in sorted(find_matches(text, known), key=lambda match: -match.start):
         text = text[: match.start] + make_preview(match.secret).encode() + text[match.end :]
     return text.decode(errors="replace")
+
+
+_KEYS: Final = tuple(field.name for field in attrs.fields(Allowance))
+
+
+def read_allowances(path: Path) -> tuple[Allowance, ...]:
+    """Read a file of allowed findings.
+
+    The file is a JSON list of objects with ``path``, ``rule`` and ``fingerprint`` of a finding, and
+    a ``reason``; all of them are strings that are not empty.
+
+    Raises:
+        ConfigError: The file cannot be read, or does not have this form.
+    """
+    try:
+        entries = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"the allowances cannot be read: {error.strerror}", path=path) from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"the allowances must be JSON: {error}", path=path) from None
+    if not isinstance(entries, list):
+        raise ConfigError("the allowances must be a JSON list", path=path)
+    return tuple(_allowance(entry, index, path) for index, entry in enumerate(entries))
+
+
+def _allowance(entry: object, index: int, path: Path) -> Allowance:
+    if not isinstance(entry, dict):
+        raise ConfigError(f"[{index}] must be a JSON object", path=path, key=f"[{index}]")
+    for key in _KEYS:
+        value = entry.get(key)
+        if not isinstance(value, str) or not value.strip():
+            name = f"[{index}].{key}"
+            raise ConfigError(f"{name} must be a non-empty string", path=path, key=name)
+    if unknown := sorted(entry.keys() - _KEYS):
+        name = f"[{index}].{unknown[0]}"
+        raise ConfigError(f"{name} is not a key of an allowance", path=path, key=name)
+    return Allowance(**entry)

@@ -15,9 +15,13 @@ import click
 
 from clawblox.checkpoint.api import load_checkpoint
 from clawblox.checkpoint.archive.reader import Archive
-from clawblox.checkpoint.audit.compare import diff_checkpoints
 from clawblox.checkpoint.audit.repair import repair_checkpoints
-from clawblox.checkpoint.audit.verify import Verification, scan_checkpoint, verify_checkpoint
+from clawblox.checkpoint.audit.verify import (
+    Verification,
+    diff_checkpoints,
+    scan_checkpoint,
+    verify_checkpoint,
+)
 from clawblox.checkpoint.progress import Report
 from clawblox.checkpoint.secrets import read_allowances
 from clawblox.checkpoint.twins import run_with_progress

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from clawblox.checkpoint.secrets.windows import LEAD, OVERLAP, STRIDE
+from clawblox.checkpoint.secrets.content import LEAD, OVERLAP, STRIDE
 from tests.checkpoint.secrets.fakes import FAMILIES, fake, rule_name, scan
 
 EDGES = (

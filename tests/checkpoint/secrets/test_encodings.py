@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from clawblox.checkpoint.secrets.windows import STRIDE
+from clawblox.checkpoint.secrets.content import STRIDE
 from tests.checkpoint.secrets.fakes import EMBEDDINGS, FAMILIES, fake, rule_name, scan
 from tests.checkpoint.secrets.wrapping import ENCODINGS, as_is, columns
 

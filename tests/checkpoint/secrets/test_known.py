@@ -10,7 +10,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from clawblox.checkpoint.secrets import Scanner, known_values
-from clawblox.checkpoint.secrets.windows import STRIDE
+from clawblox.checkpoint.secrets.content import STRIDE
 from tests.checkpoint.secrets.fakes import Maker, rules_in, scan
 from tests.checkpoint.secrets.wrapping import ENCODINGS
 

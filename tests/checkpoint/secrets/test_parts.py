@@ -22,7 +22,7 @@ import pytest
 import zstandard
 
 from clawblox.checkpoint.secrets.containers import beginnings as beginnings_module
-from clawblox.checkpoint.secrets.windows import OVERLAP, STRIDE
+from clawblox.checkpoint.secrets.content import OVERLAP, STRIDE
 from tests.checkpoint.secrets import wrapping
 from tests.checkpoint.secrets.fakes import fake, rules_in, scan
 

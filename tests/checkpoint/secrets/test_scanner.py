@@ -11,8 +11,14 @@ import attrs
 import pytest
 
 from clawblox.checkpoint.model import Allowance
-from clawblox.checkpoint.secrets import RULESET, Scanner, known_values, read_allowances, verdicts
-from clawblox.checkpoint.secrets import windows as windows_module
+from clawblox.checkpoint.secrets import (
+    RULESET,
+    Scanner,
+    content,
+    known_values,
+    read_allowances,
+    verdicts,
+)
 from clawblox.errors import CheckpointError, CheckpointSecretError, ConfigError
 from clawblox.results import Finding
 from tests.checkpoint.secrets.fakes import Maker, fake, pieces, rules_in, scan
@@ -163,7 +169,7 @@ def test_a_failure_of_the_scan_shows_no_content(monkeypatch: pytest.MonkeyPatch)
     def fail(*_: object) -> None:
         raise ValueError(f"cannot cope with {TOKEN}")
 
-    monkeypatch.setattr(windows_module, "find_matches", fail)
+    monkeypatch.setattr(content, "find_matches", fail)
     with pytest.raises(CheckpointError) as caught:
         Scanner().scan("file", (piece for piece in (TOKEN.encode(), b"!" * 600)))
     error: BaseException | None = caught.value
@@ -186,14 +192,14 @@ def test_findings_survive_pickling_of_the_error() -> None:
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that grows with every window that is really searched."""
     searched: list[int] = []
-    original = windows_module.find_matches
+    original = content.find_matches
 
     def counting(text, known):
         searched.append(len(text))
         return original(text, known)
 
-    monkeypatch.setattr(windows_module, "find_matches", counting)
-    monkeypatch.setattr(windows_module, "verdicts", verdicts.Verdicts(capacity=1000))
+    monkeypatch.setattr(content, "find_matches", counting)
+    monkeypatch.setattr(content, "verdicts", verdicts.Verdicts(capacity=1000))
     return searched
 
 

@@ -1,10 +1,9 @@
 """Agent sessions: which files a conversation consists of, and where they belong after a restore.
 
 - ``shape``: what every session format has in common.
-- ``buckets``: formats with a directory of sessions for each working directory.
-- ``claude``, ``codex``, ``kimi``: the files that each program keeps.
+- ``buckets``: Claude Code and Kimi Code, with a directory of sessions for each workspace.
+- ``codex``: Codex, also its compressed conversations.
 - ``transcripts``: files of JSON records, one a line.
-- ``compressed``: files compressed with Zstandard.
 """
 
 from __future__ import annotations
@@ -13,9 +12,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from clawblox.checkpoint.collect.sessions.claude import ClaudeFormat
+from clawblox.checkpoint.collect.sessions.buckets import ClaudeFormat, KimiFormat
 from clawblox.checkpoint.collect.sessions.codex import CodexFormat
-from clawblox.checkpoint.collect.sessions.kimi import KimiFormat
 from clawblox.checkpoint.collect.sessions.shape import (
     AgentSession,
     Placement,

@@ -1,23 +1,44 @@
-"""Session formats of programs that keep a directory of sessions for each working directory.
+"""Conversations of Claude Code and Kimi Code: each keeps a directory of sessions per workspace.
 
 The name of that directory, the bucket, depends on the absolute path of the workspace. Names in an
-archive do not contain it, so a conversation can be restored at any path.
+archive do not contain it, so a conversation can be restored at any path. The layouts are those of
+version 2.1 of both programs. ``CLAUDE_CONFIG_DIR`` and ``KIMI_CODE_HOME`` name the state directory.
+
+Kimi refuses a session of another working directory, and reuses the permissions that a session
+recorded. An archive therefore holds placeholders for the absolute paths in ``state.json`` and for
+the workspace id in the transcripts; a restore fills them in. Permissions are never archived.
 """
 
 from __future__ import annotations
 
+import functools
+import os
+import re
 from abc import abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Final
 
+from clawblox.agents.programs import CLAUDE, KIMI
+from clawblox.agents.programs.kimi import (
+    AGENT_NAME,
+    MAIN_TRANSCRIPT,
+    STATE_FILE,
+    bind_record,
+    bind_state,
+    work_dir_key,
+)
+from clawblox.agents.programs.program import project_slug
+from clawblox.checkpoint.collect.sessions import transcripts
 from clawblox.checkpoint.collect.sessions.shape import (
     SessionFiles,
     SessionFormat,
     UnrecordedSession,
     list_session_files,
 )
-from clawblox.errors import CheckpointError
+from clawblox.checkpoint.collect.sessions.transcripts import Record
+from clawblox.checkpoint.model import Transform
+from clawblox.errors import CheckpointError, CheckpointFormatError
 
 PathTable = tuple[tuple[str, str], ...]
 """Pairs of prefixes: of a name in the archive, and of its path in the state directory."""
@@ -120,3 +141,121 @@ def _to_path(name: str, table: PathTable) -> str:
     return next(
         place + name.removeprefix(prefix) for prefix, place in table if name.startswith(prefix)
     )
+
+
+class ClaudeFormat(BucketFormat):
+    """The transcript, the transcripts of sub-agents, large tool results, memory and task list."""
+
+    name = "claude-code-v1"
+    program = CLAUDE
+    resume_words = ("claude", "--setting-sources", "user", "--strict-mcp-config", "--resume")
+    system_prompt_option = "--append-system-prompt"
+    allowed = re.compile(
+        r"transcript\.jsonl"
+        r"|subagents/agent-[0-9A-Za-z]+\.(jsonl|meta\.json)"
+        r"|tool-results/[A-Za-z0-9_-]{1,80}\.(txt|json)"
+        r"|memory/(?:[A-Za-z0-9 _.-]+/){0,3}[A-Za-z0-9 _.-]+\.md"
+        r"|tasks/[0-9]+\.json"
+    )
+    transcript = "transcript.jsonl"
+    searched = ("projects", "tasks")
+
+    def bucket(self, workspace: Path) -> str:
+        """Return the name of the project directory of a workspace."""
+        return project_slug(os.path.realpath(workspace))
+
+    def path_table(self, session_id: str, bucket: str) -> PathTable:
+        """Return the place of each part of a session."""
+        project = f"projects/{bucket}"
+        return (
+            ("transcript.jsonl", f"{project}/{session_id}.jsonl"),
+            ("subagents/", f"{project}/{session_id}/subagents/"),
+            ("tool-results/", f"{project}/{session_id}/tool-results/"),
+            ("memory/", f"{project}/memory/"),
+            ("tasks/", f"tasks/{session_id}/"),
+        )
+
+    def ends_turn(self, record: Record) -> bool | None:
+        """Return whether an answer is complete; None for a record of bookkeeping."""
+        if record.get("isSidechain") or record.get("type") not in ("user", "assistant"):
+            return None
+        message = record.get("message")
+        stop = message.get("stop_reason") if isinstance(message, dict) else None
+        return record["type"] == "assistant" and stop not in (None, "tool_use", "pause_turn")
+
+
+_WORKSPACE: Final = "${workspace}"
+_HOME: Final = "${home}"
+_ENDS_TURN: Final = {
+    "turn.prompt": False,
+    "turn.steer": False,
+    "turn.ended": True,
+    "turn.cancel": True,
+}
+
+
+class KimiFormat(BucketFormat):
+    """The state of a session, and the transcripts and plans of its agents."""
+
+    name = "kimi-code-v1"
+    program = KIMI
+    resume_words = ("kimi", "-r")
+    allowed = re.compile(
+        rf"state\.json|agents/{AGENT_NAME}/wire\.jsonl|agents/{AGENT_NAME}/plans/[A-Za-z0-9_.-]+\.md"
+    )
+    transcript = MAIN_TRANSCRIPT
+    searched = ("sessions",)
+
+    def bucket(self, workspace: Path) -> str:
+        """Return the name of the directory for the sessions of a workspace."""
+        return work_dir_key(workspace)
+
+    def path_table(self, session_id: str, bucket: str) -> PathTable:
+        """Return the directory of a session, for all its files."""
+        return (("", f"sessions/{bucket}/{session_id}/"),)
+
+    def save_transform(self, name: str) -> Transform | None:
+        """Return the transform that puts in placeholders and drops permissions.
+
+        Raises:
+            CheckpointFormatError: ``state.json`` is not a JSON object, or a record is too large;
+                raised by the transform itself.
+        """
+        if name == STATE_FILE:
+            rewrite = functools.partial(_bind_document, cwd=_WORKSPACE, home=_HOME)
+            return transcripts.document_transform(rewrite)
+        return _bind_to(_WORKSPACE) if name.endswith(".jsonl") else None
+
+    def load_transform(
+        self, name: str, session_id: str, workspace: Path, state_dir: str
+    ) -> Transform | None:
+        """Return the transform that fills in paths and workspace id, and drops permissions.
+
+        Raises:
+            CheckpointFormatError: ``state.json`` is not a JSON object, or a record is too large;
+                raised by the transform itself.
+        """
+        if name == STATE_FILE:
+            directory = self.path_in_state("", session_id, workspace)
+            rewrite = functools.partial(
+                _bind_document,
+                cwd=os.path.realpath(workspace),
+                home=os.path.realpath(workspace.parent / state_dir / directory),
+            )
+            return transcripts.document_transform(rewrite)
+        return _bind_to(work_dir_key(workspace)) if name.endswith(".jsonl") else None
+
+    def ends_turn(self, record: Record) -> bool | None:
+        """Return whether a record ended or began a turn; None for other records."""
+        return _ENDS_TURN.get(str(record.get("type")))
+
+
+def _bind_document(document: bytes, *, cwd: str, home: str) -> bytes:
+    try:
+        return bind_state(document, cwd=cwd, home=home)
+    except ValueError as error:
+        raise CheckpointFormatError(str(error), entry=STATE_FILE) from None
+
+
+def _bind_to(workspace_id: str) -> Transform:
+    return transcripts.line_transform(functools.partial(bind_record, workspace_id))

@@ -7,15 +7,17 @@ in any home. A compressed rollout is archived uncompressed, so that the secret s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 import attrs
 
 from clawblox.agents.programs import CODEX
 from clawblox.agents.programs.program import ROLLOUT, thread_id
 from clawblox.checkpoint.collect import tree
-from clawblox.checkpoint.collect.sessions import compressed, transcripts
+from clawblox.checkpoint.collect.sessions import transcripts
 from clawblox.checkpoint.collect.sessions.shape import (
     SessionFiles,
     SessionFormat,
@@ -23,6 +25,72 @@ from clawblox.checkpoint.collect.sessions.shape import (
 )
 from clawblox.checkpoint.collect.sessions.transcripts import Record
 from clawblox.checkpoint.model import Source, Transform
+from clawblox.checkpoint.zstd import Zstandard, find_zstandard
+from clawblox.errors import CheckpointError
+from clawblox.extras import install_command
+from clawblox.system import foreign_files
+
+_SLICE: Final = 256
+"""Bytes to decompress at a time. They may expand 40,000 times, all of it in memory."""
+
+
+def _decompression(path: Path) -> Transform:
+    """Return a transform that decompresses a file of one frame.
+
+    Args:
+        path: Path of the file, for error messages.
+
+    Raises:
+        CheckpointError: This Python cannot decompress it. The transform itself raises it for a
+            damaged file.
+    """
+    zstandard = _find_zstandard(path)
+
+    def transform(chunks: Iterable[bytes]) -> Iterator[bytes]:
+        frame = zstandard.open_frame()
+        try:
+            for chunk in chunks:
+                for start in range(0, len(chunk), _SLICE):
+                    yield frame.decompress(chunk[start : start + _SLICE])
+        except (zstandard.error, EOFError) as error:
+            raise CheckpointError(
+                f"{path.name!a:.60} cannot be decompressed: {error}", path=path
+            ) from None
+        if not frame.eof:
+            raise CheckpointError(
+                f"{path.name!a:.60} cannot be decompressed: its end is missing", path=path
+            )
+
+    return transform
+
+
+def _read_compressed_head(root: Path, path: str, size: int) -> bytes:
+    """Return the first ``size`` bytes, or more, of what a compressed file contains.
+
+    Raises:
+        OSError: It does not exist or is not a regular file.
+        CheckpointError: This Python cannot decompress it, or it is damaged.
+    """
+    transform = _decompression(root / path)
+    head = b""
+    with os.fdopen(foreign_files.open_file(root, path), "rb") as file:
+        for piece in transform(iter(lambda: file.read(_SLICE), b"")):
+            head += piece
+            if len(head) >= size:
+                break
+    return head
+
+
+def _find_zstandard(path: Path) -> Zstandard:
+    zstandard = find_zstandard()
+    if zstandard is None:
+        raise CheckpointError(
+            "cannot scan a compressed session for secrets",
+            path=path,
+            hint=f"use Python 3.14, or {install_command('zstd')}",
+        )
+    return zstandard
+
 
 _COMPRESSED = ".zst"
 _UUID_VERSION = 14
@@ -97,7 +165,7 @@ class CodexFormat(SessionFormat):
 
 def _decompress_lines(path: Path) -> Transform:
     """Return a transform that decompresses a rollout and drops an incomplete last line."""
-    decompress = compressed.decompression(path)
+    decompress = _decompression(path)
     cut = transcripts.line_transform(lambda line: line if line.endswith(b"\n") else b"")
     return lambda chunks: cut(decompress(chunks))
 
@@ -118,7 +186,7 @@ def _is_older(thread: str, session_id: str) -> bool:
 
 
 def _first_record(agent_dir: Path, path: str) -> Record:
-    read_head = compressed.read_head if path.endswith(_COMPRESSED) else tree.read_head
+    read_head = _read_compressed_head if path.endswith(_COMPRESSED) else tree.read_head
     try:
         head = read_head(agent_dir, path, _MAX_FIRST_RECORD)
     except FileNotFoundError:  # it was removed or compressed since it was listed

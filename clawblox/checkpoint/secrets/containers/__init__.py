@@ -5,5 +5,5 @@
 - ``beginnings``: where a container begins inside a content.
 - ``parts``: the containers inside one content, in turn.
 - ``streams``: gzip, zlib, bzip2, xz and Zstandard.
-- ``zips``, ``tars``, ``pngs``, ``git_packs``, ``git_objects``: the other formats.
+- ``archives`` (zip and tar), ``pngs``, ``git``: the other formats.
 """

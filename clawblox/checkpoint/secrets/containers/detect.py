@@ -7,14 +7,14 @@ import zlib
 from collections.abc import Callable
 from typing import Final
 
+from clawblox.checkpoint.secrets.containers.archives import TarDecoder, is_tar_header
 from clawblox.checkpoint.secrets.containers.decoder import (
     Decoder,
     OuterContent,
     Refusal,
     StreamDecoder,
 )
-from clawblox.checkpoint.secrets.containers.git_objects import ObjectContent
-from clawblox.checkpoint.secrets.containers.git_packs import PackDecoder, is_pack_header
+from clawblox.checkpoint.secrets.containers.git import ObjectContent, PackDecoder, is_pack_header
 from clawblox.checkpoint.secrets.containers.streams import (
     Inflate,
     bunzip2,
@@ -22,7 +22,6 @@ from clawblox.checkpoint.secrets.containers.streams import (
     unxz,
     zstd_codec,
 )
-from clawblox.checkpoint.secrets.containers.tars import TarDecoder, is_tar_header
 
 HEAD_SIZE: Final = 512
 """Number of first bytes that are enough to recognise every known container."""

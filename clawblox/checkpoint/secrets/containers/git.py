@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from clawblox.checkpoint.secrets.containers.decoder import (
@@ -178,3 +179,40 @@ class Inserts:
         self._is_copy = bool(byte & _MORE)
         self._left = (byte & 0x7F).bit_count() if self._is_copy else byte
         return b"\n" if self._is_copy else b""
+
+
+_HEADER: Final = re.compile(rb"(?:blob|commit|tag|tree) \d{1,20}\0")
+_MAX_OBJECT_HEADER: Final = 32
+"""Maximum length of a header."""
+
+
+class ObjectContent:
+    """Passes on a git object without its header, and anything else unchanged.
+
+    Args:
+        inside: Takes the bytes.
+    """
+
+    def __init__(self, inside: Sink) -> None:
+        self._inside = inside
+        self._head: bytes | None = b""
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the object."""
+        if self._head is None:
+            self._inside.feed(data)
+            return
+        self._head += data
+        if len(self._head) >= _MAX_OBJECT_HEADER:
+            self._begin(self._head)
+
+    def close(self) -> None:
+        """Finish: nothing follows."""
+        if self._head is not None:
+            self._begin(self._head)
+        self._inside.close()
+
+    def _begin(self, head: bytes) -> None:
+        self._head = None
+        header = _HEADER.match(head)
+        self._inside.feed(head[header.end() :] if header else head)
