@@ -22,7 +22,11 @@ from clawblox.server.sessions import Session, Sessions
 VERSION: Final = 1
 """Version of the kit's document, which holds the simulation's state."""
 
-_CHANGED: Final = ": the world's files or rules have changed since it was saved"
+_ADVICE: Final = {
+    "format": "start the world that saved it",
+    "version": "start the world with the version of clawblox that saved it",
+    "scene_hash": "the world's files or rules have changed since it was saved; start it with those",
+}
 
 _log = logging.getLogger("clawblox.server")
 _T = TypeVar("_T")
@@ -96,8 +100,10 @@ def _check_identity(world: HostedWorld, document: dict[str, Any]) -> None:
     for key, ours in expected.items():
         theirs = _field(document, key, type(ours))
         if theirs != ours:
-            why = _CHANGED if key == "scene_hash" else ""
-            raise SnapshotRefusal(f"its {key} is {theirs!r}, and this world's is {ours!r}{why}")
+            advice = _ADVICE[key]
+            raise SnapshotRefusal(
+                f"its {key} is {theirs!r}, and this world's is {ours!r}: {advice}"
+            )
 
 
 def _restore_kit(world: HostedWorld, document: dict[str, Any]) -> None:

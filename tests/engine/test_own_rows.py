@@ -82,6 +82,7 @@ def test_a_fork_begins_with_the_rows_of_its_save_and_goes_its_own_way(world_dir,
     assert names == {saved.path.name, f"{saved.path.name}.rows.db"}
 
 
+@pytest.mark.thorough
 def test_an_instance_finds_its_rows_again_on_another_port_and_no_other_does(world_dir, tmp_path):
     with World(dir=world_dir, run_dir=tmp_path / "run") as world:
         first, second = world.start_many(2)
@@ -94,6 +95,7 @@ def test_an_instance_finds_its_rows_again_on_another_port_and_no_other_does(worl
         assert send(lone, "Read") == "none"
 
 
+@pytest.mark.thorough
 def test_a_restart_from_a_save_takes_the_rows_of_that_save_and_a_fresh_one_keeps_them(
     world_dir, tmp_path
 ):
@@ -121,6 +123,7 @@ def test_an_archive_carries_the_rows(world_dir, tmp_path):
         assert send(forked, "Read") == "42"
 
 
+@pytest.mark.thorough
 def test_a_start_on_a_port_of_its_own_choice_keeps_the_public_place(world_dir, tmp_path):
     port = free_port()
     with World(dir=world_dir) as world:

@@ -68,6 +68,7 @@ def test_fresh_worlds_differ_by_a_seed_that_is_recorded_and_repeats_them(world_d
         assert (fork.seed, read_manifest(fork.instance_dir).run.get("seed")) == (None, None)
 
 
+@pytest.mark.thorough
 def test_one_seed_gives_each_of_many_fresh_worlds_its_own(world_dir, tmp_path):
     with World(dir=world_dir) as world:
         batch = world.start_many(2, run_dir=tmp_path / "run", reseed=7)
@@ -76,6 +77,7 @@ def test_one_seed_gives_each_of_many_fresh_worlds_its_own(world_dir, tmp_path):
         assert first != second
 
 
+@pytest.mark.thorough
 def test_a_restart_without_a_save_repeats_the_world(world_dir, tmp_path):
     with World(dir=world_dir) as world:
         started = world.start(run_dir=tmp_path / "run")
@@ -85,6 +87,7 @@ def test_a_restart_without_a_save_repeats_the_world(world_dir, tmp_path):
         assert restarted.seed == started.seed
 
 
+@pytest.mark.thorough
 def test_a_watched_world_that_begins_anew_keeps_its_seed(world_dir, tmp_path):
     with World(dir=world_dir) as world:
         started = world.start(run_dir=tmp_path / "run", watch=True)

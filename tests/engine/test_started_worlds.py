@@ -124,6 +124,7 @@ def refuses_a_snapshot_of_other_scripts(world_dir: Path, saved: Path) -> None:
     assert refused.stderr.endswith(": the world's files or rules have changed since it was saved\n")
 
 
+@pytest.mark.thorough
 def test_n3_a_halted_engine_world_keeps_answering(world_dir, tmp_path):
     with World(dir=world_dir) as world:
         started = world.start(run_dir=tmp_path / "run")
@@ -165,6 +166,7 @@ def test_the_program_stops_on_a_signal_and_spectators_see_the_world(world_dir, n
     assert "Traceback" not in log_file.read_text()
 
 
+@pytest.mark.thorough
 def test_a_world_without_rows_runs_from_a_directory_that_cannot_be_written(world_dir, tmp_path):
     (world_dir / ".clawblox").write_text("a file where a directory would be made")
     before = sorted(world_dir.rglob("*"))
@@ -246,6 +248,7 @@ def test_watching_keeps_the_state_unless_the_scripts_change(world_dir, tmp_path)
     assert "main.lua changed: the world starts over, because its state belongs to" in log
 
 
+@pytest.mark.thorough
 def test_a_watched_script_that_does_not_compile_is_refused_and_one_that_fails_is_waited_for(
     world_dir, tmp_path
 ):

@@ -298,7 +298,7 @@ def test_tweens_are_charged_and_count_as_memory(tmp_path: Path) -> None:
         end
     """
     )
-    run = play(tmp_path, kept, 40, memory_bytes=20 << 20)
+    run = play(tmp_path, kept, 40, memory_bytes=4 << 20)
     assert "not enough memory" in (run.world.failure or ""), run.world.failure
 
 

@@ -85,12 +85,14 @@ def test_an_endless_script_halts_the_world_which_names_script_and_line(tmp_path)
         assert world.end() == 0
 
 
+@pytest.mark.thorough
 def test_no_pcall_escapes_the_watchdog(tmp_path):
     main = "task.wait()\nwhile true do pcall(function() while true do end end) end"
     with watched(tmp_path, main) as world:
         assert re.match(rf"halted: Begin frame error: main\.lua:2: {STOPPED}", world.read_line())
 
 
+@pytest.mark.thorough
 def test_a_call_that_passes_no_charge_point_halts_the_world_at_its_end(tmp_path):
     with watched(tmp_path, "local n = 1\nwait_for_the_watchdog()") as world:
         line = world.read_line()
@@ -116,6 +118,7 @@ def test_a_process_with_too_much_memory_stops_at_its_next_charge_point(tmp_path)
         assert "([clawblox] watchdog_memory_mib in world.toml)" in line
 
 
+@pytest.mark.thorough
 def test_a_process_with_too_much_memory_that_does_not_answer_is_ended(tmp_path):
     main = "local long = string.rep('x', 2e8)\nsearch()"
     with watched(tmp_path, main, memory=200 << 20, cpu_s=60, patience_s=0.1) as world:

@@ -49,7 +49,13 @@ def write_world(directory: Path, files: dict[str, str]) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize(
+    "script",
+    [
+        script if at == 0 else pytest.param(script, marks=pytest.mark.thorough)
+        for at, script in enumerate(SCRIPTS)
+    ],
+)
 def test_a_world_whose_scripts_do_not_load_does_not_start(script, tmp_path):
     files, place, quoted = SCRIPTS[script]
     directory = write_world(tmp_path / "broken", files)
@@ -70,7 +76,11 @@ def run_command(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("command", [("run", "--port", "0"), ("up", "-n", "2")], ids=["run", "up"])
+@pytest.mark.parametrize(
+    "command",
+    [("run", "--port", "0"), pytest.param(("up", "-n", "2"), marks=pytest.mark.thorough)],
+    ids=["run", "up"],
+)
 def test_the_command_line_fails_and_quotes_the_script(command, tmp_path):
     files, place, quoted = SCRIPTS["a main script with an error"]
     directory = write_world(tmp_path / "broken", files)
@@ -82,6 +92,7 @@ def test_the_command_line_fails_and_quotes_the_script(command, tmp_path):
     assert " is ready at " not in said
 
 
+@pytest.mark.thorough
 def test_a_script_that_is_never_required_may_be_wrong(tmp_path):
     files = {"main.lua": "print(1)", "scripts/Workspace/m.module.lua": "end"}
     directory = write_world(tmp_path / "sound", files)

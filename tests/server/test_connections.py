@@ -83,6 +83,7 @@ def poor(tmp_path: Path) -> Path:
     return script
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "sent",
     [
@@ -118,6 +119,7 @@ def test_a_connection_without_a_descriptor_waits_and_is_logged_once(
     assert len(world.log) - before < 1000
 
 
+@pytest.mark.thorough
 def test_unfinished_bodies_are_closed_after_their_time_limit(launch: Launch, poor: Path) -> None:
     world = launch(poor, *HASTY)
     with connections(world, 200, half_body(world)) as peers:
@@ -236,6 +238,7 @@ GET_SNAPSHOT = (
 )
 
 
+@pytest.mark.thorough
 def test_a_slow_client_gets_a_whole_large_snapshot(launch: Launch, large: Path) -> None:
     world = launch(large, *HASTY, "--max-connections", "2")
     with connections(world, 1, GET_SNAPSHOT) as (slow,):
@@ -280,6 +283,7 @@ def test_unread_answers_make_room_for_others(launch: Launch, poor_gallery: Path)
     assert world.ask("GET", "/files/large.glb").body == bytes(LARGE)
 
 
+@pytest.mark.thorough
 def test_a_client_that_reads_slowly_keeps_its_place_before_one_that_does_not_read(
     launch: Launch, poor_gallery: Path
 ) -> None:

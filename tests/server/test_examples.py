@@ -96,7 +96,10 @@ def random_input(verb: str, dice: random.Random) -> dict[str, object]:
     return {"type": verb, "data": data}
 
 
-@pytest.mark.parametrize(("name", "verb"), [("marbles", "Steer"), ("mujoco_carts", "Push")])
+@pytest.mark.parametrize(
+    ("name", "verb"),
+    [("marbles", "Steer"), pytest.param("mujoco_carts", "Push", marks=pytest.mark.thorough)],
+)
 def test_a_resumed_world_answers_the_same_inputs_with_the_same_bytes(launch, tmp_path, name, verb):
     program = EXAMPLES / name / "world.py"
     original = launch(program, env=SAME_SESSIONS)
@@ -121,6 +124,7 @@ def test_a_resumed_world_answers_the_same_inputs_with_the_same_bytes(launch, tmp
     assert {status for status, _ in player.trace} == {200, 400, 401}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 def test_a_snapshot_of_the_other_example_is_refused(launch, tmp_path, name):
     other = next(example for example in NAMES if example != name)
@@ -202,6 +206,7 @@ def test_marbles_survive_json_at_any_moment(pushes):
     assert copy.snapshot() == original.snapshot()
 
 
+@pytest.mark.thorough
 @given(pushes=st.lists(st.tuples(st.sampled_from("ab"), NUMBERS), max_size=12))
 @settings(max_examples=30)
 def test_carts_survive_json_at_any_moment(pushes):
@@ -221,6 +226,7 @@ def test_carts_survive_json_at_any_moment(pushes):
     assert copy.observe("a") == original.observe("a")
 
 
+@pytest.mark.thorough
 @given(
     directions=st.lists(st.tuples(NUMBERS, NUMBERS), min_size=8, max_size=8),
     ticks=st.integers(1, 600),

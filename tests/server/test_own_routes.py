@@ -462,6 +462,7 @@ def test_the_bytes_of_a_websocket_are_limited_too(launch):
         assert socket.close_code() == 1008
 
 
+@pytest.mark.thorough
 def test_a_spectator_may_ping(launch):
     world = launch(GALLERY, "--clock", "realtime")
     with WebSocketClient(world.port, "/watch") as socket:
@@ -472,6 +473,7 @@ def test_a_spectator_may_ping(launch):
             next(states)
 
 
+@pytest.mark.thorough
 def test_spectators_do_not_keep_agents_out(launch):
     world = launch(GALLERY, "--max-connections", "3")
     sockets = [WebSocketClient(world.port, "/watch") for _ in range(2)]

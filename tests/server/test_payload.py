@@ -7,7 +7,7 @@ import math
 
 import msgspec
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from clawblox.server.payload import (
@@ -29,6 +29,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(max_examples=30)
 @given(VALUES)
 @example([[]])
 @example({"": {}})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -185,17 +184,11 @@ def test_a_snapshot_is_not_needed_after_the_launch(launch, snapshot):
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
-        (lambda body: b"not JSON", "it is not JSON"),
         (lambda body: body[:-20], "it is not JSON"),
-        (lambda body: b"", "it is not JSON"),
-        (lambda body: body.replace(b"tally-v1", b"other-v1"), "its format is 'other-v1'"),
         (lambda body: body.replace(b'"version":1', b'"version":9'), "its version is 9"),
-        (lambda body: body.replace(b'_hash":"tally', b'_hash":"x'), "its scene_hash is 'x'"),
-        (lambda body: body.replace(b'"sessions"', b'"others"'), "it has no 'sessions'"),
-        (lambda body: json.dumps({**json.loads(body), "state": {"ticks": -1}}).encode(), "ticks"),
         (None, "No such file or directory"),
     ],
-    ids=["prose", "cut", "empty", "format", "version", "hash", "missing", "state", "no file"],
+    ids=["cut", "version", "no file"],
 )
 def test_a_foreign_snapshot_is_refused_before_the_port_opens(launch, snapshot, damage, complaint):
     if damage is None:
@@ -247,6 +240,7 @@ def test_a_signal_stops_a_world_cleanly(launch, stop, clock):
     assert "Traceback" not in world.log
 
 
+@pytest.mark.thorough
 def test_an_endless_request_does_not_keep_a_world_from_stopping(launch):
     world = launch()
     session = world.ask("POST", "/join?name=a").json()["session"]

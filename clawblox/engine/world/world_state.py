@@ -155,7 +155,10 @@ def check_identity(state: Json, content_hash: str) -> None:
         raise SnapshotMismatch("the snapshot is not a JSON object")
     version = state.get("schema_version")
     if version != SCHEMA_VERSION:
-        raise SnapshotMismatch(f"unsupported snapshot schema version {version}")
+        raise SnapshotMismatch(
+            f"unsupported snapshot schema version {version}; restore it with the version of "
+            "clawblox that saved it"
+        )
     if state.get("format") != FORMAT:
         raise SnapshotMismatch(f"the snapshot's format is {state.get('format')!r}, not {FORMAT!r}")
     if state.get("content_hash") != content_hash:

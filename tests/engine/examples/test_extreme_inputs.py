@@ -29,7 +29,14 @@ WALK_TICKS = 500
 """A character gives up a walk after 480 ticks."""
 
 
-@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("platform_race", marks=pytest.mark.thorough),
+        pytest.param("workshop", marks=pytest.mark.thorough),
+        "starter",
+    ],
+)
 def test_no_input_halts_an_engine_world_of_the_package(name):
     simulation = EngineWorld(read_settings(WORLDS[name]))
 

@@ -51,6 +51,7 @@ def test_a_touching_sleeping_pile_goes_on_without_events(bench):
     assert other.document() == bench.document()
 
 
+@pytest.mark.thorough
 def test_saving_does_not_change_what_happens(bench):
     other = scenes.build(3)
     bench = scenes.build(3)

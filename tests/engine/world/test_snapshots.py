@@ -143,6 +143,7 @@ end)
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("ticks", "every", "on"), [(42, 5, 7), pytest.param(70, 6, 70, marks=pytest.mark.thorough)]
 )
