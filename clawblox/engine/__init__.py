@@ -15,7 +15,7 @@ It stands on ``luau`` and ``server`` only and is started as a program, like any 
 - ``scripts``: the scripts of a world, and when they run.
 - ``scheduler``: threads that wait, what happens when a script fails, the length of a tick.
 - ``shapes``: what a snapshot looks like.
-- ``slots``: Luau values that the engine holds, in a snapshot.
+- ``slots``: Luau values that the engine keeps, in a snapshot.
 - ``services``: what ``game:GetService`` returns.
 - ``datastore``: rows that outlive a world.
 - ``world``: all of it put together: ticks, what is seen, snapshots.

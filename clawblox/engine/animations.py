@@ -34,7 +34,7 @@ LENGTHS: Final = {
 """Lengths in seconds, by id."""
 OTHER_LENGTH: Final = 0.5
 FADE: Final = 0.1
-"""How long a track fades in or out unless a script says otherwise, in seconds."""
+"""How long a track fades in or out by default, in seconds."""
 CORE: Final = -1.0
 """The priority ``Core``, below all others whatever the number of its item."""
 
@@ -227,8 +227,8 @@ class Animations:
     def spectate(self, humanoid: Instance) -> list[dict[str, Any]]:
         """Return the tracks that play or fade out on a Humanoid.
 
-        They stand in the order in which their weights count, until a weight of 1 is used up:
-        those of high priority first, then by number.
+        The order is that in which their weights count, until a weight of 1 is used up:
+        high priorities first, then by number.
         """
         found = [each for each in self._active.values() if _humanoid(each.track) is humanoid]
         found.sort(key=lambda each: (-_rank(each.track), each.track.number))
@@ -242,12 +242,12 @@ class Animations:
     # Snapshots
 
     def document(self, slots: Slots) -> Any:
-        """Return what a snapshot holds of it."""
+        """Return its part of a snapshot."""
         found = self._active.values()
         return [[slots.put(each.track), each.fade, each.is_stopping] for each in found]
 
     def restore(self, document: Any, slots: Slots) -> None:
-        """Take over the tracks of a snapshot; the instances are there already.
+        """Restore the tracks of a snapshot; the instances are there already.
 
         Raises:
             ValueError: The snapshot is damaged.

@@ -34,11 +34,11 @@ class WorldHalted(Halted):
 
 
 class SettingsError(ValueError):
-    """A ``world.toml`` or a script tree that the engine cannot use; the message says what to do."""
+    """A ``world.toml`` or a script tree that cannot be used; the message states what to do."""
 
 
-class SnapshotMismatch(ValueError):  # noqa: N818 - says the condition
-    """A snapshot that this world cannot continue; the message says why."""
+class SnapshotMismatch(ValueError):  # noqa: N818 - names the condition
+    """A snapshot that this world cannot continue; the message states why."""
 
 
 def to_luau_text(text: str) -> str:

@@ -144,7 +144,7 @@ def read_text(text: str, charge: Charge, *, sort: bool = False) -> Any:
     Args:
         text: The text.
         charge: Takes the steps.
-        sort: Whether tables get the fields of an object in sorted order, not in that of the text.
+        sort: Whether tables get the fields of an object sorted, not in the order of the text.
 
     Raises:
         ValueError: It is not JSON, is nested too deeply, or has a number beyond a double.

@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     flags = argparse.Namespace()
     changed = os.environ.pop(CHANGED_ENV, "")
     environment = dict(os.environ)
-    os.environ["RAYON_NUM_THREADS"] = "1"  # rapier then steps on this thread, not on one beside it
+    os.environ["RAYON_NUM_THREADS"] = "1"  # rapier then steps on this thread, not on another
     settings = read_settings(argv, os.environ, _make_parser(), flags)
     with StopSignals() as signals, Watchdog() as watchdog:
         run_deep(lambda: _serve(flags, settings, signals, watchdog, environment, changed))
@@ -234,7 +234,7 @@ def read_game_id(world: Path) -> str:
 
     Raises:
         OSError: The file can be neither read nor written.
-        ValueError: The file does not hold an id.
+        ValueError: The file contains no id.
     """
     path = world / STATE_DIRECTORY / _GAME_ID
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -36,7 +36,7 @@ def ticks_in(seconds: float) -> int:
     if not seconds > 0:
         return 1
     if seconds > _LONGEST_S:
-        return 1 << 61  # from any tick on, it ends at one that a snapshot can hold
+        return 1 << 61  # from any tick on, it ends at a tick that a snapshot can represent
     return max(1, math.ceil(seconds * TICK_RATE - 1e-9))
 
 
@@ -50,7 +50,7 @@ class Search(Protocol):
     """Something that a thread waits for and looks for in each tick."""
 
     def find(self, tick: int) -> tuple[Any, ...] | None:
-        """Return the values with which the thread goes on; None to look again in the next tick."""
+        """Return the values to resume the thread with; None to look again in the next tick."""
 
     def document(self, slots: Slots) -> list[Any]:
         """Return what a snapshot holds of it: its kind, then JSON values."""
@@ -61,10 +61,10 @@ class _Entry:
     """A thread that waits.
 
     Attributes:
-        due: The tick in which it goes on.
+        due: The tick in which it resumes.
         thread: The thread.
         values: What it is resumed with; None for a wait, which gets the elapsed seconds, at least
-            those of a tick: scripts divide by them.
+            one tick: scripts divide by them.
         since: The tick in which it began to wait.
         search: What it looks for; None if it only waits.
     """
@@ -142,7 +142,7 @@ class Scheduler:
     def run(self, function: Any, *values: Any) -> Coroutine:
         """Run a function in a thread of its own, up to its first wait; return the thread.
 
-        This costs no steps: who runs many functions charges for them.
+        This costs no steps: a caller that runs many functions charges for them.
 
         Raises:
             WorldHalted: It fails.
@@ -152,7 +152,7 @@ class Scheduler:
         return thread
 
     def resume(self, thread: Coroutine, values: tuple[Any, ...]) -> None:
-        """Resume a thread; one that then yields without waiting goes on in the next tick.
+        """Resume a thread; one that yields without waiting resumes in the next tick.
 
         Raises:
             WorldHalted: It fails.
@@ -190,7 +190,7 @@ class Scheduler:
             self._add(_Entry(self._next_pass, thread, (), self.tick))
 
     def spawn(self, target: Any, values: tuple[Any, ...]) -> Coroutine:
-        """Run a function or thread at once, as ``task.spawn``: its error is a warning."""
+        """Run a function or thread immediately, as ``task.spawn``: its error is a warning."""
         thread = self._as_thread(target)
         try:
             self._advance(thread, values)
@@ -320,7 +320,7 @@ class Scheduler:
     # Snapshots
 
     def document(self, slots: Slots) -> dict[str, Any]:
-        """Return what a snapshot holds of the waiting threads."""
+        """Return the part of a snapshot about the waiting threads."""
         entries = [
             [
                 entry.due,
@@ -334,7 +334,7 @@ class Scheduler:
         return {"tick": self.tick, "warned": list(self._warned), "waiting": entries}
 
     def restore(self, document: dict[str, Any], slots: Slots) -> None:
-        """Take over the waiting threads of a snapshot.
+        """Restore the waiting threads of a snapshot.
 
         Raises:
             ValueError: It is damaged.

@@ -19,7 +19,7 @@ from clawblox.engine.errors import SettingsError
 
 CONFIG_NAME: Final = "world.toml"
 GRAVITY: Final = 196.2
-"""The default: that of the public documentation; the public engine's source has 30."""
+"""The default, from the public documentation; the public engine's source has 30."""
 MOST_GRAVITY: Final = 1e6
 """The largest strength of gravity that scripts and settings can set, in either direction."""
 STEPS_PER_TICK: Final = 5_000_000
@@ -46,7 +46,7 @@ class RendererSettings:
         mode: ``module`` for a renderer of the world's own, ``default`` for the engine's.
         api_version: Version of the interface that its module is written for.
         entry: Its module, a path below ``renderer/``; None if there is none.
-        capabilities: What it says it can do.
+        capabilities: The capabilities that it declares.
     """
 
     name: str = "World Renderer"
@@ -82,7 +82,7 @@ class EngineSettings:
             seconds.
         watchdog_memory_bytes: Resident memory of the process above which it does.
         game_id: Names the world's rows in a DataStore.
-        tables: What ``world.toml`` says of how the world goes on, for its content hash: defaults
+        tables: The settings that change what the world does, for its content hash: defaults
             are filled in, and names, files, renderers and budgets are left out.
         renderer: How a browser shows the world.
     """

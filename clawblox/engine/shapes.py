@@ -94,7 +94,7 @@ def check_shape(value: Any, shape: Shape, place: str) -> None:
         place: What it is called in the error.
 
     Raises:
-        ValueError: It has not; the message says where.
+        ValueError: It has not; the message states where.
     """
     fault = _find_fault(value, shape)
     if fault is not None:

@@ -46,7 +46,7 @@ class Connection(HostObject):
         return super().__getitem__(key)
 
     def held(self) -> tuple[Any, ...]:
-        """Return the values that it keeps alive, for the limit of memory."""
+        """Return the values that it keeps alive, to count against the memory limit."""
         return (self.function, self.signal)
 
     def _refusal(self, key: Any) -> str:
@@ -66,7 +66,7 @@ class Signal(HostObject):
     """An event of an instance.
 
     Attributes:
-        owner: The instance; kept, so that a script can hold on to the signal alone.
+        owner: The instance; kept, so that a script can keep the signal alone.
         name: The event.
         connections: The handlers, in the order in which they were connected.
         waiting: The threads that wait for the event, in the order in which they began.
@@ -89,7 +89,7 @@ class Signal(HostObject):
         self.waiting: list[Coroutine] = []
 
     def held(self) -> tuple[Any, ...]:
-        """Return the values that it keeps alive, for the limit of memory."""
+        """Return the values that it keeps alive, to count against the memory limit."""
         return (self.owner, *self.connections, *self.waiting)
 
     def _refusal(self, key: Any) -> str:
@@ -124,7 +124,7 @@ class Signal(HostObject):
     def wait(self) -> Yield:
         """Let the running thread wait for the event; return the exception to raise.
 
-        The thread goes on at the start of the tick after the event, with its arguments.
+        The thread resumes at the start of the tick after the event, with its arguments.
 
         Raises:
             LuaError: The thread cannot be suspended here.
@@ -205,7 +205,7 @@ class SignalHub:
         return self._made
 
     def restore(self, made: int) -> None:
-        """Go on counting connections where a snapshot ended."""
+        """Continue the count of connections of a snapshot."""
         self._made = made
 
     def restored_connection(self, number: int) -> Connection:
@@ -217,7 +217,7 @@ class SignalHub:
 
 
 def signal_document(signal: Signal, slots: Slots) -> list[Any]:
-    """Return what a snapshot holds of a signal that something listens to."""
+    """Return the part of a snapshot about a signal with listeners."""
     connections = [
         [each.number, slots.put(each.function), each.once] for each in signal.connections
     ]

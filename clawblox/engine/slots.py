@@ -1,8 +1,8 @@
-"""Luau values that the engine holds, numbered for a snapshot.
+"""Luau values that the engine keeps, numbered for a snapshot.
 
 Handlers, threads and their arguments belong to the heap of the VM. A snapshot keeps them in one
 table among the VM's roots, and the documents of the engine's modules refer to them by number. So
-a value that several hold stays one value.
+a value with several holders stays a single value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PLAIN: Final = (float, str, bool, Vector)
 
 
 class Slots:
-    """The numbered values of one snapshot; position 0 stands for nil."""
+    """The numbered values of one snapshot; position 0 means nil."""
 
     def __len__(self) -> int:
         return len(self._values)

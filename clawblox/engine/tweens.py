@@ -259,7 +259,7 @@ class Tweens:
     # Snapshots
 
     def document(self, slots: Slots) -> Any:
-        """Return what a snapshot holds of it."""
+        """Return its part of a snapshot."""
         return [[slots.put(active.tween), active.since] for active in self._active.values()]
 
     def restore(self, document: Any, slots: Slots) -> None:

@@ -1,7 +1,7 @@
 """``--watch``: restarts the program when a script or a document of the world changes.
 
 The process replaces itself, so its id, its log and its place in an orchestrator stay. If the new
-files have the same content hash, the world goes on exactly where it was; if not, it starts over,
+files have the same content hash, the world continues exactly; if not, it starts over,
 because its state belongs to other scripts, but with the seed it had. Assets and renderers are
 served from disk as they are.
 """
@@ -135,7 +135,7 @@ class NextStart:
     Attributes:
         command: Its command.
         environment: Its environment.
-        keeps_state: Whether the world goes on where it is.
+        keeps_state: Whether the world keeps its state.
     """
 
     command: list[str]
@@ -156,7 +156,7 @@ def plan_next_start(
     """Return the next start of a world, with its state where that is possible.
 
     Args:
-        world: The world, which is served no more.
+        world: The world, no longer served.
         watch: Has found a change.
         environment: The environment that this process was started with, secrets included.
         announce: Called with lines for people.

@@ -9,7 +9,7 @@ orchestrator, so a world's image needs only this package, starlette and uvicorn 
 - ``settings``: flags and ``WORLD_*`` variables.
 - ``hosted_world``: a simulation with its sessions, waiting inputs and chat.
 - ``clocks``: when ticks happen, and how fast.
-- ``sessions``, ``chat``: who is in the world, and what was said.
+- ``sessions``, ``chat``: the agents in the world, and their messages.
 - ``snapshot_document``: the snapshot of a hosted world, written and restored.
 - ``recording``: events as lines of a file, registered in the manifest.
 - ``app``: the routes.

@@ -54,15 +54,15 @@ class ChatMessage:
         return int(self.id[1:])
 
     def is_heard_by(self, agent_id: str | None) -> bool:
-        """Return whether an agent heard it; None stands for a listener without a session."""
+        """Return whether an agent heard it; None means a listener without a session."""
         return self.audience is None or agent_id == self.agent_id or agent_id in self.audience
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON object that a snapshot and a recording hold of it."""
+        """Return its JSON object in a snapshot and a recording."""
         return attrs.asdict(self, filter=lambda _, value: value is not None)
 
     def answer(self) -> dict[str, Any]:
-        """Return the JSON object that agents get: who else heard it is not in it."""
+        """Return the JSON object for agents, without the audience."""
         document = self.document()
         document.pop("audience", None)
         return document
@@ -108,7 +108,7 @@ class Chat:
             cursor: A message id, or a simulation time in seconds. With an id no message is
                 missed; with a time, messages posted later at that same time are.
             limit: Maximum number of messages.
-            listener: Id of an agent; None stands for a listener without a session.
+            listener: Id of an agent; None means a listener without a session.
 
         Raises:
             ValueError: ``cursor`` is neither a message id nor a number.
@@ -122,7 +122,7 @@ class Chat:
         return list(islice((item for item in later if item.is_heard_by(listener)), limit))
 
     def document(self) -> dict[str, object]:
-        """Return the JSON object that a snapshot holds of it."""
+        """Return its JSON object in a snapshot."""
         return {
             "posted": self._posted,
             "messages": [message.document() for message in self._messages],

@@ -64,7 +64,7 @@ class LockstepClock:
         self._world = world
 
     async def submit(self, session: Session, action: str, data: object) -> None:
-        """Apply an input and tick at once; a refused input takes no time.
+        """Apply an input and tick immediately; a refused input takes no time.
 
         Raises:
             InputError: The simulation refused it.

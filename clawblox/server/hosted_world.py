@@ -21,7 +21,7 @@ from clawblox.server.simulation import Halted, InputError, Json, Simulation
 _log = logging.getLogger("clawblox.server")
 
 
-class WorldFull(Exception):  # noqa: N818 - says the condition
+class WorldFull(Exception):  # noqa: N818 - names the condition
     """No further agent may join."""
 
 
@@ -201,7 +201,7 @@ class HostedWorld:
         """Post a chat message.
 
         Raises:
-            Halted: The simulation was asked who hears it, or told of it, and failed.
+            Halted: The simulation failed as it chose the audience or received the message.
         """
         self.version += 1
         audience = None

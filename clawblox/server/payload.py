@@ -30,7 +30,7 @@ def read_json(body: bytes) -> Json:
     """Parse what an agent sent as strict JSON in UTF-8.
 
     Raises:
-        ValueError: It is not JSON, or holds a value that JSON cannot carry safely.
+        ValueError: It is not JSON, or contains a value that JSON cannot carry safely.
     """
     if _nesting(body) > MAX_DEPTH:
         raise ValueError("nested too deeply")

@@ -77,7 +77,7 @@ def serve_with(
         until: The world is stopped when this returns; None serves it until a signal.
 
     Returns:
-        The world, which is served no more: it stands between two ticks.
+        The world, no longer served, between two ticks.
 
     Raises:
         SystemExit: As :func:`serve` does.

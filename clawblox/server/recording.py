@@ -1,6 +1,6 @@
 """Recordings: the events of a world, one JSON object a line, registered in the run's manifest.
 
-A snapshot holds state and no history; a recording holds history and no state. A thread writes the
+A snapshot is state without history; a recording is history without state. A thread writes the
 lines, so a slow disk never delays a tick.
 """
 
@@ -51,7 +51,7 @@ class Recording:
 
         Raises:
             ValueError: A number in it is not finite.
-            TypeError: It holds something that is not a JSON value.
+            TypeError: It contains something that is not a JSON value.
         """
         self._lines.append(encode_json(event).decode() + "\n")
         self._has_lines.set()

@@ -39,7 +39,7 @@ class IdSource:
 
     A session id also depends on the nonce, which is in no snapshot and no answer: worlds that were
     restored from one snapshot issue different ones. Otherwise an agent that joined one of them
-    would know the secret of whoever joins another.
+    would know the secret of an agent that joins another.
 
     Args:
         nonce: Secret of this launch; None makes a new one.
@@ -56,7 +56,7 @@ class IdSource:
         return self._uuid("session", self._nonce), self._uuid("agent")
 
     def document(self) -> dict[str, object]:
-        """Return the JSON object that a snapshot holds of it."""
+        """Return its JSON object in a snapshot."""
         return {"key": self._key.hex(), "issued": self._issued}
 
     def restore(self, key: bytes, issued: int) -> None:

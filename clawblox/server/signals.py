@@ -21,7 +21,7 @@ class StopSignals:
     """A context in which the main thread receives the signals that stop a world.
 
     Enter it on the main thread, which must then only wait. Until :attr:`receiver` is set, a signal
-    ends the process at once, as it does by default.
+    ends the process, as it does by default.
 
     Attributes:
         receiver: Called with each signal, on the main thread; None while there is no server.

@@ -39,7 +39,7 @@ class InputError(ValueError):
     """
 
 
-class Halted(Exception):  # noqa: N818 - says the condition
+class Halted(Exception):  # noqa: N818 - names the condition
     """The world has stopped for good; the message is the reason, and agents get it.
 
     A simulation may raise it to stop with a reason in its own words; any other exception stops
@@ -167,7 +167,7 @@ class Simulation(ABC):
         return ()
 
     def audience(self, agent_id: str) -> Sequence[str] | None:
-        """Return the agents that hear what this one says now; it always hears itself.
+        """Return the agents that hear what this agent says now; it always hears itself.
 
         Returns:
             Their ids; None for everyone, those included that have no session or join later.
@@ -225,7 +225,7 @@ class Simulation(ABC):
 
     @abstractmethod
     def restore(self, state: Json) -> None:
-        """Take over a state. Called at most once, before every other method.
+        """Restore a state. Called at most once, before every other method.
 
         Args:
             state: What :meth:`snapshot` returned, encoded and decoded as JSON: tuples have

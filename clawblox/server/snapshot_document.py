@@ -20,20 +20,20 @@ from clawblox.server.payload import refuse_constant
 from clawblox.server.sessions import Session, Sessions
 
 VERSION: Final = 1
-"""Version of the kit's document, which holds the simulation's state."""
+"""Version of the kit's document around the simulation's state."""
 
 _ADVICE: Final = {
     "format": "start the world that saved it",
     "version": "start the world with the version of clawblox that saved it",
-    "scene_hash": "the world's files or rules have changed since it was saved; start it with those",
+    "scene_hash": "the world's files or rules have changed since it was saved",
 }
 
 _log = logging.getLogger("clawblox.server")
 _T = TypeVar("_T")
 
 
-class SnapshotRefusal(ValueError):  # noqa: N818 - says what happened
-    """A snapshot does not belong to this world; the message says why."""
+class SnapshotRefusal(ValueError):  # noqa: N818 - names the condition
+    """A snapshot does not belong to this world; the message states why."""
 
 
 def make_snapshot(world: HostedWorld) -> dict[str, Any]:

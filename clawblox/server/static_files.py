@@ -120,8 +120,8 @@ class _FileAnswer(Response):
     """A file, or a range of it, read in pieces.
 
     The first piece is read before the status is sent, so what cannot be read is no 200. The file is
-    open while a piece is read, and not while the client takes it: an answer that is not taken holds
-    no descriptor but its connection.
+    open while a piece is read, and not while the client takes it: an unread answer
+    occupies no descriptor but its connection.
     """
 
     def __init__(

@@ -213,7 +213,10 @@ def test_only_engine_worlds_take_the_options_of_the_engine(tmp_path, option):
 
 
 def test_an_unknown_backend_of_data_stores_is_refused(world_dir):
-    with World(dir=world_dir) as world, pytest.raises(ConfigError, match="sqlite, postgres, none"):
+    with (
+        World(dir=world_dir) as world,
+        pytest.raises(ConfigError, match="sqlite, postgres or none"),
+    ):
         world.start(datastore="mysql")  # type: ignore[arg-type]
 
 

@@ -271,6 +271,7 @@ def test_importing_the_kit_loads_nothing_of_the_orchestrator():
         "clawblox",
         "clawblox.extras",
         "clawblox.foreign_values",
+        "clawblox.host_gate",
         "clawblox.protocol",
         "clawblox.telemetry",
         "clawblox.telemetry.throttle",

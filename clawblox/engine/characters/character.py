@@ -76,7 +76,7 @@ class Character:
         humanoid: The Humanoid.
         walker: How it moves.
         state: The name of its state.
-        speed: The speed of which ``Running`` told last, in studs a second.
+        speed: The last speed that ``Running`` reported, in studs a second.
         asked: Where scripts have asked it to walk since the last tick: ``to`` and a place, or
             ``along`` and a direction; None if they have not.
         is_cancelled: Whether scripts have cancelled a walk since the last tick.
@@ -92,7 +92,7 @@ class Character:
     # Requests of scripts
 
     def read_requests(self, tick: int) -> bool:
-        """Take over what scripts have asked for; return whether they have cancelled a walk."""
+        """Apply the requests of scripts; return whether they have cancelled a walk."""
         humanoid, walker = self.humanoid, self.walker
         if humanoid.props.get("Jump"):
             humanoid.store("Jump", False)
@@ -115,7 +115,7 @@ class Character:
     # What a tick has done
 
     def show_motion(self, root: Instance | None, moved: Movement) -> None:
-        """Turn the root to its motion, and tell scripts of direction, speed and state.
+        """Turn the root to its motion, and report direction, speed and state to scripts.
 
         Args:
             root: The root part; None if it is not to turn.
@@ -153,7 +153,7 @@ class Character:
     # Snapshots
 
     def document(self) -> list[Any]:
-        """Return what a snapshot holds of it."""
+        """Return its part of a snapshot."""
         return [
             self.humanoid.number,
             self.walker.document(),
@@ -242,7 +242,7 @@ def move_to(humanoid: Instance, position: Any) -> Any:
 
 
 def move(humanoid: Instance, direction: Any) -> Any:
-    """``Move(direction)``: walk that way until told otherwise; zero stands still."""
+    """``Move(direction)``: walk that way until the next request; zero stops."""
     x, y, z = _vector(direction, "Move")
     length = max(1.0, math.hypot(x, z))
     return _ask(humanoid, "along", (x / length, y, z / length))

@@ -63,7 +63,7 @@ class Characters:
     # Phases of a tick
 
     def find_roots(self) -> None:
-        """Tell physics which parts are the roots of characters, before it moves bodies there."""
+        """Mark the parts that are roots of characters for physics, before bodies move."""
         found: dict[int, Character] = {}
         joined = self._joined()
         last = len(joined)
@@ -130,7 +130,7 @@ class Characters:
                     self._move_root(self._part(number), character)
 
     def _take_written(self) -> None:
-        """Take over where scripts have put roots, and the velocities that they gave them."""
+        """Apply the positions and velocities that scripts have given to roots."""
         written = self._parts.written
         for number, marks in written.items():
             character = self._by_root.get(number)
@@ -154,14 +154,14 @@ class Characters:
     # Snapshots
 
     def document(self, slots: Slots) -> Any:
-        """Return what a snapshot holds of it."""
+        """Return its part of a snapshot."""
         return {
             "characters": [each.document() for each in self._by_humanoid.values()],
             "roots": [[root, each.humanoid.number] for root, each in self._by_root.items()],
         }
 
     def restore(self, document: Any, slots: Slots) -> None:
-        """Take over the characters of a snapshot; the tree is there already.
+        """Restore the characters of a snapshot; the tree is there already.
 
         Raises:
             ValueError: The snapshot is damaged.
@@ -183,13 +183,13 @@ MODEL_URL: Final = "asset://player.glb"
 HEIGHT: Final = 6.0
 SPACING: Final = 3.0
 ROW: Final = 4
-"""Players who join are put into rows of this many."""
+"""Joining players are placed in rows of this many."""
 
 
 def spawn_character(player: Instance) -> None:
-    """Give a player who joins the first character; ``CharacterAdded`` does not fire.
+    """Give a joining player a first character; ``CharacterAdded`` does not fire.
 
-    It stands at a place of its own, by the number of players. With ``CharacterAutoLoads`` off
+    Its place depends on the number of players. With ``CharacterAutoLoads`` off
     there is none until ``LoadCharacter``.
 
     Args:
@@ -206,7 +206,7 @@ def spawn_character(player: Instance) -> None:
 
 
 def load_character(player: Instance) -> Any:
-    """``LoadCharacter()``; nothing happens to a player who has left.
+    """``LoadCharacter()``; does nothing for a player who has left.
 
     ``CharacterRemoving`` fires, the old character leaves the tree, the new one enters it, and
     ``CharacterAdded`` fires.

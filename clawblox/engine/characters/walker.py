@@ -61,7 +61,7 @@ SHAPE: Final = (
 
 
 class Gait(NamedTuple):
-    """What the Humanoid and the world say about the way a character moves."""
+    """The parameters of motion that the Humanoid and the world set."""
 
     walk_speed: float
     jump_power: float
@@ -84,7 +84,7 @@ class Walker:
     Attributes:
         target: Where it walks to; None for nowhere.
         target_since: When it began to walk there.
-        direction: Where it walks until told otherwise, as X and Z of length 1 at most.
+        direction: Where it walks until the next request, as X and Z of length 1 at most.
         jump_asked: When it was asked for a jump that has not begun; None for never.
         jumped: When its last jump began; None for never.
         rising: Its vertical speed.
@@ -129,7 +129,7 @@ class Walker:
             tick: The current tick.
 
         Returns:
-            Whether the target is reached; None for a walk that goes on, or none.
+            Whether the target is reached; None for a walk under way, or none.
         """
         if self.target is None:
             return None
@@ -180,7 +180,7 @@ class Walker:
         return moved
 
     def _wants_nothing(self) -> bool:
-        """Return whether it stands still and would go on doing so on a floor that stands still."""
+        """Return whether it rests, and would keep resting on a floor that does not move."""
         return (
             self.grounded
             and self.target is None
@@ -195,7 +195,7 @@ class Walker:
     def _land_on(self, floor: _Floor, fall: float) -> tuple[float, bool]:
         """Return how far it falls onto a floor that moves, and whether it then stands there.
 
-        Collisions cannot tell: they know where the floor was, not where it goes.
+        Collisions do not show it: they know where the floor was, not where it goes.
         """
         if self.grounded or fall > GAP - floor.gap:
             return fall, self.grounded
@@ -235,7 +235,7 @@ class Walker:
         return 0.0, 0.0
 
     def _find_floor(self, space: Space, number: int) -> _Floor | None:
-        """Return the floor that carries it, unless that stands still."""
+        """Return the floor that carries it, unless that does not move."""
         if not (space.moving or self.sinking):
             return None
         found = space.queries.support(number, SUPPORT_REACH)
@@ -249,7 +249,7 @@ class Walker:
         return _Floor(floor, shift, gap)
 
     def _settle(self, wish: Triple, moved: Movement, *, is_standing: bool) -> None:
-        """Take over what became of a wish."""
+        """Apply the outcome of a move request."""
         self.grounded = moved.grounded or is_standing
         if self.rising > 0.0:
             if wish[1] > 0.0 and moved.y < wish[1] - CEILING:
@@ -265,7 +265,7 @@ class Walker:
             self.thrown = (x * share, z * share)
 
     def document(self) -> list[Any]:
-        """Return what a snapshot holds of it."""
+        """Return its part of a snapshot."""
         return list(attrs.astuple(self))
 
     @classmethod

@@ -110,7 +110,7 @@ class SqliteStore:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """Open a file that may come from a stranger, who may have put more than rows into it.
+    """Open an untrusted file, which may contain more than rows.
 
     Raises:
         sqlite3.Error: It is not a database, or has triggers or views of its own.

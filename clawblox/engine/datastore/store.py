@@ -10,13 +10,13 @@ import attrs
 
 
 class StoreError(Exception):
-    """The database failed; the message says why.
+    """The database failed; the message states why.
 
     A write that failed with it may have been done nevertheless.
     """
 
 
-class UnfitDatabase(StoreError):  # noqa: N818 - says the condition
+class UnfitDatabase(StoreError):  # noqa: N818 - names the condition
     """The database can be reached, but cannot keep rows as it gets them."""
 
 
@@ -117,7 +117,7 @@ class _Connection(Protocol):
 
 @attrs.frozen
 class Statements:
-    """What a database is told; each begins with the world's id and the store's name.
+    """The SQL statements; the first parameters are the world's id and the store's name.
 
     Attributes:
         read: Selects the value of a key.

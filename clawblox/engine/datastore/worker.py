@@ -65,7 +65,7 @@ class Worker:
         self._last: Batch | None = None
 
     def submit(self, game_id: str, requests: Sequence[Request]) -> Batch:
-        """Give requests to the thread, in their order; return at once."""
+        """Queue requests for the thread, in their order, without waiting."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="data stores", daemon=True)
             self._thread.start()

@@ -18,7 +18,7 @@ PLAIN: Final = ("boolean", "number", "string", "Vector3", "Color3")
 
 
 def copy_attribute(value: Any, depth: int = 0) -> Any:
-    """Return a value as an attribute holds it: itself, or a new table of a table's array part.
+    """Return a value as an attribute stores it: itself, or a new table of a table's array part.
 
     Raises:
         RuntimeFault: A value of this type cannot be an attribute.

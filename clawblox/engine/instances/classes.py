@@ -1,6 +1,6 @@
-"""The classes of the data model, as data; those of the GUI stand in ``gui``.
+"""The classes of the data model, as data; the classes of the GUI are in ``gui``.
 
-A row says what a class has: properties with type, default and effect, events, and whether
+A row lists the members of a class: properties with type, default and effect, events, and whether
 ``Instance.new`` makes it. Methods and computed values are added by the modules that own them.
 Defaults are plain data: ``(4.0, 1.0, 2.0)`` for a Vector3, ``"Plastic"`` for an ``Enum.Material``.
 """

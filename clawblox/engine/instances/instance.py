@@ -88,7 +88,7 @@ class Instance(HostObject):
         return f"<{self.spec.name} {self.number} {self.name!r}>"
 
     def held(self) -> list[Any]:
-        """Return the values that it keeps alive, for the limit of memory."""
+        """Return the values that it keeps alive, to count against the memory limit."""
         values = [*self.props.values(), *self.attributes.values(), *self.signals.values()]
         return [self.parent, *self.children, *values, self.name, *self.attributes, *self.tags]
 

@@ -26,7 +26,7 @@ def refuse_value(name: str, wanted: str, value: Any) -> RuntimeFault:
 
 
 def check_value(name: str, rule: Property, value: Any) -> Any:
-    """Return a value as a property holds it.
+    """Return a value as a property stores it.
 
     Args:
         name: The property.

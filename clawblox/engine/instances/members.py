@@ -71,12 +71,12 @@ class ChildSearch:
         return (None,) if self._until is not None and tick >= self._until else None
 
     def document(self, slots: Slots) -> list[Any]:
-        """Return what a snapshot holds of it."""
+        """Return its part of a snapshot."""
         return [self.kind, slots.put(self._parent), self._name, self._until]
 
     @classmethod
     def read(cls, saved: list[Any], slots: Slots) -> ChildSearch:
-        """Return the search that a snapshot holds."""
+        """Return the search in a snapshot."""
         shapes.check_shape(saved, _SEARCH_SHAPE, "a search for a child")
         parent, name, until = saved
         return cls(slots.take_as(parent, Instance), name, until)
@@ -234,7 +234,7 @@ def is_ancestor_of(instance: Instance, descendant: Any) -> Any:
 
 
 def wait_for_child(instance: Instance, name: Any, timeout: Any) -> Any:
-    """``WaitForChild(name, timeout)``: at once if it is there, else looked for in each tick."""
+    """``WaitForChild(name, timeout)``: immediately if it is there, else in a later tick."""
     text = text_argument(name, 1, "WaitForChild")
     child = instance.find_child(text)
     if child is not None:

@@ -23,7 +23,7 @@ class Property:
     Attributes:
         kind: Its type: a name in `kinds`, such as ``number``, ``Vector3`` or ``Enum.Material``.
         default: Its value in a new instance, as plain data; None for nil.
-        effect: The hook that is told of each assignment; None if there is none.
+        effect: The hook that is called for each assignment; None if there is none.
         read_only: Whether scripts may not assign it.
         limits: The smallest and the largest number; an assigned number is clamped to them.
     """
@@ -69,7 +69,7 @@ class ClassSpec:
         lineage: The names of all classes that ``IsA`` accepts, itself first.
         event_names: Their names, for looking one up.
         defaults: The values of the properties that are not nil.
-        shared: Those of them that no script can tell apart by identity.
+        shared: Those of them that no script can distinguish by identity.
         getters: How computed properties are read.
         setters: What replaces the plain assignment of a property.
         methods: What scripts call, by name.
@@ -93,7 +93,7 @@ class ClassTable:
     """All classes of one world.
 
     Args:
-        rows: The classes; a base stands before the classes that extend it.
+        rows: The classes; a base comes before the classes that extend it.
         host: Where methods are registered.
         make_default: Returns the Luau value of a property's type and default.
     """
@@ -172,7 +172,7 @@ class ClassTable:
 def _own_default(name: str, default: HostValue) -> Getter:
     """Return a getter that gives an instance a default of its own when a script first reads it.
 
-    Scripts can tell such values apart, and a snapshot keeps those that instances have.
+    Scripts can distinguish such values, and a snapshot keeps those that instances have.
     """
 
     def read(instance: Any) -> HostValue:

@@ -66,16 +66,16 @@ _HIDDEN: Final[Mapping[str, type]] = {
     TWEEN_STARTS: LuaTable,
     "WorldPivot": HostValue,
 }
-"""What the engine keeps in `Instance.props` beside properties."""
+"""The entries of `Instance.props` that are no properties."""
 
 
 def tree_document(model: DataModel, detached: Iterable[Instance], slots: Slots) -> dict[str, Any]:
-    """Return what a snapshot holds of the instances.
+    """Return the part of a snapshot about the instances.
 
     Args:
         model: The data model.
         detached: Instances outside the tree that something still refers to.
-        slots: Takes the values of properties that scripts tell apart by identity.
+        slots: Takes the values of properties that scripts distinguish by identity.
     """
     found = _with_ancestors(model, detached)
     return {
@@ -118,7 +118,7 @@ def _instance_document(instance: Instance, slots: Slots) -> list[Any]:
 def make_tree(model: DataModel, document: dict[str, Any]) -> list[Instance]:
     """Make the instances of a snapshot, linked but empty; return all of them.
 
-    The caller keeps the list until the VM is restored: scripts alone may hold some of them.
+    The caller keeps the list until the VM is restored: scripts alone may refer to some of them.
 
     Raises:
         ValueError: The snapshot is damaged.
@@ -150,7 +150,7 @@ def make_tree(model: DataModel, document: dict[str, Any]) -> list[Instance]:
 def _made_before(
     made: Mapping[int, Instance], number: int, class_name: str = "Instance"
 ) -> Instance:
-    """Return an instance of a snapshot that stands before what refers to it."""
+    """Return an instance of a snapshot that precedes what refers to it."""
     found = made.get(number)
     if found is None or class_name not in found.spec.lineage:
         raise ValueError(f"the snapshot has no instance {number} of class {class_name} before it")
@@ -198,7 +198,7 @@ def _read_values(model: DataModel, saved: dict[str, Any], slots: Slots) -> dict[
 
 
 def signals_document(instances: Iterable[Instance], slots: Slots) -> list[Any]:
-    """Return what a snapshot holds of the signals that something listens to.
+    """Return the part of a snapshot about the signals that something listens to.
 
     They are in the order of numbers and names: which was used first does not outlive a restore.
     """

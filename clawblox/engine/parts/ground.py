@@ -59,10 +59,10 @@ class Ground:
         return -self._made
 
     def document(self) -> Any:
-        """Return what a snapshot holds of it."""
+        """Return its part of a snapshot."""
         return {"made": self._made, "chunks": [[key, each] for key, each in self._chunks.items()]}
 
     def restore(self, document: Any) -> None:
-        """Take over what `document` returned."""
+        """Restore what `document` returned."""
         self._made = document["made"]
         self._chunks = {(x, y, z): list(each) for (x, y, z), each in document["chunks"]}

@@ -32,7 +32,7 @@ class Movers:
         self._movers: dict[int, Instance] = {}
 
     def follow(self, mover: Instance) -> None:
-        """Take note that a mover has entered or left Workspace."""
+        """Note that a mover has entered or left Workspace."""
         if mover.in_workspace:
             self._movers[mover.number] = mover
         else:
@@ -104,7 +104,7 @@ def _body_angular_velocity(space: Space, mover: Instance) -> None:
 
 
 def _held_body(space: Space, mover: Instance) -> tuple[Instance, int] | None:
-    """Return the first attachment of a constraint and the body that it holds, if it can move."""
+    """Return the first attachment of a constraint and the body that it controls, if it can move."""
     attachment = mover.read("Attachment0")
     if attachment is None or attachment.parent is None or not mover.read("Enabled"):
         return None

@@ -95,7 +95,7 @@ class Touches:
         return [slots.put_all(parts) for parts in self._touching.values()]
 
     def restore(self, document: list[Any], slots: Slots) -> None:
-        """Take over what `document` returned.
+        """Restore what `document` returned.
 
         Raises:
             ValueError: The snapshot is damaged.
@@ -125,12 +125,12 @@ class Parts:
         model: The data model; hooks and methods of parts are added to it.
         groups: The collision groups; call `update_groups` after a change of them.
         solver_iterations: How often rapier solves the contacts of a step, 1 to 32.
-        logical_restore: Whether a restore builds the bodies anew from poses, velocities and
-            shapes where it cannot take over their exact state. It does not go on exactly then.
+        logical_restore: Whether a restore rebuilds the bodies from poses, velocities and
+            shapes where it cannot restore their exact state. It does not continue exactly then.
 
     Attributes:
         space: The bodies, by the numbers of the parts.
-        is_rebuilt: Whether a restore had to build the bodies anew.
+        is_rebuilt: Whether a restore had to rebuild the bodies.
         written: For each character what scripts wrote, as `POSE` and `VELOCITY`.
     """
 
@@ -230,7 +230,7 @@ class Parts:
         """Put the forces of movers on the bodies and advance them by a tick.
 
         Raises:
-            WorldHalted: A body is no longer anywhere that a number can say, or too many bodies
+            WorldHalted: A body is no longer at a finite position, or too many bodies
                 are in one place.
         """
         space = self.space
@@ -292,7 +292,7 @@ class Parts:
     # snapshots
 
     def document(self, slots: Slots) -> Any:
-        """Return what a snapshot holds of it."""
+        """Return its part of a snapshot."""
         return {
             "space": space_document(self.space),
             "marks": self._marks.document(),
@@ -300,7 +300,7 @@ class Parts:
         }
 
     def restore(self, document: Any, slots: Slots) -> None:
-        """Take over the state of a snapshot; the tree is there already.
+        """Restore its part of a snapshot, after the tree.
 
         Raises:
             ValueError: Another version of the physics library wrote it, and `logical_restore` is

@@ -118,14 +118,14 @@ class Marks:
         return tell
 
     def mark(self, part: Instance, marks: int) -> None:
-        """Take note that a part has changed."""
+        """Note that a part has changed."""
         if part.number in self.members:
             self._marked[part.number] = self._marked.get(part.number, 0) | marks
 
     def mark_motion(self, part: Instance) -> None:
-        """Take note that a part has become the root of a character, or is one no longer."""
+        """Note that a part has become the root of a character, or is one no longer."""
         self.mark(part, MOTION)
-        if self.welds.joints:  # no joint holds the root of a character
+        if self.welds.joints:  # no joint controls the root of a character
             self.welds.has_changed = True
 
     def marks(self, number: int) -> int:
@@ -133,7 +133,7 @@ class Marks:
         return self._marked.get(number, 0)
 
     def move(self, part: Instance) -> None:
-        """Take note that a part has entered or left Workspace."""
+        """Note that a part has entered or left Workspace."""
         if part.in_workspace:
             self.members[part.number] = part
         else:
@@ -248,7 +248,7 @@ class Marks:
             self._marked[number] = ALL
 
     def _fix(self) -> None:
-        """Let the bodies of welded parts be where their joints say."""
+        """Place the bodies of welded parts where their joints require."""
         space, fixed = self.space, self._fixed
         for number, fixture in self.welds.fixtures.items():
             part, root, frame = fixture.part, fixture.root.number, fixture.in_root
@@ -267,7 +267,7 @@ class Marks:
             fixed[number] = (root, place)
 
     def document(self) -> dict[str, Any]:
-        """Return what a snapshot holds of it."""
+        """Return its part of a snapshot."""
         return {
             "marked": list(self._marked.items()),
             "characters": list(self.characters),
@@ -278,7 +278,7 @@ class Marks:
         }
 
     def restore(self, document: dict[str, Any]) -> None:
-        """Take over what `document` returned; the tree is there already."""
+        """Restore what `document` returned; the tree is there already."""
         self.ground.restore(document["ground"])
         self.characters.update(dict.fromkeys(document["characters"]))
         self._marked.clear()  # restoring the tree has marked every part

@@ -1,7 +1,7 @@
 """Parts that are fixed to others by ``Weld`` and ``WeldConstraint``.
 
 A welded part follows the other, whether it is anchored or not: its body belongs to the rigid body
-of the part at the root. Where two joints say different things about a part, the joint with the
+of the part at the root. Where two joints contradict each other, the joint with the
 larger number counts; a joint that would close a circle is ignored.
 """
 
@@ -32,7 +32,7 @@ class Welds:
 
     Attributes:
         joints: The joints below Workspace, by number.
-        fixtures: What is fixed, by number; a part stands behind the one that it follows.
+        fixtures: What is fixed, by number; a part comes after the part that it follows.
         has_changed: Whether `resolve` is due.
     """
 
@@ -44,14 +44,14 @@ class Welds:
         self._characters = characters
 
     def change(self, joint: Instance, name: str) -> None:
-        """Take note that a property of a joint was assigned."""
+        """Note that a property of a joint was assigned."""
         if name in ("Part0", "Part1", "Enabled"):
             joint.props.pop(_OFFSET, None)
         if joint.number in self.joints:
             self.has_changed = True
 
     def resolve(self) -> None:
-        """Find out anew what is fixed to what."""
+        """Resolve again which parts are fixed to which."""
         self.has_changed = False
         found: dict[int, tuple[Instance, Instance, CFrame]] = {}
         for number in sorted(self.joints):
@@ -80,7 +80,7 @@ class Welds:
             self.fixtures[each] = Fixture(part, leader, root, offset, in_root)
 
     def _link(self, joint: Instance) -> tuple[Instance, Instance, CFrame] | None:
-        """Return leader, part and place of a joint that holds; None for one that does not."""
+        """Return leader, part and place of an effective joint; None for another."""
         leader, part = joint.read("Part0"), joint.read("Part1")
         members = self._members
         if leader is None or part is None or leader is part or not joint.read("Enabled"):

@@ -54,7 +54,7 @@ ALL_GROUPS = 0xFFFFFFFF
 DENSITY = 1.0
 FRICTION = 0.5
 RESTITUTION = 0.0
-"""What rapier takes for a collider that says nothing."""
+"""The defaults of rapier for a collider."""
 
 
 @dataclass(slots=True)
@@ -326,7 +326,7 @@ class Forces:
         return impulse
 
     def apply_impulse(self, number: int, impulse: Triple, at: Triple | None = None) -> None:
-        """Change the velocity of a dynamic body at once.
+        """Change the velocity of a dynamic body immediately.
 
         Args:
             number: The body; nothing happens to one that is not dynamic.
@@ -346,7 +346,7 @@ class Forces:
             body.rigid.apply_impulse_at_point(impulse, checked("A position", at))
 
     def apply_angular_impulse(self, number: int, impulse: Triple) -> None:
-        """Change the angular velocity of a dynamic body at once.
+        """Change the angular velocity of a dynamic body immediately.
 
         Raises:
             ValueError: A number is not finite.

@@ -52,7 +52,7 @@ def to_quaternion(matrix: Rotation | None) -> Quaternion:
     """Return the rotation of a matrix; None is no rotation.
 
     Raises:
-        ValueError: The matrix holds a number that is not finite.
+        ValueError: The matrix has a number that is not finite.
     """
     if matrix is None:
         return NO_TURN

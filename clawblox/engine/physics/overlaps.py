@@ -42,7 +42,7 @@ class Overlaps:
         return sorted(pairs)
 
     def take(self, events: Iterable[CollisionEvent]) -> None:
-        """Take in what rapier says about a step."""
+        """Read the events of a step from rapier."""
         number = self._bodies.number
         for event in events:
             first, second = number(event.collider1), number(event.collider2)

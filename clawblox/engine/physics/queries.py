@@ -116,7 +116,7 @@ class Queries:
         return [other for other in self._overlapping(shape, at, turn) if other != number]
 
     def has_mover_near(self, number: int) -> bool:
-        """Return whether a character stands near a body that may move, or that has moved once.
+        """Return whether a character is near a body that may move, or that has moved once.
 
         Near is what could push or carry it, or what it could stand on, within a tick.
         """

@@ -21,7 +21,7 @@ Json = Any
 _MOST_BYTES: Final = 1 << 30
 
 LIBRARY = f"rapier3d {rapier3d.__version__} {platform.machine()}"
-"""What must be the same for a space to go on exactly."""
+"""What must be the same for a space to continue exactly."""
 
 
 _POINT: Final = (shapes.number,) * 3
@@ -74,12 +74,12 @@ def space_document(space: Space) -> Json:
 
 
 def restore_space(space: Space, document: Json, *, logical: bool = False) -> None:
-    """Let an empty space take over what a document describes.
+    """Restore a document into an empty space.
 
     Args:
         space: A new space.
         document: What `space_document` returned.
-        logical: Build it anew from poses, velocities and shapes. It does not go on exactly: what
+        logical: Rebuild it from poses, velocities and shapes. It does not continue exactly: what
             lay on something may move a little.
 
     Raises:

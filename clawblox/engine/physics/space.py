@@ -58,7 +58,7 @@ class Space:
 
     A body that a script moves is placed with `place`: a dynamic body or a character is there at
     once; an anchored one moves there during the next step and pushes what is in its way. Queries
-    see all of it at once after `refresh`.
+    see all of it immediately after `refresh`.
 
     Every length is in studs, every angle in radians; every number must be finite and below 1e9.
 
@@ -106,7 +106,7 @@ class Space:
         self._walking.pushes = value
 
     def document(self) -> Json:
-        """Return what stands beside rapier's own bytes."""
+        """Return the state beside rapier's own bytes."""
         return {
             "dynamic": list(self._bodies.dynamic),
             "awake": list(self._awake),
@@ -120,11 +120,11 @@ class Space:
         }
 
     def snapshot(self) -> bytes:
-        """Return rapier's own bytes of everything it holds."""
+        """Return rapier's own bytes of its whole state."""
         return self._bodies.world.snapshot()
 
     def adopt(self, world: PhysicsWorld, bodies: Iterable[Admission], document: Json) -> None:
-        """Go on with rapier's restored world, its bodies and what `document` returned.
+        """Continue with rapier's restored world, its bodies and what `document` returned.
 
         Raises:
             ValueError: They contradict each other.
@@ -365,7 +365,7 @@ class Space:
         friction: float = FRICTION,
         restitution: float = RESTITUTION,
     ) -> None:
-        """Say what a body is made of."""
+        """Set the material of a body."""
         body = self._bodies.by_number[number]
         traits = body.traits
         traits.density, traits.friction, traits.restitution = density, friction, restitution

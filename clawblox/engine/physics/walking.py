@@ -41,7 +41,7 @@ _ABOVE = 2.0 * HALF_HEIGHT + STEP_HEIGHT + 0.5
 
 
 class Movement(NamedTuple):
-    """What became of a wish to move: studs along each axis, and whether it stands on something."""
+    """The outcome of a move request: studs along each axis, and whether it stands on something."""
 
     x: float
     y: float

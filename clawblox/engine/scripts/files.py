@@ -1,6 +1,6 @@
 """The main script of a world and its script tree, as files.
 
-The tree holds ``<Service>/…/<name>.lua``. Directories below the service become Folders.
+The tree contains ``<Service>/…/<name>.lua``. Directories below the service become Folders.
 """
 
 from __future__ import annotations

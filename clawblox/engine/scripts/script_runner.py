@@ -216,7 +216,7 @@ class ScriptRunner:
     # Snapshots
 
     def document(self, slots: Slots) -> dict[str, Any]:
-        """Return what a snapshot holds of it."""
+        """Return its part of a snapshot."""
         return {
             "waiting": [slots.put(script) for script in self._waiting.values()],
             "ran": list(self._ran),
@@ -225,7 +225,7 @@ class ScriptRunner:
         }
 
     def restore(self, document: dict[str, Any], slots: Slots) -> None:
-        """Take over the state of a snapshot.
+        """Restore its part of a snapshot.
 
         Raises:
             ValueError: It is damaged.

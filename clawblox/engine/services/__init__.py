@@ -1,13 +1,13 @@
-"""What ``game:GetService`` returns: one module for each service, and the small classes beside them.
+"""What ``game:GetService`` returns: one module for each service, and their small classes.
 
 - ``game``: ``GetService``, ``BindToClose`` and ``Debris``.
-- ``players``: who plays, kicks, idle players and bots.
+- ``players``: the players, kicks, idle players and bots.
 - ``agent_inputs``: what agents send.
 - ``remote_events``: events for spectators and agents.
 - ``data_stores``: rows that outlive the world, as scripts see them.
 - ``physics_groups``: which parts collide with which.
 - ``sounds``: sounds as data.
-- ``chat``: who hears a message, and ``Chatted``.
+- ``chat``: the audience of a message, and ``Chatted``.
 - ``terrain``, ``voxels``: the ground, and its cells.
 - ``every``: all of them, for the world, and the small ones: ``RunService``, ``HttpService``,
   ``CollectionService``, value objects and bindable events.

@@ -179,7 +179,7 @@ class AgentInputs:
         return getattr(player, "number", 0) in self._queues
 
     def document(self) -> list[Any]:
-        """Return what a snapshot holds: what no tick has seen yet, and what nobody has taken.
+        """Return the inputs that no tick has processed, and those that no script has taken.
 
         Both are the last inputs of a player, so a player has one list, and the length of each.
         """
@@ -196,7 +196,7 @@ class AgentInputs:
         return [number, len(arrived), len(queued), inputs]
 
     def restore(self, document: list[Any]) -> None:
-        """Take over the inputs of a snapshot."""
+        """Restore the inputs of a snapshot."""
         for number, arrived, queued, saved in document:
             inputs = [_Input(action, data) for action, data in saved]
             if arrived:

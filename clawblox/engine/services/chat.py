@@ -1,8 +1,8 @@
-"""Chat: who hears a message, and ``Chatted``.
+"""Chat: the audience of a message, and ``Chatted``.
 
 In ``global`` speech everyone hears everything. In ``proximity`` speech a message is heard by the
 players whose root parts are within the hearing radius of the speaker's root part when it is said;
-who comes closer later does not hear it, and spectators do not either. Scripts hear everything: in
+players who come closer later do not hear it, nor do spectators. Scripts hear everything: in
 the next tick, after the inputs, ``Player.Chatted`` fires for each message.
 """
 
@@ -56,11 +56,11 @@ class Speech:
                 player.fire("Chatted", content)
 
     def document(self, slots: Slots) -> list[list[int | str]]:
-        """Return what a snapshot holds of it."""
+        """Return its part of a snapshot."""
         return [[slots.put(player), content] for player, content in self._said]
 
     def restore(self, document: list[list[int | str]], slots: Slots) -> None:
-        """Take over the messages of a snapshot.
+        """Restore the messages of a snapshot.
 
         Raises:
             ValueError: The snapshot is damaged.
@@ -72,7 +72,7 @@ class Speech:
 def within_hearing(
     speaker: Vector, players: Iterable[tuple[str, Vector]], radius: float
 ) -> list[str]:
-    """Return the ids of the players who hear what is said.
+    """Return the ids of the players within hearing.
 
     Args:
         speaker: Where the speaker is.

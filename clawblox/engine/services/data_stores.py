@@ -4,7 +4,7 @@ A request that a script makes in one tick is answered at the start of the next; 
 one tick more, because it reads and then writes. The tick waits for the database, so what scripts
 see never depends on how fast it is. The database works between the ticks.
 
-A snapshot holds the requests that wait. Those that the database has carried out are saved with
+A snapshot contains the waiting requests. Those that the database has carried out are saved with
 their answers, so no restored world carries them out again; the others are carried out after the
 restore. Within one world `UpdateAsync` is atomic: its function always gets the value that was
 written last. Between worlds that share rows, the last write wins.
@@ -91,7 +91,7 @@ class DataStores:
         game_id: The id under which the world's rows are stored.
 
     Attributes:
-        game_id: The same as the argument; a restore replaces it by that of the snapshot.
+        game_id: The same as the argument; a restore replaces it by the id in the snapshot.
     """
 
     def __init__(self, model: DataModel, worker: Worker | None, game_id: str) -> None:
@@ -249,7 +249,7 @@ class DataStores:
     # Snapshots
 
     def document(self, slots: Slots) -> dict[str, Any]:
-        """Return what a snapshot holds: the waiting calls, and the answers to those carried out."""
+        """Return its part of a snapshot: the waiting calls, and the answers to others."""
         self._settle()
         return {
             "game_id": self.game_id,
@@ -268,7 +268,7 @@ class DataStores:
         return None if self._worker is None else self._worker.copier()
 
     def restore(self, document: dict[str, Any], slots: Slots) -> None:
-        """Take over the waiting calls of a snapshot.
+        """Restore the waiting calls of a snapshot.
 
         Raises:
             ValueError: The snapshot is damaged.
@@ -408,7 +408,7 @@ def _incremented(old: Any, delta: float, ordered: bool) -> Any:
     """Return a value increased by a number.
 
     Raises:
-        RuntimeFault: The value is not a number, or that of an ordered store has no score.
+        RuntimeFault: The value is not a number, or, in an ordered store, has no score.
     """
     if ordered and old is None:
         return LuaTable({"score": delta})

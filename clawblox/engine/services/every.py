@@ -89,11 +89,11 @@ class Services:
 
     Attributes:
         model: The data model.
-        players: Who plays.
+        players: The players.
         data_stores: The calls that wait for the database.
         inputs: What agents have sent.
         speech: The chat messages of agents.
-        remote_events: What scripts have told spectators.
+        remote_events: The events that scripts send to spectators.
         collision_groups: Which parts collide with which.
         debris: What will be destroyed.
         game: What scripts do at the end.
@@ -150,7 +150,7 @@ class Services:
         self.players.service.store("MaxPlayers", float(self.players.max_players))
 
     def document(self, slots: Slots) -> dict[str, Any]:
-        """Return what a snapshot holds of the services."""
+        """Return the part of a snapshot about the services."""
         return {
             "players": self.players.document(slots),
             "data_stores": self.data_stores.document(slots),
@@ -164,7 +164,7 @@ class Services:
         }
 
     def restore(self, document: Any, slots: Slots) -> None:
-        """Take over the services of a snapshot, and connect them with its instances.
+        """Restore the services of a snapshot, and connect them with its instances.
 
         Raises:
             ValueError: The snapshot is damaged.

@@ -51,11 +51,11 @@ class Game:
         return failures
 
     def document(self, slots: Slots) -> list[int]:
-        """Return what a snapshot holds of it."""
+        """Return its part of a snapshot."""
         return [slots.put(function) for function in self._at_close]
 
     def restore(self, document: list[int], slots: Slots) -> None:
-        """Take over the functions of a snapshot.
+        """Restore the functions of a snapshot.
 
         Raises:
             ValueError: One is missing.
@@ -138,11 +138,11 @@ class DebrisQueue:
             destroy(instance)
 
     def document(self, slots: Slots) -> list[list[int]]:
-        """Return what a snapshot holds of it."""
+        """Return its part of a snapshot."""
         return [[slots.put(instance), due] for instance, due in self._due.items()]
 
     def restore(self, document: list[list[int]], slots: Slots) -> None:
-        """Take over the instances of a snapshot.
+        """Restore the instances of a snapshot.
 
         Raises:
             ValueError: The snapshot is damaged.

@@ -139,7 +139,7 @@ class CollisionGroups:
         return [list(self._names), list(self._masks)]
 
     def restore(self, document: list[list[Any]]) -> None:
-        """Take over the groups of a snapshot."""
+        """Restore the groups of a snapshot."""
         names, masks = document
         self._names, self._masks = list(names), list(masks)
 

@@ -1,4 +1,4 @@
-"""``Players``: who plays, who is removed and why, and bots.
+"""``Players``: the players, their removal, and bots.
 
 Characters are made elsewhere: `spawn` gives a new player one.
 """
@@ -56,7 +56,7 @@ class Players:
         afk_timeout_s: Simulation time after which a player without input is removed; 0 means
             never.
         spawn: Gives a new player a character, before ``PlayerAdded``.
-        leave: Told of a player who is being removed, after ``PlayerRemoving``.
+        leave: Called with a player who is being removed, after ``PlayerRemoving``.
         log: Called with each line about a removed player.
     """
 
@@ -158,7 +158,7 @@ class Players:
     # The start of a tick
 
     def begin_tick(self) -> None:
-        """Remove whom scripts have kicked and who is idle; then let bots join.
+        """Remove kicked and idle players; then let bots join.
 
         Raises:
             WorldHalted: A handler fails.
@@ -231,7 +231,7 @@ class Players:
     # Snapshots
 
     def document(self, slots: Slots) -> dict[str, Any]:
-        """Return what a snapshot holds of it."""
+        """Return its part of a snapshot."""
         return {
             "players": [
                 [slots.put(player), *attrs.astuple(player.extra)]
@@ -243,7 +243,7 @@ class Players:
         }
 
     def restore(self, document: dict[str, Any], slots: Slots) -> None:
-        """Take over the players of a snapshot.
+        """Restore the players of a snapshot.
 
         Raises:
             ValueError: The snapshot is damaged.

@@ -1,4 +1,4 @@
-"""``RemoteEventService`` and ``RemoteEvent``: what scripts tell spectators and agents.
+"""``RemoteEventService`` and ``RemoteEvent``: events for spectators and agents.
 
 An event that scripts fire in a tick becomes a recent event, with that tick's number, at its end.
 One that is fired for a single player is seen by that player's agent and by spectators.
@@ -189,7 +189,7 @@ class RemoteEvents:
         """Fire ``OnServerEvent`` of a RemoteEvent that a client names.
 
         Args:
-            player: Who sent it.
+            player: Its sender.
             data: ``name`` of a RemoteEvent below ReplicatedStorage, and ``payload``. Other data
                 is ignored.
 
@@ -206,7 +206,7 @@ class RemoteEvents:
                 return
 
     def document(self) -> dict[str, Json]:
-        """Return what a snapshot holds of it."""
+        """Return its part of a snapshot."""
         return {
             "fired": [list(each) for each in self._fired],
             "recent": [list(each) for each in self._recent],
@@ -214,7 +214,7 @@ class RemoteEvents:
         }
 
     def restore(self, document: dict[str, Json]) -> None:
-        """Take over the events of a snapshot."""
+        """Restore the events of a snapshot."""
         self._fired.extend(document["fired"])
         self._recent.extend((to, event) for to, event in document["recent"])
         self._published = document["published"]

@@ -1,6 +1,6 @@
 """``Sound``: sounds as data for spectators; the engine plays nothing and knows no lengths.
 
-A sound that plays goes on until a script stops it. Its position in time follows from the tick in
+A sound that plays continues until a script stops it. Its position in time follows from the tick in
 which it began, so it costs nothing while it plays.
 """
 
@@ -15,7 +15,7 @@ from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.scheduler import TICK_RATE
 
 _SINCE: Final = "PlayingSince"
-"""Key of `Instance.props`: the tick in which a sound that plays began or went on."""
+"""Key of `Instance.props`: the tick in which a sound that plays began or resumed."""
 _BEGAN: Final = "PlayedTo"
 """Key of `Instance.props`: how far it had played then, in seconds."""
 
@@ -52,13 +52,13 @@ def set_playing(sound: Instance, playing: bool) -> None:
 
 
 def set_time_position(sound: Instance, position: float) -> None:
-    """Let a sound go on at another position."""
+    """Continue a sound at another position."""
     _begin(sound, position)
     sound.tell_changed("TimePosition")
 
 
 def set_playback_speed(sound: Instance, speed: float) -> None:
-    """Let a sound go on at another speed."""
+    """Continue a sound at another speed."""
     position = time_position(sound)
     if sound.store("PlaybackSpeed", speed):
         _begin(sound, position)

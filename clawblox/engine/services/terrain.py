@@ -46,12 +46,12 @@ def find_terrain(model: DataModel) -> Voxels:
 
 
 def terrain_document(model: DataModel) -> dict[str, Any]:
-    """Return what a snapshot holds of the ground."""
+    """Return the part of a snapshot about the ground."""
     return find_terrain(model).document(_MATERIALS)
 
 
 def restore_terrain(model: DataModel, document: dict[str, Any]) -> None:
-    """Take over the ground of a snapshot.
+    """Restore the ground of a snapshot.
 
     Raises:
         ValueError: The snapshot is damaged.

@@ -126,7 +126,7 @@ class Voxels:
         return iter(sorted(self._chunks))
 
     def document(self, materials: Sequence[str]) -> dict[str, Any]:
-        """Return what a snapshot holds of it.
+        """Return its part of a snapshot.
 
         Args:
             materials: The names of the materials, by number.
@@ -145,7 +145,7 @@ class Voxels:
         }
 
     def restore(self, document: dict[str, Any], find: Callable[[str], int]) -> None:
-        """Take over the ground of a snapshot.
+        """Restore the ground of a snapshot.
 
         Args:
             document: What `document` returned.

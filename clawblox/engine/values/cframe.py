@@ -85,7 +85,7 @@ class CFrame(Value):
         return self.position, *self.rotation
 
     def fill(self, *values: Any) -> None:
-        """Take over contents."""
+        """Restore contents."""
         expect_contents(values, Vector, *[float] * 9)
         self.position = values[0]
         self.rotation = values[1:]

@@ -58,7 +58,7 @@ class Color3(Value):
         return self.r, self.g, self.b
 
     def fill(self, *values: Any) -> None:
-        """Take over contents."""
+        """Restore contents."""
         expect_contents(values, float, float, float)
         self.r, self.g, self.b = make_color3(*values).contents()
 

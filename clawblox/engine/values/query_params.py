@@ -47,7 +47,7 @@ class QueryParams(Value):
         return tuple(self.members.values())
 
     def fill(self, *values: Any) -> None:
-        """Take over contents."""
+        """Restore contents."""
         expect_contents(values, *(each.__class__ for each in self.defaults.values()), LuaTable)
         names = (*self.defaults, "FilterDescendantsInstances")
         self.members = dict(zip(names, values, strict=True))
@@ -188,7 +188,7 @@ class RaycastResult(Value):
         return self._contents
 
     def fill(self, *values: Any) -> None:
-        """Take over contents."""
+        """Restore contents."""
         expect_contents(values, HostObject, Vector, Vector, float, EnumItem)
         instance, position, normal, distance, material = values
         self._contents = (instance, position, normal, distance, material)

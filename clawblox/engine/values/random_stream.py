@@ -42,12 +42,12 @@ class Random(Value):
         self.stream = PcgRandom(seed)
 
     def contents(self) -> tuple[float, float]:
-        """Return the state as two halves, each of which a Luau number holds exactly."""
+        """Return the state as two halves, each of which a Luau number represents exactly."""
         state = self.stream.state
         return float(state >> 32), float(state & _LOW_HALF)
 
     def fill(self, *values: Any) -> None:
-        """Take over contents."""
+        """Restore contents."""
         expect_contents(values, float, float)
         self.stream = PcgRandom(0)
         self.stream.state = int(values[0]) << 32 | int(values[1])

@@ -116,7 +116,7 @@ class Region3(Value):
         return self.low, self.high
 
     def fill(self, *values: Any) -> None:
-        """Take over contents."""
+        """Restore contents."""
         expect_contents(values, Vector, Vector)
         self.low, self.high = values
 

@@ -1,6 +1,6 @@
 """Rotations: nine numbers, row by row; the columns are the right, up and back vectors.
 
-Everything here is plain arithmetic in doubles on tuples; who stores a result rounds it.
+Everything here is plain arithmetic in doubles on tuples; callers that store a result round it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Quaternion = tuple[float, float, float, float]
 
 IDENTITY: Rotation = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
 _PARALLEL = 1e-6  # below this sine of the angle, two directions count as parallel
-_GIMBAL = 1.0 - 1e-7  # above this sine, the outer two of three angles cannot be told apart
+_GIMBAL = 1.0 - 1e-7  # above this sine, the outer two of three angles cannot be distinguished
 _NEAR = 1.0 - 1e-6  # above this cosine, a slerp is a straight line
 
 

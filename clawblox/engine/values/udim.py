@@ -56,7 +56,7 @@ class UDim(Value):
         return self.scale, self.offset
 
     def fill(self, *values: Any) -> None:
-        """Take over contents."""
+        """Restore contents."""
         expect_contents(values, float, float)
         self.scale, self.offset = values[0], _whole(values[1])
 
@@ -87,7 +87,7 @@ class UDim2(Value):
         return self.x, self.y
 
     def fill(self, *values: Any) -> None:
-        """Take over contents."""
+        """Restore contents."""
         expect_contents(values, UDim, UDim)
         self.x, self.y = values
 

@@ -54,7 +54,7 @@ class Vector2(Value):
         return self.x, self.y
 
     def fill(self, *values: Any) -> None:
-        """Take over contents."""
+        """Restore contents."""
         expect_contents(values, float, float)
         self.x, self.y = values
 

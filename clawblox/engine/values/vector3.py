@@ -24,7 +24,7 @@ CONSTANTS = {
     "zAxis": Vector(0.0, 0.0, 1.0),
 }
 FUZZ = 1e-5
-"""What `FuzzyEq` lets components differ by, unless it is told otherwise."""
+"""The default tolerance of `FuzzyEq`; by default."""
 
 _NORMALS = {
     "Right": Vector(1.0, 0.0, 0.0),

@@ -1,8 +1,8 @@
 """The helper process of the watchdog. Standard library only: it stays near 9 MB.
 
 It sleeps in ``poll`` until the next look is due, the world closes its pipe, or the world is gone.
-It measures the CPU time of the whole process, which stands still while the world is stopped or has
-no processor; so a busy machine ends no world.
+It measures the CPU time of the whole process, which does not advance while the world is stopped or
+has no processor; so a busy machine ends no world.
 """
 
 from __future__ import annotations

@@ -5,5 +5,5 @@
 - ``observation``: what an agent sees.
 - ``spectator``: what a spectator sees, and the routes for people.
 - ``world_state``: saving and restoring.
-- ``console``: what a world prints, and how it says why it has halted.
+- ``console``: the output of a world, and the reason of its halt.
 """

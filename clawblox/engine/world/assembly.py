@@ -60,7 +60,7 @@ class Assembly:
     """The parts of one world.
 
     Args:
-        settings: What the world's files say.
+        settings: The settings in the world's files.
         console: Where it writes.
         store: The database of data stores; None means that there is none.
         logical_restore: Restore positions and velocities where the exact state of the physics
@@ -173,7 +173,7 @@ class Assembly:
         self.scripts.begin(self._files)
 
     def restore(self, state: Any) -> None:
-        """Take over the state of a snapshot instead.
+        """Restore a snapshot instead of beginning.
 
         Raises:
             VMSnapshotError: The document is damaged, or of another version.
@@ -205,7 +205,7 @@ class Assembly:
         return services
 
     def _forget(self, player: Instance) -> None:
-        """Forget a player who leaves."""
+        """Forget a leaving player."""
         self.services.inputs.remove_player(player)
 
     def _equip_vm(self) -> None:

@@ -1,4 +1,4 @@
-"""What a world prints, and how it says why it has halted."""
+"""The output of a world, and the report of its halt."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _write_plainly(line: str) -> None:
 
 
 def halt_lines(halted: WorldHalted, sources: Iterable[tuple[str, str]]) -> list[str]:
-    """Return the lines that say why a world has halted.
+    """Return the lines that report why a world has halted.
 
     Args:
         halted: The exception.

@@ -194,7 +194,7 @@ class EngineWorld(Simulation):
         return self._parts.services.players.removed()
 
     def audience(self, agent_id: str) -> Sequence[str] | None:
-        """Return the agents that hear what this one says now; None for everyone.
+        """Return the agents that hear what this agent says now; None for everyone.
 
         Raises:
             KeyError: It is not in the world.
@@ -356,7 +356,7 @@ class EngineWorld(Simulation):
         """Restore a snapshot.
 
         Raises:
-            SnapshotMismatch: This world cannot continue it; the message says why.
+            SnapshotMismatch: This world cannot continue it; the message states why.
         """
         check_identity(state, self.content_hash())
         try:

@@ -1,8 +1,8 @@
 """A world as one JSON document, and back.
 
 Instances are made first and filled last; in between the VM is restored, whose values refer to
-them. What the engine holds of the VM's heap (handlers, threads, arguments) stands in one table of
-slots, so a value that both hold stays one value.
+them. What the engine keeps of the VM's heap (handlers, threads, arguments) is in one table of
+slots, so a shared value stays a single value.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class System(Protocol):
         """What `document` returns looks like."""
 
     def document(self, slots: Slots) -> Json:
-        """Return what a snapshot holds of it."""
+        """Return its part of a snapshot."""
 
     def restore(self, document: Json, slots: Slots) -> None:
-        """Take over the state of a snapshot.
+        """Restore its part of a snapshot.
 
         Raises:
             ValueError: The snapshot is damaged.
@@ -68,9 +68,9 @@ class System(Protocol):
 
 
 def write_world(model: DataModel, vm: VM, systems: Mapping[str, System]) -> dict[str, Json]:
-    """Return the part of a snapshot that holds instances, threads, systems and the VM.
+    """Return the part of a snapshot with instances, threads, systems and the VM.
 
-    The instances outside the tree that only scripts hold are found by saving the VM. If they have
+    Instances outside the tree that only scripts refer to are found by saving the VM. If they have
     handlers or values that it does not know yet, the VM is saved once more with those.
     """
     found = find_instances(model, ())
@@ -129,7 +129,7 @@ def find_instances(model: DataModel, held: Iterable[Instance]) -> list[Instance]
 
     Args:
         model: The data model.
-        held: Instances that something outside the tree holds.
+        held: Instances that something outside the tree refers to.
     """
     known: dict[int, Instance] = {}
     waiting = [model.game, *held]
@@ -149,7 +149,7 @@ def check_identity(state: Json, content_hash: str) -> None:
     """Check that a document is one that this world can continue.
 
     Raises:
-        SnapshotMismatch: It is not; the message says why.
+        SnapshotMismatch: It is not; the message states why.
     """
     if not isinstance(state, dict):
         raise SnapshotMismatch("the snapshot is not a JSON object")
@@ -172,7 +172,7 @@ def check_document(systems: Mapping[str, System], document: Json) -> None:
     """Check what a snapshot looks like, before anything is made of it.
 
     Raises:
-        ValueError: It is damaged; the message says where.
+        ValueError: It is damaged; the message states where.
     """
     found = document.get("systems")
     if not isinstance(found, dict) or found.keys() != systems.keys():

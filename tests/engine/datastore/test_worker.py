@@ -21,7 +21,7 @@ GAME = "8f0b1a3c-0000-4000-8000-000000000001"
 WRITER = """
 import sys
 from pathlib import Path
-from clawblox.engine.datastore.settings import Backend, open_store
+from clawblox.engine.runner import Backend, open_store
 from clawblox.engine.datastore.store import Write
 from clawblox.engine.datastore.worker import Worker
 
