@@ -41,10 +41,12 @@ def check_agent_env(env: Mapping[str, str], program: Program) -> None:
     """
     for name in sorted(env):
         if name in _WITHHELD:
-            raise ConfigError("an agent never gets this variable", key=f"env.{name}")
+            raise ConfigError(
+                "must be left out: an agent never gets this variable", key=f"env.{name}"
+            )
         if name in ("HOME", program.state_variable):
             raise ConfigError(
-                "clawblox sets this variable itself, below the agent's directory",
+                "must be left out: clawblox sets it, below the agent's directory",
                 key=f"env.{name}",
                 value=env[name],
                 hint="dir= names the agent's directory",

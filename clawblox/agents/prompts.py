@@ -1,15 +1,12 @@
-"""Texts that agents are given: the default system prompt, the nudge, and filled templates."""
+"""Texts that agents are given: the default system prompt and the nudge."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from string import Template
 from typing import Final
 
 from clawblox.config.arguments import describe_mismatch
 from clawblox.errors import ConfigError
-from clawblox.spelling import nearest_name
 
 AUTO_CONTINUE: Final = "Please don't stop. Just continue doing whatever you want to do."
 """The user message that follows a finished turn."""
@@ -53,7 +50,7 @@ def check_text(value: object, key: str) -> str:
     found = _UNUSABLE.search(value)
     if found is not None:
         raise ConfigError(
-            f"no program can be given character {found.start()}, {found[0]!a}",
+            f"must be text for a program, not with {found[0]!a} at character {found.start()}",
             key=key,
             hint="remove it: NUL ends arguments, and a lone surrogate is no character of UTF-8",
         )
@@ -73,32 +70,3 @@ def check_prompt(value: object, key: str) -> str:
     if not check_text(value, key).strip():
         raise ConfigError(describe_mismatch("text, not empty", value), key=key, value=value)
     return str(value)
-
-
-def fill_template(template: str, values: Mapping[str, str]) -> str:
-    """Return a prompt with its ``$names`` replaced, as ``string.Template`` does it.
-
-    A name that has no value stays as it is: a prompt may speak of ``$HOME``. So does a single
-    ``$``; ``$$`` becomes one.
-
-    Args:
-        template: The prompt.
-        values: The values by name.
-
-    Raises:
-        ConfigError: A value is no text, or a name that has no value is most likely a misspelling
-            of one that has.
-    """
-    for name, value in values.items():
-        if not isinstance(value, str):
-            raise ConfigError("the text that replaces the name", key=f"values.{name}", value=value)
-    parsed = Template(template)
-    for name in parsed.get_identifiers():
-        likely = None if name in values else nearest_name(name, values)
-        if likely is not None:
-            raise ConfigError(
-                f"no value has this name; the names are {', '.join(sorted(values))}",
-                key=f"${name}",
-                hint=f"did you mean ${likely}?",
-            )
-    return parsed.safe_substitute(values)

@@ -165,11 +165,15 @@ def test_a_wrong_value_is_named(call: Start, world: Path, words: tuple[str, ...]
 @pytest.mark.parametrize(
     ("driver", "words", "said"),
     [
-        ("acp", (), "--agent-command: the program is missing"),
+        ("acp", (), "--agent-command: must be one of"),
         ("command", (), "--agent-command: must be a table such as"),
         ("command", ("--agent-command", "my-agent 'x"), "--agent-command: it cannot be read"),
         ("command", ("--agent-command", '{"start": '), "--agent-command: it cannot be read"),
-        ("command", ("--agent-command", '{"start": ["x"]}'), "--agent-command.start: the program"),
+        (
+            "command",
+            ("--agent-command", '{"start": ["x"]}'),
+            "--agent-command.start: must have {prompt}",
+        ),
     ],
 )
 def test_a_wrong_agent_command_is_reported_with_its_option(

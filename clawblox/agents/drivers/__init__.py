@@ -62,7 +62,7 @@ def find_driver(name: str) -> Driver:
     if driver is None:
         likely = nearest_name(str(name), DRIVERS)
         raise ConfigError(
-            f"one of {', '.join(sorted(DRIVERS))}, not {name!r}",
+            f"must be one of {', '.join(sorted(DRIVERS))}, not {name!r}",
             key="agent",
             value=name,
             hint=f"did you mean {likely}?" if likely else None,

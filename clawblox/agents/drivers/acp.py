@@ -101,13 +101,15 @@ class AcpDriver(Driver):
         known = ", ".join(KNOWN_PROGRAMS)
         if binary is None:
             raise ConfigError(
-                f"the program is missing: {known}",
+                f"must be one of {known}, not None",
                 key="binary",
                 hint="give any other with command=",
             )
         if PurePath(binary).name not in KNOWN_PROGRAMS:
             hint = 'give its whole command line, for example command=["my-agent", "--acp"]'
-            raise ConfigError(f"known are {known}", key="binary", value=binary, hint=hint)
+            raise ConfigError(
+                f"must be one of {known}, not {binary!r}", key="binary", value=binary, hint=hint
+            )
         return binary
 
     def version_argv(self, binary: str) -> tuple[str, ...]:

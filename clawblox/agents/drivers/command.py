@@ -75,7 +75,7 @@ class CommandTable:
             if key not in _KEYS:
                 likely = nearest_name(str(key), _KEYS)
                 raise ConfigError(
-                    f"a command has {', '.join(sorted(_KEYS))}",
+                    f"must be one of {', '.join(sorted(_KEYS))}, not {key!r}",
                     key=f"command.{key}",
                     value=given[key],
                     hint=f"did you mean {likely}?" if likely else None,
@@ -106,7 +106,9 @@ def check_words(given: object, key: str) -> tuple[str, ...]:
         expected = 'the words of a command line, such as ["my-agent", "--quiet"]'
         raise ConfigError(describe_mismatch(expected, given), key=key, value=given)
     if not words[0]:
-        raise ConfigError("the first word names the program", key=key, value=given)
+        raise ConfigError(
+            "must begin with the name of the program, not with an empty word", key=key, value=given
+        )
     return words
 
 
@@ -118,13 +120,23 @@ def _check_template(given: object, key: str, *, by_stdin: bool) -> tuple[str, ..
         if likely:  # other braces are the program's own matter
             known = ", ".join(f"{{{each}}}" for each in sorted(_NAMES))
             hint = f"did you mean {{{likely}}}?"
-            raise ConfigError(f"{{{name}}} is not one of {known}", key=key, value=given, hint=hint)
+            raise ConfigError(
+                f"must have placeholders among {known}, not {{{name}}}",
+                key=key,
+                value=given,
+                hint=hint,
+            )
     if by_stdin and "prompt" in used:
-        message = 'the prompt is given on standard input, and also as {prompt}; "prompt" decides'
+        message = 'must not have {prompt}, because "prompt" is "stdin"'
         raise ConfigError(message, key=key, value=given)
     if not by_stdin and "prompt" not in used:
         hint = 'add "{prompt}", or "prompt": "stdin" to the table'
-        raise ConfigError("the program is never told its prompt", key=key, value=given, hint=hint)
+        raise ConfigError(
+            "must have {prompt}, else the program never gets its prompt",
+            key=key,
+            value=given,
+            hint=hint,
+        )
     return words
 
 
@@ -132,12 +144,14 @@ def _check_resume(given: Mapping[Any, Any], *, by_stdin: bool) -> tuple[str, ...
     key = "command.resume"
     words = _check_template(given["resume"], key, by_stdin=by_stdin)
     if not any("{session}" in word for word in words):
-        message = "a conversation is continued by its id, never as the latest: {session} is missing"
+        message = "must have {session}: a conversation is continued by its id, never as the latest"
         raise ConfigError(message, key=key, value=given["resume"])
     if words[0] != next(iter(given["start"])):
-        raise ConfigError("it begins with the same program as start", key=key, value=words[0])
+        raise ConfigError(
+            f"must begin with the same program as start, not {words[0]!r}", key=key, value=words[0]
+        )
     if given.get("session") is None:
-        message = "nothing would prove that it continued the conversation"
+        message = 'must come with "session": nothing else proves that the conversation is continued'
         hint = 'add "session": a regular expression, whose one group is the id that it prints'
         raise ConfigError(message, key=key, value=given["resume"], hint=hint)
     return words
@@ -150,7 +164,7 @@ def _check_pattern(given: object) -> re.Pattern[str] | None:
     try:
         pattern = re.compile(given if isinstance(given, str) else "")
     except re.error as error:
-        raise ConfigError(f"no regular expression: {error}", key=key, value=given) from None
+        raise ConfigError(f"must be a regular expression: {error}", key=key, value=given) from None
     if pattern.groups != 1:
         message = r"a regular expression with one group, the id, such as 'session: (\S+)'"
         raise ConfigError(describe_mismatch(message, given), key=key, value=given)

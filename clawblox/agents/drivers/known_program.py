@@ -41,7 +41,7 @@ class KnownProgramDriver(Driver):
     def name_binary(self, binary: str | None, command: object) -> str:
         """Return the program; see :meth:`Driver.name_binary`."""
         if command is not None:
-            message = "only the command and acp drivers take one"
+            message = "must be left out: only the command and acp drivers take one"
             raise ConfigError(message, key="command", value=command)
         return binary or self.program.command
 

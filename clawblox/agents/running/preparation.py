@@ -141,7 +141,7 @@ def require_arguments(order: Order) -> None:
     words = order.driver.invocation(setup, turn).argv
     if max(len(word.encode()) for word in words) > _MAX_ARGUMENT_BYTES:
         raise ConfigError(
-            f"this program takes its prompt as an argument of at most {_MAX_ARGUMENT_BYTES} bytes",
+            f"must be at most {_MAX_ARGUMENT_BYTES} bytes: this program takes it as an argument",
             key="prompt",
             hint="write it into a file of the workspace, and have the agent read that",
         )

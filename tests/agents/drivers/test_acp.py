@@ -395,8 +395,8 @@ def test_another_program_is_started_by_its_command_line():
 @pytest.mark.parametrize(
     ("binary", "command", "complaint"),
     [
-        (None, None, "binary: the program is missing: gemini, qwen, kimi, opencode"),
-        ("/opt/my-agent", None, "binary: known are gemini"),
+        (None, None, "binary: must be one of gemini, qwen, kimi, opencode, not None"),
+        ("/opt/my-agent", None, "binary: must be one of gemini"),
         (None, "my-agent --acp", "command: must be the words of a command line"),
         (None, [], "command: must be the words of a command line"),
         (None, ["my-agent", 1], "command: must be the words of a command line"),

@@ -106,21 +106,25 @@ SESSION = r"id=(\w+)"
         (["my-agent"], "command: must be a table such as", None),
         ({}, r"command\.start: must be the words of a command line", None),
         ({"start": "my-agent"}, r"command\.start: must be the words of a command line", None),
-        ({"start": ["", "{prompt}"]}, r"command\.start: the first word names", None),
+        ({"start": ["", "{prompt}"]}, r"command\.start: must begin with the name", None),
         ({"start": ["a", "b\0{prompt}"]}, r"command\.start: must be the words", None),
-        ({"start": ["my-agent"]}, r"command\.start: the program is never told", "stdin"),
-        ({"start": ["a", "{promt}"]}, r"command\.start: \{promt\} is not", r"\{prompt\}"),
-        ({"strat": START}, r"command\.strat: a command has", "did you mean start"),
+        ({"start": ["my-agent"]}, r"command\.start: must have \{prompt\}", "stdin"),
+        ({"start": ["a", "{promt}"]}, r"command\.start: must have placeholders", r"\{prompt\}"),
+        ({"strat": START}, r"command\.strat: must be one of", "did you mean start"),
         ({"start": START, "prompt": "file"}, r"command\.prompt: must be argument or stdin", None),
-        ({"start": START, "prompt": "stdin"}, r"command\.start: the prompt is given", None),
-        ({"start": START, "resume": START, "session": SESSION}, r"\{session\} is missing", None),
-        ({"start": START, "resume": RESUME}, r"command\.resume: nothing would prove", "session"),
+        ({"start": START, "prompt": "stdin"}, r"command\.start: must not have", None),
         (
-            {"start": START, "resume": ["other", *RESUME[1:]], "session": SESSION},
-            r"command\.resume: it begins with the same program",
+            {"start": START, "resume": START, "session": SESSION},
+            r"command\.resume: must have \{session\}",
             None,
         ),
-        ({"start": START, "session": "("}, r"command\.session: no regular expression", None),
+        ({"start": START, "resume": RESUME}, r"command\.resume: must come with", "session"),
+        (
+            {"start": START, "resume": ["other", *RESUME[1:]], "session": SESSION},
+            r"command\.resume: must begin with the same program",
+            None,
+        ),
+        ({"start": START, "session": "("}, r"command\.session: must be a regular expression", None),
         ({"start": START, "session": "id"}, r"command\.session: .* one group", None),
         ({"start": START, "session": 3}, r"command\.session: .* one group", None),
     ],
@@ -136,7 +140,7 @@ def test_the_program_is_the_callers_choice_or_the_first_word_of_the_command():
     assert find_driver("command").name_binary("/opt/x", TABLE) == "/opt/x"
     assert find_driver("acp").name_binary("/opt/kimi", None) == "/opt/kimi"
     assert find_driver("claude").name_binary(None, None) == "claude"
-    with pytest.raises(ConfigError, match="command: only the command and acp drivers"):
+    with pytest.raises(ConfigError, match="command: must be left out"):
         find_driver("claude").name_binary(None, TABLE)
     with pytest.raises(ConfigError, match=r"command\.start"):
         find_driver("command").name_binary("/opt/x", {})
