@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeAlias, get_args
 
@@ -287,6 +288,40 @@ class InstanceSpec:
 
 
 # -- saving -------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class RestartOptions:
+    """The options of a restart on request.
+
+    Attributes:
+        save: Whether to save the instance first if it is ready.
+        fresh: Whether it begins as the first time; nothing is saved then.
+        resume: Snapshot to restart from, and nothing is saved then; None means its last save.
+        reseed: Seed that its random state begins with; None keeps the seed of a fresh start, or the
+            random state of the save.
+        grace_seconds: Seconds between TERM and KILL.
+
+    Raises:
+        ConfigError: A value is wrong; names the option and the value.
+    """
+
+    save: bool = True
+    fresh: bool = False
+    resume: SnapshotLike | None = None
+    reseed: int | None = attrs.field(default=None, validator=checked(check_seed, optional=True))
+    grace_seconds: float = attrs.field(
+        default=DEFAULT_GRACE_S, validator=checked(partial(check_seconds, may_be_zero=True))
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.fresh and self.resume is not None:
+            raise ConfigError("must be left out with fresh", key="resume", value=self.resume)
+
+    @property
+    def wants_save(self) -> bool:
+        """Whether to save the instance first if it is ready."""
+        return self.save and not self.fresh and self.resume is None
 
 
 @attrs.frozen

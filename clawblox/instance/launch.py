@@ -111,20 +111,31 @@ class Launch:
         """The launch that the run began with."""
         return self.first or self
 
-    def restored(self, path: Path, sha256: str) -> Launch:
-        """Return the launch that goes on from a save of the run, which contains its seed."""
+    def restored(self, path: Path, sha256: str | None) -> Launch:
+        """Return the launch that continues from a save, with the random state of the save."""
         return attrs.evolve(
             self,
+            options=attrs.evolve(self.options, reseed=None),
             resume_path=path,
             parent_sha256=sha256,
             archive=None,
             first=self.begun,
         )
 
+    def reseeded(self, seed: int) -> Launch:
+        """Return the launch whose random state begins with another seed, this once."""
+        options = attrs.evolve(self.options, reseed=seed)
+        return attrs.evolve(self, options=options, first=self.begun)
+
     @property
     def reseed(self) -> int | None:
         """Seed of a fresh world, or after a restore; None keeps the state of the snapshot."""
-        return self.options.reseed if self.first is None else None
+        return self.options.reseed
+
+    @property
+    def seed(self) -> int | None:
+        """The latest seed that its run was given; None if it was given none."""
+        return self.begun.options.reseed if self.reseed is None else self.reseed
 
     @property
     def liveness(self) -> LivenessRule | None:
@@ -411,6 +422,7 @@ def plan_attach(config: WorldConfig, run_dir: Path, record: InstanceRecord) -> L
         command_file=record.command_file,
         log_file=record.log_file,
         detach=True,
+        reseed=None,
     )
     resume_path = Path(record.resume_path) if record.resume_path else None
     return attrs.evolve(begun, options=options, resume_path=resume_path, first=begun)

@@ -9,10 +9,13 @@ import anyio
 import attrs
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import UsageError
+from clawblox.config.options import RestartOptions
+from clawblox.errors import ConfigError, UsageError
 from clawblox.instance.launch import Launch
+from clawblox.instance.seeds import require_seedable
 from clawblox.results import SavedSnapshot
 from clawblox.rundir.rows import is_good_save
+from clawblox.rundir.snapshot_files import find_resume, is_archive
 from clawblox.supervision.tree import Grace
 
 NO_GOOD_SAVE = "there is no good save"
@@ -25,14 +28,14 @@ class RestartRequest:
     Attributes:
         launch: How to start the instance.
         grace: Time between TERM and KILL for its processes.
-        fresh: Whether it begins as the first time, rather than from a save.
+        reason: Why it does not continue from a save; None if it does, or is not meant to.
         failure: Why it failed; None if it did not, or is not over.
         is_over: Set when it succeeded or failed.
     """
 
     launch: Launch
     grace: Grace
-    fresh: bool
+    reason: str | None = None
     failure: Exception | None = None
     is_over: anyio.Event = attrs.field(factory=anyio.Event)
 
@@ -86,12 +89,31 @@ class RestartSource:
         path = self.first.resume_path
         return self.first if path is None or await run_blocking(path.is_file) else None
 
-    async def require_launch(self, *, from_save: bool) -> Launch:
-        """Return the launch of a restart; see :meth:`next_launch`.
+    async def choose(self, options: RestartOptions) -> tuple[Launch, str | None]:
+        """Return the launch of a restart on request, and why it continues from no save.
 
         Raises:
+            ConfigError: There is no such snapshot, it is not the one that was saved, or the world
+                takes no seed.
             UsageError: There is no good save, and the snapshot of the first launch is gone.
         """
+        config = self.first.config
+        require_seedable(config, options.reseed, 1)
+        if options.resume is None:
+            launch = await self._require_launch(from_save=not options.fresh)
+        else:
+            path, digest = await run_blocking(find_resume, options.resume, config.dir)
+            assert path is not None, "a snapshot was named"
+            if await run_blocking(is_archive, path):
+                raise ConfigError(
+                    "must be a snapshot, not an archive", key="resume", value=str(path)
+                )
+            launch = self.first.restored(path, digest)
+        lacks_save = not options.fresh and launch is self.first
+        reason = NO_GOOD_SAVE if lacks_save else None
+        return launch if options.reseed is None else launch.reseeded(options.reseed), reason
+
+    async def _require_launch(self, *, from_save: bool) -> Launch:
         launch = await self.next_launch(from_save=from_save)
         if launch is None:
             path = self.first.resume_path

@@ -140,5 +140,5 @@ class Running:
             resume_path=launch.resume_path,
             ready_s=ready_s,
             labels=launch.options.labels,
-            seed=launch.options.reseed,
+            seed=launch.seed,
         )

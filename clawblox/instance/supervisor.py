@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 
 from clawblox.concurrency.threads import current_batcher, run_blocking
-from clawblox.config.options import DEFAULT_GRACE_S
+from clawblox.config.options import DEFAULT_GRACE_S, RestartOptions
 from clawblox.errors import SnapshotRefusedError, UsageError, WorldStopError
 from clawblox.instance.bookkeeping import Bookkeeping, Emit, Write
 from clawblox.instance.calls import Calls
@@ -147,14 +147,11 @@ class Supervisor:
         await self._stop.is_over.wait()
         return self.instance.exit or ProcessExit()
 
-    async def restart(self, *, fresh: bool, grace_seconds: float) -> StartedWorld:
+    async def restart(self, options: RestartOptions) -> StartedWorld:
         """Restart the instance and return when it is ready again; restarts take turns.
 
-        Args:
-            fresh: Begin as the first time, rather than from the last good save.
-            grace_seconds: Seconds between TERM and KILL.
-
         Raises:
+            ConfigError: As :meth:`RestartSource.choose`.
             UsageError: It has ended, or is being stopped.
             WorldStartError: It did not get ready again, or was stopped meanwhile. Its restart
                 policy decides what follows.
@@ -163,10 +160,11 @@ class Supervisor:
         Cancellation: a restart that has begun goes on.
         """
         async with self.restart_lock:
-            launch = await self.source.require_launch(from_save=not fresh)
+            launch, reason = await self.source.choose(options)
             if self.lifecycle.state not in (State.READY, State.RESTARTING):
                 raise UsageError(f"instance {self.instance.name!r} has ended or is being stopped")
-            self._request = request = RestartRequest(launch, Grace(grace_seconds), fresh=fresh)
+            grace = Grace(options.grace_seconds)
+            self._request = request = RestartRequest(launch, grace, reason)
             self._interruptible.cancel()
             await request.is_over.wait()
         if request.failure is not None:
@@ -316,7 +314,9 @@ class Supervisor:
             await anyio.sleep(restart_delay(before))
             if not await self._clear_away():
                 return self._give_up("its processes do not end")
-            if await self._restart(launch, "policy", asks_for_save=asks_for_save) is None:
+            lacks_save = asks_for_save and launch is self.source.first
+            reason = NO_GOOD_SAVE if lacks_save else None
+            if await self._restart(launch, "policy", reason) is None:
                 return True
 
     async def _note_exit(self) -> None:
@@ -338,8 +338,7 @@ class Supervisor:
             await self._end_tree(request.grace)
         request.failure = self._stop_failure
         if request.failure is None:
-            restart = partial(self._restart, request.launch, "request")
-            request.failure = await restart(asks_for_save=not request.fresh)
+            request.failure = await self._restart(request.launch, "request", request.reason)
         self._request = None
         request.is_over.set()
         if request.failure is None:
@@ -349,7 +348,7 @@ class Supervisor:
         return await self._come_back()
 
     async def _restart(
-        self, launch: Launch, by: RestartedBy, *, asks_for_save: bool
+        self, launch: Launch, by: RestartedBy, reason: str | None
     ) -> Exception | None:
         """Start the instance again, which has no processes any more; return why that failed."""
         begun_at, self._has_finished = anyio.current_time(), False
@@ -357,14 +356,8 @@ class Supervisor:
         end = describe_end(exit_before, self.instance.halt) or str(ProcessExit())
         try:
             await run_blocking(self._prepare_restart, launch, by)
-            lacks_save = asks_for_save and launch is self.source.first
-            self._tell(
-                "restarting",
-                exit=exit_before,
-                resume_path=launch.resume_path,
-                reason=NO_GOOD_SAVE if lacks_save else None,
-                by=by,
-            )
+            path = launch.resume_path
+            self._tell("restarting", exit=exit_before, resume_path=path, reason=reason, by=by)
             # The states of a start do not count: it is RESTARTING until it serves.
             await start_up(self.instance, self._launcher, lambda _state: None, self._tell)
             await run_blocking(self._books.register_restart, end, launch, by)

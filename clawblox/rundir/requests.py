@@ -4,7 +4,7 @@
 |---|---|---|
 | ``save`` | ``instances``, ``SaveOptions`` | ``saved`` or ``failed`` |
 | ``stop`` | ``instances``, ``grace_seconds`` | ``stopped`` or ``failed`` |
-| ``restart`` | ``instances``, ``fresh``, ``save``, ``grace_seconds`` | ``restarted``, ``failed`` |
+| ``restart`` | ``instances``, ``RestartOptions`` | ``restarted``, ``failed`` |
 | ``fork`` | ``checkpoint``, ``count``, ``ManyOptions`` | ``progress``; ``started`` or ``failed`` |
 
 Both sides read and write the members and events here. A member that is None or missing is one that
@@ -22,7 +22,7 @@ import msgspec
 
 from clawblox.concurrency.batch import Outcome
 from clawblox.config.arguments import check_seconds
-from clawblox.config.options import DEFAULT_GRACE_S, ManyOptions, SaveOptions
+from clawblox.config.options import DEFAULT_GRACE_S, ManyOptions, RestartOptions, SaveOptions
 from clawblox.errors import ClawbloxError, UsageError
 
 _T = TypeVar("_T")
@@ -38,7 +38,7 @@ _NEEDED: Final[Mapping[str, Sequence[str]]] = {
 _ALLOWED: Final[Mapping[str, Sequence[str]]] = {
     "save": ("instances", *_SAVE_OPTIONS),
     "stop": ("instances", "grace_seconds"),
-    "restart": ("instances", "fresh", "save", "grace_seconds"),
+    "restart": ("instances", *attrs.fields_dict(RestartOptions)),
     "fork": _FORK_OPTIONS,
 }
 

@@ -44,6 +44,7 @@ from clawblox.config.options import (
     InstanceSpec,
     ManyOptions,
     OnFailure,
+    RestartOptions,
     SaveOptions,
     StartOptions,
 )
@@ -724,6 +725,8 @@ class AsyncWorld(WorldMetadata):
         *,
         save: bool = True,
         fresh: bool = False,
+        resume: SnapshotLike | None = None,
+        reseed: int | None = None,
         grace_seconds: float = DEFAULT_GRACE_S,
     ) -> StartedWorld:
         """Restart an instance, and return when it is ready again.
@@ -737,13 +740,18 @@ class AsyncWorld(WorldMetadata):
             instance: Name of the instance; not needed while there is only one.
             save: Whether to save it first. Without that it goes on from its last good save.
             fresh: Whether it begins as the first time; nothing is saved then.
+            resume: Snapshot to restart from, as in :meth:`start` but no archive; nothing is saved
+                then. None means its last good save.
+            reseed: Seed of the random state after this restart, 0 or more; later restarts by its
+                policy do not use it. A world with a command must have ``[run] reseed = true``.
+                None keeps the random state of the save, or with ``fresh`` the seed of the start.
             grace_seconds: Seconds between TERM and KILL.
 
         Returns:
             The facts of the instance.
 
         Raises:
-            ConfigError: ``grace_seconds`` is not a number, or is below 0.
+            ConfigError: An argument is wrong, the snapshot is missing, or the world takes no seed.
             UsageError: There is no such instance, several run and ``instance`` is None, it was
                 stopped, or the snapshot that it first began from is gone.
             SnapshotError: It could not be saved, so it was not restarted.
@@ -758,9 +766,9 @@ class AsyncWorld(WorldMetadata):
         started = await restart(
             fleet,
             fleet.find(instance),
-            wants_save=save,
-            fresh=fresh,
-            grace_seconds=_check_grace(grace_seconds),
+            RestartOptions(
+                save=save, fresh=fresh, resume=resume, reseed=reseed, grace_seconds=grace_seconds
+            ),
         )
         if self._latest_started is not None and self._latest_started.name == started.name:
             self._latest_started = started

@@ -17,6 +17,7 @@ import attrs
 from clawblox.concurrency.batch import Batch, BatchOperation, Job
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
+from clawblox.config.options import RestartOptions
 from clawblox.errors import UsageError
 from clawblox.results import StartedWorld, StopResult
 from clawblox.rundir.control_server import Handler, SendEvent
@@ -103,11 +104,13 @@ class _Operations:
 
     async def restart(self, asked: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         """Restart the named instances, or all that run or have died."""
-        options = {
-            "wants_save": read_flag(asked, "save", default=True),
-            "fresh": read_flag(asked, "fresh", default=False),
-            "grace_seconds": read_grace(asked),
-        }
+        options = RestartOptions(
+            save=read_flag(asked, "save", default=True),
+            fresh=read_flag(asked, "fresh", default=False),
+            resume=asked.get("resume"),
+            reseed=asked.get("reseed"),
+            grace_seconds=read_grace(asked),
+        )
         here = self._named(self.fleet.instances)
         names = read_names(asked)
         names = list(here) if names is None else names
@@ -118,11 +121,11 @@ class _Operations:
         return await _send_outcomes(BatchOperation(self.fleet.tasks, jobs), "restarted", send_event)
 
     async def _restart(
-        self, name: str, instance: InstanceHandle | None, options: Mapping[str, Any]
+        self, name: str, instance: InstanceHandle | None, options: RestartOptions
     ) -> Restarted:
         if instance is None:
             raise UsageError(f"instance {name!r} is not ready, or was stopped")
-        started = await restart(self.fleet, instance, **options)
+        started = await restart(self.fleet, instance, options)
         return Restarted(started.url, started.pid, started.resume_path, started.ready_s)
 
     async def fork(self, asked: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio
 
-from clawblox.config.options import SaveOptions
+from clawblox.config.options import RestartOptions, SaveOptions
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
 from clawblox.instance.lifecycle import State
@@ -174,9 +174,9 @@ class InstanceHandle:
         """End it; see :meth:`Supervisor.stop`."""
         return await self.supervisor.stop(grace_seconds, on_purpose=on_purpose)
 
-    async def restart(self, *, fresh: bool, grace_seconds: float) -> StartedWorld:
+    async def restart(self, options: RestartOptions) -> StartedWorld:
         """Restart it; see :meth:`Supervisor.restart`."""
-        return await self.supervisor.restart(fresh=fresh, grace_seconds=grace_seconds)
+        return await self.supervisor.restart(options)
 
     async def capture(
         self, options: SaveOptions, writers: ManifestWriters, retire: Retire | None

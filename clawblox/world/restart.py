@@ -10,10 +10,10 @@ from functools import partial
 
 import attrs
 
-from clawblox.config.options import SaveOptions
+from clawblox.config.options import RestartOptions, SaveOptions
 from clawblox.errors import ManifestError, SnapshotError, UsageError, WorldExitedError
 from clawblox.instance.launch import Past
-from clawblox.instance.restart_source import NO_GOOD_SAVE
+from clawblox.instance.seeds import require_seedable
 from clawblox.results import ProcessExit, StartedWorld, describe_end
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.world.fleet import Fleet
@@ -21,24 +21,14 @@ from clawblox.world.handle import InstanceHandle
 from clawblox.world.save import save
 
 
-async def restart(
-    fleet: Fleet, instance: InstanceHandle, *, wants_save: bool, fresh: bool, grace_seconds: float
-) -> StartedWorld:
-    """Restart an instance; fails, and is cancelled, as ``AsyncWorld.restart`` says.
-
-    Args:
-        fleet: The fleet.
-        instance: That of the instance.
-        wants_save: Whether to save it first if it is ready.
-        fresh: Whether to start it as the first time.
-        grace_seconds: Seconds between TERM and KILL.
-    """
-    if wants_save and not fresh and instance.is_ready:
+async def restart(fleet: Fleet, instance: InstanceHandle, options: RestartOptions) -> StartedWorld:
+    """Restart an instance; fails, and is cancelled, as ``AsyncWorld.restart`` does."""
+    if options.wants_save and instance.is_ready:
+        require_seedable(instance.launch.config, options.reseed, 1)
         await _save_first(fleet, instance)
     if not instance.has_died:
-        restart = partial(instance.restart, fresh=fresh, grace_seconds=grace_seconds)
         try:
-            return await fleet.tasks.own(restart)
+            return await fleet.tasks.own(partial(instance.restart, options))
         except UsageError:
             if not instance.has_died:  # else it died meanwhile
                 raise
@@ -46,7 +36,7 @@ async def restart(
     async with instance.restart_lock:
         latest = fleet.find(instance.name)
         if latest is instance:  # else another request has brought it back
-            revive = partial(_revive, fleet, instance, fresh=fresh)
+            revive = partial(_revive, fleet, instance, options)
             return await fleet.tasks.own(revive, undo=fleet.undo_start)
     return await latest.wait_started()
 
@@ -61,17 +51,18 @@ async def _save_first(fleet: Fleet, instance: InstanceHandle) -> None:
         raise
 
 
-async def _revive(fleet: Fleet, dead: InstanceHandle, *, fresh: bool) -> StartedWorld:
+async def _revive(
+    fleet: Fleet, dead: InstanceHandle, restart_options: RestartOptions
+) -> StartedWorld:
     """Start an instance again that has died."""
-    launch = await dead.source.require_launch(from_save=not fresh)
-    lacks_save = not fresh and launch is dead.source.first
+    launch, reason = await dead.source.choose(restart_options)
     past = Past(
         run_id=dead.run_id,
         started_at=dead.instance.started_at,
         number=dead.restarts + 1,
         exit=describe_end(dead.exit, dead.instance.halt) or str(ProcessExit()),
         at=format_utc(utc_now()),
-        reason=NO_GOOD_SAVE if lacks_save else None,
+        reason=reason,
         port=dead.instance.port,
         by="request",
     )

@@ -15,6 +15,7 @@ import pytest
 
 from clawblox import AsyncWorld, World
 from clawblox.errors import (
+    ConfigError,
     SnapshotError,
     UsageError,
     WorldExitedError,
@@ -97,6 +98,30 @@ async def test_without_a_save_it_goes_on_from_the_last_good_one(tmp_path: Path) 
         again = await world.restart(save=False)
         assert again.resume_path == good.path
         assert look(again.port, session)["counter"] == 5
+
+
+async def test_a_restart_takes_a_named_snapshot_and_another_seed(tmp_path: Path) -> None:
+    directory, run = make_world(tmp_path, toml_extra="reseed = true"), tmp_path / "run"
+    async with AsyncWorld(dir=directory) as world, world.events() as events:
+        (started,) = await world.start_many(1, run_dir=run, reseed=5)
+        session = await join(world, started)
+        act(started.port, session, 3)
+        saved = await world.save()
+        act(started.port, session, 4)
+        await past(events)
+        again = await world.restart(resume=saved, reseed=9)
+        assert kinds(await past(events), "w000") == LIFE  # nothing was saved
+        seen = look(again.port, session)
+        assert (again.resume_path, again.seed) == (saved.path, 9)
+        assert (seen["counter"], seen["reseed"]) == (3, 9)
+        kept = await world.restart()
+        assert look(kept.port, session)["reseed"] == 9  # it is in the save
+        assert "WORLD_RESEED" not in kept.env
+        fresh = await world.restart(fresh=True, reseed=11)
+        assert (fresh.resume_path, fresh.seed, fresh.env["WORLD_RESEED"]) == (None, 11, "11")
+        assert (await world.restart(fresh=True)).env["WORLD_RESEED"] == "5"
+        with pytest.raises(ConfigError, match="resume: must be left out with fresh"):
+            await world.restart(resume=saved, fresh=True)
 
 
 async def test_an_instance_that_cannot_be_saved_is_not_restarted(tmp_path: Path) -> None:
