@@ -14,7 +14,7 @@ CheckStatus: TypeAlias = Literal["ok", "warning", "missing"]
 """``warning``: the thing is there, but too little of it, or the check is not sure."""
 
 _THREADS = 8
-"""Checks that run at the same time; more would need many descriptors, which may be scarce."""
+"""Checks that run at the same time; more would need many descriptors, and these may be scarce."""
 
 
 @attrs.frozen
@@ -23,8 +23,8 @@ class CheckResult:
 
     Attributes:
         status: Whether the thing is there.
-        text: What was found, or why it is missing, in a few words.
-        remedy: What to do about it; None means the remedy of the check.
+        text: A few words about the thing, or the reason why it is missing.
+        remedy: A remedy for this result; None means the remedy of the check.
     """
 
     status: CheckStatus
@@ -34,14 +34,14 @@ class CheckResult:
 
 @attrs.frozen
 class Check:
-    """A check of one thing.
+    """A check of a thing.
 
     Attributes:
         group: Heading under which it is listed.
         id: Name of the thing in its group.
         look: Looks for it, and may block. An OSError means that it is missing.
-        without: What it costs to be without it, one sentence.
-        remedy: What to do about it, one sentence.
+        without: The consequence of its absence, a sentence.
+        remedy: The remedy, a sentence.
         is_required: Whether nothing works without it.
     """
 
