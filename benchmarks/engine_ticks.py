@@ -25,7 +25,7 @@ from rapier3d import (
 )
 
 from clawblox.engine.physics.bodies import CHARACTER, body_shape, rapier_type
-from clawblox.engine.physics.shapes import capsule
+from clawblox.engine.physics.colliders import capsule
 from clawblox.engine.settings import read_settings
 from clawblox.engine.world.console import Console
 from clawblox.engine.world.engine_world import EngineWorld

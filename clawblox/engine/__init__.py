@@ -23,7 +23,7 @@ It stands on ``luau`` and ``server`` only and is started as a program, like any 
 - ``errors``: exceptions, text at the edges, and the name that a script may have meant.
 - ``page``: the host page and renderers for people, static files.
 - ``settings``: the ``world.toml`` of a world.
-- ``watch``: restarts the program when a script changes.
+- ``script_watch``: restarts the program when a script changes.
 - ``watchdog``: the last line against scripts that use up the machine.
 - ``runner``: the program.
 """

@@ -17,7 +17,7 @@ from clawblox.engine.instances.attributes import hundredths
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.kinds import refuse_value
 from clawblox.engine.instances.members import as_list, wrong_argument
-from clawblox.engine.instances.tree import set_parent
+from clawblox.engine.instances.tree_changes import set_parent
 from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.slots import Slots
 from clawblox.engine.values.enums import EnumItem

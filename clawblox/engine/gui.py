@@ -11,7 +11,7 @@ from clawblox.engine.errors import to_text
 from clawblox.engine.instances.attributes import attribute_json, shortest
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.kinds import ENUM_NAME
-from clawblox.engine.instances.spec import NEVER, ClassSpec, Event, Property
+from clawblox.engine.instances.spec import NEVER, ClassSpec, EventSpec, Property
 from clawblox.engine.values.color3 import Color3
 from clawblox.engine.values.udim import UDim2
 from clawblox.engine.values.vector2 import Vector2
@@ -104,7 +104,7 @@ GUI_ROWS: Final = (
             "BorderColor3": Property("Color3", _BORDER),
             "BorderSizePixel": Property("number", 1.0, limits=_PIXELS),
         },
-        {"MouseEnter": Event(when=NEVER), "MouseLeave": Event(when=NEVER)},
+        {"MouseEnter": EventSpec(when=NEVER), "MouseLeave": EventSpec(when=NEVER)},
         creatable=False,
     ),
     ClassSpec("Frame", "GuiObject"),
@@ -123,10 +123,10 @@ GUI_ROWS: Final = (
         "GuiObject",
         {"AutoButtonColor": Property("boolean", True)},
         {
-            "MouseButton1Click": Event(when="with an input GuiClick of the player who sees it"),
-            "MouseButton1Down": Event(when=NEVER),
-            "MouseButton1Up": Event(when=NEVER),
-            "Activated": Event(when=NEVER),
+            "MouseButton1Click": EventSpec(when="with an input GuiClick of the player who sees it"),
+            "MouseButton1Down": EventSpec(when=NEVER),
+            "MouseButton1Up": EventSpec(when=NEVER),
+            "Activated": EventSpec(when=NEVER),
         },
         creatable=False,
     ),

@@ -21,15 +21,15 @@ import attrs
 from clawblox.engine.datastore.sqlite import SqliteStore
 from clawblox.engine.datastore.store import Store, StoreError, UnfitDatabase
 from clawblox.engine.errors import SettingsError
-from clawblox.engine.settings import EngineSettings
-from clawblox.engine.settings import read_settings as read_world
-from clawblox.engine.watch import (
+from clawblox.engine.script_watch import (
     CHANGED_ENV,
     NextStart,
-    Watch,
+    ScriptWatch,
     keep_from_children,
     plan_next_start,
 )
+from clawblox.engine.settings import EngineSettings
+from clawblox.engine.settings import read_settings as read_world
 from clawblox.engine.watchdog.client import Watchdog, WatchdogLimits
 from clawblox.engine.world.console import Console
 from clawblox.engine.world.engine_world import EngineWorld
@@ -144,7 +144,7 @@ def _serve(
     announce(f"Script: {files.main}")
     if settings.resume_path is not None:
         settings = attrs.evolve(settings, resume_path=files.directory / settings.resume_path)
-    watch = Watch(files, partial(_check, flags.directory), announce) if flags.watch else None
+    watch = ScriptWatch(files, partial(_check, flags.directory), announce) if flags.watch else None
     keep_from_children(settings.resume_path)
     next_start: NextStart | None = None
     try:

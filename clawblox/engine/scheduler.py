@@ -46,7 +46,7 @@ _ENTRIES_PER_STEP: Final = 8  # looking through the waiting threads
 _MOST_WARNINGS: Final = 100  # that a world remembers; scripts choose the texts of some
 
 
-class Search(Protocol):
+class ThreadSearch(Protocol):
     """Something that a thread waits for and looks for in each tick."""
 
     def find(self, tick: int) -> tuple[Any, ...] | None:
@@ -73,7 +73,7 @@ class _Entry:
     thread: Coroutine
     values: tuple[Any, ...] | None
     since: int
-    search: Search | None = None
+    search: ThreadSearch | None = None
 
 
 SHAPE: Final = {
@@ -109,7 +109,7 @@ class Scheduler:
         self.vm = vm
         self.tick = 0
         self.where = "Failed to load script"
-        self.searches: dict[str, Callable[[list[Any], Slots], Search]] = {}
+        self.searches: dict[str, Callable[[list[Any], Slots], ThreadSearch]] = {}
         self.warn = warn
         self._next_pass = 0  # the tick in which due threads are resumed next
         self._entries: dict[int, _Entry] = {}
@@ -231,7 +231,7 @@ class Scheduler:
         self._add(_Entry(self._due_after(seconds), self._running(), None, self.tick))
         return suspension
 
-    def wait_for(self, search: Search) -> Yield:
+    def wait_for(self, search: ThreadSearch) -> Yield:
         """Let the running thread look for something in each tick; return the exception to raise.
 
         Raises:
@@ -353,7 +353,7 @@ class Scheduler:
                 )
             )
 
-    def _read_search(self, search: list[Any], slots: Slots) -> Search:
+    def _read_search(self, search: list[Any], slots: Slots) -> ThreadSearch:
         kind, *saved = search or [None]
         read = self.searches.get(kind) if kind.__class__ is str else None
         if read is None:

@@ -20,7 +20,7 @@ from clawblox.luau.runtime.suspension import Yield
 _CONNECTIONS_PER_STEP: Final = 8  # looking through the handlers of a signal
 
 
-class Connection(HostObject):
+class SignalConnection(HostObject):
     """A handler of a signal.
 
     Attributes:
@@ -85,7 +85,7 @@ class Signal(HostObject):
         self.hub = hub
         self.owner = owner
         self.name = name
-        self.connections: list[Connection] = []
+        self.connections: list[SignalConnection] = []
         self.waiting: list[Coroutine] = []
 
     def held(self) -> tuple[Any, ...]:
@@ -95,7 +95,7 @@ class Signal(HostObject):
     def _refusal(self, key: Any) -> str:
         return super()._refusal(key) + suggest(key, self.host_type.methods)
 
-    def connect(self, function: Any, *, once: bool = False) -> Connection:
+    def connect(self, function: Any, *, once: bool = False) -> SignalConnection:
         """Add a handler.
 
         Raises:
@@ -108,7 +108,7 @@ class Signal(HostObject):
         self.restore(connection, function, once=once)
         return connection
 
-    def restore(self, connection: Connection, function: Any, *, once: bool) -> None:
+    def restore(self, connection: SignalConnection, function: Any, *, once: bool) -> None:
         """Add a connection with its handler."""
         connection.signal, connection.function, connection.once = self, function, once
         self.connections.append(connection)
@@ -175,7 +175,7 @@ class SignalHub:
         self.connection_type = host.type(HostType("RBXScriptConnection"))
         self._made = 0
         self._signals: WeakValueDictionary[str, Signal] = WeakValueDictionary()
-        self._restored: WeakValueDictionary[int, Connection] = WeakValueDictionary()
+        self._restored: WeakValueDictionary[int, SignalConnection] = WeakValueDictionary()
         _add_methods(host, self.signal_type, self.connection_type)
 
     def find_signal(self, owner: HostObject, name: str, kept: dict[str, Signal]) -> Signal:
@@ -195,10 +195,10 @@ class SignalHub:
             signal = self._signals[ident] = Signal(self, owner, name, kept)
         return signal
 
-    def make_connection(self) -> Connection:
+    def make_connection(self) -> SignalConnection:
         """Return a new connection."""
         self._made += 1
-        return Connection(self.connection_type, self._made)
+        return SignalConnection(self.connection_type, self._made)
 
     def document(self) -> int:
         """Return what a snapshot holds of it: the number of connections made."""
@@ -208,11 +208,11 @@ class SignalHub:
         """Continue the count of connections of a snapshot."""
         self._made = made
 
-    def restored_connection(self, number: int) -> Connection:
+    def restored_connection(self, number: int) -> SignalConnection:
         """Return the connection of a snapshot with a number, disconnected when it is first met."""
         connection = self._restored.get(number)
         if connection is None:
-            connection = self._restored[number] = Connection(self.connection_type, number)
+            connection = self._restored[number] = SignalConnection(self.connection_type, number)
         return connection
 
 
@@ -264,7 +264,7 @@ def _add_methods(host: Host, signal_type: HostType, connection_type: HostType) -
 
     @method(connection_type, "Disconnect")
     def disconnect(connection: Any = None, *_: Any) -> Any:
-        if not isinstance(connection, Connection):
+        if not isinstance(connection, SignalConnection):
             raise RuntimeFault("Expected ':' not '.' calling member function Disconnect")
         if connection.signal is not None:
             signal = connection.signal

@@ -16,7 +16,7 @@ orchestrator, so a world's image needs only this package, starlette and uvicorn 
 - ``feed``, ``static_files``: routes that a simulation may add.
 - ``payload``: strict JSON.
 - ``connections``, ``websockets``: uvicorn, and the limits of its connections.
-- ``signals``: SIGTERM and SIGINT for a server that is not on the main thread.
+- ``stop_signals``: SIGTERM and SIGINT for a server that is not on the main thread.
 """
 
 from clawblox.extras import require_extra
@@ -28,7 +28,6 @@ from clawblox.server.feed import Feed
 from clawblox.server.hosted_world import HostedWorld, WorldFull
 from clawblox.server.program import serve, serve_with
 from clawblox.server.settings import Settings, read_settings
-from clawblox.server.signals import StopSignals
 from clawblox.server.simulation import (
     Clock,
     Halted,
@@ -38,6 +37,7 @@ from clawblox.server.simulation import (
     WorldState,
 )
 from clawblox.server.static_files import StaticDirectory
+from clawblox.server.stop_signals import StopSignals
 
 __all__ = [
     "Clock",

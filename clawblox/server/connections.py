@@ -30,7 +30,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from clawblox.server.app import PATIENT
 from clawblox.server.settings import Settings
-from clawblox.server.signals import StopSignals
+from clawblox.server.stop_signals import StopSignals
 from clawblox.telemetry.throttle import Throttle
 
 ACCEPT_PAUSE_S: Final = 0.5

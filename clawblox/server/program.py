@@ -33,9 +33,9 @@ from clawblox.server.app import BackgroundTask, create_app
 from clawblox.server.hosted_world import HostedWorld
 from clawblox.server.recording import Recording, open_recording, register_recording
 from clawblox.server.settings import Settings, read_settings
-from clawblox.server.signals import StopSignals
 from clawblox.server.simulation import Halted, Simulation
 from clawblox.server.snapshot_document import SnapshotRefusal, restore_snapshot
+from clawblox.server.stop_signals import StopSignals
 
 REFUSED_STATUS: Final = 65
 """Exit status of a world that refuses its snapshot (``EX_DATAERR`` of sysexits.h)."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from clawblox import Agent, World
-from clawblox.engine.watch import CHANGED_ENV, strip_flags
+from clawblox.engine.script_watch import CHANGED_ENV, strip_flags
 from clawblox.errors import ConfigError, WorldStartError
 from clawblox.extras import install_command
 from clawblox.instance import launch

@@ -9,7 +9,7 @@ from clawblox.engine.characters.character import ROOT_NAME, Character, find_root
 from clawblox.engine.characters.character import SHAPE as CHARACTER_SHAPE
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.spec import ClassTable
-from clawblox.engine.instances.tree import set_parent
+from clawblox.engine.instances.tree_changes import set_parent
 from clawblox.engine.parts.parts import Parts
 from clawblox.engine.parts.syncing import LINEAR, POSE
 from clawblox.engine.slots import Slots

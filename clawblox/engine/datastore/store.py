@@ -34,7 +34,7 @@ class Read:
 
 
 @attrs.frozen
-class Write:
+class WriteRequest:
     """Write one value.
 
     Attributes:
@@ -63,10 +63,10 @@ class ReadSorted:
     limit: int
 
 
-Request: TypeAlias = Read | Write | ReadSorted
+Request: TypeAlias = Read | WriteRequest | ReadSorted
 
 Answer: TypeAlias = str | list[tuple[str, str]] | None
-"""A JSON text or None for `Read`, None for `Write`, keys with JSON texts for `ReadSorted`."""
+"""A JSON text or None for `Read`, None for `WriteRequest`, keys with texts for `ReadSorted`."""
 
 
 class Store(Protocol):
@@ -139,7 +139,7 @@ class Statements:
         if isinstance(request, Read):
             row = connection.execute(self.read, (*store, request.key)).fetchone()
             return None if row is None else str(row[0])
-        if isinstance(request, Write):
+        if isinstance(request, WriteRequest):
             connection.execute(self.write, (*store, request.key, request.value))
             return None
         limit = min(request.limit, _MAX_LIMIT)

@@ -14,7 +14,7 @@ MAX_WAIT_S: Final = 1.0
 """How long a tick waits for the database, in seconds; then its requests fail."""
 
 
-class Batch:
+class RequestBatch:
     """The requests of one tick, on their way to the database and back.
 
     Args:
@@ -60,16 +60,16 @@ class Worker:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._queue: SimpleQueue[Batch | None] = SimpleQueue()
+        self._queue: SimpleQueue[RequestBatch | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._last: Batch | None = None
+        self._last: RequestBatch | None = None
 
-    def submit(self, game_id: str, requests: Sequence[Request]) -> Batch:
+    def submit(self, game_id: str, requests: Sequence[Request]) -> RequestBatch:
         """Queue requests for the thread, in their order, without waiting."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="data stores", daemon=True)
             self._thread.start()
-        self._last = Batch(game_id, requests)
+        self._last = RequestBatch(game_id, requests)
         self._queue.put(self._last)
         return self._last
 

@@ -1,7 +1,7 @@
 """The data model: instances in a tree, as scripts see them.
 
 - ``instance``: one instance, and `DataModel`, the registry of all instances of a world.
-- ``tree``: how instances are moved, copied, destroyed and tagged.
+- ``tree_changes``: how instances are moved, copied, destroyed and tagged.
 - ``members``: what every instance can do.
 - ``classes``: the classes, as data.
 - ``spec``: what a class is, and the table of all classes.

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from clawblox.engine.instances.spec import NEVER, ClassSpec, Event, Property
+from clawblox.engine.instances.spec import NEVER, ClassSpec, EventSpec, Property
 from clawblox.engine.settings import GRAVITY, MOST_GRAVITY
 
 SERVICES: Final = (
@@ -58,7 +58,7 @@ def _value_class(name: str, kind: str, default: object) -> ClassSpec:
 
 
 def _service(
-    name: str, events: Mapping[str, Event] | None = None, **properties: Property
+    name: str, events: Mapping[str, EventSpec] | None = None, **properties: Property
 ) -> ClassSpec:
     return ClassSpec(name, "Instance", properties, events or {}, creatable=False)
 
@@ -74,17 +74,17 @@ _TREE: Final = (
             "Archivable": _boolean(True),
         },
         {
-            "ChildAdded": Event("child: Instance"),
-            "ChildRemoved": Event("child: Instance"),
-            "DescendantAdded": Event("descendant: Instance"),
-            "DescendantRemoving": Event("descendant: Instance", "before it has left"),
-            "AncestryChanged": Event(
+            "ChildAdded": EventSpec("child: Instance"),
+            "ChildRemoved": EventSpec("child: Instance"),
+            "DescendantAdded": EventSpec("descendant: Instance"),
+            "DescendantRemoving": EventSpec("descendant: Instance", "before it has left"),
+            "AncestryChanged": EventSpec(
                 "child: Instance, parent: Instance?",
                 "when it, or what it is below, gets another parent",
             ),
-            "Destroying": Event(when="before it and what is below it are destroyed"),
-            "AttributeChanged": Event("name: string", "with every SetAttribute, equal or not"),
-            "Changed": Event("property: string", "the new value instead, for value objects"),
+            "Destroying": EventSpec(when="before it and what is below it are destroyed"),
+            "AttributeChanged": EventSpec("name: string", "with every SetAttribute, equal or not"),
+            "Changed": EventSpec("property: string", "the new value instead, for value objects"),
         },
         creatable=False,
     ),
@@ -156,7 +156,7 @@ _PARTS: Final = (
             "CastShadow": _boolean(True),
             "Locked": _boolean(False),
         },
-        {"Touched": Event("other: BasePart"), "TouchEnded": Event("other: BasePart")},
+        {"Touched": EventSpec("other: BasePart"), "TouchEnded": EventSpec("other: BasePart")},
         creatable=False,
     ),
     ClassSpec(
@@ -263,13 +263,15 @@ _CHARACTERS: Final = (
             "Team": Property("any"),
         },
         {
-            "CharacterAdded": Event(
+            "CharacterAdded": EventSpec(
                 "character: Model",
                 "when LoadCharacter or Reset has given another character; not for the first one, "
                 "which is there when Players.PlayerAdded fires",
             ),
-            "CharacterRemoving": Event("character: Model", "before LoadCharacter replaces it"),
-            "Chatted": Event("message: string", "in the tick after a chat message, after inputs"),
+            "CharacterRemoving": EventSpec("character: Model", "before LoadCharacter replaces it"),
+            "Chatted": EventSpec(
+                "message: string", "in the tick after a chat message, after inputs"
+            ),
         },
         creatable=False,
     ),
@@ -292,14 +294,14 @@ _CHARACTERS: Final = (
             "Sit": _boolean(False),
         },
         {
-            "Died": Event(when="when Health passes from above 0 to 0"),
-            "HealthChanged": Event("health: number"),
-            "Running": Event("speed: number", "in studs a second, when it has changed"),
-            "MoveToFinished": Event(
+            "Died": EventSpec(when="when Health passes from above 0 to 0"),
+            "HealthChanged": EventSpec("health: number"),
+            "Running": EventSpec("speed: number", "in studs a second, when it has changed"),
+            "MoveToFinished": EventSpec(
                 "reached: boolean", "false after 8 seconds, and for CancelMoveTo"
             ),
-            "StateChanged": Event("old: Enum.HumanoidStateType, new: Enum.HumanoidStateType"),
-            "Jumping": Event("active: boolean", NEVER),
+            "StateChanged": EventSpec("old: Enum.HumanoidStateType, new: Enum.HumanoidStateType"),
+            "Jumping": EventSpec("active: boolean", NEVER),
         },
     ),
     ClassSpec("Animation", "Instance", {"AnimationId": _string()}),
@@ -319,9 +321,9 @@ _CHARACTERS: Final = (
             "WeightTarget": Property("number", 0.0, read_only=True),
         },
         {
-            "Stopped": Event(when="at its end, or with Stop"),
-            "Ended": Event(when="when it has faded out"),
-            "DidLoop": Event(when="when a looped track begins again"),
+            "Stopped": EventSpec(when="at its end, or with Stop"),
+            "Ended": EventSpec(when="when it has faded out"),
+            "DidLoop": EventSpec(when="when a looped track begins again"),
         },
         creatable=False,
     ),
@@ -333,11 +335,11 @@ _OBJECTS: Final = (
         "Instance",
         {},
         {
-            "OnServerEvent": Event("player: Player, payload: any", "with an input RemoteEvent"),
-            "OnClientEvent": Event("payload: any", NEVER),
+            "OnServerEvent": EventSpec("player: Player, payload: any", "with an input RemoteEvent"),
+            "OnClientEvent": EventSpec("payload: any", NEVER),
         },
     ),
-    ClassSpec("BindableEvent", "Instance", {}, {"Event": Event("...: any", "with Fire")}),
+    ClassSpec("BindableEvent", "Instance", {}, {"Event": EventSpec("...: any", "with Fire")}),
     ClassSpec(
         "Sound",
         "Instance",
@@ -355,10 +357,10 @@ _OBJECTS: Final = (
             "RollOffMinDistance": _number(10.0),
         },
         {
-            "Played": Event("id: string"),
-            "Paused": Event("id: string"),
-            "Stopped": Event("id: string"),
-            "Ended": Event("id: string", NEVER),
+            "Played": EventSpec("id: string"),
+            "Paused": EventSpec("id: string"),
+            "Stopped": EventSpec("id: string"),
+            "Ended": EventSpec("id: string", NEVER),
         },
     ),
     ClassSpec("ValueBase", creatable=False),
@@ -376,8 +378,12 @@ _SERVICES: Final = (
     _service(
         "Players",
         {
-            "PlayerAdded": Event("player: Player", "when the player's character is there already"),
-            "PlayerRemoving": Event("player: Player", "while everything of the player is there"),
+            "PlayerAdded": EventSpec(
+                "player: Player", "when the player's character is there already"
+            ),
+            "PlayerRemoving": EventSpec(
+                "player: Player", "while everything of the player is there"
+            ),
         },
         LocalPlayer=Property("Player", read_only=True),
         MaxPlayers=Property("number", 8.0, read_only=True),
@@ -389,13 +395,15 @@ _SERVICES: Final = (
     _service(
         "RunService",
         {
-            "Heartbeat": Event("dt: number", "in each tick, after physics"),
-            "Stepped": Event("time: number, dt: number", "in each tick, before inputs and physics"),
+            "Heartbeat": EventSpec("dt: number", "in each tick, after physics"),
+            "Stepped": EventSpec(
+                "time: number, dt: number", "in each tick, before inputs and physics"
+            ),
         },
     ),
     _service(
         "AgentInputService",
-        {"InputReceived": Event("player: Player, type: string, data: any")},
+        {"InputReceived": EventSpec("player: Player, type: string, data: any")},
     ),
     _service("PhysicsService"),
     _service("RemoteEventService"),
@@ -407,7 +415,11 @@ _SERVICES: Final = (
         "TweenBase",
         "Instance",
         {"PlaybackState": Property("Enum.PlaybackState", "Begin", read_only=True)},
-        {"Completed": Event("state: Enum.PlaybackState", "at its end, and when it is cancelled")},
+        {
+            "Completed": EventSpec(
+                "state: Enum.PlaybackState", "at its end, and when it is cancelled"
+            )
+        },
         creatable=False,
     ),
     ClassSpec(
@@ -422,8 +434,8 @@ _SERVICES: Final = (
     _service(
         "CollectionService",
         {
-            "TagAdded": Event("tag: string", "with the first instance that has it"),
-            "TagRemoved": Event("tag: string", "with the last instance that had it"),
+            "TagAdded": EventSpec("tag: string", "with the first instance that has it"),
+            "TagRemoved": EventSpec("tag: string", "with the last instance that had it"),
         },
     ),
     ClassSpec("GlobalDataStore", creatable=False),

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from clawblox.engine import shapes
 from clawblox.engine.errors import suggest
-from clawblox.engine.instances import tree
+from clawblox.engine.instances import tree_changes as tree
 from clawblox.engine.instances.attributes import copy_attribute
 from clawblox.engine.instances.instance import ATTRIBUTE_SIGNAL, PROPERTY_SIGNAL, Instance
 from clawblox.engine.instances.spec import ClassTable

@@ -40,7 +40,7 @@ NEVER: Final = "never: it is there for scripts that connect it"
 
 
 @attrs.frozen
-class Event:
+class EventSpec:
     """An event of a class, as the reference of classes shows it.
 
     Attributes:
@@ -78,7 +78,7 @@ class ClassSpec:
     name: str
     base: str | None = "Instance"
     properties: Mapping[str, Property] = attrs.field(factory=dict)
-    events: Mapping[str, Event] = attrs.field(factory=dict)
+    events: Mapping[str, EventSpec] = attrs.field(factory=dict)
     creatable: bool = attrs.field(default=True, kw_only=True)
     lineage: tuple[str, ...] = attrs.field(init=False, default=())
     event_names: frozenset[str] = attrs.field(init=False, default=frozenset())

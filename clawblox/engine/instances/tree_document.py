@@ -23,7 +23,7 @@ from clawblox.engine.instances.instance import (
     Instance,
 )
 from clawblox.engine.instances.kinds import check_value
-from clawblox.engine.instances.tree import restore_tags
+from clawblox.engine.instances.tree_changes import restore_tags
 from clawblox.engine.signals import restore_signal, signal_document
 from clawblox.engine.slots import Slots
 from clawblox.engine.values.enums import EnumItem, find_enum_object

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from clawblox.engine.instances.instance import Instance
-from clawblox.engine.parts.members import world_cframe
+from clawblox.engine.parts.part_members import world_cframe
 from clawblox.engine.parts.poses import triple
 from clawblox.engine.physics import Space
 from clawblox.engine.scheduler import TICK_RATE, TICK_S

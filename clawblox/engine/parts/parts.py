@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Final
 from clawblox.engine import shapes
 from clawblox.engine.errors import WorldHalted, to_text
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.tree import destroy
+from clawblox.engine.instances.tree_changes import destroy
 from clawblox.engine.parts import syncing
-from clawblox.engine.parts.members import add_part_members
 from clawblox.engine.parts.movers import Movers, is_mover
-from clawblox.engine.parts.pivots import Placing, add_pivots
+from clawblox.engine.parts.part_members import add_part_members
+from clawblox.engine.parts.pivots import ModelPlacing, add_pivots
 from clawblox.engine.parts.poses import triple, write_pose
 from clawblox.engine.parts.searches import Searches
 from clawblox.engine.parts.syncing import COLLIDE, POSE, Groups, Marks
@@ -161,7 +161,7 @@ class Parts:
         model.moved.append(self._move)
         add_part_members(model.classes, self._marks)
         add_pivots(model.classes)
-        Placing(self._marks).add_to(model.classes)
+        ModelPlacing(self._marks).add_to(model.classes)
         Searches(self._marks).add_to(model.classes)
 
     @property

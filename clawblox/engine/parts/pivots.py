@@ -8,7 +8,7 @@ from typing import Any, Final
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.kinds import refuse_value
 from clawblox.engine.instances.spec import ClassTable
-from clawblox.engine.instances.tree import walk
+from clawblox.engine.instances.tree_changes import walk
 from clawblox.engine.parts.boxes import Box
 from clawblox.engine.parts.poses import read_cframe, rotation, triple, write_cframe
 from clawblox.engine.parts.syncing import Marks
@@ -165,7 +165,7 @@ _SMALLEST: Final = 0.001
 _UP: Final = (0.0, 1.0, 0.0)
 
 
-class Placing:
+class ModelPlacing:
     """Moves models to free places."""
 
     def __init__(self, marks: Marks) -> None:

@@ -10,7 +10,7 @@ from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.kinds import refuse_value
 from clawblox.engine.instances.members import as_list
 from clawblox.engine.instances.spec import ClassTable
-from clawblox.engine.instances.tree import walk
+from clawblox.engine.instances.tree_changes import walk
 from clawblox.engine.parts.boxes import Box, ball_overlaps, boxes_overlap
 from clawblox.engine.parts.pivots import part_box
 from clawblox.engine.parts.poses import rotation, triple

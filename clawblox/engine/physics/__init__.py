@@ -7,7 +7,7 @@ It knows bodies by number, tuples of floats and bytes; nothing of instances or L
 - ``walking``: the controller that moves characters among solid bodies
 - ``queries``: rays and overlaps
 - ``overlaps``: which pairs of bodies overlap after a step, and how many may
-- ``shapes``: the shapes of parts, their mass and their corners
+- ``colliders``: the shapes of parts, their mass and their corners
 - ``numbers``: what rapier can calculate with, and its quaternions
 - ``saved``: a space as a document, exactly, and as plain poses
 """
@@ -21,10 +21,7 @@ from clawblox.engine.physics.bodies import (
     Motion,
     Traits,
 )
-from clawblox.engine.physics.overlaps import TooCrowdedError
-from clawblox.engine.physics.queries import Hit
-from clawblox.engine.physics.saved import LIBRARY, SPACE_SHAPE, restore_space, space_document
-from clawblox.engine.physics.shapes import (
+from clawblox.engine.physics.colliders import (
     BALL,
     BLOCK,
     CYLINDER,
@@ -34,6 +31,9 @@ from clawblox.engine.physics.shapes import (
     Shape,
     volume,
 )
+from clawblox.engine.physics.overlaps import TooCrowdedError
+from clawblox.engine.physics.queries import Hit
+from clawblox.engine.physics.saved import LIBRARY, SPACE_SHAPE, restore_space, space_document
 from clawblox.engine.physics.space import Space
 from clawblox.engine.physics.walking import GAP, Movement
 

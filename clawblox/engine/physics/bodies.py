@@ -23,8 +23,8 @@ from rapier3d import (
     Vec3,
 )
 
+from clawblox.engine.physics.colliders import Shape, capsule, collider_shape
 from clawblox.engine.physics.numbers import FASTEST_TURN, Quaternion, Triple, checked
-from clawblox.engine.physics.shapes import Shape, capsule, collider_shape
 
 Pose = tuple[Triple, Quaternion]
 

@@ -17,6 +17,7 @@ from rapier3d import (
 )
 
 from clawblox.engine.physics.bodies import CHARACTER, Bodies, interaction
+from clawblox.engine.physics.colliders import Shape, capsule, collider_shape
 from clawblox.engine.physics.numbers import (
     NO_TURN,
     Quaternion,
@@ -25,7 +26,6 @@ from clawblox.engine.physics.numbers import (
     is_finite,
     to_quaternion,
 )
-from clawblox.engine.physics.shapes import Shape, capsule, collider_shape
 
 _BESIDE = 1.5
 _ABOVE = 3.0

@@ -12,8 +12,8 @@ from rapier3d import ColliderHandle, PhysicsWorld, RigidBodyHandle
 
 from clawblox.engine import shapes
 from clawblox.engine.physics.bodies import Body, Motion, Traits
+from clawblox.engine.physics.colliders import Shape
 from clawblox.engine.physics.numbers import to_matrix
-from clawblox.engine.physics.shapes import Shape
 from clawblox.engine.physics.space import Admission, Space
 
 Json = Any

@@ -33,6 +33,7 @@ from clawblox.engine.physics.bodies import (
     put,
     rapier_type,
 )
+from clawblox.engine.physics.colliders import Shape
 from clawblox.engine.physics.numbers import (
     NO_TURN,
     Rotation,
@@ -44,7 +45,6 @@ from clawblox.engine.physics.numbers import (
 )
 from clawblox.engine.physics.overlaps import Overlaps, check_crowding
 from clawblox.engine.physics.queries import Queries
-from clawblox.engine.physics.shapes import Shape
 from clawblox.engine.physics.walking import Movement, Walking
 from clawblox.engine.values.value import singles
 

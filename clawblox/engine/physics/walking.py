@@ -16,8 +16,13 @@ from rapier3d import (
 )
 
 from clawblox.engine.physics.bodies import Bodies, Body, interaction
+from clawblox.engine.physics.colliders import (
+    CAPSULE_HALF_HEIGHT,
+    CAPSULE_RADIUS,
+    HALF_HEIGHT,
+    capsule,
+)
 from clawblox.engine.physics.numbers import Triple, checked
-from clawblox.engine.physics.shapes import CAPSULE_HALF_HEIGHT, CAPSULE_RADIUS, HALF_HEIGHT, capsule
 from clawblox.engine.scheduler import TICK_S
 
 GAP = 0.05

@@ -7,7 +7,7 @@ from typing import Any
 from clawblox.engine.errors import suggest, to_text
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import text_argument
-from clawblox.engine.instances.tree import set_parent
+from clawblox.engine.instances.tree_changes import set_parent
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.scripts.script_runner import ScriptRunner
 from clawblox.luau import VM, Coroutine, Host, LuaTable, RuntimeFault

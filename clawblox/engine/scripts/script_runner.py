@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Final
 from clawblox.engine import shapes
 from clawblox.engine.errors import to_text
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.tree import set_parent
-from clawblox.engine.scripts.files import ROOTS, ScriptFile, WorldScripts
+from clawblox.engine.instances.tree_changes import set_parent
+from clawblox.engine.scripts.script_files import ROOTS, ScriptFile, WorldScripts
 from clawblox.engine.slots import Slots
 from clawblox.luau import LuaError, LuaTable, RuntimeFault
 

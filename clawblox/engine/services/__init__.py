@@ -7,7 +7,7 @@
 - ``data_stores``: rows that outlive the world, as scripts see them.
 - ``physics_groups``: which parts collide with which.
 - ``sounds``: sounds as data.
-- ``chat``: the audience of a message, and ``Chatted``.
+- ``speech``: the audience of a message, and ``Chatted``.
 - ``terrain``, ``voxels``: the ground, and its cells.
 - ``every``: all of them, for the world, and the small ones: ``RunService``, ``HttpService``,
   ``CollectionService``, value objects and bindable events.

@@ -21,8 +21,15 @@ from typing import Any, Final
 import attrs
 
 from clawblox.engine import shapes
-from clawblox.engine.datastore.store import Answer, Read, ReadSorted, Request, StoreError, Write
-from clawblox.engine.datastore.worker import Batch, Worker
+from clawblox.engine.datastore.store import (
+    Answer,
+    Read,
+    ReadSorted,
+    Request,
+    StoreError,
+    WriteRequest,
+)
+from clawblox.engine.datastore.worker import RequestBatch, Worker
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import text_argument
 from clawblox.engine.instances.spec import ClassTable
@@ -100,7 +107,7 @@ class DataStores:
         self._worker = worker
         self._made: list[_Call] = []
         self._sent: list[_Call] = []
-        self._batch: Batch | None = None
+        self._batch: RequestBatch | None = None
         self._answers: list[Answer | StoreError] = []
 
     # Calls of scripts
@@ -196,7 +203,7 @@ class DataStores:
         written = [
             call.request.value
             for call in self._made
-            if isinstance(call.request, Write)
+            if isinstance(call.request, WriteRequest)
             and isinstance(read, Read)
             and (call.request.store, call.request.key) == (read.store, read.key)
         ]
@@ -214,7 +221,7 @@ class DataStores:
         if value is None:
             self._model.scheduler.resume(call.thread, (None,))
             return
-        request = Write(call.request.store, call.request.key, value)
+        request = WriteRequest(call.request.store, call.request.key, value)
         self._made.append(_Call(call.name, call.thread, request))
 
     def _changed(self, call: _Call, old: Any) -> Any:
@@ -230,14 +237,14 @@ class DataStores:
     def _result(self, call: _Call, answer: Answer) -> Any:
         if call.change is not None:
             answer = self._latest(call.request, answer)
-        if isinstance(call.request, Write):
+        if isinstance(call.request, WriteRequest):
             if call.name not in _CHANGES:
                 return None
             answer = call.request.value
         if isinstance(answer, list):
             return _entries(answer, self._charge)
         value = None if answer is None else read_text(answer, self._charge, sort=True)
-        is_sum = call.name == _INCREMENT and isinstance(call.request, Write)
+        is_sum = call.name == _INCREMENT and isinstance(call.request, WriteRequest)
         return value.get("score") if is_sum and isinstance(value, LuaTable) else value
 
     def close(self) -> None:
@@ -292,7 +299,7 @@ def _entries(rows: Sequence[tuple[str, str]], charge: Any) -> LuaTable:
     return entries
 
 
-_REQUESTS: Final = {"read": Read, "write": Write, "sorted": ReadSorted}
+_REQUESTS: Final = {"read": Read, "write": WriteRequest, "sorted": ReadSorted}
 
 
 def _call_document(call: _Call, slots: Slots) -> list[Any]:
@@ -374,12 +381,12 @@ def set_async(store: Instance, key: Any, value: Any) -> Any:
     """``SetAsync(key, value)``."""
     address = _address(store, key, "SetAsync")
     text = _state(store).write_value(value, store.spec.name == _ORDERED)
-    return _state(store).call("SetAsync", Write(*address, text))
+    return _state(store).call("SetAsync", WriteRequest(*address, text))
 
 
 def remove_async(store: Instance, key: Any) -> Any:
     """``RemoveAsync(key)``: leaves a null, which reads as nil."""
-    request = Write(*_address(store, key, "RemoveAsync"), "null")
+    request = WriteRequest(*_address(store, key, "RemoveAsync"), "null")
     return _state(store).call("RemoveAsync", request)
 
 

@@ -11,31 +11,31 @@ from typing import Any, Final
 
 import attrs
 
-from clawblox.engine.instances import tree
+from clawblox.engine.instances import tree_changes as tree
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import as_list, get_tags, text_argument, wrong_argument
 from clawblox.engine.instances.spec import ClassTable
-from clawblox.engine.instances.tree import TAG_ADDED, TAG_REMOVED, TAG_SERVICE
+from clawblox.engine.instances.tree_changes import TAG_ADDED, TAG_REMOVED, TAG_SERVICE
 from clawblox.engine.json_text import read_text, write_text
 from clawblox.engine.scheduler import TICK_S
 from clawblox.engine.services import (
     agent_inputs,
-    chat,
     data_stores,
     game,
     physics_groups,
     players,
     remote_events,
+    speech,
     terrain,
 )
 from clawblox.engine.services.agent_inputs import AgentInputs, add_agent_inputs
-from clawblox.engine.services.chat import Speech
 from clawblox.engine.services.data_stores import DataStores, add_data_stores
-from clawblox.engine.services.game import DebrisQueue, Game, add_debris, add_game
+from clawblox.engine.services.game import ClosingCalls, DebrisQueue, add_debris, add_game
 from clawblox.engine.services.physics_groups import CollisionGroups, add_physics_groups
 from clawblox.engine.services.players import Players, add_players
 from clawblox.engine.services.remote_events import RemoteEvents, add_remote_events
 from clawblox.engine.services.sounds import add_sounds
+from clawblox.engine.services.speech import Speech
 from clawblox.engine.services.terrain import (
     add_terrain,
     make_terrain,
@@ -71,7 +71,7 @@ _SHAPE: Final = {
     "players": players.SHAPE,
     "data_stores": data_stores.SHAPE,
     "inputs": agent_inputs.SHAPE,
-    "speech": chat.SHAPE,
+    "speech": speech.SHAPE,
     "remote_events": remote_events.SHAPE,
     "collision_groups": physics_groups.SHAPE,
     "debris": game.DEBRIS_SHAPE,
@@ -107,7 +107,7 @@ class Services:
     remote_events: RemoteEvents
     collision_groups: CollisionGroups
     debris: DebrisQueue
-    game: Game
+    game: ClosingCalls
 
     @classmethod
     def make(cls, model: DataModel, players: Players, data_stores: DataStores) -> Services:
@@ -121,7 +121,7 @@ class Services:
             RemoteEvents(model),
             CollisionGroups(),
             DebrisQueue(model),
-            Game(model),
+            ClosingCalls(model),
         )
         services.inputs.effects["RemoteEvent"] = services.remote_events.receive
         return services

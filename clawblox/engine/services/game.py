@@ -8,7 +8,7 @@ from clawblox.engine import shapes
 from clawblox.engine.errors import WorldHalted, suggest, to_text
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.spec import ClassTable
-from clawblox.engine.instances.tree import destroy
+from clawblox.engine.instances.tree_changes import destroy
 from clawblox.engine.scheduler import ticks_in
 from clawblox.engine.slots import Slots
 from clawblox.luau import RuntimeFault
@@ -17,7 +17,7 @@ from clawblox.luau.core.values import describe_key, is_function, key_value
 SHAPE: Final = [shapes.whole]
 
 
-class Game:
+class ClosingCalls:
     """What scripts want to do when the world is closed in order.
 
     Args:
@@ -86,7 +86,7 @@ def _workspace(game: Instance) -> Instance:
 
 def bind_to_close(game: Instance, function: Any) -> Any:
     """``BindToClose(function)``."""
-    state: Game = game.extra
+    state: ClosingCalls = game.extra
     state.bind_to_close(function)
     return ()
 

@@ -16,7 +16,7 @@ from clawblox.engine.errors import to_luau_text, to_text
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import as_list, text_argument
 from clawblox.engine.instances.spec import ClassTable
-from clawblox.engine.instances.tree import destroy, set_parent
+from clawblox.engine.instances.tree_changes import destroy, set_parent
 from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.slots import Slots
 
@@ -33,7 +33,7 @@ SHAPE: Final = {
 
 
 @attrs.define(eq=False)
-class Record:
+class PlayerRecord:
     """What the engine keeps about a player.
 
     Attributes:
@@ -118,7 +118,7 @@ class Players:
         gui = self._model.make("PlayerGui")
         gui.link(player)
         player.store("PlayerGui", gui)
-        player.extra = Record(agent_id, self._model.scheduler.tick, is_bot)
+        player.extra = PlayerRecord(agent_id, self._model.scheduler.tick, is_bot)
         self._by_agent[agent_id] = player
         with self._model.scheduler.phase("Failed to fire PlayerAdded"):
             set_parent(player, self.service)
@@ -177,7 +177,7 @@ class Players:
         return f"{to_text(player.name)} (user_id={int(player.read('UserId'))})"
 
     def _drop(self, player: Instance, line: str) -> None:
-        record: Record | None = player.extra
+        record: PlayerRecord | None = player.extra
         if record is None or self._by_agent.get(record.agent_id) is not player:
             return  # kicked twice, or gone already
         self._log(line)
@@ -187,7 +187,7 @@ class Players:
 
     def _remove_idle(self) -> None:
         for _, player in self.listed():
-            record: Record = player.extra
+            record: PlayerRecord = player.extra
             idle = self._model.scheduler.tick - record.active_at
             if idle > self._afk_ticks and not record.is_bot:
                 name = to_text(player.name)
@@ -250,7 +250,7 @@ class Players:
         """
         for number, *fields in document["players"]:
             player = slots.take_as(number, Instance)
-            player.extra = Record(*fields)
+            player.extra = PlayerRecord(*fields)
             self._by_agent[player.extra.agent_id] = player
         self._kicks = [
             (slots.take_as(number, Instance), reason) for number, reason in document["kicks"]

@@ -25,7 +25,7 @@ from clawblox.engine.instances.members import add_members
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.parts.parts import Parts
 from clawblox.engine.scheduler import Scheduler
-from clawblox.engine.scripts.files import read_scripts
+from clawblox.engine.scripts.script_files import read_scripts
 from clawblox.engine.scripts.script_globals import (
     make_instance_library,
     make_script_globals,

@@ -11,8 +11,8 @@ from clawblox.engine.errors import SnapshotMismatch, WorldHalted
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.services.agent_inputs import check_input
-from clawblox.engine.services.chat import within_hearing
 from clawblox.engine.services.sounds import spectate_sounds
+from clawblox.engine.services.speech import within_hearing
 from clawblox.engine.settings import EngineSettings, read_skill
 from clawblox.engine.watchdog.client import Watchdog
 from clawblox.engine.world.assembly import Assembly, run_tick

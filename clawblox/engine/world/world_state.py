@@ -23,7 +23,7 @@ from clawblox.engine.instances.tree_document import (
     tree_document,
 )
 from clawblox.engine.scheduler import SHAPE as SCHEDULER_SHAPE
-from clawblox.engine.signals import Connection, Signal
+from clawblox.engine.signals import Signal, SignalConnection
 from clawblox.engine.slots import Slots
 from clawblox.luau import VM, HostObject
 
@@ -117,7 +117,7 @@ def _write(
 
 def _instance_behind(value: HostObject) -> Instance | None:
     """Return the instance that an object of the engine needs after a restore."""
-    if isinstance(value, Connection):
+    if isinstance(value, SignalConnection):
         value = value.signal if value.function is not None else None  # type: ignore[assignment]
     if isinstance(value, Signal):
         value = value.owner

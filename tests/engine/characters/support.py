@@ -7,7 +7,7 @@ from clawblox.engine.instances.classes import ROWS, SERVICES
 from clawblox.engine.instances.instance import DataModel
 from clawblox.engine.instances.members import add_members
 from clawblox.engine.instances.spec import ClassTable
-from clawblox.engine.instances.tree import set_parent
+from clawblox.engine.instances.tree_changes import set_parent
 from clawblox.engine.parts.parts import Parts
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.scripts.script_globals import make_instance_library, make_task_globals

@@ -14,7 +14,14 @@ import pytest
 from clawblox.engine.datastore import sqlite
 from clawblox.engine.datastore.postgres import PostgresStore
 from clawblox.engine.datastore.sqlite import SqliteStore
-from clawblox.engine.datastore.store import Read, ReadSorted, Request, Store, StoreError, Write
+from clawblox.engine.datastore.store import (
+    Read,
+    ReadSorted,
+    Request,
+    Store,
+    StoreError,
+    WriteRequest,
+)
 from clawblox.engine.runner import DATABASE_URL, Backend, open_store
 from tests.engine.datastore.postgres_server import PostgresServer, postgres_server
 from tests.engine.services.bench import Bench
@@ -61,22 +68,27 @@ def read(store: Store, name: str, key: str, game: str = GAME) -> object:
 def test_what_is_written_is_read(store: Store) -> None:
     value = {"name": "Ann \N{SNOWMAN}", "list": [1, None, 2.5], "big": 1e300, "empty": {}}
     text = json.dumps(value, ensure_ascii=False)
-    assert store.execute(GAME, [Write("a", "k", text)]) == [None]
+    assert store.execute(GAME, [WriteRequest("a", "k", text)]) == [None]
     assert read(store, "a", "k") == value
     store.close()
     assert read(store, "a", "k") == value
 
 
 def test_rows_belong_to_a_game_a_store_and_a_key(store: Store) -> None:
-    store.execute(GAME, [Write("owner", "k", "1")])
+    store.execute(GAME, [WriteRequest("owner", "k", "1")])
     assert read(store, "owner", "other") is None
     assert read(store, "other", "k") is None
     assert read(store, "owner", "k", "another game") is None
 
 
 def test_requests_are_carried_out_in_their_order(store: Store) -> None:
-    requests = [Read("order", "k"), Write("order", "k", "1"), Read("order", "k")]
-    assert store.execute(GAME, [*requests, Write("order", "k", "2")]) == [None, None, "1", None]
+    requests = [Read("order", "k"), WriteRequest("order", "k", "1"), Read("order", "k")]
+    assert store.execute(GAME, [*requests, WriteRequest("order", "k", "2")]) == [
+        None,
+        None,
+        "1",
+        None,
+    ]
     assert read(store, "order", "k") == 2
 
 
@@ -89,7 +101,7 @@ def test_n13_sorted_by_number_ties_by_key_without_a_number_last(
     unscored = {"removed": None, "plain": {"points": 3}, "number": 4, "list": ["score"]}
     rows = {key: {"score": score} for key, score in scores.items()} | others | unscored
     name = f"board {ascending}"
-    store.execute(GAME, [Write(name, key, json.dumps(value)) for key, value in rows.items()])
+    store.execute(GAME, [WriteRequest(name, key, json.dumps(value)) for key, value in rows.items()])
     by_number = ["low", "half", "two", "a tie", "ten", "huge"]
     if not ascending:
         by_number = ["huge", "a tie", "ten", "two", "half", "low"]
@@ -127,7 +139,11 @@ def test_scripts_see_the_same_values_in_the_same_order(store: Store) -> None:
 
 
 def test_a_refused_request_does_not_undo_the_others(store: Store) -> None:
-    requests = [Write("r", "a", "1"), Write("r", "b", "not json"), Write("r", "c", "3")]
+    requests = [
+        WriteRequest("r", "a", "1"),
+        WriteRequest("r", "b", "not json"),
+        WriteRequest("r", "c", "3"),
+    ]
     answers = store.execute(GAME, requests)
     assert [isinstance(answer, StoreError) for answer in answers] == [False, True, False]
     assert [read(store, "r", key) for key in "abc"] == [1, None, 3]
@@ -138,7 +154,7 @@ def test_the_callers_own_encoding_of_postgres_does_not_matter(
 ) -> None:
     monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
     store = PostgresStore(server.url)
-    store.execute(GAME, [Write("told", "k", '"\N{SNOWMAN}"')])
+    store.execute(GAME, [WriteRequest("told", "k", '"\N{SNOWMAN}"')])
     assert read(store, "told", "k") == "\N{SNOWMAN}"
     store.close()
 
@@ -150,7 +166,7 @@ def test_a_database_that_cannot_hold_every_text_is_refused_at_the_start(
     with pytest.raises(ValueError, match=r"its encoding is LATIN1; .* ENCODING 'UTF8'"):
         open_store(Backend.POSTGRES, tmp_path, 8080, {DATABASE_URL: url})
     with pytest.raises(StoreError, match="LATIN1"):
-        PostgresStore(url).execute(GAME, [Write("a", "k", "1")])
+        PostgresStore(url).execute(GAME, [WriteRequest("a", "k", "1")])
 
 
 def test_a_database_that_is_away_at_the_start_is_used_when_it_comes(
@@ -161,7 +177,7 @@ def test_a_database_that_is_away_at_the_start_is_used_when_it_comes(
     store = open_store(Backend.POSTGRES, tmp_path, 8080, {DATABASE_URL: url})
     assert store is not None
     road.symlink_to(server.directory)
-    assert store.execute(GAME, [Write("late", "k", "1")]) == [None]
+    assert store.execute(GAME, [WriteRequest("late", "k", "1")]) == [None]
     store.close()
 
 
@@ -169,7 +185,7 @@ def test_a_database_that_comes_back_is_used_again(server: PostgresServer, tmp_pa
     road = tmp_path / "road"
     road.symlink_to(server.directory)
     store = PostgresStore(server.url.replace(str(server.directory), str(road)))
-    store.execute(GAME, [Write("lost", "k", "1")])
+    store.execute(GAME, [WriteRequest("lost", "k", "1")])
     road.unlink()
     with psycopg.connect(server.url) as other:
         other.execute(
@@ -185,7 +201,7 @@ def test_a_database_that_comes_back_is_used_again(server: PostgresServer, tmp_pa
 
 def test_another_world_cannot_write_between_a_read_and_a_write(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "rows.db")
-    store.execute(GAME, [Write("s", "k", "1")])
+    store.execute(GAME, [WriteRequest("s", "k", "1")])
     other = sqlite3.connect(tmp_path / "rows.db", timeout=0, isolation_level=None)
 
     class Interrupted(list[Request]):
@@ -195,7 +211,10 @@ def test_another_world_cannot_write_between_a_read_and_a_write(tmp_path: Path) -
                 other.execute("UPDATE data_stores SET value = '9'")
             yield self[1]
 
-    assert store.execute(GAME, Interrupted([Read("s", "k"), Write("s", "k", "2")])) == ["1", None]
+    assert store.execute(GAME, Interrupted([Read("s", "k"), WriteRequest("s", "k", "2")])) == [
+        "1",
+        None,
+    ]
     other.execute("UPDATE data_stores SET value = '3'")
     other.close()
     assert read(store, "s", "k") == 3
@@ -223,7 +242,7 @@ def test_a_file_that_is_no_database_is_named_as_such(tmp_path: Path) -> None:
 
 def test_the_order_by_score_comes_from_the_index(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "rows.db")
-    store.execute(GAME, [Write("s", "k", '{"score":1}')])
+    store.execute(GAME, [WriteRequest("s", "k", '{"score":1}')])
     with contextlib.closing(sqlite3.connect(tmp_path / "rows.db")) as connection:
         told = sqlite._STATEMENTS
         # Downwards, ties alone are sorted.
@@ -240,10 +259,10 @@ def test_the_order_by_score_comes_from_the_index(tmp_path: Path) -> None:
 def test_a_copy_has_the_rows_of_its_moment_whatever_is_written_later(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "rows.db")
     assert store.copier() is None
-    store.execute(GAME, [Write("a", "k", "1")])
+    store.execute(GAME, [WriteRequest("a", "k", "1")])
     copy = store.copier()
     assert copy is not None
-    store.execute(GAME, [Write("a", "k", "2"), Write("a", "new", "3")])
+    store.execute(GAME, [WriteRequest("a", "k", "2"), WriteRequest("a", "new", "3")])
     copy(tmp_path / "copy.db")
     store.close()
     assert sorted(one.name for one in tmp_path.iterdir()) == ["copy.db", "rows.db"]
@@ -255,7 +274,7 @@ def test_a_copy_has_the_rows_of_its_moment_whatever_is_written_later(tmp_path: P
 
 def test_a_copy_replaces_no_file(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "rows.db")
-    store.execute(GAME, [Write("a", "k", "1")])
+    store.execute(GAME, [WriteRequest("a", "k", "1")])
     (tmp_path / "copy.db").write_text("mine")
     copy = store.copier()
     assert copy is not None
@@ -274,7 +293,7 @@ def test_a_copy_replaces_no_file(tmp_path: Path) -> None:
 )
 def test_a_file_that_does_things_by_itself_is_refused(tmp_path: Path, statement: str) -> None:
     store = SqliteStore(tmp_path / "rows.db")
-    store.execute(GAME, [Write("a", "k", "1")])
+    store.execute(GAME, [WriteRequest("a", "k", "1")])
     store.close()
     with contextlib.closing(sqlite3.connect(tmp_path / "rows.db")) as database:
         database.execute(statement)

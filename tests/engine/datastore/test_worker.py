@@ -12,7 +12,7 @@ import pytest
 
 from clawblox.engine.datastore import worker as worker_module
 from clawblox.engine.datastore.sqlite import SqliteStore
-from clawblox.engine.datastore.store import Answer, Read, Request, StoreError, Write
+from clawblox.engine.datastore.store import Answer, Read, Request, StoreError, WriteRequest
 from clawblox.engine.datastore.worker import Worker
 from clawblox.engine.runner import Backend, open_store, read_game_id
 
@@ -74,7 +74,7 @@ def test_a_wait_for_the_database_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     store = StuckStore()
     worker = Worker(store)
     assert not worker.is_late
-    batch = worker.submit(GAME, [Write("s", "k", "1"), Read("s", "k")])
+    batch = worker.submit(GAME, [WriteRequest("s", "k", "1"), Read("s", "k")])
     answers = batch.wait()
     assert [str(answer) for answer in answers] == ["no answer within 0.01 s"] * 2
     assert worker.is_late
@@ -99,7 +99,7 @@ def test_an_unexpected_failure_is_an_answer() -> None:
 
 def test_closing_carries_out_what_was_submitted(tmp_path: Path) -> None:
     worker = Worker(SqliteStore(tmp_path / "rows.db"))
-    batches = [worker.submit(GAME, [Write("s", str(at), "1")]) for at in range(20)]
+    batches = [worker.submit(GAME, [WriteRequest("s", str(at), "1")]) for at in range(20)]
     worker.close()
     assert all(batch.is_done for batch in batches)
     store = SqliteStore(tmp_path / "rows.db")
@@ -110,7 +110,7 @@ def test_closing_carries_out_what_was_submitted(tmp_path: Path) -> None:
 def test_sqlite_is_in_the_state_directory_under_the_port(tmp_path: Path) -> None:
     store = open_store(Backend.SQLITE, tmp_path, 8080)
     assert store is not None
-    store.execute(GAME, [Write("s", "k", "1")])
+    store.execute(GAME, [WriteRequest("s", "k", "1")])
     assert (tmp_path / ".clawblox" / "local-8080.db").is_file()
     store.close()
 

@@ -13,7 +13,7 @@ from clawblox.engine.instances.members import add_members
 from clawblox.engine.instances.spec import ClassSpec, ClassTable
 from clawblox.engine.instances.tree_document import fill_tree, make_tree, tree_document
 from clawblox.engine.scheduler import Scheduler
-from clawblox.engine.scripts.files import read_scripts
+from clawblox.engine.scripts.script_files import read_scripts
 from clawblox.engine.scripts.script_globals import (
     make_instance_library,
     make_script_globals,

@@ -13,7 +13,7 @@ from clawblox.engine.instances.classes import ROWS, SERVICES
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import add_members
 from clawblox.engine.instances.spec import ClassTable
-from clawblox.engine.instances.tree import set_parent
+from clawblox.engine.instances.tree_changes import set_parent
 from clawblox.engine.instances.tree_document import (
     fill_tree,
     make_tree,

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from clawblox.engine.errors import WorldHalted
-from clawblox.engine.services.chat import within_hearing
 from clawblox.engine.services.sounds import spectate_sounds
+from clawblox.engine.services.speech import within_hearing
 from clawblox.luau import Vector
 from tests.engine.services.bench import ANN, BOB, Bench, bench, output
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clawblox.engine.services.chat import MAX_SAID
+from clawblox.engine.services.speech import MAX_SAID
 from tests.engine.services.bench import ANN, BOB, Bench, bench
 from tests.engine.torture import Plan, torture
 

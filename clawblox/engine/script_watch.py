@@ -45,7 +45,7 @@ _SNAPSHOT_PATH = re.compile(r"/proc/self/fd/([0-9]+)")
 _Stamps: TypeAlias = dict[str, tuple[int, int]]
 
 
-class Watch:
+class ScriptWatch:
     """Waits for a change of a world's files.
 
     Args:
@@ -149,7 +149,7 @@ class NextStart:
 
 def plan_next_start(
     world: HostedWorld,
-    watch: Watch,
+    watch: ScriptWatch,
     environment: Mapping[str, str],
     announce: Callable[[str], None],
 ) -> NextStart:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clawblox.engine.errors import SettingsError
-from clawblox.engine.scripts.files import WorldScripts, read_scripts
+from clawblox.engine.scripts.script_files import WorldScripts, read_scripts
 from tests.engine.scripts.support import write_world
 
 
