@@ -20,10 +20,10 @@ from tests.checkpoint.runs import Run, check_archives, contents, fake_token, mak
 from tests.support import open_fds
 
 FAULTS = [
-    pytest.param(Fails(errno.EIO), False, id="EIO"),
+    pytest.param(Fails(errno.EIO), False, id="EIO", marks=pytest.mark.thorough),
     pytest.param(Fails(errno.ENOSPC), False, id="ENOSPC", marks=pytest.mark.thorough),
     pytest.param(Fails(errno.ENOSPC), True, id="ENOSPC-from-then-on"),
-    pytest.param(FallsShort(), False, id="short"),
+    pytest.param(FallsShort(), False, id="short", marks=pytest.mark.thorough),
     pytest.param(FallsShort(), True, id="short-from-then-on"),
 ]
 

@@ -26,8 +26,16 @@ from clawblox import (
 )
 from clawblox.snapshot import capture as snapshots
 from clawblox.snapshot import checker
+from tests.sampling import sampled
 from tests.snapshot.test_checker import DoomedChecker
-from tests.support import RunningWorld, ask, descendants, is_alive, make_world, running_world
+from tests.support import (
+    RunningWorld,
+    ask,
+    descendants,
+    is_alive,
+    make_world,
+    running_world,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -117,7 +125,7 @@ async def test_a_saved_snapshot_is_a_mapping_of_what_is_on_disk(tmp_path: Path) 
 
 @pytest.mark.parametrize("order", [(), ("--format-last",)], ids=["first", "last"])
 @pytest.mark.parametrize("size", ["0", "6"])
-@pytest.mark.parametrize("way", ["sized", "chunked", "close-delimited"])
+@pytest.mark.parametrize("way", sampled(["sized", "chunked", "close-delimited"], 3))
 async def test_format_and_time_are_found_wherever_they_stand(
     tmp_path: Path, way: str, size: str, order: tuple[str, ...]
 ) -> None:
@@ -455,7 +463,7 @@ def switch(query):
 """
 
 
-@pytest.mark.parametrize("way", ["sized", "chunked"])
+@pytest.mark.parametrize("way", sampled(["sized", "chunked"], 2))
 def test_a_save_needs_no_memory_for_the_snapshot(tmp_path: Path, way: str) -> None:
     """A limit on private memory is exact; the peak of what is resident has mapped files in it."""
     body = f"""{FAULTS}

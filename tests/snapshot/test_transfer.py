@@ -22,6 +22,7 @@ from clawblox import SavedSnapshot, SnapshotError
 from clawblox.snapshot.capture import capture
 from clawblox.snapshot.checker import SMALL_BYTES
 from clawblox.snapshot.transfer import SnapshotSource, Transfer
+from tests.sampling import sampled
 from tests.snapshot.test_checker import running_checkers
 from tests.support import read_process, wait_until, wait_until_async
 
@@ -79,7 +80,7 @@ HEADS = {
 }
 
 
-@pytest.mark.parametrize("way", HEADS)
+@pytest.mark.parametrize("way", sampled(HEADS, 3))
 @pytest.mark.parametrize("is_cancelled", [True, False], ids=["cancelled", "late"])
 async def test_an_abandoned_wait_for_a_silent_world_ends(
     tmp_path: Path, way: str, is_cancelled: bool
@@ -219,7 +220,9 @@ anyio.run(main, backend=sys.argv[3])
 """
 
 
-@pytest.mark.parametrize("answers_meanwhile", [True, False], ids=["meanwhile", "afterwards"])
+@pytest.mark.parametrize(
+    "answers_meanwhile", sampled([True, False], 2), ids=["meanwhile", "afterwards"]
+)
 def test_a_save_survives_that_its_orchestrator_was_stopped_for_longer_than_its_time(
     tmp_path: Path, anyio_backend_name: str, answers_meanwhile: bool
 ) -> None:

@@ -18,6 +18,7 @@ from clawblox.checkpoint.secrets import Scanner
 from clawblox.results import Finding
 from tests.checkpoint.secrets.fakes import ALNUM, pieces, rules_in
 from tests.checkpoint.secrets.wrapping import ENCODINGS
+from tests.sampling import sampled
 
 RANDOM = random.Random(7)
 
@@ -175,7 +176,7 @@ def test_commands_without_a_password_of_their_own_pass() -> None:
     assert rules_in(json.dumps({"command": HARMLESS})) == []
 
 
-@pytest.mark.parametrize("encoding", sorted(ENCODINGS.keys() - {"utf-8"}))
+@pytest.mark.parametrize("encoding", sampled(sorted(ENCODINGS.keys() - {"utf-8"}), 6))
 def test_a_clean_transcript_passes_in_every_encoding(encoding: str, transcript: bytes) -> None:
     assert rules_in(ENCODINGS[encoding](transcript)) == []
 

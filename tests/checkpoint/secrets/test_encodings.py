@@ -9,6 +9,7 @@ import pytest
 from clawblox.checkpoint.secrets.content import STRIDE
 from tests.checkpoint.secrets.fakes import EMBEDDINGS, FAMILIES, fake, rule_name, scan
 from tests.checkpoint.secrets.wrapping import ENCODINGS, as_is, columns
+from tests.sampling import sampled
 
 SEED = random.randrange(1 << 32)
 KINDS = ("picture.png", "uv.lock", "README", "model.safetensors", ".hidden", "notes.docx")
@@ -30,7 +31,7 @@ SOME = 20
 
 
 @pytest.mark.parametrize("count", [SOME, pytest.param(len(FAMILIES), marks=pytest.mark.thorough)])
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("encoding", sampled(ENCODINGS, 3))
 def test_every_family_is_found_in_every_encoding(encoding: str, count: int) -> None:
     choose = random.Random(f"{SEED} {encoding}")
     for family in choose.sample(sorted(FAMILIES), count):
@@ -60,7 +61,7 @@ def test_a_short_last_line_belongs_to_a_token(prefix: bytes) -> None:
         *(pytest.param(*counts, marks=pytest.mark.thorough) for counts in ((0, 1), (1, 0), (2, 1))),
     ],
 )
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("encoding", sampled(ENCODINGS, 4))
 def test_a_token_is_found_anywhere_in_a_large_encoded_file(
     encoding: str, before: int, after: int
 ) -> None:

@@ -1,0 +1,16 @@
+"""Parameters of which only some run by default."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+
+def sampled(values: Iterable[object], every: int) -> list[Any]:
+    """Return parameters of which each ``every``-th runs by default; the others are thorough."""
+    return [
+        pytest.param(value, marks=pytest.mark.thorough if at % every else ())
+        for at, value in enumerate(values)
+    ]
