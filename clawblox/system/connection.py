@@ -40,7 +40,7 @@ _CHUNK_BYTES = 6
 _NO_BODY = frozenset({204, 304})
 _INTERIM = frozenset({100, 102, 103})
 """The statuses after which the answer follows (RFC 9110, 2518, 8297)."""
-_KEPT = frozenset({b"content-length", b"transfer-encoding", b"content-encoding", b"content-type"})
+_FRAMING = frozenset({b"content-length", b"transfer-encoding", b"content-encoding"})
 
 
 @attrs.define
@@ -82,7 +82,13 @@ class Connections:
         self._is_closed = False
 
     def prepare(
-        self, method: str, route: str, *, query: str = "", headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        route: str,
+        *,
+        query: str = "",
+        headers: Mapping[str, str] | None = None,
+        host: str | None = None,
     ) -> Request:
         """Return a request to this address.
 
@@ -91,11 +97,12 @@ class Connections:
             route: Route below the address.
             query: Encoded query, without its question mark.
             headers: Headers besides those that the connection needs itself.
+            host: Value of the ``Host`` header; None sends that of the address.
 
         Raises:
             ConfigError: One of them cannot be sent in a request.
         """
-        return make_request(self._address, method, route, query, headers or {})
+        return make_request(self._address, method, route, query, headers or {}, host)
 
     async def send(
         self,
@@ -238,7 +245,7 @@ class Connection:
             raise
         if not reader.can_continue:
             self.close()
-        return Answer(reader.status, reader.body, reader.is_delimited, reader.content_type)
+        return Answer(reader.status, reader.body, reader.is_delimited, tuple(reader.raw_headers))
 
     async def _open(self, request: Request) -> socket.socket:
         try:
@@ -282,7 +289,8 @@ class _AnswerReader:
         self._request = request
         self._max_body_bytes = max_body_bytes
         self._received = self._body_bytes = 0
-        self._headers: dict[bytes, bytes] = {}
+        self._framing: dict[bytes, bytes] = {}
+        self.raw_headers: list[tuple[bytes, bytes]] = []
         self._chunks: list[bytes] = []
         self._fault = ""
         self.status = 0
@@ -292,11 +300,6 @@ class _AnswerReader:
     def body(self) -> bytes:
         """The body so far."""
         return self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
-
-    @property
-    def content_type(self) -> str:
-        """What the body is, in the world's words."""
-        return self._headers.get(b"content-type", b"").decode("latin-1")
 
     def feed(self, data: bytes) -> None:
         """Read on.
@@ -344,23 +347,27 @@ class _AnswerReader:
             self.can_continue = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep the headers that say what the body is; those after it come too late to count."""
+        """Keep a header; those after the body come too late to count."""
+        if self.status:
+            return
+        self.raw_headers.append((name, value))
         name = name.lower()
-        if name in _KEPT:
-            known = self._headers.get(name)
-            self._headers[name] = value if known is None else b"%s, %s" % (known, value)
+        if name in _FRAMING:
+            known = self._framing.get(name)
+            self._framing[name] = value if known is None else b"%s, %s" % (known, value)
 
     def on_headers_complete(self) -> None:
         """Decide how the body ends, and whether to read it."""
         status = self._parser.get_status_code()
         if status in _INTERIM or self.is_complete:
-            self._headers.clear()
+            self._framing.clear()
+            self.raw_headers.clear()
             return
         if status < 200:  # after an unknown one the world may never say more
             self._fault = f"has the status {status}, which is no answer"
             return
         self.status = status
-        headers = self._headers
+        headers = self._framing
         length = headers.get(b"content-length")
         transfer = headers.get(b"transfer-encoding", b"").lower()
         coding = headers.get(b"content-encoding", b"identity").lower()

@@ -25,6 +25,7 @@ _METHOD = re.compile(r"[A-Z]{1,32}")
 _TARGET = re.compile(r"/[!-~]*")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[\t -~\x80-\xff]*")
+_BAD_VALUE = "must be one line of Latin-1 text without control characters"
 
 
 @attrs.frozen
@@ -77,13 +78,25 @@ class Answer:
         body: The body.
         is_delimited: Whether the answer said where its body ends. If not, the end of the
             connection ended it, and a truncated body looks like a whole one.
-        content_type: What the body is, in the world's words; empty if it did not say.
+        raw_headers: Names and values of the headers as they arrived, in their order, without
+            interim answers and trailers.
     """
 
     status: int
     body: bytes
     is_delimited: bool = True
-    content_type: str = ""
+    raw_headers: tuple[tuple[bytes, bytes], ...] = attrs.field(default=(), eq=False, repr=False)
+
+    def header(self, name: str) -> str | None:
+        """Return the value of a header, of several with this name joined by commas; or None."""
+        wanted = name.lower().encode("latin-1")
+        values = [value for known, value in self.raw_headers if known.lower() == wanted]
+        return b", ".join(values).decode("latin-1") if values else None
+
+    @property
+    def content_type(self) -> str:
+        """What the body is, as the world declares it; empty if it does not."""
+        return self.header("content-type") or ""
 
     @property
     def body_start(self) -> str:
@@ -101,7 +114,7 @@ def parse_address(url: str) -> Address:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or 80
     except ValueError as error:
-        raise ConfigError(f"is no address: {error}", key="url", value=url) from error
+        raise ConfigError(f"must be an address: {error}", key="url", value=url) from error
     has_more = bool(parts.query or parts.fragment) or "@" in url
     if parts.scheme != "http" or not host or has_more or not _TARGET.fullmatch(f"/{host}"):
         message = "must be a plain HTTP address, such as http://127.0.0.1:8080"
@@ -110,7 +123,12 @@ def parse_address(url: str) -> Address:
 
 
 def make_request(
-    address: Address, method: str, route: str, query: str, headers: Mapping[str, str]
+    address: Address,
+    method: str,
+    route: str,
+    query: str,
+    headers: Mapping[str, str],
+    host: str | None = None,
 ) -> Request:
     """Return a request to an address.
 
@@ -120,6 +138,8 @@ def make_request(
         route: Route below the address.
         query: Encoded query, without its question mark; empty for none.
         headers: Headers besides those that every request has.
+        host: Value of the ``Host`` header; None sends that of the address. A foreign one shows
+            whether a world refuses it.
 
     Raises:
         ConfigError: One of them cannot be sent in a request.
@@ -130,10 +150,14 @@ def make_request(
     if _TARGET.fullmatch(target) is None:
         message = "must begin with / and be printable ASCII without spaces"
         raise ConfigError(message, key="route", value=target)
-    host = f"[{address.host}]" if ":" in address.host else address.host
+    if host is None:
+        name = f"[{address.host}]" if ":" in address.host else address.host
+        host = f"{name}:{address.port}"
+    elif _HEADER_VALUE.fullmatch(host) is None:
+        raise ConfigError(_BAD_VALUE, key="host", value=host)
     lines = [
         f"{method} {target} HTTP/1.1",
-        f"Host: {host}:{address.port}",
+        f"Host: {host}",
         "Accept-Encoding: identity",
         *(_header_line(name, value) for name, value in headers.items()),
     ]
@@ -145,10 +169,9 @@ def make_request(
 def _header_line(name: str, value: str) -> str:
     """Return the line of a header."""
     if _HEADER_NAME.fullmatch(name) is None:
-        raise ConfigError("is not the name of a header", key="headers", value=name)
+        raise ConfigError("must be the name of a header", key="headers", value=name)
     if name.lower() in _OWN_HEADERS:
         raise ConfigError(f"must not have {name}, which every request has anyway", key="headers")
     if _HEADER_VALUE.fullmatch(value) is None:
-        message = "must be one line of Latin-1 text without control characters"
-        raise ConfigError(message, key=f"headers.{name}")  # the value may be a secret
+        raise ConfigError(_BAD_VALUE, key=f"headers.{name}")  # the value may be a secret
     return f"{name}: {value}"

@@ -266,6 +266,38 @@ async def test_an_answer_says_what_its_body_is() -> None:
     assert answer.content_type == "text/markdown; charset=utf-8"
 
 
+async def test_an_answer_has_its_headers_and_neither_interim_ones_nor_trailers() -> None:
+    interim = with_head(b"Link: </early>", status=b"1.1 103 Early Hints")
+    head = with_head(b"X-One: 1", b"x-two: \xe9", b"X-ONE: 2", b"Transfer-Encoding: chunked")
+    answer, _ = await read_answer(interim, head, b"2\r\nok\r\n0\r\nX-One: late\r\n\r\n")
+    assert answer.raw_headers == (
+        (b"X-One", b"1"),
+        (b"x-two", b"\xe9"),
+        (b"X-ONE", b"2"),
+        (b"Transfer-Encoding", b"chunked"),
+    )
+    values = [answer.header(name) for name in ("x-one", "X-Two", "X-Three")]
+    assert values == ["1, 2", "\xe9", None]
+    assert answer.content_type == ""
+
+
+async def test_the_next_answer_has_its_own_headers() -> None:
+    with scripted(Script([with_head(b"X-One: 1", b"Content-Length: 2") + b"ok", OK])) as server:
+        async with connected(server.url) as connections:
+            answers = [await get(connections), await get(connections)]
+    assert [answer.header("X-One") for answer in answers] == ["1", None]
+
+
+async def test_a_request_may_name_a_foreign_host() -> None:
+    with scripted(Script([OK])) as server:
+        async with connected(server.url) as connections:
+            foreign = connections.prepare("GET", "/observe", host="example.org")
+            await connections.send(foreign, timeout=HANG_S)
+    assert server.requests[0].split(b"\r\n")[1] == b"Host: example.org"
+    with pytest.raises(ConfigError, match="host: must be one line"):
+        connections.prepare("GET", "/", host="a\r\nX: y")
+
+
 async def test_a_body_may_have_exactly_the_bytes_allowed() -> None:
     answer, _ = await read_answer(OK, max_body_bytes=2)
     assert answer.body == b"ok"
