@@ -24,6 +24,7 @@
 - ``presence``: whether an instance serves, or how it ended.
 - ``control_client``: asking the orchestrator of a run.
 - ``control_server``: answering as the orchestrator of a run.
+- ``blobs``: files that travel through its socket in pieces.
 - ``requests``: what it can be asked, and how it tells the outcomes.
 - ``owners``: whose instances are whose, and who can be asked.
 - ``operations``: save, restart, fork and stop from another process.

@@ -6,6 +6,12 @@
 | ``stop`` | ``instances``, ``grace_seconds`` | ``stopped`` or ``failed`` |
 | ``restart`` | ``instances``, ``RestartOptions`` | ``restarted``, ``failed`` |
 | ``fork`` | ``checkpoint``, ``count``, ``ManyOptions`` | ``progress``; ``started`` or ``failed`` |
+| ``start`` | ``StartOptions`` | none; the answer has the facts |
+| ``logs`` | ``instances``, ``follow``, ``tail`` | ``line`` with a ``value``, for each line |
+| ``events`` | none | ``subscribed``, then ``event`` with a ``value`` until the client leaves |
+| ``describe_blob`` | ``path`` | none; the answer has ``size_bytes`` and ``sha256`` |
+| ``read_blob`` | ``path``, ``offset`` | none; the answer has ``data`` |
+| ``write_blob`` | ``sha256``, ``size_bytes``, ``offset``, ``data`` | none; see ``blobs`` |
 
 Both sides read and write the members and events here. A member that is None or missing is one that
 was not given. How a request travels is the business of ``control_client`` and ``control_server``.
@@ -22,8 +28,15 @@ import msgspec
 
 from clawblox.concurrency.batch import Outcome
 from clawblox.config.arguments import check_seconds
-from clawblox.config.options import DEFAULT_GRACE_S, ManyOptions, RestartOptions, SaveOptions
+from clawblox.config.options import (
+    DEFAULT_GRACE_S,
+    ManyOptions,
+    RestartOptions,
+    SaveOptions,
+    StartOptions,
+)
 from clawblox.errors import ClawbloxError, UsageError
+from clawblox.results import LogLine, WorldEvent
 
 _T = TypeVar("_T")
 
@@ -32,14 +45,29 @@ _SAVE_OPTIONS: Final = tuple(attrs.fields_dict(SaveOptions))
 _FORK_OPTIONS: Final = tuple(
     name for name in attrs.fields_dict(ManyOptions) if name not in ("resume", "detach")
 )
+# A client that goes away must not leave an instance behind, nor choose another run directory.
+_START_OPTIONS: Final = tuple(
+    name
+    for name in attrs.fields_dict(StartOptions)
+    if name not in ("detach", "run_dir", "tmux_session")
+)
 _NEEDED: Final[Mapping[str, Sequence[str]]] = {
     "fork": ("checkpoint", "count"),
+    "describe_blob": ("path",),
+    "read_blob": ("path", "offset"),
+    "write_blob": ("sha256", "size_bytes", "offset", "data"),
 }
 _ALLOWED: Final[Mapping[str, Sequence[str]]] = {
     "save": ("instances", *_SAVE_OPTIONS),
     "stop": ("instances", "grace_seconds"),
     "restart": ("instances", *attrs.fields_dict(RestartOptions)),
     "fork": _FORK_OPTIONS,
+    "start": _START_OPTIONS,
+    "logs": ("instances", "follow", "tail"),
+    "events": (),
+    "describe_blob": (),
+    "read_blob": (),
+    "write_blob": (),
 }
 
 
@@ -89,7 +117,7 @@ def read_names(asked: Mapping[str, Any]) -> list[str] | None:
     names = asked.get("instances")
     if names is None or (isinstance(names, list) and all(isinstance(name, str) for name in names)):
         return names
-    raise UsageError(f"instances is a list of names, not {names!r}")
+    raise UsageError(f"instances: must be a list of names, not {names!r}")
 
 
 def read_save_options(asked: Mapping[str, Any]) -> SaveOptions:
@@ -124,12 +152,29 @@ def read_flag(asked: Mapping[str, Any], key: str, *, default: bool) -> bool:
     value = asked.get(key)
     if value is None or isinstance(value, bool):
         return default if value is None else value
-    raise UsageError(f"{key} is true or false, not {value!r}")
+    raise UsageError(f"{key}: must be true or false, not {value!r}")
 
 
 def read_fork_options(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a fork, which are checked where they are used."""
     return _given(asked, _FORK_OPTIONS)
+
+
+def read_start_options(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a start, which are checked where they are used."""
+    return _given(asked, _START_OPTIONS)
+
+
+def read_tail(asked: Mapping[str, Any]) -> int | None:
+    """Return the number of last lines that a request wants; None for all.
+
+    Raises:
+        UsageError: It is not a whole number, 0 or more.
+    """
+    tail = asked.get("tail")
+    if tail is None or (type(tail) is int and tail >= 0):
+        return tail
+    raise UsageError(f"tail: must be a whole number, 0 or more, not {tail!r}")
 
 
 def _given(asked: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
@@ -139,6 +184,25 @@ def _given(asked: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
 def describe_error(name: str, error: Exception) -> str:
     """Return the text of an error without the name of its instance, which the event tells."""
     return str(error).removeprefix(f"{name}: ")
+
+
+def describe_event(event: WorldEvent) -> dict[str, Any]:
+    """Return an event as plain values; see :func:`read_event`."""
+    data = {
+        key: str(value) if isinstance(value, Exception) else value
+        for key, value in event.data.items()
+    }
+    return {**attrs.asdict(event, recurse=False), "data": data, "labels": dict(event.labels)}
+
+
+def read_event(message: Mapping[str, Any]) -> WorldEvent:
+    """Return the event that a message of ``events`` carries, with plain values as its data."""
+    return WorldEvent(**message["value"])
+
+
+def read_line(message: Mapping[str, Any]) -> LogLine:
+    """Return the line that a message of ``logs`` carries."""
+    return LogLine(**message["value"])
 
 
 def describe_outcome(event: str, outcome: Outcome[Any]) -> dict[str, Any]:

@@ -235,7 +235,7 @@ class AsyncWorld(WorldMetadata):
             yield fleet
 
     def _handlers(self, fleet: Fleet, run_dir: Path) -> Handlers:
-        return make_handlers(fleet, self.fork, run_dir)
+        return make_handlers(fleet, self.start, self.fork, run_dir)
 
     def _open_fleet(self) -> Fleet:
         if self._fleet is None:

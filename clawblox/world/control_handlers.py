@@ -1,8 +1,8 @@
 """The requests that other processes can send to an orchestrator through its control socket.
 
-They save, restart, fork and stop instances of one run directory, as the Python API does, with plain
-values as arguments and results. ``rundir.requests`` defines these values,
-``rundir.control_server`` serves the socket.
+They start, save, restart, fork and stop instances of one run directory, as the Python API does,
+follow logs and events, and move files, with plain values as arguments and results.
+``rundir.requests`` defines these values, ``rundir.control_server`` serves the socket.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+import anyio
 import attrs
 
 from clawblox.concurrency.batch import Batch, BatchOperation, Job
@@ -20,20 +21,25 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import RestartOptions
 from clawblox.errors import UsageError
 from clawblox.results import StartedWorld, StopResult
+from clawblox.rundir.blobs import describe_blob, read_piece, write_piece
 from clawblox.rundir.control_server import Handler, SendEvent
 from clawblox.rundir.requests import (
     Restarted,
     check_members,
     describe_error,
+    describe_event,
     describe_outcome,
     read_flag,
     read_fork_options,
     read_grace,
     read_names,
     read_save_options,
+    read_start_options,
+    read_tail,
 )
-from clawblox.rundir.status import select_records
+from clawblox.rundir.status import read_logs, select_records
 from clawblox.telemetry.events import EventStream
+from clawblox.telemetry.logs import LogReader
 from clawblox.world.fleet import Fleet
 from clawblox.world.handle import InstanceHandle
 from clawblox.world.restart import restart
@@ -41,14 +47,25 @@ from clawblox.world.save import save_all
 
 _T = TypeVar("_T")
 
+Start: TypeAlias = Callable[..., Awaitable[StartedWorld]]
+"""Starts an instance: ``AsyncWorld.start``."""
+
 Fork: TypeAlias = Callable[..., Awaitable[Batch[StartedWorld]]]
 """Starts instances from a snapshot: ``AsyncWorld.fork``."""
 
+_MoveBlob: TypeAlias = Callable[[Path, Mapping[str, Any]], Mapping[str, Any]]
 
-def make_handlers(fleet: Fleet, fork: Fork, run_dir: Path) -> dict[str, Handler]:
+
+def make_handlers(fleet: Fleet, start: Start, fork: Fork, run_dir: Path) -> dict[str, Handler]:
     """Return the handlers for the instances of a run directory, by ``op``."""
-    operations = _Operations(fleet, fork, run_dir)
+    operations = _Operations(fleet, start, fork, run_dir)
     handlers: dict[str, Handler] = {
+        "start": operations.start,
+        "logs": operations.send_logs,
+        "events": operations.send_events,
+        "describe_blob": partial(operations.move_blob, describe_blob),
+        "read_blob": partial(operations.move_blob, read_piece),
+        "write_blob": partial(operations.move_blob, write_piece),
         "save": operations.save,
         "fork": operations.fork,
         "stop": operations.stop,
@@ -69,8 +86,52 @@ class _Operations:
     """The operations on the instances of a run directory, by the orchestrator that owns them."""
 
     fleet: Fleet
+    start_world: Start
     fork_world: Fork
     run_dir: Path
+
+    async def start(self, asked: Mapping[str, Any], _: SendEvent) -> Mapping[str, Any]:
+        """Start an instance and return its facts."""
+        started = await self.start_world(run_dir=self.run_dir, **read_start_options(asked))
+        return {
+            "instance": started.name,
+            "url": started.url,
+            "port": started.port,
+            "pid": started.pid,
+            "resume_path": started.resume_path,
+        }
+
+    async def send_logs(self, asked: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
+        """Send the lines of the named instances, or of all; with ``follow`` until they end."""
+        read = partial(
+            read_logs,
+            self.run_dir,
+            read_names(asked) or (),
+            follow=read_flag(asked, "follow", default=False),
+            tail=read_tail(asked),
+        )
+        readers = await run_blocking(read)
+        async with anyio.create_task_group() as tasks:
+            for reader in readers.values():
+                tasks.start_soon(_send_lines, reader, send_event)
+        return {}
+
+    async def send_events(self, _: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
+        """Send the events of the instances here, and of the world, until this is cancelled."""
+        here: set[str] = {""}
+        async with self.fleet.hub.subscribe() as events:
+            await send_event("subscribed")
+            async for event in events:
+                here |= self._named((*self.fleet.supervisors, *self.fleet.starting)).keys()
+                if event.subject in here:
+                    await send_event("event", value=describe_event(event))
+        return {}
+
+    async def move_blob(
+        self, move: _MoveBlob, asked: Mapping[str, Any], _: SendEvent
+    ) -> Mapping[str, Any]:
+        """Read or write a piece of a file of the run directory, or describe a file."""
+        return await run_blocking(move, self.run_dir, asked)
 
     async def save(self, asked: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         """Save the named instances, or all that are ready."""
@@ -151,6 +212,11 @@ class _Operations:
         """Raise UsageError for names that no instance of the run directory ever had."""
         if unknown := [name for name in names if name not in known]:
             await run_blocking(select_records, self.run_dir, unknown)
+
+
+async def _send_lines(reader: LogReader, send_event: SendEvent) -> None:
+    async for line in reader:
+        await send_event("line", value=attrs.asdict(line))
 
 
 async def _send_progress(events: EventStream, send_event: SendEvent) -> None:

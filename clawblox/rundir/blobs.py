@@ -1,0 +1,225 @@
+"""Files that travel through a control socket in pieces, out of a run directory and into it.
+
+A file is read by its path below the run directory. What comes in is named by its SHA-256 digest, so
+that no client chooses a path: it appears in ``<run dir>/.clawblox/blobs`` once it is complete and
+has that digest. A transfer that broke off continues where it was. A piece fits into one message of
+the socket, so a transfer never delays other requests for long.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.errors import ControlError, UsageError
+from clawblox.rundir.control_client import request
+from clawblox.rundir.paths import state_dir
+from clawblox.system.files import (
+    PartialFile,
+    digest_file,
+    fsync_directory,
+    has_digest,
+    make_private_dir,
+    write_all,
+)
+from clawblox.system.foreign_files import open_file
+from clawblox.system.locks import lock_descriptor
+from clawblox.system.regular_files import open_own, open_regular
+
+MAX_BLOB_BYTES: Final = 64 << 30
+_READ_BYTES: Final = 1 << 20
+_WRITE_BYTES: Final = 44 << 10
+"""Most bytes of a piece that is sent: with a third more in base64 it fits into a request."""
+_LOCK_WAIT_S: Final = 5.0
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+
+
+# -- by the orchestrator ------------------------------------------------------------------------
+
+
+def describe_blob(run_dir: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the size and digest of the file that a request names. Blocks.
+
+    Raises:
+        UsageError: It is not the path of a regular file below the run directory.
+    """
+    with os.fdopen(_open_blob(run_dir, asked.get("path")), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        return {"size_bytes": size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+def read_piece(run_dir: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the next bytes, at most 1 MiB, of the file that a request names. Blocks.
+
+    Raises:
+        UsageError: It is not the path of a regular file below the run directory, or ``offset`` is
+            not a whole number.
+    """
+    offset = _read_number(asked, "offset")
+    fd = _open_blob(run_dir, asked.get("path"))
+    try:
+        return {"data": base64.b64encode(os.pread(fd, _READ_BYTES, offset)).decode()}
+    finally:
+        os.close(fd)
+
+
+def write_piece(run_dir: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Add the bytes of a request to the file that they belong to. Blocks.
+
+    Bytes that are not the next ones are ignored: the answer says where to continue.
+
+    Returns:
+        ``received_bytes``, and ``path`` once the file is complete.
+
+    Raises:
+        UsageError: A member of the request is wrong, or the complete file has another digest: it is
+            gone then.
+        OSError: The disk is full, for example; what came before is kept.
+    """
+    sha256, size, offset, data = _read_write(asked)
+    directory = make_private_dir(state_dir(run_dir) / "blobs")
+    complete, partial_path = directory / sha256, directory / f"{sha256}.partial"
+    if complete.is_file():
+        return {"received_bytes": size, "path": complete}
+    fd = open_own(partial_path, os.O_RDWR | os.O_CREAT)
+    try:
+        if not lock_descriptor(fd, _LOCK_WAIT_S):
+            raise TimeoutError(f"another request is writing {partial_path}")
+        if complete.is_file():  # another client completed it while we waited
+            if not os.fstat(fd).st_size:
+                partial_path.unlink(missing_ok=True)
+            return {"received_bytes": size, "path": complete}
+        received = os.fstat(fd).st_size
+        if offset == received:
+            os.lseek(fd, received, os.SEEK_SET)
+            write_all(fd, data)
+            received += len(data)
+        if received < size:
+            return {"received_bytes": received, "path": None}
+        if received > size or not has_digest(partial_path, sha256):
+            partial_path.unlink(missing_ok=True)
+            raise UsageError(f"sha256: must be the digest of the {size} bytes sent, not {sha256}")
+        os.fsync(fd)
+        partial_path.rename(complete)
+        fsync_directory(directory)
+        return {"received_bytes": received, "path": complete}
+    finally:
+        os.close(fd)
+
+
+def _open_blob(run_dir: Path, path: object) -> int:
+    if not isinstance(path, str) or {"", ".", ".."} & set(path.split("/")):
+        raise UsageError(f"path: must be a path below the run directory, not {path!r}")
+    try:
+        return open_file(run_dir, path)
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"path: must be a regular file below the run directory, not {path!r}: {error}"
+        ) from error
+
+
+def _read_write(asked: Mapping[str, Any]) -> tuple[str, int, int, bytes]:
+    sha256 = asked.get("sha256")
+    if not isinstance(sha256, str) or not _DIGEST.fullmatch(sha256):
+        raise UsageError(f"sha256: must be 64 hexadecimal digits, not {sha256!r}")
+    try:
+        data = base64.b64decode(asked.get("data", ""), validate=True)
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise UsageError(f"data: must be base64: {error}") from error
+    return sha256, _read_number(asked, "size_bytes"), _read_number(asked, "offset"), data
+
+
+def _read_number(asked: Mapping[str, Any], key: str) -> int:
+    value = asked.get(key)
+    if type(value) is not int or not 0 <= value <= MAX_BLOB_BYTES:
+        raise UsageError(f"{key}: must be a whole number, 0 to {MAX_BLOB_BYTES}, not {value!r}")
+    return value
+
+
+# -- by a client --------------------------------------------------------------------------------
+
+
+async def fetch_blob(socket_path: Path, path: str, destination: Path) -> str:
+    """Copy a file of a run directory, through the control socket of its orchestrator.
+
+    Args:
+        socket_path: The control socket.
+        path: The file, relative to the run directory.
+        destination: The copy, which is replaced if it is there.
+
+    Returns:
+        The SHA-256 digest of the file.
+
+    Raises:
+        ControlError: The orchestrator refused, or the file changed during the transfer.
+        OSError: The copy cannot be written.
+
+    Cancellation: there is no copy.
+    """
+    blob = await request(socket_path, "describe_blob", {"path": path})
+    copy = await run_blocking(PartialFile, destination.parent, destination.name)
+    try:
+        offset = 0
+        while offset < blob["size_bytes"]:
+            asked = {"path": path, "offset": offset}
+            answer = await request(socket_path, "read_blob", asked)
+            piece = base64.b64decode(answer["data"])
+            if not piece:
+                break
+            await run_blocking(write_all, copy.fd, piece)
+            offset += len(piece)
+        if not await run_blocking(has_digest, Path(copy.path), blob["sha256"]):
+            raise ControlError(f"{path} changed during the transfer", path=socket_path)
+        await run_blocking(partial(copy.publish, destination, overwrite=True))
+    finally:
+        with anyio.CancelScope(shield=True):
+            await run_blocking(copy.close)
+    return str(blob["sha256"])
+
+
+async def send_blob(socket_path: Path, source: Path) -> Path:
+    """Copy a file into a run directory, through the control socket of its orchestrator.
+
+    Args:
+        socket_path: The control socket.
+        source: The file. What an earlier call has sent of it is not sent again.
+
+    Returns:
+        The copy, as the orchestrator names it.
+
+    Raises:
+        ControlError: The orchestrator refused, or the file changed during the transfer.
+        OSError: The file cannot be read.
+
+    Cancellation: a later call continues.
+    """
+    sha256 = await run_blocking(digest_file, source)
+    size = (await run_blocking(source.stat)).st_size
+    offset, path = 0, None
+    while path is None:
+        data = await run_blocking(_read_at, source, offset)
+        asked = {"sha256": sha256, "size_bytes": size, "offset": offset}
+        encoded = base64.b64encode(data).decode()
+        answer = await request(socket_path, "write_blob", {**asked, "data": encoded})
+        if answer["received_bytes"] == offset and not answer["path"]:
+            raise ControlError(f"{source} became shorter during the transfer", path=socket_path)
+        offset, path = answer["received_bytes"], answer["path"]
+    return Path(path)
+
+
+def _read_at(source: Path, offset: int) -> bytes:
+    fd = open_regular(source, max_bytes=MAX_BLOB_BYTES)
+    try:
+        return os.pread(fd, _WRITE_BYTES, offset)
+    finally:
+        os.close(fd)
