@@ -118,11 +118,13 @@ class _Operations:
 
     async def send_events(self, _: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         """Send the events of the instances here, and of the world, until this is cancelled."""
-        here: set[str] = {""}
-        async with self.fleet.hub.subscribe() as events:
+        fleet = self.fleet
+        async with fleet.hub.subscribe() as events:
+            # An instance that is stopped is forgotten before its last event is read.
+            here = {"", *self._named((*fleet.instances, *fleet.starting))}
             await send_event("subscribed")
             async for event in events:
-                here |= self._named((*self.fleet.supervisors, *self.fleet.starting)).keys()
+                here |= self._named((*fleet.instances, *fleet.starting)).keys()
                 if event.subject in here:
                     await send_event("event", value=describe_event(event))
         return {}
