@@ -31,11 +31,6 @@ def can_match(text: bytes) -> bool:
     return search is None or bool(search(text))
 
 
-def is_accelerated() -> bool:
-    """Return whether RE2 is used; without it :func:`can_match` always returns True."""
-    return _search() is not None
-
-
 @functools.cache
 def _search() -> Callable[[bytes], object] | None:
     try:
