@@ -1,6 +1,6 @@
 """The engine: worlds made of Luau scripts, with physics and state that can be saved.
 
-It stands on ``luau`` and ``server`` only and is started as a program, like any other world:
+It uses only ``luau`` and ``server``, and is started as a program, like any other world:
 ``python -m clawblox.engine DIR``. `docs/engine.md` explains it.
 
 - ``instances``: the data model, objects in a tree.
@@ -14,16 +14,16 @@ It stands on ``luau`` and ``server`` only and is started as a program, like any 
 - ``signals``: events of instances.
 - ``scripts``: the scripts of a world, and when they run.
 - ``scheduler``: threads that wait, what happens when a script fails, the length of a tick.
-- ``shapes``: what a snapshot looks like.
+- ``shapes``: the format of a snapshot, and its check.
 - ``slots``: Luau values that the engine keeps, in a snapshot.
 - ``services``: what ``game:GetService`` returns.
 - ``datastore``: rows that outlive a world.
-- ``world``: all of it put together: ticks, what is seen, snapshots.
+- ``world``: all of it put together: ticks, observations, snapshots.
 - ``json_text``: Luau values as JSON text.
 - ``errors``: exceptions, text at the edges, and the name that a script may have meant.
 - ``page``: the host page and renderers for people, static files.
 - ``settings``: the ``world.toml`` of a world.
 - ``script_watch``: restarts the program when a script changes.
-- ``watchdog``: the last line against scripts that use up the machine.
+- ``watchdog``: the last defence against scripts that exhaust the machine.
 - ``runner``: the program.
 """

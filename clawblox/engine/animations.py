@@ -1,7 +1,7 @@
 """Animations: which tracks play on which character, and how far they are.
 
-The engine moves no limbs. It keeps the time, the weights and the events of tracks, which scripts
-use and renderers show. A track is an instance without a parent.
+The engine moves no limbs. It keeps the time, the weights and the events of tracks for scripts and
+renderers. A track is an instance without a parent.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OTHER_LENGTH: Final = 0.5
 FADE: Final = 0.1
 """How long a track fades in or out by default, in seconds."""
 CORE: Final = -1.0
-"""The priority ``Core``, below all others whatever the number of its item."""
+"""The priority ``Core``, below all others although its item has a higher number."""
 
 FASTEST: Final = 1e300
 """No weight changes faster than this, a second: JSON has no infinite number."""

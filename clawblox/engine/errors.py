@@ -34,7 +34,7 @@ class WorldHalted(Halted):
 
 
 class SettingsError(ValueError):
-    """A ``world.toml`` or a script tree that cannot be used; the message states what to do."""
+    """A ``world.toml`` or a script tree that cannot be used; the message explains how to fix it."""
 
 
 class SnapshotMismatch(ValueError):  # noqa: N818 - names the condition
@@ -57,7 +57,7 @@ _LONGEST: Final = 64
 
 
 def suggest(name: Any, names: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name; empty if none of the names is like it.
+    """Return a hint for a message about an unknown name; empty if no name is similar.
 
     Args:
         name: What the script wrote, of any type.

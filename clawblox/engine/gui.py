@@ -196,8 +196,8 @@ _KEYS: Final[tuple[tuple[str, str, Callable[[Any], Json]], ...]] = (
 def gui_json(player_gui: Instance) -> list[Json]:
     """Return one tree for each child of a PlayerGui.
 
-    Elements of classes that are neither a ScreenGui nor drawn on one are left out, with all that is
-    below them.
+    Elements that are neither a ScreenGui nor drawn on a ScreenGui are left out with their
+    descendants.
     """
     return [_element_json(child) for child in player_gui.children if _is_element(child)]
 
@@ -220,7 +220,7 @@ def _element_json(element: Instance) -> Json:
 
 
 def billboard_json(part: Instance) -> Json:
-    """Return the first BillboardGui of a part, with its direct TextLabels; None without one."""
+    """Return the first BillboardGui of a part, with its direct TextLabels, or None."""
     billboard = next((each for each in part.children if each.is_a("BillboardGui")), None)
     if billboard is None or not billboard.read("Enabled"):
         return None
@@ -254,11 +254,11 @@ def find_clicked(player_gui: Instance, element_id: Any) -> Instance | None:
 
     Args:
         player_gui: The GUI of the player who clicks.
-        element_id: What the input has as ``element_id``, as JSON: a number, or its digits.
+        element_id: The ``element_id`` of the input: a number, or its digits as text.
 
     Returns:
-        The element; None if the id is not one, or that of an element elsewhere or of a class
-        without the event, so that nothing happens.
+        The element; None if the id is not valid or its element is elsewhere or of a class without
+        the event. The click then has no effect.
     """
     number = _read_number(element_id)
     element = None if number is None else player_gui.model.find(number)

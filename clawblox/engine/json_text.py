@@ -1,7 +1,7 @@
 """Luau values as JSON text, and back.
 
 A table whose keys are all whole numbers from 1 up is an array, with null in its holes; every other
-table is an object with sorted keys, the empty one ``{}``. Numbers without a fraction have no
+table is an object with sorted keys, an empty table ``{}``. Numbers without a fraction have no
 ``.0``. Fields and elements that are null come back as nil.
 """
 

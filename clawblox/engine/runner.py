@@ -61,10 +61,10 @@ class Backend(StrEnum):
 def main(argv: Sequence[str] | None = None) -> None:
     """Serve the world of a directory until SIGTERM or SIGINT.
 
-    The whole event loop runs on a deep thread, so that no call of a script starts one.
+    The whole event loop runs on a deep thread, so that calls of scripts start no thread.
 
     Args:
-        argv: The flags, without the program's name; None takes those of the process.
+        argv: The flags, without the program's name; None for those of the process.
 
     Raises:
         SystemExit: With status 2 if the world's files, a flag or a variable are wrong, 70 if the
@@ -185,9 +185,9 @@ def _fail(message: str) -> NoReturn:
 def open_store(
     backend: Backend, world: Path, port: int, environment: Mapping[str, str] = os.environ
 ) -> Store | None:
-    """Return the database of a world; None for none. Blocks.
+    """Return the database of a world, or None without one. Blocks.
 
-    A file is opened when it is first used, and so is a Postgres server that cannot be reached yet.
+    A file is opened on first use; so is a connection to a Postgres server that is not up yet.
 
     Args:
         backend: Where the rows are.

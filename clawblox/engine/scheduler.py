@@ -1,8 +1,8 @@
 """Ticks, the threads that wait for them, and the failure of a script.
 
-Every handler, script and callback runs in a coroutine of its own. A thread that waits has one
-entry here; due entries are resumed at the start of a tick, in the order in which they were made.
-Time is counted in ticks, so nothing depends on sums of floating-point numbers.
+Every handler, script and callback runs in a coroutine of its own. A waiting thread has an entry
+here; due entries are resumed at the start of a tick, in the order in which they were added. Time is
+counted in ticks, so nothing depends on sums of floating-point numbers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LONGEST_S: Final = 1e15
 
 
 def ticks_in(seconds: float) -> int:
-    """Return the number of ticks after which a wait is over: at least one."""
+    """Return the number of ticks after which a wait is over, at least 1."""
     if not seconds > 0:
         return 1
     if seconds > _LONGEST_S:
@@ -53,7 +53,7 @@ class ThreadSearch(Protocol):
         """Return the values to resume the thread with; None to look again in the next tick."""
 
     def document(self, slots: Slots) -> list[Any]:
-        """Return what a snapshot holds of it: its kind, then JSON values."""
+        """Return its part of a snapshot: its kind, then JSON values."""
 
 
 @attrs.define(eq=False)
@@ -63,10 +63,10 @@ class _Entry:
     Attributes:
         due: The tick in which it resumes.
         thread: The thread.
-        values: What it is resumed with; None for a wait, which gets the elapsed seconds, at least
-            one tick: scripts divide by them.
+        values: The values to resume it with; None for a wait, whose result is the elapsed seconds:
+            at least a tick, because scripts divide by them.
         since: The tick in which it began to wait.
-        search: What it looks for; None if it only waits.
+        search: The search that it waits for, or None.
     """
 
     due: int
@@ -92,7 +92,7 @@ SHAPE: Final = {
 
 
 class Scheduler:
-    """The waiting threads of one world.
+    """The waiting threads of a world.
 
     Args:
         vm: The VM of the scripts.
@@ -152,7 +152,7 @@ class Scheduler:
         return thread
 
     def resume(self, thread: Coroutine, values: tuple[Any, ...]) -> None:
-        """Resume a thread; one that yields without waiting resumes in the next tick.
+        """Resume a thread; if it yields without waiting, it resumes in the next tick.
 
         Raises:
             WorldHalted: It fails.
@@ -211,7 +211,7 @@ class Scheduler:
     # Waiting
 
     def start_later(self, seconds: float, target: Any, values: tuple[Any, ...]) -> Coroutine:
-        """Start a function, or resume a thread, after a time; at the next pass without one."""
+        """Start a function, or resume a thread, after a time, by default at the next pass."""
         thread = self._as_thread(target)
         self._add(_Entry(self._due_after(seconds), thread, values, self.tick))
         return thread
@@ -256,12 +256,12 @@ class Scheduler:
         return thread, suspension
 
     def resume_parked(self, thread: Coroutine, *values: Any) -> None:
-        """Resume a parked thread when threads are resumed next; a dead one stays dead."""
+        """Resume a parked thread when threads are resumed next; a dead thread stays dead."""
         if thread.status != "dead":
             self._add(_Entry(self._next_pass, thread, values, self.tick))
 
     def cancel(self, thread: Coroutine) -> None:
-        """Drop a thread that waits; a dead one stays dead.
+        """Drop a waiting thread; a dead thread stays dead.
 
         Raises:
             LuaError: It is running.
@@ -312,7 +312,7 @@ class Scheduler:
             self._parked.pop(entry.thread, None)
 
     def held(self) -> Iterator[Any]:
-        """Iterate over the values that it keeps alive, for the limit of memory."""
+        """Iterate over the values that it keeps alive, to count them as memory."""
         for entry in self._entries.values():
             yield entry.thread
             yield from entry.values or ()

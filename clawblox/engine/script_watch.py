@@ -130,7 +130,7 @@ def _stat(path: Path) -> os.stat_result | None:
 
 @attrs.frozen
 class NextStart:
-    """A start of the program in place of this one.
+    """A start of the program that replaces this process.
 
     Attributes:
         command: Its command.

@@ -23,12 +23,12 @@ GRAVITY: Final = 196.2
 MOST_GRAVITY: Final = 1e6
 """The largest strength of gravity that scripts and settings can set, in either direction."""
 STEPS_PER_TICK: Final = 5_000_000
-"""The default: 70 times what the dearest of the examples takes to load."""
+"""The default: 70 times the cost of loading the most expensive example."""
 _MEMORY_MIB: Final = 512
 _WATCHDOG_CPU_S: Final = 10.0
 _WATCHDOG_MIB: Final = 2048
 _MIB_PER_HEAP_MIB: Final = 4
-"""The watchdog allows this much memory for a heap of one, unless a world sets another limit."""
+"""Memory that the watchdog allows per byte of heap, unless a world sets another limit."""
 SCRIPT_SUFFIXES: Final = (".lua", ".luau")
 RENDERER_FILES: Final = "renderer"
 """Directory of the files of a renderer, within the world's directory."""
@@ -45,7 +45,7 @@ class RendererSettings:
         name: A name for people.
         mode: ``module`` for a renderer of the world's own, ``default`` for the engine's.
         api_version: Version of the interface that its module is written for.
-        entry: Its module, a path below ``renderer/``; None if there is none.
+        entry: Its module, a path below ``renderer/``, or None.
         capabilities: The capabilities that it declares.
     """
 
@@ -58,7 +58,7 @@ class RendererSettings:
 
 @attrs.frozen(kw_only=True)
 class EngineSettings:
-    """The settings of one world.
+    """The settings of a world.
 
     Attributes:
         directory: The directory of the world.
@@ -72,15 +72,16 @@ class EngineSettings:
         observation_radius: How far players see, in studs.
         speech_is_near: Whether only players within ``hearing_radius`` hear a chat message.
         hearing_radius: How far a message is heard then, in studs.
-        gravity: What ``Workspace.Gravity`` is at first, in studs/s².
+        gravity: The initial ``Workspace.Gravity``, in studs/s².
         player_object_physics: Whether characters push unanchored parts.
         solver_iterations: Iterations of the physics solver in each step.
         allow_reset: Whether agents may send ``Reset``.
-        steps_per_tick: The steps that scripts may take in one tick.
+        steps_per_tick: The steps that scripts may take in a tick.
         memory_bytes: The size of the heap of the scripts above which allocating fails.
         watchdog_cpu_s: CPU time of one tick or call after which the watchdog stops the world, in
             seconds.
-        watchdog_memory_bytes: Resident memory of the process above which it does.
+        watchdog_memory_bytes: Resident memory of the process above which the watchdog stops the
+            world.
         game_id: Names the world's rows in a DataStore.
         tables: The settings that change what the world does, for its content hash: defaults
             are filled in, and names, files, renderers and budgets are left out.
@@ -162,7 +163,7 @@ def read_settings(directory: Path) -> EngineSettings:
 
 
 def read_skill(settings: EngineSettings) -> str | None:
-    """Return the document for agents; None if there is none.
+    """Return the document for agents, or None.
 
     Raises:
         SettingsError: It cannot be read.
@@ -228,13 +229,13 @@ class _Table:
         self._name = name
 
     def refuse(self, key: str, complaint: str) -> None:
-        """Raise the error of one key."""
+        """Raise the error of a key."""
         dotted = f"{self._name}.{key}".removeprefix(".")
         found = f", not {self.values[key]!r}" if key in self.values else ": it is missing"
         raise SettingsError(f"{self.directory / CONFIG_NAME}: {dotted} {complaint}{found}")
 
     def below(self, key: str) -> _Table:
-        """Return the table of a key, an empty one if it is missing."""
+        """Return the table of a key, empty if it is missing."""
         values: dict[str, Any] = self.get(key, {}, lambda value: isinstance(value, dict), "a table")
         return _Table(values, self.directory, f"{self._name}.{key}".removeprefix("."))
 

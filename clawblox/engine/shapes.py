@@ -1,8 +1,8 @@
-"""What the parts of a snapshot look like, so that a damaged one is refused before it is used.
+"""The shapes of the parts of a snapshot, checked so that a damaged snapshot is refused before use.
 
 A shape is a function of the classes below, or built of shapes like the JSON that it describes:
 ``[shape]`` is a list of such values, ``(first, second)`` a list of exactly two, ``{"key": shape}``
-an object with exactly these keys, and ``{str: shape}`` one with any keys.
+an object with exactly these keys, and ``{str: shape}`` an object with any keys.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SHOWN: Final = 40
 
 Shape: TypeAlias = Any
 Check = Callable[[Any], str | None]
-"""Returns what a value should have been, None if it is that."""
+"""Returns a description of the expected value; None if the value matches."""
 
 
 def anything(value: Any) -> str | None:
@@ -71,7 +71,7 @@ def optional(shape: Shape) -> Check:
 
 
 def constant(wanted: str) -> Check:
-    """Return the shape of one string."""
+    """Return the shape of a fixed string."""
     return lambda value: None if value == wanted else repr(wanted)
 
 
@@ -90,11 +90,11 @@ def check_shape(value: Any, shape: Shape, place: str) -> None:
 
     Args:
         value: A JSON value.
-        shape: What it must look like.
-        place: What it is called in the error.
+        shape: The expected shape.
+        place: Its name in the error.
 
     Raises:
-        ValueError: It has not; the message states where.
+        ValueError: It does not match; the message states where.
     """
     fault = _find_fault(value, shape)
     if fault is not None:
@@ -105,7 +105,7 @@ def check_shape(value: Any, shape: Shape, place: str) -> None:
 
 
 Fault = tuple[str, str, Any]
-"""Where something is wrong, what it should have been, and what it is."""
+"""A mismatch: its place, the expected value and the actual value."""
 
 
 def _find_fault(value: Any, shape: Shape) -> Fault | None:

@@ -25,7 +25,7 @@ class SignalConnection(HostObject):
 
     Attributes:
         function: The handler; None once it is disconnected.
-        once: Whether it runs for one event only.
+        once: Whether it runs for a single event only.
         has_run: Whether it has run.
         signal: The signal; None once it is disconnected.
     """
@@ -72,7 +72,7 @@ class Signal(HostObject):
         waiting: The threads that wait for the event, in the order in which they began.
 
     Args:
-        kept: The owner's signals by name; this one is among them while something listens.
+        kept: The owner's signals by name; this signal is among them while something listens.
     """
 
     __slots__ = ("connections", "hub", "kept", "name", "owner", "waiting")
@@ -99,7 +99,7 @@ class Signal(HostObject):
         """Add a handler.
 
         Raises:
-            RuntimeFault: It is no function.
+            RuntimeFault: The value is not a function.
         """
         if not is_function(function):
             raise RuntimeFault("Attempt to connect failed: Passed value is not a function")
@@ -137,8 +137,8 @@ class Signal(HostObject):
     def fire(self, *values: Any) -> None:
         """Run the handlers in order of connection.
 
-        A handler that is disconnected meanwhile is skipped; one that is connected meanwhile waits
-        for the next event.
+        A handler that is disconnected meanwhile is skipped; a handler that is connected meanwhile
+        waits for the next event.
 
         Raises:
             LuaError: The scripts have used up the steps of this tick.
@@ -181,8 +181,8 @@ class SignalHub:
     def find_signal(self, owner: HostObject, name: str, kept: dict[str, Signal]) -> Signal:
         """Return the signal of an event with a name that a script chose.
 
-        It is the same one as long as anything keeps it. Without listeners only scripts keep it, so
-        those that ask for signals without end keep none.
+        It is the same object as long as anything keeps it. Without listeners only scripts keep it,
+        so a script that asks for signals without end uses no memory of the engine.
 
         Args:
             owner: The instance.
@@ -201,7 +201,7 @@ class SignalHub:
         return SignalConnection(self.connection_type, self._made)
 
     def document(self) -> int:
-        """Return what a snapshot holds of it: the number of connections made."""
+        """Return its part of a snapshot: the number of connections made."""
         return self._made
 
     def restore(self, made: int) -> None:

@@ -20,7 +20,7 @@ _PLAIN: Final = (float, str, bool, Vector)
 
 
 class Slots:
-    """The numbered values of one snapshot; position 0 means nil."""
+    """The numbered values of a snapshot; position 0 means nil."""
 
     def __len__(self) -> int:
         return len(self._values)
@@ -33,7 +33,7 @@ class Slots:
         """Keep a Luau value; return its number."""
         if value is None:
             return 0
-        if value.__class__ in _PLAIN:  # whether two of them are one object, no restore preserves
+        if value.__class__ in _PLAIN:  # restoring does not preserve their identity
             self._values.append(value)
             return len(self._values)
         number = self._numbers.get(id(value))
@@ -50,7 +50,7 @@ class Slots:
         """Return the value with a number.
 
         Raises:
-            ValueError: There is none.
+            ValueError: There is no such value.
         """
         if number == 0:
             return None
@@ -62,7 +62,7 @@ class Slots:
         """Return the value with a number, which must be of a class.
 
         Raises:
-            ValueError: There is none, or it is of another class.
+            ValueError: There is no such value, or it is of another class.
         """
         value = self.take(number)
         if not isinstance(value, kind):
@@ -76,7 +76,7 @@ class Slots:
         """Return the function with a number.
 
         Raises:
-            ValueError: There is none, or the value is no function.
+            ValueError: There is no such value, or it is not a function.
         """
         value = self.take(number)
         if not is_function(value):
@@ -90,7 +90,7 @@ class Slots:
         """Return the values with these numbers.
 
         Raises:
-            ValueError: One does not exist.
+            ValueError: A number has no value.
         """
         return tuple(map(self.take, numbers))
 

@@ -2,7 +2,7 @@
 
 A tween is an instance without a parent. Its goals, the values from which it began, and the ticks
 for which it ran before a pause are properties that no script can name. Time is counted in ticks
-from the one in which it was played, so a restored tween continues exactly.
+since it was played, so a restored tween continues exactly.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ class Tweens:
         tween.fire("Completed", enum_item("PlaybackState", state))
 
     def held(self) -> Iterator[Instance]:
-        """Iterate over the tweens that it keeps alive, for the limit of memory."""
+        """Iterate over the tweens that it keeps alive, to count them as memory."""
         for active in self._active.values():
             yield active.tween
 

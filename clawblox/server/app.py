@@ -79,7 +79,7 @@ BackgroundTask = Callable[[], Coroutine[Any, Any, None]]
 def create_app(
     world: HostedWorld, settings: Settings, *, background: Sequence[BackgroundTask] = ()
 ) -> ASGIApp:
-    """Build the ASGI application of one world; the world ticks during its lifespan.
+    """Build the ASGI application of a world; the world ticks during its lifespan.
 
     Args:
         world: The world; restore a snapshot before this call.

@@ -15,7 +15,7 @@ from clawblox.server.sessions import Session
 MAX_CONTENT: Final = 500
 """Maximum length of a message, in characters."""
 MAX_HISTORY: Final = 10_000
-"""Number of messages that a world keeps; older ones are dropped, so memory stays bounded."""
+"""Number of messages that a world keeps; older messages are dropped, so memory stays bounded."""
 
 _ID = re.compile(r"m([0-9]{1,15})")
 _TEXT = attrs.validators.instance_of(str)
@@ -23,7 +23,7 @@ _TEXT = attrs.validators.instance_of(str)
 
 @attrs.frozen
 class ChatMessage:
-    """One message.
+    """A chat message.
 
     Attributes:
         id: ``m1``, ``m2``, … in the order of posting.

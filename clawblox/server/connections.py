@@ -2,8 +2,8 @@
 
 uvicorn waits without limit for the rest of a request. asyncio accepts connections until no
 descriptor is left, and logs every failure. Here a request must arrive within a time limit; a
-connection that is idle, or whose client takes nothing of its answer, makes room for a new one; and
-further connections wait in the backlog of the socket.
+connection that is idle, or whose client reads nothing of its answer, makes room for a new
+connection; and further connections wait in the backlog of the socket.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ ACCEPT_PAUSE_S: Final = 0.5
 ROOM_PAUSE_S: Final = 0.05
 """Seconds between two searches for an idle connection to close."""
 MIN_IDLE_S: Final = 0.5
-"""Seconds that a connection must have been idle before it may be closed for a new one."""
+"""Seconds that a connection must have been idle before it may be closed for a new connection."""
 MIN_UNREAD_S: Final = 1.0
-"""Seconds for which a client must have taken nothing of its answer before its connection may be
-closed for a new one."""
+"""Seconds for which a client must have read nothing of its answer before its connection may be
+closed for a new connection."""
 
 _log = logging.getLogger("clawblox.server")
 
@@ -78,8 +78,8 @@ class Connection(H11Protocol):
 
     @property
     def _is_incomplete(self) -> bool:
-        """Whether a request, or the rest of one, has yet to arrive."""
-        if self.transport.get_protocol() is not self:  # a WebSocket has taken over
+        """Whether a request, or the rest of it, has yet to arrive."""
+        if self.transport.get_protocol() is not self:  # now a WebSocket
             return False
         return self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
 
@@ -134,7 +134,7 @@ class Connection(H11Protocol):
         self._send_text(408, b"Request Timeout", text)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer a request that is no HTTP, and close; uvicorn calls it."""
+        """Answer a request that is not HTTP, and close; uvicorn calls it."""
         self._send_text(400, b"Bad Request", msg)
         self.close()
 
@@ -161,7 +161,7 @@ class _UnreadAnswers:
         self._looked_at = -math.inf
 
     def find(self, connections: Iterable[Any], now: float) -> Any | None:  # noqa: ANN401 - uvicorn's
-        """Return a connection that may be closed; None if there is none yet.
+        """Return a connection that may be closed, or None.
 
         Args:
             connections: All open connections.
@@ -254,8 +254,8 @@ class Acceptor:
     def _make_room(self) -> bool:
         """Close the connection that needs its place least; return False if all are in use.
 
-        That is the one that has been idle longest, else the one whose answer has been unread for
-        longest.
+        Closes the connection that has been idle longest, else the connection whose answer has been
+        unread for longest.
         """
         now = asyncio.get_running_loop().time()
         unread = self._unread.find(self._connections, now)
@@ -346,7 +346,7 @@ class _Server(uvicorn.Server):
 
 
 def _find_websockets() -> type[asyncio.Protocol] | Literal["none"]:
-    """Return the protocol of WebSockets; there is none without wsproto, which is optional."""
+    """Return the protocol of WebSockets; None without wsproto, an optional package."""
     if find_spec("wsproto") is None:
         return "none"
     from clawblox.server.websockets import LimitedWebSocket

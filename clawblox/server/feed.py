@@ -24,7 +24,7 @@ REPEAT_AFTER: Final = 5
 MAX_CLIENTS: Final = 32
 MESSAGES_PER_S: Final = 2.0
 MESSAGES_BURST: Final = 32.0
-"""Messages that a client may send at a time; each begun kilobyte counts as one."""
+"""Messages that a client may send at a time; each begun kilobyte counts as a message."""
 CLOSE_S: Final = 1.0
 """Seconds for a client to read why it was sent away."""
 _TRY_LATER: Final = 503
@@ -53,7 +53,7 @@ class Feed:
         self._text = ""
 
     async def serve(self, websocket: WebSocket) -> None:
-        """Serve one client until it leaves; refuse it with 503 if there are 32 already."""
+        """Serve a client until it leaves; refuse it with 503 if there are 32 already."""
         if self._clients >= MAX_CLIENTS:
             refusal = PlainTextResponse("Too many spectators", _TRY_LATER)
             await websocket.send_denial_response(refusal)
@@ -112,7 +112,7 @@ async def _run_until_closed(
 
 
 class _Reader:
-    """Receives what a client sends, and drops it.
+    """Receives the messages of a client and drops them.
 
     Attributes:
         has_exceeded: Whether the client has sent more than it may.

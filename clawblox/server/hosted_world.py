@@ -48,15 +48,16 @@ class HostedWorld:
     Args:
         simulation: The author's rules and state.
         record: Called with every event as JSON values; None records nothing.
-        nonce: Secret of this launch, mixed into the session ids that it issues; None makes a new
-            one.
+        nonce: Secret of this launch, mixed into the session ids that it issues; None for a new
+            secret.
 
     Attributes:
         simulation: The author's rules and state.
         record: The same as the argument; may be set later.
         tick: Ticks since the world began.
         version: Number of the state: raised by whatever enters the simulation, a tick, an input, a
-            join, a leave or a chat message. What was computed from one version stays true for it.
+            join, a leave or a chat message. Results that were computed from a version stay valid
+            while it is the same.
         time: Simulation time after the last tick, in seconds.
         sessions: The agents in the world.
         ids: Issues the ids of the next session.
@@ -128,7 +129,7 @@ class HostedWorld:
         self._event("leave", agent_id=session.agent_id)
 
     def observe(self, session: Session, *, is_fresh: bool = False) -> bytes:
-        """Return what an agent sees now, encoded as JSON.
+        """Return the observation of an agent, encoded as JSON.
 
         Args:
             session: The agent's session.
@@ -181,7 +182,7 @@ class HostedWorld:
             self._event("input", **attrs.asdict(item))
 
     def step(self) -> None:
-        """Advance by one tick.
+        """Advance by a tick.
 
         Raises:
             Halted: The world has stopped.

@@ -1,4 +1,4 @@
-"""Strict JSON: what agents send is checked once, what the kit sends is always valid.
+"""Strict JSON: the kit checks the input of agents once, and its own output is always valid.
 
 A value that passes :func:`read_json` can go into a snapshot and a recording, and any JSON parser
 can read it back: no NaN, no number beyond a double, no lone surrogate, no excessive nesting.
@@ -27,7 +27,7 @@ _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
 def read_json(body: bytes) -> Json:
-    """Parse what an agent sent as strict JSON in UTF-8.
+    """Parse the body of an agent's request as strict JSON in UTF-8.
 
     Raises:
         ValueError: It is not JSON, or contains a value that JSON cannot carry safely.
@@ -40,7 +40,7 @@ def read_json(body: bytes) -> Json:
         parse_int=_finite_int,
         parse_constant=refuse_constant,
     )
-    if b"\\u" in body:  # only an escape can be a lone surrogate, which no encoding has
+    if b"\\u" in body:  # only an escape can be a lone surrogate: no encoding has it
         json.dumps(value, ensure_ascii=False).encode()
     return value
 

@@ -1,6 +1,6 @@
 """The entry of a world's program: settings, state, bind, serve, close, in this order.
 
-The state is restored and then reseeded; or reseeded and then made, for a fresh world.
+A saved state is restored and then reseeded; a fresh world is reseeded and then begun.
 
 A world binds its port last, so a world that refuses its snapshot is never reachable. On an
 inherited socket clients can connect earlier. They wait in the backlog until the world serves; if it
@@ -51,7 +51,7 @@ def serve(simulation: Simulation, argv: Sequence[str] | None = None) -> None:
 
     Args:
         simulation: The world, neither begun nor restored.
-        argv: Flags, without the program's name; None takes those of the process.
+        argv: Flags, without the program's name; None for those of the process.
 
     Raises:
         SystemExit: With status 1 if the port or the recording cannot be opened or the inherited
@@ -251,8 +251,8 @@ def take_inherited_listener(environ: MutableMapping[str, str]) -> socket.socket 
     """Return the listening socket that this process was started with, or None.
 
     The variables are removed from ``environ`` and the descriptor is set to close on exec, so no
-    child process mistakes the socket for its own. Variables for another process, from which
-    this one inherited its environment, are ignored.
+    child process mistakes the socket for its own. Variables that were meant for an ancestor of this
+    process are ignored.
 
     Args:
         environ: The environment; changed in place.

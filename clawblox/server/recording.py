@@ -59,7 +59,7 @@ class Recording:
     async def run(self) -> None:
         """Write queued lines to the file until cancelled.
 
-        Cancellation: no line is lost; :meth:`close` writes what is still queued.
+        Cancellation: no line is lost; :meth:`close` writes the queued lines.
         """
         while True:
             await self._has_lines.wait()

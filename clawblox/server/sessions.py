@@ -18,12 +18,12 @@ _TEXT = attrs.validators.instance_of(str)
 
 @attrs.frozen
 class Session:
-    """One agent's place in the world.
+    """An agent's place in the world.
 
     Attributes:
         session: The secret that the agent sends as ``X-Session``.
-        agent_id: The agent's id, which others may see.
-        name: The agent's name, which others may see.
+        agent_id: The agent's public id.
+        name: The agent's public name.
     """
 
     session: str = attrs.field(validator=_TEXT, repr=False)
@@ -37,12 +37,12 @@ class IdSource:
     An id is a keyed digest of a counter. Without the key it looks random. Key and counter are in
     the snapshot, so a restored world issues the same agent ids as the original would have.
 
-    A session id also depends on the nonce, which is in no snapshot and no answer: worlds that were
-    restored from one snapshot issue different ones. Otherwise an agent that joined one of them
-    would know the secret of an agent that joins another.
+    A session id also depends on the nonce, never part of a snapshot or an answer: worlds that were
+    restored from the same snapshot issue different session ids. Otherwise an agent that joined such
+    a world would know the secret of an agent that joins another.
 
     Args:
-        nonce: Secret of this launch; None makes a new one.
+        nonce: Secret of this launch; None for a new secret.
     """
 
     def __init__(self, nonce: bytes | None = None) -> None:

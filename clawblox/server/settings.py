@@ -1,4 +1,4 @@
-"""The settings of one launch: command-line flags, with ``WORLD_*`` variables as defaults."""
+"""The settings of a launch: command-line flags, with ``WORLD_*`` variables as defaults."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _default_max_connections() -> int:
 
 @attrs.frozen
 class Settings:
-    """The settings of one launch.
+    """The settings of a launch.
 
     Attributes:
         host: Address to bind.
@@ -59,12 +59,12 @@ class Settings:
             unchanged.
         manifest_path: Manifest in which recordings are registered; None registers none.
         operator_token: Secret that a request for a snapshot must carry; None refuses all.
-        session_nonce: Secret of this launch, mixed into session ids; None makes a new one.
+        session_nonce: Secret of this launch, mixed into session ids; None for a new secret.
         exit_on_halt: Whether the process exits when the world halts.
         request_timeout: Seconds within which a complete request must arrive.
         answer_timeout: Seconds for which a client may read nothing of its answer.
         max_connections: Maximum number of open connections.
-        log_name: Name of the world's log, which agents get when it halts; None if it has no file.
+        log_name: Name of the world's log, shown to agents when it halts; None if it has no file.
     """
 
     host: str = "127.0.0.1"
@@ -95,10 +95,10 @@ def read_settings(
     The secrets are removed from ``environ``, so no child process inherits them.
 
     Args:
-        argv: The flags, without the program's name; None takes those of the process.
+        argv: The flags, without the program's name; None for those of the process.
         environ: The environment; changed in place.
-        parser: A parser with further flags, which gets those of the kit; None for no further ones.
-        flags: Gets all flags, the further ones included.
+        parser: A parser with additional flags; the kit adds its own. None for no additional flags.
+        flags: Gets all flags, including the additional flags.
 
     Raises:
         SystemExit: A flag or a variable is wrong (status 2), or ``--help`` is given (status 0).

@@ -48,7 +48,7 @@ class Halted(Exception):  # noqa: N818 - names the condition
 
 
 class WorldState(Protocol):
-    """What the routes of a simulation may know about the world that they belong to."""
+    """The view of a world that its own routes get."""
 
     @property
     def tick(self) -> int:
@@ -95,7 +95,7 @@ class Simulation(ABC):
     def api_doc(self) -> str | None:
         """The Markdown that agents read, served as ``/api.md``; usually a class attribute.
 
-        None if there is none: the route then answers 404.
+        None for no document: the route then answers 404.
         """
 
     @property
@@ -111,7 +111,7 @@ class Simulation(ABC):
         """
 
     def begin(self) -> None:
-        """Make what a fresh world has at time 0. Optional.
+        """Create the initial state of a fresh world. Optional.
 
         Called once, before every other method except :meth:`reseed`, and never for a world that
         restores a snapshot. Whatever depends on chance belongs here: in ``__init__`` it would be
@@ -147,11 +147,11 @@ class Simulation(ABC):
 
     @abstractmethod
     def step(self) -> None:
-        """Advance the world by one tick."""
+        """Advance the world by a tick."""
 
     @abstractmethod
     def observe(self, agent_id: str) -> Mapping[str, Json]:
-        """Return what an agent sees now, as JSON values; this must not change the state.
+        """Return an agent's present observation as JSON values; this must not change the state.
 
         Several requests between two changes of the state get the same observation, computed once.
         The kit adds ``tick``, ``time`` and ``game_status``, unless ``has_observation_header`` is
@@ -167,10 +167,10 @@ class Simulation(ABC):
         return ()
 
     def audience(self, agent_id: str) -> Sequence[str] | None:
-        """Return the agents that hear what this agent says now; it always hears itself.
+        """Return the agents that hear a message of this agent now; it always hears itself.
 
         Returns:
-            Their ids; None for everyone, those included that have no session or join later.
+            Their ids; None for everyone, including agents that have no session or join later.
         """
         return None
 
@@ -184,7 +184,7 @@ class Simulation(ABC):
         return
 
     def routes(self, world: WorldState) -> Sequence[BaseRoute]:
-        """Return further routes, which are looked up after those that the kit documents.
+        """Return additional routes; the kit looks them up after its own.
 
         The kit puts the base path in front of them and refuses requests and WebSockets from
         foreign web pages. Handlers run on the thread of the simulation, between two ticks. They
@@ -240,7 +240,7 @@ class Simulation(ABC):
 
         Called at most once, after :meth:`restore` if there is a snapshot, else before
         :meth:`begin`, and only when ``WORLD_RESEED`` or ``--reseed`` is given. Worlds that are
-        resumed from one snapshot with different seeds then diverge. Optional; declare it in
+        resumed from the same snapshot with different seeds then diverge. Optional; declare it in
         ``world.toml`` with ``[run] reseed = true``: every fresh instance then gets a seed.
 
         Args:

@@ -90,7 +90,7 @@ class StaticDirectory(StaticFiles):
         self._limiter: CapacityLimiter | None = None
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        """Answer one request."""
+        """Answer a request."""
         try:
             return await super().get_response(path, scope)
         except HTTPException as error:
@@ -119,8 +119,8 @@ class StaticDirectory(StaticFiles):
 class _FileAnswer(Response):
     """A file, or a range of it, read in pieces.
 
-    The first piece is read before the status is sent, so what cannot be read is no 200. The file is
-    open while a piece is read, and not while the client takes it: an unread answer
+    The first piece is read before the status is sent, so an unreadable file is not answered 200.
+    The file is open while a piece is read, and not while the client takes it: an unread answer
     occupies no descriptor but its connection.
     """
 
@@ -164,7 +164,7 @@ class _FileAnswer(Response):
             tasks.cancel_scope.cancel()
 
     def _set_range(self, request: Headers) -> tuple[int, int]:
-        """Set status and headers for what the request asks for; return the range of bytes."""
+        """Set status and headers for the requested range; return the range of bytes."""
         size = self._found.st_size
         match = _RANGE.fullmatch(request.get("range", ""))
         if match is None or request.get("if-range", self.headers["etag"]) != self.headers["etag"]:

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT for a server that runs on another thread than the main one.
+"""SIGTERM and SIGINT for a server that does not run on the main thread.
 
 Python delivers signals to the main thread only.
 """
@@ -20,11 +20,11 @@ _Receiver: TypeAlias = Callable[[int, FrameType | None], None]
 class StopSignals:
     """A context in which the main thread receives the signals that stop a world.
 
-    Enter it on the main thread, which must then only wait. Until :attr:`receiver` is set, a signal
-    ends the process, as it does by default.
+    Enter it on the main thread; that thread must then only wait. Until :attr:`receiver` is set, a
+    signal ends the process, as it does by default.
 
     Attributes:
-        receiver: Called with each signal, on the main thread; None while there is no server.
+        receiver: Called with each signal, on the main thread; None without a server.
         has_received: Whether a signal has come.
     """
 

@@ -57,7 +57,7 @@ class LimitedWebSocket(WSProtocol):
         self._is_refused = False
 
     def data_received(self, data: bytes) -> None:
-        """Receive frames; what comes after too many is dropped unread."""
+        """Receive frames; frames beyond the limit are dropped unread."""
         if self._is_refused:
             return
         if not self._bytes.admits(self.loop.time(), len(data)):

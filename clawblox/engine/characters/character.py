@@ -112,7 +112,7 @@ class Character:
         read = self.humanoid.read
         return Gait(read("WalkSpeed"), read("JumpPower"), read("JumpHeight"), gravity)
 
-    # What a tick has done
+    # Results of a tick
 
     def show_motion(self, root: Instance | None, moved: Movement) -> None:
         """Turn the root to its motion, and report direction, speed and state to scripts.

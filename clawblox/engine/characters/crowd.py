@@ -20,12 +20,12 @@ from clawblox.luau import Vector
 class Characters:
     """The Humanoids below Workspace and how they move.
 
-    Those of players come first, in the order in which the players joined; then all others, in the
-    order in which they entered Workspace. A Humanoid moves the part ``HumanoidRootPart`` beside
-    it, unless that is anchored.
+    The characters of players come first, in the order in which the players joined, then all others,
+    in the order in which they entered Workspace. A Humanoid moves its sibling ``HumanoidRootPart``,
+    unless the part is anchored.
 
-    A tick calls `find_roots` before what scripts wrote is brought to the bodies, and `move` between
-    that and the step.
+    A tick calls `find_roots` before it applies the changes of scripts to the bodies, and `move`
+    between that and the step.
 
     Args:
         model: The data model.
@@ -90,9 +90,9 @@ class Characters:
 
     @staticmethod
     def _find_root(character: Character, joined: dict[Instance | None, int]) -> Instance | None:
-        """Return the part that a character moves; None for none.
+        """Return the part that a character moves, or None.
 
-        An anchored root of a model that is no player's is a part like others.
+        The anchored root of a model that belongs to no player is an ordinary part.
         """
         root = find_root(character.humanoid)
         if root is None or not root.in_workspace:
@@ -189,8 +189,8 @@ ROW: Final = 4
 def spawn_character(player: Instance) -> None:
     """Give a joining player a first character; ``CharacterAdded`` does not fire.
 
-    Its place depends on the number of players. With ``CharacterAutoLoads`` off
-    there is none until ``LoadCharacter``.
+    Its place depends on the number of players. With ``CharacterAutoLoads`` off the player gets no
+    character until ``LoadCharacter``.
 
     Args:
         player: The player, already among ``Players``.

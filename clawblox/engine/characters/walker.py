@@ -1,4 +1,4 @@
-"""How one character moves: what it wants, how fast it goes, what it stands on.
+"""The motion of a character: its target, its speed and its floor.
 
 `Walker` knows numbers and a `Space`; nothing of instances. Speeds are in studs a second, times in
 ticks.
@@ -79,10 +79,10 @@ class _Floor(NamedTuple):
 
 @attrs.define(eq=False)
 class Walker:
-    """The motion of one character.
+    """The motion of a character.
 
     Attributes:
-        target: Where it walks to; None for nowhere.
+        target: Where it walks to, or None.
         target_since: When it began to walk there.
         direction: Where it walks until the next request, as X and Z of length 1 at most.
         jump_asked: When it was asked for a jump that has not begun; None for never.
@@ -109,7 +109,7 @@ class Walker:
     idle_since: int | None = None
 
     def halt(self) -> None:
-        """Forget what it wants and how fast it goes, as after a teleport."""
+        """Reset the requests and the velocity, as after a teleport."""
         self.target = self.direction = self.jump_asked = None
         self.rising = 0.0
         self.walking = self.thrown = (0.0, 0.0)
@@ -193,7 +193,7 @@ class Walker:
         )
 
     def _land_on(self, floor: _Floor, fall: float) -> tuple[float, bool]:
-        """Return how far it falls onto a floor that moves, and whether it then stands there.
+        """Return how far it falls onto a moving floor, and whether it is then on the floor.
 
         Collisions do not show it: they know where the floor was, not where it goes.
         """

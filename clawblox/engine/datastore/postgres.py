@@ -53,7 +53,7 @@ _STATEMENTS: Final = Statements(
 
 
 class PostgresStore:
-    """Data stores in a Postgres database, which worlds on several machines may share.
+    """Data stores in a Postgres database that worlds on several machines may share.
 
     Args:
         url: The database, as ``DATABASE_URL`` names it.
@@ -129,7 +129,7 @@ def _check_encoding(connection: psycopg.Connection) -> None:
 
 def _answer(connection: psycopg.Connection, game_id: str, request: Request) -> Answer | StoreError:
     try:
-        with connection.transaction():  # a savepoint: one refused request does not end the others
+        with connection.transaction():  # a savepoint: a refused request does not undo the others
             return _STATEMENTS.carry_out(connection, game_id, request)
     except (psycopg.Error, UnicodeError) as error:  # another program may have stored any bytes
         if connection.closed:

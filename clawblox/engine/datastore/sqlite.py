@@ -18,7 +18,7 @@ _SCORE: Final = (
     " THEN json_extract(value, '$.score') END"
 )
 _CAUTION: Final = ("cell_size_check = ON", "mmap_size = 0")
-"""What https://sqlite.org/security.html advises for files that anybody may have made, but for
+"""Settings that https://sqlite.org/security.html advises for untrusted files, except
 ``trusted_schema``: the index needs functions of JSON."""
 _ACTIVE: Final = "SELECT type, name FROM sqlite_schema WHERE type IN ('trigger', 'view')"
 _SCHEMA: Final = (
@@ -57,10 +57,10 @@ _STATEMENTS: Final = Statements(
 
 
 class SqliteStore:
-    """Data stores in a SQLite file, which several worlds may share.
+    """Data stores in a SQLite file that several worlds may share.
 
     Args:
-        path: The file; it and its directory are made when they are first needed.
+        path: The file. It and its directory are created on first use.
     """
 
     def __init__(self, path: Path) -> None:
@@ -88,14 +88,14 @@ class SqliteStore:
         try:
             connection = _open(self._path)
             connection.execute("BEGIN")
-            # A transaction begins with what it first reads; the log keeps that for it.
+            # A read transaction sees the state at its first read; the log keeps that state.
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         except sqlite3.Error as error:
             raise StoreError(str(error)) from error
         return partial(_copy, connection)
 
     def close(self) -> None:
-        """Close the file; what was not committed is undone."""
+        """Close the file and roll back uncommitted changes."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -110,10 +110,10 @@ class SqliteStore:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """Open an untrusted file, which may contain more than rows.
+    """Open an untrusted file: it may contain more than rows.
 
     Raises:
-        sqlite3.Error: It is not a database, or has triggers or views of its own.
+        sqlite3.Error: The file is not a database, or has triggers or views.
     """
     connection = sqlite3.connect(
         path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False

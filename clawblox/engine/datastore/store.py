@@ -22,7 +22,7 @@ class UnfitDatabase(StoreError):  # noqa: N818 - names the condition
 
 @attrs.frozen
 class Read:
-    """Read one value.
+    """Read a value.
 
     Attributes:
         store: Name of the data store.
@@ -35,7 +35,7 @@ class Read:
 
 @attrs.frozen
 class WriteRequest:
-    """Write one value.
+    """Write a value.
 
     Attributes:
         store: Name of the data store.
@@ -70,12 +70,12 @@ Answer: TypeAlias = str | list[tuple[str, str]] | None
 
 
 class Store(Protocol):
-    """A database with the table of all data stores; one thread uses it."""
+    """A database with the table of all data stores, used by a single thread."""
 
     def execute(self, game_id: str, requests: Sequence[Request]) -> list[Answer | StoreError]:
-        """Answer requests in their order, in one transaction, which is durable on return.
+        """Answer requests in order, in one transaction that is durable on return.
 
-        A request that the database refuses is answered by its error; the others are carried out.
+        A request that the database refuses is answered with its error; the others are carried out.
 
         Args:
             game_id: The world to which the rows belong.
@@ -87,15 +87,15 @@ class Store(Protocol):
         """
 
     def copier(self) -> Callable[[Path], None] | None:
-        """Return a function that copies the rows, as they are now, to a file that it makes.
+        """Return a function that copies the present rows to a new file.
 
-        Another thread than the one that executes may call both, and calls the function once.
+        Both may be called on a thread other than the one that executes; the function only once.
 
         Returns:
-            None if there is no file of rows, as in a database that worlds share.
+            None if the rows are not in a file, as in a shared database.
 
         Raises:
-            StoreError: The database cannot be read; so does the function.
+            StoreError: The database cannot be read. The function raises the same error.
         """
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ class Statements:
         write: Inserts or replaces the value of a key.
         ascending: Selects keys and values with a numeric score, the lowest first, up to a limit.
         descending: The same, the highest first.
-        unscored: Selects keys and values whose score is no number, up to a limit.
+        unscored: Selects keys and values without a numeric score, up to a limit.
     """
 
     read: str
@@ -134,7 +134,7 @@ class Statements:
     unscored: str
 
     def carry_out(self, connection: _Connection, game_id: str, request: Request) -> Answer:
-        """Answer one request; the errors are those of the database."""
+        """Answer a request; raises the errors of the database."""
         store = (game_id, request.store)
         if isinstance(request, Read):
             row = connection.execute(self.read, (*store, request.key)).fetchone()

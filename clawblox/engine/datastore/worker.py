@@ -15,7 +15,7 @@ MAX_WAIT_S: Final = 1.0
 
 
 class RequestBatch:
-    """The requests of one tick, on their way to the database and back.
+    """The requests of a tick, and their answers.
 
     Args:
         game_id: The world to which the rows belong.
@@ -52,7 +52,7 @@ class RequestBatch:
 
 
 class Worker:
-    """One thread that carries out batches, one after the other, from the first one on.
+    """A thread that carries out batches in order; it starts with the first batch.
 
     Args:
         store: The database.
@@ -83,9 +83,9 @@ class Worker:
         return self._store.copier()
 
     def close(self) -> None:
-        """Carry out what was submitted, close the database and end the thread.
+        """Carry out the submitted batches, close the database and end the thread.
 
-        Waits for the database, which may take seconds.
+        Waits for the database, possibly for seconds.
         """
         if self._thread is not None:
             self._queue.put(None)

@@ -1,11 +1,11 @@
 """The data model: instances in a tree, as scripts see them.
 
-- ``instance``: one instance, and `DataModel`, the registry of all instances of a world.
+- ``instance``: an instance, and `DataModel`, the registry of all instances of a world.
 - ``tree_changes``: how instances are moved, copied, destroyed and tagged.
-- ``members``: what every instance can do.
+- ``members``: the members that all instances have.
 - ``classes``: the classes, as data.
-- ``spec``: what a class is, and the table of all classes.
-- ``kinds``: what may be assigned to a property.
+- ``spec``: a class, and the table of all classes.
+- ``kinds``: the checks of assigned values.
 - ``attributes``: the values of attributes, and numbers as JSON shows them.
 - ``tree_document``: the tree and its values in a snapshot.
 """

@@ -79,7 +79,7 @@ def shortest(value: float) -> float:
     So 0.6, kept as a 32-bit float, is 0.6 in JSON and not 0.6000000238418579.
     """
     for digits in range(6, 10):
-        short = float(f"{value:.{digits}g}") + 0.0  # the cache knows one zero only
+        short = float(f"{value:.{digits}g}") + 0.0  # 0.0 and -0.0 are equal keys of the cache
         if _SINGLE.unpack(_SINGLE.pack(short))[0] == value:
             return short
     return value

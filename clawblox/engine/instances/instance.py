@@ -56,7 +56,7 @@ class Instance(HostObject):
         signals: The signals that something listens to, by name.
         in_workspace: Whether it is below Workspace.
         is_destroyed: Whether `destroy` was called.
-        extra: What the module that owns its class keeps about it; None for most.
+        extra: State of the module that owns its class; None for most.
     """
 
     __slots__ = (
@@ -184,7 +184,7 @@ class Instance(HostObject):
             self.fire("Changed", name)
 
     def signal(self, name: str) -> Signal:
-        """Return the signal of an event; the same one each time."""
+        """Return the signal of an event, always the same object."""
         signal = self._members.get(name)
         if signal is not None:
             return signal
@@ -205,7 +205,7 @@ class Instance(HostObject):
             signal.fire(*values)
 
     def is_a(self, class_name: str) -> bool:
-        """Return whether it is of a class or of one that extends it."""
+        """Return whether it is of a class or of a subclass."""
         return class_name in self.spec.lineage
 
     # The tree
@@ -277,7 +277,7 @@ class DataModel:
     """The instances of one world.
 
     Args:
-        host: What the VM borrows from the engine.
+        host: The engine's functions and objects for the VM.
         scheduler: Runs handlers.
         classes: All classes, complete.
 
@@ -286,9 +286,9 @@ class DataModel:
         scheduler: The same as the argument.
         classes: The same as the argument.
         hub: Makes signals and connections.
-        made: The number of instances made so far, which is the number of the last one.
+        made: The number of instances created so far; also the number of the newest.
         game: The root of the tree.
-        workspace: What is simulated.
+        workspace: The part of the tree that is simulated.
         services: The services by class name, in the order in which they were made.
         tagged: The instances below ``game`` that have a tag, by tag and number.
         effects: The hooks of properties, by the name that the class table gives.
@@ -340,7 +340,7 @@ class DataModel:
 
         Args:
             class_name: Its class.
-            name: Its name as text; None takes that of the class.
+            name: Its name as text; None for the name of the class.
 
         Raises:
             KeyError: There is no such class.
@@ -370,11 +370,11 @@ class DataModel:
         return instance
 
     def find(self, number: int) -> Instance | None:
-        """Return the instance with a number; None if there is none, or no more."""
+        """Return the instance with a number, or None if it does not exist (any more)."""
         return self._instances.get(number)
 
     def find_object(self, ident: str) -> HostObject | None:
-        """Return the instance, signal or connection with an id; None if there is none."""
+        """Return the instance, signal or connection with an id, or None."""
         number, dot, event = ident.partition(".")
         if number[:1] == "c" and number[1:].isdecimal():
             return self.hub.restored_connection(int(number[1:]))

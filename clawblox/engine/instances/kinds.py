@@ -80,7 +80,7 @@ def _vector(name: str, rule: Property, value: Any) -> Vector:
 
 
 def _plain(name: str, rule: Property, value: Any) -> Any:
-    """Check a value of any type that stays as it is: one that a script changes would not."""
+    """Check a value of any immutable type."""
     is_plain = value is None or value.__class__ in (bool, float, str, Vector)
     if not is_plain and not isinstance(value, EnumItem | HostValue) and not hasattr(value, "spec"):
         raise refuse_value(name, "plain value", value)

@@ -89,7 +89,7 @@ def set_attribute(instance: Instance, name: Any, value: Any) -> Any:
 
 
 def get_attribute(instance: Instance, name: Any) -> Any:
-    """``GetAttribute(name)``; a table is a new one each time."""
+    """``GetAttribute(name)``; a table is copied at each call."""
     value = instance.attributes.get(name)
     return copy_attribute(value) if isinstance(value, LuaTable) else value
 
@@ -176,7 +176,7 @@ def find_first_child_which_is_a(instance: Instance, class_name: Any) -> Any:
 
 
 def _ancestors(instance: Instance) -> Iterator[Instance]:
-    """Iterate over what an instance is below, innermost first; going far up costs steps."""
+    """Iterate over the ancestors of an instance, innermost first; a long way up costs steps."""
     found, levels = instance.parent, 0
     while found is not None:
         yield found

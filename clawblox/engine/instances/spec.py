@@ -1,4 +1,4 @@
-"""What a class of instances is: its properties, events and methods.
+"""A class of instances: its properties, events and methods.
 
 The rows of `classes` are data. Modules that own a behaviour add methods and accessors to them
 with `ClassTable.add`; then the table is complete and does not change.
@@ -23,7 +23,7 @@ class Property:
     Attributes:
         kind: Its type: a name in `kinds`, such as ``number``, ``Vector3`` or ``Enum.Material``.
         default: Its value in a new instance, as plain data; None for nil.
-        effect: The hook that is called for each assignment; None if there is none.
+        effect: The hook that is called for each assignment, or None.
         read_only: Whether scripts may not assign it.
         limits: The smallest and the largest number; an assigned number is clamped to them.
     """
@@ -44,7 +44,7 @@ class EventSpec:
     """An event of a class, as the reference of classes shows it.
 
     Attributes:
-        parameters: What handlers get: names and types.
+        parameters: Names and types of the arguments of handlers.
         when: When it fires; empty where its name is enough.
     """
 
@@ -67,7 +67,7 @@ class ClassSpec:
         events: Its events by name.
         creatable: Whether ``Instance.new`` makes it.
         lineage: The names of all classes that ``IsA`` accepts, itself first.
-        event_names: Their names, for looking one up.
+        event_names: The names of its events, for lookups.
         defaults: The values of the properties that are not nil.
         shared: Those of them that no script can distinguish by identity.
         getters: How computed properties are read.
@@ -90,7 +90,7 @@ class ClassSpec:
 
 
 class ClassTable:
-    """All classes of one world.
+    """All classes of a world.
 
     Args:
         rows: The classes; a base comes before the classes that extend it.
@@ -156,7 +156,8 @@ class ClassTable:
             methods: Functions by name; each gets the instance and Luau values, missing ones as
                 nil, and returns the results as Luau functions do.
             getters: Computed properties by name.
-            setters: What replaces the plain assignment of a property; it gets the checked value.
+            setters: Functions that replace the plain assignment of a property; called with the
+                checked value.
         """
         registered = {key: self._method(name, key, each) for key, each in (methods or {}).items()}
         for spec in self._specs.values():
@@ -186,7 +187,7 @@ def _own_default(name: str, default: HostValue) -> Getter:
 def checked_method(class_name: str, name: str, function: Callable[..., Any]) -> FunctionType:
     """Return a method that refuses a receiver of another class and takes any arguments.
 
-    Luau functions take nil for arguments that are missing, and ignore further ones.
+    Luau functions take nil for missing arguments, and ignore surplus arguments.
     """
     code = function.__code__
     is_variadic = bool(code.co_flags & 0x04)

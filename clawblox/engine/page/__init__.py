@@ -1,7 +1,7 @@
 """What people look at: the host page and the renderers, as static files.
 
-The page is served at ``/`` and ``/ui``, everything else here at ``/ui/*``. `docs/engine.md` says
-how a world brings a renderer of its own.
+The page is served at ``/`` and ``/ui``, everything else here at ``/ui/*``. `docs/engine.md`
+explains how a world provides its own renderer.
 
 - ``index.html``, ``style.css``, ``*.js``: the host page: feed, panels, chat, GUI overlay, play.
 - ``runtime/``: what a renderer module gets as ``ctx.runtime``.

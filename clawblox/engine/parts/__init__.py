@@ -1,13 +1,13 @@
-"""Parts and physics: what scripts write reaches bodies, and what bodies do reaches scripts.
+"""Parts and physics: scripts change bodies, and scripts see how bodies move.
 
 - ``parts``: `Parts`, which bodies follow which parts, the phases of a tick, and touches
-- ``syncing``: from what scripts wrote to bodies
+- ``syncing``: applies the changes of scripts to bodies
 - ``poses``: position and rotation of a part
-- ``part_members``: what scripts call on parts, attachments and models
+- ``part_members``: the methods of parts, attachments and models
 - ``pivots``: models that move as a whole or to a free place, and the box around them
 - ``welds``: parts that are fixed to others
 - ``movers``: forces that instances put on parts
-- ``searches``: what ``Workspace`` finds
+- ``searches``: the spatial queries of ``Workspace``
 - ``boxes``: whether oriented boxes overlap
 - ``ground``: bodies for ``Terrain``
 """

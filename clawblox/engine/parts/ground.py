@@ -38,7 +38,7 @@ class Ground:
         self._made = 0
 
     def bring(self, terrain: Instance | None) -> None:
-        """Bring what has changed of the ground to its bodies."""
+        """Apply the changes of the ground to its bodies."""
         cells: Cells | None = None if terrain is None else terrain.extra
         if cells is None or not cells.changed:
             return

@@ -39,7 +39,7 @@ class Movers:
             self._movers.pop(mover.number, None)
 
     def push(self) -> None:
-        """Put the forces of one tick on the bodies, in the order of the movers' numbers."""
+        """Apply the forces of a tick to the bodies, in the order of the movers' numbers."""
         for number in sorted(self._movers):
             mover = self._movers[number]
             _PUSHES[mover.spec.name](self._space, mover)
@@ -128,7 +128,7 @@ def _vector_force(space: Space, mover: Instance) -> None:
 
 
 def _force_frame(mover: Instance, attachment: Instance) -> CFrame | None:
-    """Return what the force of a ``VectorForce`` is relative to; None for the world."""
+    """Return the frame of the force of a ``VectorForce``; None for the world."""
     relative = getattr(mover.read("RelativeTo"), "name", mover.read("RelativeTo"))
     if relative == "World":
         return None

@@ -83,7 +83,7 @@ class _PartMembers:
         return volume(part_shape(part)) * density
 
     def assembly_mass(self, part: Instance) -> float:
-        """``AssemblyMass``: that of all parts that are welded together, massless ones apart."""
+        """``AssemblyMass``: the mass of all welded parts except massless parts."""
         root = self._root(part)
         return sum(
             self.mass(each)
@@ -134,7 +134,7 @@ class _PartMembers:
         return ()
 
     def velocity_getter(self, key: str) -> Any:
-        """Return the getter of a velocity: what was written, or else that of the body."""
+        """Return the getter of a velocity: the value that a script wrote, else the body's."""
         marks = self._marks
 
         def read(part: Instance) -> Vector:

@@ -91,7 +91,7 @@ class Touches:
         return bool(part.read("Anchored")) and part.number not in self._characters
 
     def document(self, slots: Slots) -> list[Any]:
-        """Return what a snapshot holds of it; a part may have left the tree meanwhile."""
+        """Return its part of a snapshot; a part may have left the tree meanwhile."""
         return [slots.put_all(parts) for parts in self._touching.values()]
 
     def restore(self, document: list[Any], slots: Slots) -> None:

@@ -1,7 +1,7 @@
 """Position and rotation of a part.
 
-They are the properties ``Position`` and, unless it is the identity, `ROTATION`. A ``CFrame``
-is made when a script asks for one.
+They are the properties ``Position`` and, unless it is the identity, `ROTATION`. A ``CFrame`` is
+created only when a script reads it.
 """
 
 from __future__ import annotations

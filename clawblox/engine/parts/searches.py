@@ -90,7 +90,8 @@ class Searches:
     def _first(
         self, workspace: Instance, start: Vector, way: Vector, accepts: Accept
     ) -> Hit | None:
-        """Return the nearest accepted hit of a ray; among equal ones the first in the tree."""
+        """Return the nearest accepted hit of a ray; among equally near parts the first in the
+        tree."""
         self._refresh(workspace)
         charge = workspace.model.scheduler.charge
         find = self._marks.find
@@ -189,7 +190,7 @@ def _numbers(instances: Iterable[Any]) -> dict[int, None]:
 
 
 def _is_in(part: Instance, roots: dict[int, None]) -> bool:
-    """Return whether a part is one of some instances, or below one."""
+    """Return whether a part is among some instances, or a descendant of them."""
     if not roots:
         return False
     found: Instance | None = part

@@ -1,7 +1,7 @@
 """From what scripts wrote to bodies.
 
-A write to a property that matters to physics only marks the part. What is marked reaches the
-bodies once a tick, before characters move, and before a query that a script makes.
+A write to a property that matters to physics only marks the part. The changes are applied to the
+bodies once a tick, before characters move, and before a query of a script.
 """
 
 from __future__ import annotations
@@ -74,19 +74,19 @@ class Groups(Protocol):
         """Return the bit of a group, and the bits of the groups that it collides with."""
 
     def finds(self, group: str, found: str) -> bool:
-        """Return whether a query in a group finds a part of another one."""
+        """Return whether a query in a group finds a part of another group."""
 
 
 class Marks:
-    """What is to be brought to the bodies.
+    """The changes of scripts that are not yet applied to the bodies.
 
     Attributes:
         space: The bodies.
         groups: The collision groups.
         members: The parts below Workspace, by number.
         characters: The root parts of characters, by number.
-        written: For each character what of `POSE` and `VELOCITY` a script wrote; who moves the
-            characters clears it.
+        written: The bits of `POSE` and `VELOCITY` that scripts wrote, by character; cleared when
+            the characters move.
     """
 
     def __init__(self, space: Space, groups: Groups, workspace: Callable[[], Instance]) -> None:
@@ -123,13 +123,13 @@ class Marks:
             self._marked[part.number] = self._marked.get(part.number, 0) | marks
 
     def mark_motion(self, part: Instance) -> None:
-        """Note that a part has become the root of a character, or is one no longer."""
+        """Note that a part has become the root of a character, or has ceased to be."""
         self.mark(part, MOTION)
         if self.welds.joints:  # no joint controls the root of a character
             self.welds.has_changed = True
 
     def marks(self, number: int) -> int:
-        """Return what is marked of a part."""
+        """Return the marks of a part."""
         return self._marked.get(number, 0)
 
     def move(self, part: Instance) -> None:

@@ -28,11 +28,11 @@ class Fixture(NamedTuple):
 
 
 class Welds:
-    """The joints below Workspace, and what is fixed to what.
+    """The joints below Workspace, and the parts that they fix to others.
 
     Attributes:
         joints: The joints below Workspace, by number.
-        fixtures: What is fixed, by number; a part comes after the part that it follows.
+        fixtures: The fixed parts, by number; a part comes after the part that it follows.
         has_changed: Whether `resolve` is due.
     """
 

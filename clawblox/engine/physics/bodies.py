@@ -33,13 +33,13 @@ class Motion(StrEnum):
     """How a body moves."""
 
     ANCHORED = "anchored"
-    """Only when it is placed; what it meets is pushed."""
+    """Only when it is placed; it pushes the bodies that it meets."""
     DYNAMIC = "dynamic"
     """By forces and contacts."""
     CHARACTER = "character"
     """By `Space.move_character`: an upright capsule, whatever its shape."""
     FIXED = "fixed"
-    """With the body that it is fixed to, as one rigid body."""
+    """With the body that it is fixed to, as a single rigid body."""
 
 
 ANCHORED = Motion.ANCHORED
@@ -49,7 +49,7 @@ FIXED = Motion.FIXED
 
 FIRST_GROUP = 1
 ALL_GROUPS = 0xFFFFFFFF
-"""Groups are bits of a number: a body has that of its group, and those that it collides with."""
+"""Groups are bits of a number: a body has a bit for its group, and bits for the groups it hits."""
 
 DENSITY = 1.0
 FRICTION = 0.5
@@ -102,7 +102,7 @@ def put(rigid: RigidBody, pose: Pose) -> None:
 
 
 def rapier_type(motion: Motion, *, moved: bool = False) -> RigidBodyType:
-    """Return the type of a rigid body; one that was never moved costs rapier less."""
+    """Return the type of a rigid body; a body that was never moved costs rapier less."""
     if motion is DYNAMIC:
         return RigidBodyType.DYNAMIC
     if motion is CHARACTER or moved:
@@ -242,7 +242,8 @@ class Bodies:
 
 
 class Forces:
-    """Velocities of bodies, and what changes them; nothing happens to one that is not dynamic."""
+    """Velocities of bodies, forces and impulses; they have no effect on bodies that are not
+    dynamic."""
 
     def __init__(self, bodies: Bodies) -> None:
         self._bodies = bodies
@@ -256,7 +257,7 @@ class Forces:
     def set_velocity(
         self, number: int, linear: Triple | None = None, angular: Triple | None = None
     ) -> None:
-        """Set what is given of the velocity of a dynamic body; others have none.
+        """Set the given parts of the velocity of a dynamic body; other bodies have no velocity.
 
         Raises:
             ValueError: A number is not finite.

@@ -12,7 +12,7 @@ Rotation = tuple[float, float, float, float, float, float, float, float, float]
 """A rotation as a matrix, row by row."""
 
 LIMIT = 1e9
-"""What is further from zero than this is taken for this, in studs."""
+"""Distances beyond this are clamped to it, in studs."""
 
 
 def is_finite(values: Triple) -> bool:
@@ -21,14 +21,14 @@ def is_finite(values: Triple) -> bool:
 
 
 FASTEST_TURN = 1e4
-"""No angular velocity that is set goes beyond this, in rad/s."""
+"""Angular velocities are clamped to this when they are set, in rad/s."""
 
 
 def checked(what: str, values: Triple, limit: float = LIMIT) -> Triple:
     """Return three numbers within a limit.
 
     Raises:
-        ValueError: One is not finite.
+        ValueError: A number is not finite.
     """
     x, y, z = values
     if -limit <= x <= limit and -limit <= y <= limit and -limit <= z <= limit:
@@ -49,7 +49,7 @@ NO_TURN: Quaternion = (0.0, 0.0, 0.0, 1.0)
 
 
 def to_quaternion(matrix: Rotation | None) -> Quaternion:
-    """Return the rotation of a matrix; None is no rotation.
+    """Return the rotation of a matrix; None for no rotation.
 
     Raises:
         ValueError: The matrix has a number that is not finite.
@@ -75,7 +75,7 @@ def to_matrix(quaternion: Quaternion) -> Rotation | None:
 
 
 def shift(point: Triple, at: Triple, turn: Quaternion, to: Triple, to_turn: Quaternion) -> Triple:
-    """Return how far a point moves with a body that goes from one pose to another."""
+    """Return how far a point moves with a body that goes from one pose to the next."""
     if turn == to_turn:
         return (to[0] - at[0], to[1] - at[1], to[2] - at[2])
     x, y, z, w = turn

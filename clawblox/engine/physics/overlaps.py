@@ -1,8 +1,8 @@
 """Which pairs of bodies overlap after a step, and how many may.
 
-rapier reports the pairs with a dynamic body in them when they begin and end. Among anchored
-bodies and characters it finds none, so each character, and what it carries, is asked about; two
-anchored bodies are never a pair.
+rapier reports the pairs with a dynamic body in them when they begin and end. Among anchored bodies
+and characters it finds no pairs, so each character and what it carries is looked up with a query;
+two anchored bodies are never a pair.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rays and overlaps. `Space.refresh` lets them see what was placed since the last step."""
+"""Rays and overlaps. Call `Space.refresh` for them to see the bodies placed since the last step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from clawblox.engine.physics.numbers import (
 _BESIDE = 1.5
 _ABOVE = 3.0
 _BELOW = 4.5
-"""What is further away from the centre of a standing character cannot move it in a tick, in studs.
+"""A body further from the centre of a standing character cannot move it in a tick, in studs.
 """
 
 
@@ -118,7 +118,7 @@ class Queries:
     def has_mover_near(self, number: int) -> bool:
         """Return whether a character is near a body that may move, or that has moved once.
 
-        Near is what could push or carry it, or what it could stand on, within a tick.
+        A body is near if it could push or carry the character within a tick, or be its floor.
         """
         body = self._bodies.by_number[number]
         x, y, z = body.rigid.translation.to_tuple()

@@ -1,4 +1,4 @@
-"""`Space`: the bodies of a world, their motion, and one step of it."""
+"""`Space`: the bodies of a world, their motion, and the step."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ from clawblox.engine.values.value import singles
 
 Json = Any
 Admission = tuple[int, Traits, RigidBodyHandle, ColliderHandle, int]
-"""A restored body: its number and traits, where rapier has it, what it is fixed to."""
+"""A restored body: its number and traits, its handles in rapier, the body that it is fixed to."""
 
 
 class Space:
     """The bodies of one world, by number.
 
-    A body that a script moves is placed with `place`: a dynamic body or a character is there at
-    once; an anchored one moves there during the next step and pushes what is in its way. Queries
-    see all of it immediately after `refresh`.
+    A body that a script moves is placed with `place`: a dynamic body or a character is there
+    immediately; an anchored body moves there during the next step and pushes the bodies in its way.
+    Queries see all of it immediately after `refresh`.
 
     Every length is in studs, every angle in radians; every number must be finite and below 1e9.
 
@@ -66,8 +66,8 @@ class Space:
         solver_iterations: How often rapier solves the contacts of a step, 1 to 32.
 
     Attributes:
-        changes: A number that grows when a body comes, goes or changes, but not when one moves that
-            `Queries.has_mover_near` sees.
+        changes: A number that grows when a body comes, goes or changes, but not when a body that
+            `Queries.has_mover_near` sees moves.
     """
 
     def __init__(self, *, solver_iterations: int = 4) -> None:
@@ -184,7 +184,7 @@ class Space:
         position: Triple,
         rotation: Rotation | None = None,
     ) -> None:
-        """Fix a new body to another: both are one rigid body, and are removed together.
+        """Fix a new body to another: both become a single rigid body, and are removed together.
 
         Args:
             number: The new body.

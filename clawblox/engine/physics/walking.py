@@ -26,7 +26,7 @@ from clawblox.engine.physics.numbers import Triple, checked
 from clawblox.engine.scheduler import TICK_S
 
 GAP = 0.05
-"""The gap a character keeps to what it stands on, in studs."""
+"""The gap between a character and its floor, in studs."""
 STEP_HEIGHT = 1.0 + GAP
 STEP_WIDTH = 0.8
 """How far ahead of a step its floor is looked for, in studs; less, and the round end of the capsule
@@ -46,7 +46,7 @@ _ABOVE = 2.0 * HALF_HEIGHT + STEP_HEIGHT + 0.5
 
 
 class Movement(NamedTuple):
-    """The outcome of a move request: studs along each axis, and whether it stands on something."""
+    """The outcome of a move request: studs along each axis, and whether there is a floor."""
 
     x: float
     y: float
@@ -107,7 +107,7 @@ class Walking:
     def _try(
         self, pose: Isometry3, wish: Triple, what: QueryFilter
     ) -> tuple[EffectiveCharacterMovement, list[CharacterCollision]]:
-        """Return how far a capsule gets, and what it meets."""
+        """Return how far a capsule gets, and the bodies that it meets."""
         world = self._bodies.world
         met: list[CharacterCollision] = []
         moved = self._controller.move_shape(

@@ -1,4 +1,4 @@
-"""The scripts of a world: its files, when they run, and what they share.
+"""The scripts of a world: its files, when they run, and their globals.
 
 - ``script_files``: the main script and the script tree on disk.
 - ``script_runner``: when scripts run, and ``require``.

@@ -35,7 +35,7 @@ def make_script_globals(host: Host, runner: ScriptRunner, scheduler: Scheduler) 
 
 
 def share_tables(vm: VM) -> None:
-    """Give scripts the tables ``_G`` and ``shared``, which all of them may write to.
+    """Give scripts the writable tables ``_G`` and ``shared``.
 
     The sandbox makes every library read-only, so this comes after it.
     """
@@ -51,7 +51,7 @@ def make_task_globals(host: Host, scheduler: Scheduler) -> dict[str, Any]:
     """Register the functions of time with a host; return the globals by name.
 
     Args:
-        host: What the VM borrows from the engine.
+        host: The engine's functions and objects for the VM.
         scheduler: The threads that wait.
     """
 

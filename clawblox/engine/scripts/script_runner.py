@@ -14,12 +14,12 @@ from clawblox.engine.slots import Slots
 from clawblox.luau import LuaError, LuaTable, RuntimeFault
 
 _START_STEPS: Final = 100  # starting a script
-_LOOK_STEPS: Final = 2  # looking whether one is to start
+_LOOK_STEPS: Final = 2  # checking whether a script is to start
 _YIELDED = "ModuleScript yielded during require (not yet supported)"
 
 
 class ScriptRunner:
-    """Runs the scripts of one world.
+    """Runs the scripts of a world.
 
     Args:
         model: The instances.
@@ -70,7 +70,7 @@ class ScriptRunner:
         """Compile scripts without running them.
 
         Raises:
-            LuauSyntaxError: One does not compile.
+            LuauSyntaxError: A script does not compile.
         """
         for file in files:
             self._model.scheduler.vm.compile(file.source, f"={file.path}")
@@ -112,7 +112,7 @@ class ScriptRunner:
         """Run the scripts that have come below Workspace or ServerScriptService, in tree order.
 
         Raises:
-            WorldHalted: One fails.
+            WorldHalted: A script fails.
         """
         self._model.scheduler.charge(len(self._waiting) * _LOOK_STEPS)
         if not any(map(self._is_ready, self._waiting.values())):
@@ -162,10 +162,10 @@ class ScriptRunner:
     # Modules
 
     def require(self, module: Any) -> Any:
-        """Return what a ModuleScript returns; it runs once, in a thread of its own.
+        """Return the value of a ModuleScript; it runs once, in its own thread.
 
         Raises:
-            LuaError: It is no ModuleScript, requires itself, waits, or fails.
+            LuaError: It is not a ModuleScript, requires itself, waits, or fails.
         """
         if not isinstance(module, Instance) or not module.is_a("ModuleScript"):
             raise RuntimeFault("require expects a ModuleScript")

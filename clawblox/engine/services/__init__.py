@@ -2,14 +2,14 @@
 
 - ``game``: ``GetService``, ``BindToClose`` and ``Debris``.
 - ``players``: the players, kicks, idle players and bots.
-- ``agent_inputs``: what agents send.
+- ``agent_inputs``: the inputs of agents.
 - ``remote_events``: events for spectators and agents.
 - ``data_stores``: rows that outlive the world, as scripts see them.
 - ``physics_groups``: which parts collide with which.
 - ``sounds``: sounds as data.
 - ``speech``: the audience of a message, and ``Chatted``.
 - ``terrain``, ``voxels``: the ground, and its cells.
-- ``every``: all of them, for the world, and the small ones: ``RunService``, ``HttpService``,
+- ``every``: all services of a world, and the small ones: ``RunService``, ``HttpService``,
   ``CollectionService``, value objects and bindable events.
 
 The instance of a service keeps its state in ``extra``.

@@ -26,7 +26,7 @@ from clawblox.server import InputError, Json
 from clawblox.server.payload import encode_json
 
 MAX_QUEUED: Final = 256
-"""Inputs of a player that wait for ``GetInputs``; further ones displace the oldest."""
+"""Inputs of a player that wait for ``GetInputs``; further inputs displace the oldest."""
 _MAX_QUEUED_BYTES: Final = 1 << 20  # of their data as JSON
 
 _CLICK_INPUT: Final = "GuiClick"
@@ -34,7 +34,7 @@ _POSITIONED: Final = ("MoveTo", "Pickup", "Place")
 _RANGE: Final = "from -1e9 to 1e9"
 
 Effect = Callable[[Instance, Json], None]
-"""What an input does besides its event: it gets the player and the data."""
+"""The effect of an input besides its event; called with the player and the data."""
 
 
 def check_input(action: str, data: Json, *, allow_reset: bool) -> None:
@@ -102,7 +102,7 @@ class _Queue:
         self._size_bytes = sum(each.size_bytes for each in self.inputs)
 
     def add(self, arrived: _Input) -> bool:
-        """Add an input; return whether older ones had to go."""
+        """Add an input; return whether older inputs were displaced."""
         self.inputs.append(arrived)
         self._size_bytes += arrived.size_bytes
         count = len(self.inputs)
@@ -131,7 +131,7 @@ class AgentInputs:
         self._queues: dict[int, _Queue] = {}
 
     def add(self, player: Instance, action: str, data: Json) -> None:
-        """Queue an input, which `check_input` has accepted, for the next tick."""
+        """Queue an input that `check_input` has accepted for the next tick."""
         made = _Input(action, data)
         self._arrived.setdefault(player.number, []).append(made)
         has_dropped = self._queues.setdefault(player.number, _Queue()).add(made)
@@ -142,7 +142,7 @@ class AgentInputs:
             )
 
     def _is_heard(self) -> bool:
-        """Return whether ``InputReceived`` delivers what the queues drop."""
+        """Return whether ``InputReceived`` delivers the inputs that the queues drop."""
         return "InputReceived" in self._model.services["AgentInputService"].signals
 
     def remove_player(self, player: Instance) -> None:
@@ -179,9 +179,9 @@ class AgentInputs:
         return getattr(player, "number", 0) in self._queues
 
     def document(self) -> list[Any]:
-        """Return the inputs that no tick has processed, and those that no script has taken.
+        """Return the inputs that no tick has processed, and the inputs that no script has taken.
 
-        Both are the last inputs of a player, so a player has one list, and the length of each.
+        Both are the latest inputs of a player, so a player has a single list and two lengths.
         """
         return [
             self._player_document(number)

@@ -47,7 +47,7 @@ _UNAVAILABLE: Final = "DataStoreService not available (no database connection)"
 _ABSENT: Final = StoreError(_UNAVAILABLE)
 _INCREMENT: Final = "IncrementAsync"
 _CHANGES: Final = ("UpdateAsync", _INCREMENT)
-"""The methods that read a value, and write and return what they make of it."""
+"""The methods that read a value, and write and return a new value."""
 _LATE: Final = StoreError("the database has not answered an earlier request yet")
 
 
@@ -58,10 +58,10 @@ class _Call:
     Attributes:
         name: The method, for messages.
         thread: The thread that waits.
-        request: What the database is asked.
-        ordered: Whether the store is an ordered one.
-        change: What makes the new value of the value that it reads: the function of `UpdateAsync`,
-            or the number that `IncrementAsync` adds; None for other calls.
+        request: The request to the database.
+        ordered: Whether the store is ordered.
+        change: Computes the new value from the old: the function of `UpdateAsync`, or the number
+            that `IncrementAsync` adds; None for other calls.
     """
 
     name: str
@@ -90,11 +90,11 @@ SHAPE: Final = {
 
 
 class DataStores:
-    """The calls of one world that wait for the database.
+    """The calls of a world that wait for the database.
 
     Args:
         model: The data model.
-        worker: Talks to the database; None if there is none.
+        worker: Talks to the database; None without a database.
         game_id: The id under which the world's rows are stored.
 
     Attributes:
@@ -154,12 +154,12 @@ class DataStores:
         """Give the requests of this tick to the database, at the end of the tick."""
         if not self._made:
             return
-        # What UpdateAsync reads must include what was written in the same tick.
+        # UpdateAsync must read the values that were written in the same tick.
         self._sent = [call for call in self._made if call.change is None]
         self._sent += [call for call in self._made if call.change is not None]
         self._made = []
         requests = [call.request for call in self._sent]
-        if self._worker is None:  # they were made where there was one, and came in a snapshot
+        if self._worker is None:  # calls from a snapshot of a world that had a database
             self._answers = [_ABSENT] * len(requests)
         elif self._worker.is_late:
             self._answers = [_LATE] * len(requests)
@@ -248,7 +248,7 @@ class DataStores:
         return value.get("score") if is_sum and isinstance(value, LuaTable) else value
 
     def close(self) -> None:
-        """Carry out what was asked for and close the database; the answers are dropped."""
+        """Carry out the waiting requests, drop the answers and close the database."""
         self.submit()
         if self._worker is not None:
             self._worker.close()
@@ -385,13 +385,13 @@ def set_async(store: Instance, key: Any, value: Any) -> Any:
 
 
 def remove_async(store: Instance, key: Any) -> Any:
-    """``RemoveAsync(key)``: leaves a null, which reads as nil."""
+    """``RemoveAsync(key)``: leaves a null that reads as nil."""
     request = WriteRequest(*_address(store, key, "RemoveAsync"), "null")
     return _state(store).call("RemoveAsync", request)
 
 
 def update_async(store: Instance, key: Any, function: Any) -> Any:
-    """``UpdateAsync(key, function)``: writes what the function makes of the value; nil cancels."""
+    """``UpdateAsync(key, function)``: writes the function's result; nil cancels."""
     address = _address(store, key, "UpdateAsync")
     if not is_function(function):
         raise RuntimeFault("invalid argument #2 to 'UpdateAsync' (function expected)")

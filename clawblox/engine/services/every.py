@@ -1,4 +1,4 @@
-"""All services of a world as one value, and the services without state of their own.
+"""All services of a world as a single value, and the services without state of their own.
 
 These are ``RunService``, ``HttpService``, value objects and bindable events.
 """
@@ -48,7 +48,7 @@ from clawblox.luau import RuntimeFault
 
 
 def add_services(classes: ClassTable) -> None:
-    """Give all services, and the classes beside them, their members."""
+    """Add the members of all services and of the classes that belong to them."""
     for add in (
         add_agent_inputs,
         add_collection,
@@ -84,19 +84,19 @@ _SHAPE: Final = {
 class Services:
     """The services with state.
 
-    A new world calls `begin` once its tree is built; a restored one calls `restore` once its tree
+    A new world calls `begin` once its tree is built; a restored world calls `restore` once its tree
     is filled.
 
     Attributes:
         model: The data model.
         players: The players.
         data_stores: The calls that wait for the database.
-        inputs: What agents have sent.
+        inputs: The inputs of agents.
         speech: The chat messages of agents.
         remote_events: The events that scripts send to spectators.
         collision_groups: Which parts collide with which.
-        debris: What will be destroyed.
-        game: What scripts do at the end.
+        debris: The instances that will be destroyed.
+        game: The functions that scripts run at the end.
     """
 
     model: DataModel
@@ -185,7 +185,7 @@ _MOST: Final = 2.0**53
 
 
 def set_value(holder: Instance, value: Any) -> None:
-    """Set ``Value``; ``Changed`` gets the new value if it is another one."""
+    """Set ``Value``; ``Changed`` fires with the new value if it differs."""
     if holder.store("Value", value) and holder.signals:
         holder.tell_changed("Value")
         holder.fire("Changed", value)
@@ -229,7 +229,7 @@ def fire_heartbeat(model: DataModel) -> None:
 
 
 def add_run_service(classes: ClassTable) -> None:
-    """Give the service its members: scripts run on a server, which is always running."""
+    """Add the members of the service: scripts run on a server that is always running."""
     classes.add(
         "RunService",
         methods={
@@ -242,7 +242,7 @@ def add_run_service(classes: ClassTable) -> None:
 
 
 def json_encode(service: Instance, value: Any) -> Any:
-    """``JSONEncode(value)``: with sorted keys; what has no JSON form becomes null."""
+    """``JSONEncode(value)``: with sorted keys; a value without a JSON form becomes null."""
     try:
         text = write_text(value, service.model.scheduler.vm.charge, strict=False)
     except ValueError as error:
@@ -251,7 +251,7 @@ def json_encode(service: Instance, value: Any) -> Any:
 
 
 def json_decode(service: Instance, text: Any) -> Any:
-    """``JSONDecode(text)``: nil for null, and for what is no JSON."""
+    """``JSONDecode(text)``: nil for null, and for invalid JSON."""
     if not isinstance(text, str):
         return None
     try:

@@ -32,7 +32,7 @@ class ClosingCalls:
         """Call a function when the world is closed.
 
         Raises:
-            RuntimeFault: It is no function.
+            RuntimeFault: The value is not a function.
         """
         if not is_function(function):
             raise RuntimeFault("invalid argument #1 to 'BindToClose' (function expected)")
@@ -58,7 +58,7 @@ class ClosingCalls:
         """Restore the functions of a snapshot.
 
         Raises:
-            ValueError: One is missing.
+            ValueError: A function is missing.
         """
         self._at_close = [slots.take_function(number) for number in document]
 
@@ -127,7 +127,7 @@ class DebrisQueue:
         self._due[instance] = self._model.scheduler.tick + ticks_in(seconds)
 
     def collect(self) -> None:
-        """Destroy what is due, at the start of a tick.
+        """Destroy the instances that are due, at the start of a tick.
 
         Raises:
             WorldHalted: A handler fails.

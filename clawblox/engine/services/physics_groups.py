@@ -1,7 +1,7 @@
 """``PhysicsService``: collision groups, and which of them collide.
 
-There is one group at first, ``Default``, and every group collides with every group. A part whose
-group is not registered counts as one of ``Default``; a query in such a group finds its parts only,
+At first there is only the group ``Default``, and all groups collide with each other. A part whose
+group is not registered counts as part of ``Default``; a query in such a group finds only its parts,
 as in the public engine.
 """
 
@@ -28,7 +28,7 @@ SHAPE: Final = (
 
 
 class CollisionGroups:
-    """The collision groups of one world, each a bit of 32.
+    """The collision groups of a world, each a bit of 32.
 
     Attributes:
         changed: Called when the group or the mask of a part may have changed.
@@ -59,7 +59,7 @@ class CollisionGroups:
         return self._names.index(name)
 
     def register(self, name: str) -> int:
-        """Add a group, and return its number; one that exists stays as it is.
+        """Add a group and return its number; an existing group is unchanged.
 
         Raises:
             RuntimeFault: The name is empty, or there are 32 groups already.
@@ -76,7 +76,7 @@ class CollisionGroups:
         return at
 
     def unregister(self, name: str) -> None:
-        """Remove a group; one that is not registered is ignored.
+        """Remove a group; an unregistered name is ignored.
 
         Raises:
             RuntimeFault: It is ``Default``.
@@ -92,7 +92,7 @@ class CollisionGroups:
         self.changed()
 
     def rename(self, old: str, new: str) -> None:
-        """Give a group another name; parts keep the old one.
+        """Rename a group; parts keep the old name.
 
         Raises:
             RuntimeFault: It is ``Default`` or not registered, or the new name is in use or empty.
@@ -109,7 +109,7 @@ class CollisionGroups:
         """Let two groups collide, or not.
 
         Raises:
-            RuntimeFault: One is not registered.
+            RuntimeFault: A group is not registered.
         """
         a, b = self.index(first), self.index(second)
         for one, other in ((a, b), (b, a)):
@@ -120,22 +120,22 @@ class CollisionGroups:
         self.changed()
 
     def are_collidable(self, first: str, second: str) -> bool:
-        """Return whether two groups collide; one that is not registered counts as ``Default``."""
+        """Return whether two groups collide; an unregistered group counts as ``Default``."""
         bit, _ = self.bits(first)
         _, mask = self.bits(second)
         return bool(bit & mask)
 
     def finds(self, group: str, found: str) -> bool:
-        """Return whether a query in a group finds a part of another one.
+        """Return whether a query in a group finds a part of another group.
 
-        A query in ``Default`` finds every part, and so does one without a group.
+        A query in ``Default`` or without a group finds every part.
         """
         if group in ("", DEFAULT_GROUP):
             return True
         return self.are_collidable(found, group) if group in self._names else found == group
 
     def document(self) -> list[list[Any]]:
-        """Return what a snapshot holds of it: names and masks."""
+        """Return its part of a snapshot: names and masks."""
         return [list(self._names), list(self._masks)]
 
     def restore(self, document: list[list[Any]]) -> None:
@@ -217,7 +217,7 @@ def _part(value: Any, method: str) -> Instance:
 
 
 def add_physics_groups(classes: ClassTable) -> None:
-    """Give the service its members, those of older worlds included."""
+    """Add the members of the service, including those that only older worlds use."""
     classes.add(
         "PhysicsService",
         methods={

@@ -1,6 +1,6 @@
 """``Players``: the players, their removal, and bots.
 
-Characters are made elsewhere: `spawn` gives a new player one.
+Characters are created elsewhere: `spawn` gives a new player a character.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SHAPE: Final = {
 
 @attrs.define(eq=False)
 class PlayerRecord:
-    """What the engine keeps about a player.
+    """The engine's state of a player.
 
     Attributes:
         agent_id: The id under which agents and spectators know the player.
@@ -48,7 +48,7 @@ class PlayerRecord:
 
 
 class Players:
-    """The players of one world, in the order in which they joined.
+    """The players of a world, in the order in which they joined.
 
     Args:
         model: The data model.
@@ -214,7 +214,7 @@ class Players:
 
         Args:
             player: The player.
-            reason: Why, for the log.
+            reason: The reason, for the log.
         """
         if not any(each is player for each, _ in self._kicks):
             self._kicks.append((player, reason))

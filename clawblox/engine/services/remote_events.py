@@ -1,7 +1,7 @@
 """``RemoteEventService`` and ``RemoteEvent``: events for spectators and agents.
 
 An event that scripts fire in a tick becomes a recent event, with that tick's number, at its end.
-One that is fired for a single player is seen by that player's agent and by spectators.
+An event for a single player is seen by that player's agent and by spectators.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TEXT_PER_STEP: Final = 64
 def payload_json(value: Any, charge: Callable[[int], None], depth: int = MAX_DEPTH) -> Json:
     """Return a Luau value as the payload of an event.
 
-    A table without holes is an array, the empty one too; any other is an object with text keys.
+    A table without holes is an array, also if empty; any other is an object with text keys.
 
     Args:
         value: The value.
@@ -107,14 +107,14 @@ SHAPE: Final = {
 
 
 def _flat(payload: Json) -> Json:
-    """Return a payload with tuples in place of objects, which the VM does not measure."""
+    """Return a payload with tuples in place of objects: the VM cannot measure objects."""
     if isinstance(payload, dict):
         return tuple(_flat(each) for item in payload.items() for each in item)
     return [_flat(each) for each in payload] if isinstance(payload, list) else payload
 
 
 class RemoteEvents:
-    """The events of one world.
+    """The events of a world.
 
     Args:
         model: The data model.
@@ -133,8 +133,8 @@ class RemoteEvents:
 
         Args:
             name: The name, as a Luau value.
-            values: One value is the payload, several are an array, and none is null.
-            reliable: What the event reports of itself.
+            values: A single value is the payload, several are an array, and no value is null.
+            reliable: Whether the event is marked as reliable.
             to: The id of the agent that sees it; None for everyone.
 
         Raises:
@@ -150,7 +150,7 @@ class RemoteEvents:
             self._fired.append([to, shown, reliable, payload])
 
     def held(self) -> Iterator[Any]:
-        """Iterate over the payloads that it keeps, for the limit of memory."""
+        """Iterate over the payloads that it keeps, to count them as memory."""
         for *_, payload in self._fired:
             yield _flat(payload)
         for _, event in self._recent:

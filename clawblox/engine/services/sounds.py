@@ -102,7 +102,7 @@ def resume(sound: Instance) -> Any:
 def spectate_sounds(root: Instance) -> list[dict[str, Json]]:
     """Return the sounds that play below an instance, in the order of the tree.
 
-    Each has the id of its parent, which is an entity for a sound in a part.
+    Each has the id of its parent: an entity for a sound in a part.
     """
     return [
         {

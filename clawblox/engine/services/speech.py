@@ -1,7 +1,7 @@
 """Chat: the audience of a message, and ``Chatted``.
 
 In ``global`` speech everyone hears everything. In ``proximity`` speech a message is heard by the
-players whose root parts are within the hearing radius of the speaker's root part when it is said;
+players whose root parts are within the hearing radius of the speaker's root part when it is sent;
 players who come closer later do not hear it, nor do spectators. Scripts hear everything: in
 the next tick, after the inputs, ``Player.Chatted`` fires for each message.
 """

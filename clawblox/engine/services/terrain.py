@@ -31,7 +31,7 @@ SHAPE: Final = {
 
 
 def make_terrain(model: DataModel) -> None:
-    """Make the ground of a new world, which is empty."""
+    """Create the empty ground of a new world."""
     terrain = model.make("Terrain")
     terrain.link(model.workspace)
     terrain.in_workspace = True
@@ -205,7 +205,8 @@ def _numbered(values: Iterator[Any]) -> LuaTable:
 
 
 def write_voxel_channels(terrain: Instance, region: Any, resolution: Any, channels: Any) -> Any:
-    """``WriteVoxelChannels(region, 4, channels)``; what a channel leaves out stays as it is."""
+    """``WriteVoxelChannels(region, 4, channels)``; cells that a channel leaves out are
+    unchanged."""
     method = "WriteVoxelChannels"
     spans = _region(terrain, region, resolution, method)
     if not isinstance(channels, LuaTable):

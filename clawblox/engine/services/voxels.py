@@ -23,16 +23,16 @@ _EMPTY: Final = bytes(_CELLS)
 
 Cell: TypeAlias = tuple[int, int, int]
 Box: TypeAlias = tuple[Cell, Cell]
-"""The first cell and the one behind the last, on each axis."""
+"""The first cell and the cell after the last, on each axis."""
 
 
 def overlap(at: int, low: float, high: float) -> float:
-    """Return the share of a cell that lies between two places on one axis, in cells."""
+    """Return the share of a cell that lies between two places on an axis, in cells."""
     return max(0.0, min(at + 1.0, high) - max(float(at), low))
 
 
 class _Chunk:
-    """The cells of one chunk, x fastest, then z, then y."""
+    """The cells of a chunk, x fastest, then z, then y."""
 
     __slots__ = ("materials", "occupancy")
 
@@ -42,12 +42,12 @@ class _Chunk:
 
 
 class Voxels:
-    """The ground of one world.
+    """The ground of a world.
 
-    Materials are small numbers, `AIR` and those that the caller chooses.
+    Materials are small numbers: `AIR`, and numbers that the caller chooses.
 
     Attributes:
-        changed: The chunks that have changed since physics has looked, in order.
+        changed: The chunks that have changed since physics last read them, in order.
     """
 
     def __init__(self) -> None:

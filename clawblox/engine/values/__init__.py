@@ -1,9 +1,9 @@
-"""The value types that scripts use, and what the engine itself does with them.
+"""The value types of scripts, and the engine's operations on them.
 
 - ``rotations``: rotations as plain tuples of nine numbers
 - ``vector3``: the ``Vector3`` library and the members of vectors
 - ``vector2``: points on the screen
-- ``value``: what the types have in common: functions that check their arguments, rounding
+- ``value``: the base of the types: functions that check their arguments, rounding
 - ``cframe``: positions with a rotation
 - ``color3``: colours
 - ``brick_color``: colours of a list

@@ -123,7 +123,7 @@ PALETTE: Final = (
 
 CONSTRUCTORS: Functions = {}
 
-_UNKNOWN: Final = 194  # Medium stone grey, which every unknown number and name stands for
+_UNKNOWN: Final = 194  # Medium stone grey, for unknown numbers and names
 _STEPS: Final = 40  # comparing a colour with all of them
 _ALL_BITS: Final = 255
 _COLORS: Final = {number: (bits >> 16, bits >> 8 & 255, bits & 255) for number, bits, _ in COLORS}
@@ -176,7 +176,7 @@ def brick_color3(color: BrickColor) -> Color3:
 
 
 def nearest_brick_color(color: Color3) -> BrickColor:
-    """Return the nearest colour of the list; of several, the one with the lowest number.
+    """Return the nearest colour of the list; among equally near colours, the lowest number.
 
     Raises:
         LuaError: The scripts have used up the steps of this tick.

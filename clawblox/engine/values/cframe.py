@@ -119,7 +119,7 @@ def multiply(a: CFrame, b: CFrame) -> CFrame:
 
 
 def invert(frame: CFrame) -> CFrame:
-    """Return the CFrame that undoes one; its rotation is taken to be one."""
+    """Return the inverse of a CFrame whose matrix is a pure rotation."""
     at = frame.position
     x, y, z = rotations.apply_inverse(frame.rotation, at.x, at.y, at.z)
     return make_cframe(-x, -y, -z, rotations.invert(frame.rotation))
@@ -135,7 +135,7 @@ def move_point(frame: CFrame, point: Vector) -> Vector:
 
 
 def look_at(at: Vector, target: Vector, up: Vector = _Y_AXIS) -> CFrame:
-    """Return the CFrame at a place that looks at a point, unrotated if there is no such turn."""
+    """Return the CFrame at a place that looks at a point; unrotated if the two are equal."""
     direction = (target.x - at.x, target.y - at.y, target.z - at.z)
     return make_cframe(at.x, at.y, at.z, rotations.facing(direction, triple(up)))
 
@@ -235,7 +235,7 @@ def _orthonormalize(frame: CFrame) -> CFrame:
 
 
 def _add_mapping(name: str, check: Check, compute: Callable[[CFrame, Any], Any]) -> None:
-    """Add a method that maps one value or several, each to a result of its own."""
+    """Add a method that maps each of its arguments to a result."""
 
     def call(*args: Any) -> Any:
         frame = cframe(args, 0, name)

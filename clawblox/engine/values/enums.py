@@ -174,7 +174,7 @@ class Enum(_Named):
         self.items = {item: EnumItem(self, item, number) for item, number in numbers.items()}
 
     def find(self, name: str) -> EnumItem | None:
-        """Return an item by its name or by an older one, or None."""
+        """Return an item by its present or an older name, or None."""
         return self.items.get(ALIASES.get(self.name, {}).get(name, name))
 
     def look_up(self, value: Any) -> EnumItem | None:

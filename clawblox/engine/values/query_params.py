@@ -25,7 +25,7 @@ _INCLUDE = enum_item("RaycastFilterType", "Include")
 
 
 class QueryParams(Value):
-    """The parameters of a query, which scripts change.
+    """The parameters of a query; scripts can change them.
 
     Attributes:
         members: The values of its members by name.
@@ -163,7 +163,7 @@ OVERLAP_CONSTRUCTORS: Functions = {"new": lambda *_: OverlapParams()}
 
 
 class RaycastResult(Value):
-    """What a ray hit: the part, where, the surface's direction, how far, and the material."""
+    """The hit of a ray: part, position, normal, distance and material."""
 
     __slots__ = ("_contents",)
 

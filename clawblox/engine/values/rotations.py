@@ -91,7 +91,7 @@ def from_euler(order: str, angles: Triple) -> Rotation:
 
 
 def _from_xyz(x: float, y: float, z: float) -> Rotation:
-    """Return what the usual order gives, multiplied out."""
+    """Return the rotation of the usual order, multiplied out."""
     cx, sx, cy, sy, cz, sz = cosine(x), sine(x), cosine(y), sine(y), cosine(z), sine(z)
     return (
         cy * cz, -cy * sz, sy,
@@ -173,7 +173,7 @@ def to_axis_angle(rotation: Rotation) -> tuple[Triple, float]:
 
 
 def slerp(a: Rotation, b: Rotation, alpha: float) -> Rotation:
-    """Return the rotation at a fraction of the shortest way from one to another."""
+    """Return the rotation at a fraction of the shortest way between two rotations."""
     start, goal = to_quaternion(a), to_quaternion(b)
     nearness = sum(p * q for p, q in zip(start, goal, strict=True))
     if nearness < 0.0:
@@ -188,7 +188,7 @@ def slerp(a: Rotation, b: Rotation, alpha: float) -> Rotation:
 
 
 def between(start: Triple, goal: Triple) -> Rotation:
-    """Return the smallest turn that takes one direction to another."""
+    """Return the smallest turn that takes a direction to another."""
     a, b = normalize(start), normalize(goal)
     if a is None or b is None:
         return IDENTITY
@@ -203,7 +203,7 @@ def between(start: Triple, goal: Triple) -> Rotation:
 def facing(direction: Triple, up: Triple) -> Rotation:
     """Return the rotation whose -z axis points in a direction, and whose y axis leans to `up`.
 
-    If there is no direction, or it is parallel to `up`, that is the identity.
+    The identity if the direction is zero or parallel to `up`.
     """
     look, above = normalize(direction), normalize(up)
     if look is None or above is None:

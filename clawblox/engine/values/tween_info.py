@@ -1,6 +1,6 @@
 """``TweenInfo``: how a tween runs.
 
-The curves are those of R. Penner ("Programming Macromedia Flash MX", 2002); the ends are exact.
+The curves are from R. Penner ("Programming Macromedia Flash MX", 2002); the ends are exact.
 """
 
 from __future__ import annotations

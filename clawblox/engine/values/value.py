@@ -1,4 +1,4 @@
-"""What the value types have in common: functions that check arguments, 32-bit rounding."""
+"""The base of the value types: functions that check arguments, 32-bit rounding."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def checked(functions: Functions | LuaTable, name: str, *checks: Check) -> Calla
     Args:
         functions: Where to register it.
         name: The name in scripts and in messages.
-        checks: One for each argument; a method's first is that of the object.
+        checks: A check for each argument; a method's first checks the object.
     """
 
     def register(function: F) -> F:
@@ -64,7 +64,7 @@ def instance_check(wanted: type[Any], type_name: str) -> Check:
 
 
 def any_value(args: tuple[Any, ...], at: int, name: str) -> Any:
-    """Return an argument of any type; nil for a missing one."""
+    """Return an argument of any type; nil if it is missing."""
     return args[at] if at < len(args) else None
 
 
@@ -111,7 +111,7 @@ class Value(HostValue):
         raise RuntimeFault(self._refusal(key))
 
     def find_method(self, name: str) -> Function | None:
-        """Return a method for a call ``value:name(…)``; None if there is no such method."""
+        """Return a method for a call ``value:name(…)``, or None."""
         return self.methods.get(name)
 
     def _refusal(self, key: Any) -> str:
@@ -139,7 +139,7 @@ def expect_contents(values: tuple[Any, ...], *classes: type[Any]) -> None:
     """Check the contents that a snapshot gives a value.
 
     Raises:
-        TypeError: They are not one object of each class.
+        TypeError: They are not exactly an object of each class.
     """
     if len(values) != len(classes) or not all(map(isinstance, values, classes)):
         raise TypeError(f"expected {', '.join(each.__name__ for each in classes)}")
@@ -150,7 +150,7 @@ def numbers_text(*numbers: float) -> str:
     return ", ".join(map(format_number, numbers))
 
 
-_STRUCTS = [struct.Struct(f"{count}f") for count in range(13)]  # native: what is too large is inf
+_STRUCTS = [struct.Struct(f"{count}f") for count in range(13)]  # native: too large a number is inf
 
 
 def singles(*values: float) -> tuple[float, ...]:

@@ -1,10 +1,10 @@
-"""The watchdog: the last line that keeps scripts from using up the machine.
+"""The watchdog: the last defence against scripts that exhaust the machine.
 
-The limits of steps and of the heap come first and are the same in every run. What they miss is
-found by CPU time and resident memory, which are not: a run that the watchdog ends cannot be
-repeated exactly. A helper process measures, so that nothing that the world does can keep it from
-that. First it asks the VM to stop at its next charge point, which halts the world; if that does not
-come, it ends the process with a status of its own.
+The limits of steps and of the heap come first and are the same in every run. The watchdog catches
+the rest by CPU time and resident memory. These differ between runs: a run that the watchdog ends
+cannot be repeated exactly. A helper process measures, so nothing in the world can prevent it. First
+it asks the VM to stop at its next charge point and so halts the world; if the VM does not get
+there, it ends the process with a status of its own.
 
 - ``client``: in the world's process.
 - ``program``: the helper process, standard library only.

@@ -29,10 +29,10 @@ _NOT_REPEATABLE: Final = "another run may not stop here"
 
 @attrs.frozen(kw_only=True)
 class WatchdogLimits:
-    """What the watchdog allows.
+    """The limits of the watchdog.
 
     Attributes:
-        cpu_s: CPU time of one tick or call, in seconds.
+        cpu_s: CPU time of a tick or call, in seconds.
         memory_bytes: Resident memory of the process.
         patience_s: CPU time between asking the script to stop and ending the world, in seconds.
         interval_s: Seconds between two looks.
@@ -110,7 +110,7 @@ class Watchdog:
             interrupt(self._reason)  # it has been asked already
 
     def begin_call(self) -> None:
-        """Note that a call of the world begins, which may run scripts."""
+        """Note the beginning of a call of the world that may run scripts."""
         if self._slot is not None:
             self._call += 1
             self._slot.call = self._call
@@ -122,7 +122,7 @@ class Watchdog:
             self._slot.call = self._call
 
     def note_place(self, frame: FrameType) -> None:
-        """Note the place in the script that a frame, or the nearest one below it, runs."""
+        """Note the place in the script that a frame, or the nearest frame below it, runs."""
         place = self._places.find(frame)
         if place is not None and self._slot is not None:
             self._slot.place = to_text(place)

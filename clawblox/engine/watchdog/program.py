@@ -1,8 +1,8 @@
 """The helper process of the watchdog. Standard library only: it stays near 9 MB.
 
 It sleeps in ``poll`` until the next look is due, the world closes its pipe, or the world is gone.
-It measures the CPU time of the whole process, which does not advance while the world is stopped or
-has no processor; so a busy machine ends no world.
+It measures the CPU time of the whole process. That does not advance while the world is stopped or
+has no processor, so a busy machine ends no world.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from clawblox.engine.watchdog.slot import Slot
 from clawblox.system.helper import detach_from_parent
 
 ASK_SIGNAL = 56
-"""Asks the world to stop its script: a real-time signal, which nothing else uses."""
+"""Asks the world to stop its script: a real-time signal that nothing else uses."""
 
 CPU, MEMORY = range(2)
 CAUSES = (
@@ -51,10 +51,10 @@ def main(
     """Run the program: standard input is the pipe of the world, standard output the slot.
 
     Args:
-        world: Process id of the world, which is the parent.
+        world: Process id of the world, the parent.
         end: Number of the signal that ends the world.
         mark: Text in front of the reason, in the log.
-        cpu_s: CPU time that one call may take, in seconds.
+        cpu_s: CPU time that a call may take, in seconds.
         memory_bytes: Resident memory that the process may have.
         patience_s: CPU time between asking and ending, in seconds.
         interval_s: Seconds between two looks.
@@ -71,7 +71,7 @@ def main(
 
 
 class _Watching:
-    """The watch over one world."""
+    """The watch over a world."""
 
     def __init__(self, pid: int, handle: int, end: int, mark: str) -> None:
         self._handle = handle

@@ -18,7 +18,7 @@ def open_slot_file() -> int:
     """Return the descriptor of an empty slot; the caller closes it.
 
     Raises:
-        OSError: There is none left.
+        OSError: The process has no descriptor left.
     """
     descriptor = os.memfd_create("clawblox-watchdog")
     os.ftruncate(descriptor, _SIZE)
@@ -29,7 +29,7 @@ class Slot:
     """The slot, mapped into this process.
 
     Args:
-        descriptor: Its file, which may be closed afterwards.
+        descriptor: Its file; may be closed afterwards.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -38,7 +38,7 @@ class Slot:
 
     @property
     def call(self) -> int:
-        """Number of the present call of the world, which is odd; between calls it is even."""
+        """Number of the present call of the world: odd during a call, even between calls."""
         return self._words[_CALL]
 
     @call.setter

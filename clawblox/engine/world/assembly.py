@@ -47,7 +47,7 @@ from clawblox.luau import VM, Host, HostObject, LuauSyntaxError
 
 
 class _WorldHost(Host):
-    """What the VM borrows from the engine; finds instances, signals and connections."""
+    """The engine's functions and objects for the VM; finds instances, signals and connections."""
 
     model: DataModel
 
@@ -57,12 +57,12 @@ class _WorldHost(Host):
 
 
 class Assembly:
-    """The parts of one world.
+    """The parts of a world.
 
     Args:
         settings: The settings in the world's files.
         console: Where it writes.
-        store: The database of data stores; None means that there is none.
+        store: The database of data stores; None for a world without one.
         logical_restore: Restore positions and velocities where the exact state of the physics
             cannot be restored.
 
@@ -147,7 +147,7 @@ class Assembly:
         """Compile the scripts, and those modules that have changed, without running them.
 
         Raises:
-            SettingsError: One does not compile; the message quotes it.
+            SettingsError: A script does not compile; the message quotes it.
         """
         files = (self._files.main, *self._files.tree)
         chosen = [each for each in files if each.class_name == "Script" or each.path in changed]
@@ -213,7 +213,8 @@ class Assembly:
         self.vm.held = self._held
 
     def _held(self) -> Iterator[Any]:
-        """Iterate over what the engine keeps alive for scripts, for the limit of memory."""
+        """Iterate over the values that the engine keeps alive for scripts, to count them as
+        memory."""
         yield self.model.game
         yield from self.scheduler.held()
         yield from self.tweens.held()
@@ -226,7 +227,7 @@ def _reset(player: Instance, _: Any) -> None:
 
 
 def run_tick(world: Assembly) -> None:
-    """Run one tick.
+    """Run a tick.
 
     Raises:
         WorldHalted: A script fails.

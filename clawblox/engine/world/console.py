@@ -17,8 +17,8 @@ class Console:
     """Where a world writes its lines.
 
     Args:
-        out: Gets the lines for standard output, without their end; None writes them there, those
-            of scripts with the tick in front.
+        out: Gets the lines for standard output, without their end; None writes them there, and puts
+            the tick before the lines of scripts.
         error: The same for standard error.
 
     Attributes:
@@ -44,7 +44,7 @@ class Console:
         self._announce(line)
 
     def print(self, text: str) -> None:
-        """Write what a script printed; the text is a Luau string."""
+        """Write the output of a script; the text is a Luau string."""
         self._write(self.out, "[Lua] ", to_text(text))
 
     def warn(self, text: str) -> None:

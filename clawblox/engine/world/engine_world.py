@@ -54,8 +54,8 @@ class EngineWorld(Simulation):
         logical_restore: Restore positions and velocities where the exact state of the physics
             cannot be restored here; the world then continues a little differently.
         watchdog: Watches the calls that run scripts; None for none.
-        changed: The files whose change made this world replace another. If it halts as it loads, it
-            then waits, halted, for the change that repairs it. Empty for a first start.
+        changed: The files whose change made this world replace another. If it halts while loading,
+            it stays halted until a change repairs it. Empty for a first start.
 
     Raises:
         SettingsError: A script or the document for agents cannot be read.
@@ -124,7 +124,7 @@ class EngineWorld(Simulation):
             changed: Paths of modules that are compiled too; others may never be required.
 
         Raises:
-            SettingsError: One does not compile; the message quotes it.
+            SettingsError: A script does not compile; the message quotes it.
         """
         run_deep(lambda: self._parts.check_scripts(changed))
 
@@ -217,7 +217,7 @@ class EngineWorld(Simulation):
         self._parts.services.speech.add(self._player(agent_id), content)
 
     def step(self) -> None:
-        """Run one tick.
+        """Run a tick.
 
         Raises:
             WorldHalted: A script fails.
@@ -227,7 +227,7 @@ class EngineWorld(Simulation):
     def close(self) -> None:
         """End the world in order: call what scripts have bound to its end, and close the database.
 
-        A world that has halted calls nothing. Waits for the database, which may take seconds.
+        A world that has halted calls nothing. Waits for the database, possibly for seconds.
         """
         services = self._parts.services
         if self.failure is None:
@@ -265,10 +265,10 @@ class EngineWorld(Simulation):
             raise LuaError(f"{self._watchdog.place}: {error}") from None
         return result
 
-    # What is seen
+    # Observations
 
     def observe(self, agent_id: str) -> dict[str, Json]:
-        """Return what an agent sees.
+        """Return the observation of an agent.
 
         Raises:
             KeyError: It is not in the world.
@@ -300,7 +300,7 @@ class EngineWorld(Simulation):
         self._console.announce(f"Spectator frontend: {url}/")
 
     def map(self) -> dict[str, Json]:
-        """Return the parts with the tag ``Static``, which observations leave out."""
+        """Return the parts with the tag ``Static``; observations leave them out."""
         return run_deep(self._map)
 
     def _map(self) -> dict[str, Json]:
@@ -308,7 +308,7 @@ class EngineWorld(Simulation):
             return {"entities": observe_map(self._parts.model.workspace)}
 
     def spectate(self) -> dict[str, Json]:
-        """Return what a spectator sees."""
+        """Return the view of a spectator."""
         return run_deep(self._spectate)
 
     def _spectate(self) -> dict[str, Json]:

@@ -1,4 +1,4 @@
-"""What an agent sees of a world.
+"""The observation of an agent.
 
 Everything is computed from the state when it is asked for. An agent sees the parts within its
 radius, counted from the centre of its root part to the nearest point of a part's box, and the
@@ -117,7 +117,7 @@ def leaderstats(player: Instance) -> dict[str, Json]:
 
 
 def observe_player(player: Instance, agent_id: str) -> dict[str, Json]:
-    """Return what an agent sees of itself."""
+    """Return the view that an agent has of itself."""
     attributes = {**attributes_json(player.attributes), **view_attributes(player)}
     return {
         "id": agent_id,
@@ -131,7 +131,7 @@ def observe_player(player: Instance, agent_id: str) -> dict[str, Json]:
 def observe_others(
     player: Instance, others: Iterable[tuple[str, Instance]], radius: float, sees: Sight
 ) -> list[dict[str, Json]]:
-    """Return what a player sees of other players.
+    """Return the view that a player has of other players.
 
     Args:
         player: The player.
@@ -268,5 +268,5 @@ def rotation_rows(rotation: tuple[float, ...]) -> list[list[float]]:
 
 
 def is_identity(rotation: tuple[float, ...], tolerance: float) -> bool:
-    """Return whether a rotation is none, within a tolerance in each number."""
+    """Return whether a rotation is the identity, within a tolerance in each number."""
     return all(abs(a - b) < tolerance for a, b in zip(rotation, IDENTITY, strict=True))

@@ -1,4 +1,4 @@
-"""What a spectator sees of a world, and the routes for people: state, map, page and files."""
+"""The view of a spectator, and the routes for people: state, map, page and files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _TOLERANCE: Final = 0.001  # within which a rotation is left out
 
 
 def spectate_player(player: Instance, agent_id: str, animations: Animations) -> dict[str, Json]:
-    """Return what a spectator sees of a player."""
+    """Return the view that a spectator has of a player."""
     root = find_root(player)
     seen: dict[str, Json] = {
         "id": agent_id,
@@ -165,8 +165,8 @@ def make_routes(
 
     Args:
         settings: The world's settings.
-        world: What the kit knows of the world.
-        spectate: Returns what a spectator sees now.
+        world: The kit's view of the world.
+        spectate: Returns the present view of a spectator.
         read_map: Returns the map as it is now.
     """
     page = StaticDirectory(PAGE_DIR)
@@ -219,7 +219,7 @@ def make_routes(
 
 
 def renderer_manifest(settings: EngineSettings) -> dict[str, Json]:
-    """Return what a page must know to show the world."""
+    """Return the facts that a page needs to show the world."""
     renderer = settings.renderer
     entry = None if renderer.entry is None else f"/renderer-files/{renderer.entry}"
     return {

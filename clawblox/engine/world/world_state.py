@@ -1,7 +1,7 @@
-"""A world as one JSON document, and back.
+"""Saves a world as a single JSON document, and restores it.
 
 Instances are made first and filled last; in between the VM is restored, whose values refer to
-them. What the engine keeps of the VM's heap (handlers, threads, arguments) is in one table of
+them. The engine's references into the VM's heap (handlers, threads, arguments) are in one table of
 slots, so a shared value stays a single value.
 """
 
@@ -146,7 +146,7 @@ def find_instances(model: DataModel, held: Iterable[Instance]) -> list[Instance]
 
 
 def check_identity(state: Json, content_hash: str) -> None:
-    """Check that a document is one that this world can continue.
+    """Check that this world can continue from a document.
 
     Raises:
         SnapshotMismatch: It is not; the message states why.
@@ -169,7 +169,7 @@ def check_identity(state: Json, content_hash: str) -> None:
 
 
 def check_document(systems: Mapping[str, System], document: Json) -> None:
-    """Check what a snapshot looks like, before anything is made of it.
+    """Check the shape of a snapshot before anything is built from it.
 
     Raises:
         ValueError: It is damaged; the message states where.

@@ -21,24 +21,23 @@ GAME = "8f0b1a3c-0000-4000-8000-000000000001"
 WRITER = """
 import sys
 from pathlib import Path
-from clawblox.engine.runner import Backend, open_store
-from clawblox.engine.datastore.store import Write
+from clawblox.engine.datastore.sqlite import SqliteStore
+from clawblox.engine.datastore.store import WriteRequest
 from clawblox.engine.datastore.worker import Worker
 
-worker, number = Worker(open_store(Backend.SQLITE, Path(sys.argv[1]), 1)), 0
-assert "psycopg" not in sys.modules, "it is needed for Postgres only"
+worker, number = Worker(SqliteStore(Path(sys.argv[1]))), 0
 while True:
     number += 1
-    requests = [Write("s", f"{number} {part}", str(number)) for part in "ab"]
+    requests = [WriteRequest("s", f"{number} {part}", str(number)) for part in "ab"]
     assert worker.submit("game", requests).wait() == [None, None]
     print(number, flush=True)
 """
 
 
 def test_nothing_acknowledged_is_lost_on_sigkill(tmp_path: Path) -> None:
-    path = tmp_path / ".clawblox" / "local-1.db"
+    path = tmp_path / "rows.db"
     with subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         acknowledged = 0
@@ -113,6 +112,15 @@ def test_sqlite_is_in_the_state_directory_under_the_port(tmp_path: Path) -> None
     store.execute(GAME, [WriteRequest("s", "k", "1")])
     assert (tmp_path / ".clawblox" / "local-8080.db").is_file()
     store.close()
+
+
+def test_sqlite_does_not_import_the_client_of_postgres(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from clawblox.engine import runner; "
+        "runner.open_store(runner.Backend.SQLITE, Path(sys.argv[1]), 1); "
+        "assert 'psycopg' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
 
 
 def test_no_backend_has_no_store(tmp_path: Path) -> None:
