@@ -87,7 +87,7 @@ class Store(Protocol):
         """
 
     def copier(self) -> Callable[[Path], None] | None:
-        """Return a function that copies the present rows to a new file.
+        """Return a function that copies the rows as they are now to a new file.
 
         Both may be called on a thread other than the one that executes; the function only once.
 

@@ -90,8 +90,7 @@ class Searches:
     def _first(
         self, workspace: Instance, start: Vector, way: Vector, accepts: Accept
     ) -> Hit | None:
-        """Return the nearest accepted hit of a ray; among equally near parts the first in the
-        tree."""
+        """Return the nearest accepted hit of a ray; in a tie the first in the tree."""
         self._refresh(workspace)
         charge = workspace.model.scheduler.charge
         find = self._marks.find

@@ -242,8 +242,7 @@ class Bodies:
 
 
 class Forces:
-    """Velocities of bodies, forces and impulses; they have no effect on bodies that are not
-    dynamic."""
+    """Velocities, forces and impulses; they affect dynamic bodies only."""
 
     def __init__(self, bodies: Bodies) -> None:
         self._bodies = bodies

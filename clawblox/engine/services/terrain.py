@@ -205,8 +205,7 @@ def _numbered(values: Iterator[Any]) -> LuaTable:
 
 
 def write_voxel_channels(terrain: Instance, region: Any, resolution: Any, channels: Any) -> Any:
-    """``WriteVoxelChannels(region, 4, channels)``; cells that a channel leaves out are
-    unchanged."""
+    """``WriteVoxelChannels(region, 4, channels)``; missing cells are unchanged."""
     method = "WriteVoxelChannels"
     spans = _region(terrain, region, resolution, method)
     if not isinstance(channels, LuaTable):

@@ -135,7 +135,7 @@ def move_point(frame: CFrame, point: Vector) -> Vector:
 
 
 def look_at(at: Vector, target: Vector, up: Vector = _Y_AXIS) -> CFrame:
-    """Return the CFrame at a place that looks at a point; unrotated if the two are equal."""
+    """Return the CFrame at a place that looks at a point; see `rotations.facing`."""
     direction = (target.x - at.x, target.y - at.y, target.z - at.z)
     return make_cframe(at.x, at.y, at.z, rotations.facing(direction, triple(up)))
 

@@ -213,8 +213,7 @@ class Assembly:
         self.vm.held = self._held
 
     def _held(self) -> Iterator[Any]:
-        """Iterate over the values that the engine keeps alive for scripts, to count them as
-        memory."""
+        """Iterate over the values that the engine keeps for scripts, to count them as memory."""
         yield self.model.game
         yield from self.scheduler.held()
         yield from self.tweens.held()
