@@ -355,7 +355,7 @@ def test_a_request_that_the_database_has_carried_out_is_not_carried_out_again(
     second.tick()  # the row is 2 by now, but the answer is the one of the snapshot
     assert second.printed() == ["nil", "set"]
     second.close()
-    assert [type(request).__name__ for request in store.executed] == ["Write"]
+    assert [type(request).__name__ for request in store.executed] == ["WriteRequest"]
 
 
 ABSENT = "Database error in UpdateAsync: DataStoreService not available (no database connection)"
