@@ -31,6 +31,9 @@ AgentEventStream: TypeAlias = Subscription[AgentEvent]
 AgentEventHub: TypeAlias = Hub[AgentEvent]
 """Hands every event of one agent to the current streams."""
 
+EVENTS_VERSION: Final = 1
+"""Version of the format of ``events.jsonl``, which each of its lines names."""
+
 NOT_KEPT: Final[frozenset[EventType]] = frozenset(
     {"message", "reasoning", "tool.called", "tool.returned"}
 )
@@ -115,6 +118,7 @@ def _record(event: AgentEvent) -> dict[str, Any]:
     group = event.kind.partition(".")[0]
     data = {key: _plain(value) for key, value in event.data.items()}
     return {
+        "schema_version": EVENTS_VERSION,
         "time": event.time,
         "seq": event.seq,
         "agent": event.subject,

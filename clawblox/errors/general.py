@@ -148,11 +148,11 @@ class FetchError(ClawbloxError, OSError):
 
 
 class ManifestError(ClawbloxError):
-    """The run manifest cannot be read or written.
+    """A manifest, or the records of a run directory, cannot be read or written.
 
     Args:
         message: What failed.
-        path: The manifest.
+        path: The file.
         hint: What to do about it.
     """
 
@@ -162,7 +162,7 @@ class ManifestError(ClawbloxError):
 
     @property
     def subject(self) -> str | None:
-        """The manifest."""
+        """The file."""
         return str(self.path) if self.path else None
 
 

@@ -7,11 +7,13 @@ here blocks.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from clawblox.errors import ManifestError
 from clawblox.protocol import INSTANCE_ENV, MANIFEST_ENV
 from clawblox.rundir.paths import (
     STATE_DIR_NAME,
@@ -51,8 +53,9 @@ def _marked_runs() -> Iterator[Path]:
 
 def _runs_with(instance_dir: Path, cookies: set[str]) -> Iterator[Path]:
     for candidate in filter(has_records, run_dir_candidates(instance_dir)):
-        if any(record.cookie in cookies for record in read_records(candidate)):
-            yield resolve_run_dir(candidate)
+        with contextlib.suppress(ManifestError):  # a later version of clawblox wrote it
+            if any(record.cookie in cookies for record in read_records(candidate)):
+                yield resolve_run_dir(candidate)
 
 
 def find_runs_below(directory: Path) -> list[Path]:

@@ -32,7 +32,7 @@ from clawblox.rundir.manifest_entries import (
     overlay,
     without_left,
 )
-from clawblox.rundir.paths import state_dir
+from clawblox.rundir.paths import UPDATE_HINT, state_dir
 from clawblox.system.regular_files import read_regular
 
 MANIFEST_NAME: Final = "manifest.json"
@@ -301,6 +301,10 @@ def parse_manifest(data: bytes, path: Path) -> Manifest:
         document = parse_document(data)  # a world may have written NaN, which no tool can read
     except ValueError as error:
         raise ManifestError(f"the manifest is not JSON: {error}", path=path) from error
+    version = document.get("schema_version") if isinstance(document, dict) else None
+    if type(version) is int and version > SCHEMA_VERSION:
+        message = f"the manifest has schema_version {version}, and this clawblox reads up to"
+        raise ManifestError(f"{message} {SCHEMA_VERSION}", path=path, hint=UPDATE_HINT)
     complaint = _complaint(document)
     if complaint:
         raise ManifestError(f"this is not a manifest: {complaint}", path=path)
@@ -312,7 +316,7 @@ def _complaint(document: object) -> str | None:
         return "it is not a JSON object"
     version = document.get("schema_version", SCHEMA_VERSION)
     if version != SCHEMA_VERSION:
-        return f"its schema_version is {version!r}, and only {SCHEMA_VERSION} is known"
+        return f"its schema_version must be {SCHEMA_VERSION}, not {version!r}"
     if not isinstance(document.get("run") or {}, dict):
         return "its run is not an object"
     wrong = [name for name in _PATH_FIELDS if not isinstance(document.get(name) or [], list)]

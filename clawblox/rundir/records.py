@@ -11,21 +11,24 @@ import contextlib
 import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import attrs
 import msgspec
 
+from clawblox.errors import ManifestError
 from clawblox.foreign_values import encode_line
 from clawblox.protocol import TickRate
 from clawblox.results import ProcessExit
 from clawblox.rundir.journal import append_line, check_journal, read_line, read_lines, restore_lines
-from clawblox.rundir.paths import name_lock, records_dir, records_journal
+from clawblox.rundir.paths import UPDATE_HINT, name_lock, records_dir, records_journal
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import make_private_dir
 from clawblox.system.locks import lock_file, unlock_file
 from clawblox.system.process_tree import boot_id, is_same_process, read_process
 from clawblox.telemetry.log_index import note_end
+
+RECORD_VERSION: Final = 1
 
 RecordState = Literal["planned", "starting", "ready", "exited", "failed", "interrupted"]
 
@@ -71,6 +74,7 @@ class InstanceRecord:
         has_finished: Whether its world ended by itself, with status 0.
         rate: How fast it runs, roughly, as its world reported; None if it did not.
         datastore_path: File of the rows of its data stores; None if it has none of its own.
+        schema_version: Version of the format of records.
     """
 
     name: str
@@ -107,6 +111,7 @@ class InstanceRecord:
     has_finished: bool = False
     rate: TickRate | None = None
     datastore_path: str | None = None
+    schema_version: int = RECORD_VERSION
 
     @property
     def labels(self) -> Mapping[str, Any]:
@@ -224,21 +229,32 @@ def check_records(run_dir: Path) -> None:
 
     Raises:
         OSError: They cannot be read; names their file.
+        ManifestError: A later version of clawblox wrote them.
     """
     check_journal(records_journal(run_dir))
+    read_records(run_dir)
 
 
 def read_records(run_dir: Path) -> list[InstanceRecord]:
-    """Return the records of a run directory by name; none when nothing ran there. Blocks."""
-    lines = read_lines(records_journal(run_dir))
-    found = (_decode(line) for _, line in sorted(lines.items()))
+    """Return the records of a run directory by name; none when nothing ran there. Blocks.
+
+    Raises:
+        ManifestError: A later version of clawblox wrote one of them.
+    """
+    journal = records_journal(run_dir)
+    found = (_decode(line, journal) for _, line in sorted(read_lines(journal).items()))
     return [record for record in found if record is not None]
 
 
 def read_record(run_dir: Path, name: str) -> InstanceRecord | None:
-    """Return the record of one instance, or None. Blocks."""
-    line = read_line(records_journal(run_dir), name)
-    return None if line is None else _decode(line)
+    """Return the record of one instance, or None. Blocks.
+
+    Raises:
+        ManifestError: A later version of clawblox wrote it.
+    """
+    journal = records_journal(run_dir)
+    line = read_line(journal, name)
+    return None if line is None else _decode(line, journal)
 
 
 def read_running(run_dir: Path) -> list[InstanceRecord]:
@@ -300,10 +316,18 @@ def _locked_name(run_dir: Path, name: str) -> Iterator[bool]:
             unlock_file(lock_path, fd)
 
 
+class _Versioned(msgspec.Struct):
+    schema_version: int = RECORD_VERSION
+
+
 @functools.lru_cache(maxsize=1024)
-def _decode(line: bytes) -> InstanceRecord | None:
-    """Return a record, or None for what another version or another program wrote."""
+def _decode(line: bytes, journal: Path) -> InstanceRecord | None:
+    """Return a record, or None for a line that another program wrote."""
     try:
+        version = msgspec.json.decode(line, type=_Versioned).schema_version
+        if version > RECORD_VERSION:
+            message = f"a record has schema_version {version}, and this clawblox reads up to"
+            raise ManifestError(f"{message} {RECORD_VERSION}", path=journal, hint=UPDATE_HINT)
         return msgspec.json.decode(line, type=InstanceRecord)
     except (UnicodeDecodeError, RecursionError, msgspec.DecodeError):
         return None

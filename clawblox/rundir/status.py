@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from clawblox.errors import UsageError
+from clawblox.errors import ManifestError, UsageError
 from clawblox.protocol import INSTANCE_ENV, TickRate
 from clawblox.results import Labels, ProcessExit, format_label, has_labels
 from clawblox.rundir.last_saves import InstanceSave, last_saves
@@ -32,6 +32,9 @@ from clawblox.system.process_tree import (
     read_process,
 )
 from clawblox.telemetry.logs import LogReader
+from clawblox.telemetry.own_log import OwnLog
+
+_log = OwnLog(__name__)
 
 InstanceState: TypeAlias = Literal[
     "starting", "ready", "restarting", "stopping", "exited", "halted", "failed", "interrupted"
@@ -170,8 +173,15 @@ def read_run(run_dir: Path, names: Sequence[str] = ()) -> Run:
 
 
 def read_runs(run_dirs: Iterable[Path]) -> list[Run]:
-    """Return what runs or ran in run directories, in one pass over the processes. Blocks."""
-    return _read_runs({run_dir: read_records(run_dir) for run_dir in run_dirs})
+    """Return what runs or ran in run directories, in one pass over the processes. Blocks.
+
+    A run directory that a later version of clawblox has written is left out, with a warning.
+    """
+    runs = {}
+    for run_dir in run_dirs:
+        with _log.contain("run directory left out", expected=(ManifestError,)):
+            runs[run_dir] = read_records(run_dir)
+    return _read_runs(runs)
 
 
 def is_interrupted(record: InstanceRecord) -> bool:

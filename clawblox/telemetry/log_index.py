@@ -25,6 +25,7 @@ from clawblox.system.files import publish_bytes
 from clawblox.system.regular_files import open_regular, read_regular
 from clawblox.telemetry.log_locks import cutting
 from clawblox.telemetry.log_times import (
+    INDEX_VERSION,
     LEFT,
     MAX_INDEX_BYTES,
     STARTED,
@@ -117,7 +118,9 @@ class LogIndex:
         self._write()
 
     def _add(self, event: str, text: str) -> None:
-        self._unwritten.append(Entry(self._size, format_utc_ms(utc_now_ns()), event, text))
+        version = INDEX_VERSION if event == STARTED else 0
+        at = format_utc_ms(utc_now_ns())
+        self._unwritten.append(Entry(self._size, at, event, text, schema_version=version))
 
     def _look(self) -> bool:
         """Return whether there is something to write."""
@@ -273,13 +276,14 @@ def _shift(entries: list[Entry], cut: Cut) -> list[Entry]:
     moved = cut.to - cut.start
     starts = [entry for entry in entries if entry.size < cut.start and entry.event == STARTED]
     kept = [
-        Entry(entry.size + moved, entry.at, entry.event, entry.text)
+        msgspec.structs.replace(entry, size=entry.size + moved, moved=0)
         for entry in entries
         if entry.size >= cut.start
     ]
     before = max((entry.moved for entry in entries), default=0)
     mark = Entry(cut.to, None, moved=before - moved)
-    return [*(Entry(0, start.at, STARTED) for start in starts[-1:]), mark, *kept]
+    latest = (msgspec.structs.replace(start, size=0) for start in starts[-1:])
+    return [*latest, mark, *kept]
 
 
 FindLogs: TypeAlias = Callable[[], Iterable[tuple[LogIndex, Iterable[Path]]]]

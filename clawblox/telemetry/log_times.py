@@ -19,6 +19,9 @@ import msgspec
 
 from clawblox.system.clock import format_utc_ms
 from clawblox.system.regular_files import open_regular, read_rest
+from clawblox.telemetry.own_log import OwnLog
+
+_log = OwnLog(__name__)
 
 STARTED = "started"
 """The event with which a run begins; its restarts are others."""
@@ -26,6 +29,8 @@ LEFT = "left"
 """The event after which no orchestrator watches the log."""
 MAX_INDEX_BYTES = 64 << 20
 """Size above which an index is not read; writers thin it out at a small part of that."""
+INDEX_VERSION = 1
+"""Version of the format, which the entry of each start names."""
 _SILENT = (STARTED, LEFT)
 
 
@@ -39,6 +44,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
         text: What happened, in words.
         moved: By how many bytes all cuts so far have moved the log towards its start; 0 except in
             the entry of the latest cut, whose ``size`` is that of the mark in the log.
+        schema_version: Version of the format, in the entry of a start; 0 in all others.
     """
 
     size: int
@@ -46,6 +52,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
     event: str = ""
     text: str = ""
     moved: int = 0
+    schema_version: int = 0
 
 
 _decoder = msgspec.json.Decoder(Entry)
@@ -142,7 +149,12 @@ class LogTimes:
         finally:
             os.close(fd)
         self._end += data.rfind(b"\n") + 1
-        for entry in read_entries(data):
+        entries = read_entries(data)
+        if any(entry.schema_version > INDEX_VERSION for entry in entries):
+            hint = "a later clawblox wrote it: run pip install --upgrade clawblox, or delete it"
+            _log.warning("log index ignored", path=str(self._path), error=hint)
+            entries = []
+        for entry in entries:
             self._entries.append(entry)
             self._sizes.append(max(entry.size, self._sizes[-1] if self._sizes else 0))
             if entry.event:

@@ -571,7 +571,7 @@ def test_a_manifest_is_read_from_its_run_directory_or_its_own_path(tmp_path):
         (b"\xff\xfe", "not JSON"),
         (b"[" * 100_000, "not JSON"),
         (b"[]", "not a JSON object"),
-        (b'{"schema_version": 2}', "schema_version is 2"),
+        (b'{"schema_version": 2}', "schema_version 2, and this clawblox reads up to 1"),
         (b'{"run": []}', None),
         (b'{"run": "x"}', "run is not an object"),
         (b'{"agents": {"a": 1}}', "agents is not a list"),

@@ -52,6 +52,7 @@ def export_trajectory(directory: Path, *, continued_in: str | None = None) -> di
     Raises:
         UsageError: No agent has run there.
         AgentError: A file of the agent is not readable.
+        ClawbloxError: A later version of clawblox wrote a file of the agent.
         OSError: A file cannot be read.
     """
     agent_dir = AgentDir(directory.absolute())
@@ -93,6 +94,7 @@ def write_trajectory(directory: Path, path: Path, *, continued_in: str | None = 
     Raises:
         UsageError: No agent has run there.
         AgentError: A file of the agent is not readable.
+        ClawbloxError: A later version of clawblox wrote a file of the agent.
         OSError: A file cannot be read, or the trajectory cannot be written.
     """
     document = export_trajectory(directory, continued_in=continued_in)

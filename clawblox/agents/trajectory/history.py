@@ -19,16 +19,22 @@ import msgspec
 from clawblox.agents.drivers.driver import Driver, RecordedUsage
 from clawblox.agents.drivers.output import parse_record
 from clawblox.agents.drivers.reading import open_reading
+from clawblox.agents.events import EVENTS_VERSION
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.running.output import Line, read_lines
 from clawblox.agents.values import EventType, Report, Usage
+from clawblox.errors import ClawbloxError
 from clawblox.foreign_values import parse_json, whole_number
+from clawblox.rundir.paths import UPDATE_HINT
 from clawblox.system.clock import parse_utc
 from clawblox.system.regular_files import open_regular
 from clawblox.telemetry.log_segments import log_end
 
 _TYPES: Final = frozenset(get_args(EventType))
-_MARKS: Final = ("time", "seq", "agent", "operation", "type", "session_id", "turn", "raw_offset")
+_MARKS: Final = (
+    *("schema_version", "time", "seq", "agent", "operation"),
+    *("type", "session_id", "turn", "raw_offset"),
+)
 _MAX_EVENTS_BYTES: Final = 1 << 30
 _MAX_LINE_BYTES: Final = 1 << 20
 _BOUNDARIES: Final = ("process.started", "process.exited")
@@ -84,6 +90,7 @@ def read_history(directory: AgentDir, driver: Driver, session_id: str | None) ->
 
     Raises:
         OSError: A file cannot be read.
+        ClawbloxError: A later version of clawblox wrote ``events.jsonl``.
     """
     records = list(_read_records(directory.events_file))
     history = _History(directory, driver, records)
@@ -238,8 +245,20 @@ def _read_records(path: Path) -> Iterator[_Record]:
                 fields = parse_json(line)
             except ValueError:
                 continue
-            if isinstance(fields, dict) and fields.get("type") in _TYPES:
-                yield _make_record(fields)
+            if isinstance(fields, dict):
+                _check_version(fields, path)
+                if fields.get("type") in _TYPES:
+                    yield _make_record(fields)
+
+
+def _check_version(fields: Mapping[str, Any], path: Path) -> None:
+    version = whole_number(fields.get("schema_version")) or 0
+    if version > EVENTS_VERSION:
+        raise ClawbloxError(
+            f"{path}: an event has schema_version {version}, and this clawblox reads up to "
+            f"{EVENTS_VERSION}",
+            hint=UPDATE_HINT,
+        )
 
 
 def _make_record(fields: Mapping[str, Any]) -> _Record:

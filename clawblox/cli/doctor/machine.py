@@ -16,6 +16,7 @@ from typing import Final
 
 from clawblox import protocol
 from clawblox.checks import Check, CheckResult, missing, ok, warning
+from clawblox.errors import ManifestError
 from clawblox.rundir.records import InstanceRecord, read_records
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.port_leases import LeaseFile
@@ -278,8 +279,9 @@ def _find_orphans() -> Iterator[tuple[int, str]]:
         manifest = variables.get(protocol.MANIFEST_ENV)
         if cookie and manifest:
             for run_dir in _possible_run_dirs(Path(manifest)):
-                if any(_is_orphan(record, cookie) for record in read_records(run_dir)):
-                    yield pid, str(run_dir)
+                with suppress(ManifestError):  # a later version of clawblox wrote it
+                    if any(_is_orphan(record, cookie) for record in read_records(run_dir)):
+                        yield pid, str(run_dir)
 
 
 def _possible_run_dirs(manifest: Path) -> tuple[Path, ...]:
