@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from clawblox.protocol import TickRate
     from clawblox.results import (
         Access,
+        LoadedCheckpoint,
         LogLine,
         ProcessExit,
         SavedCheckpoint,
@@ -78,9 +79,9 @@ if TYPE_CHECKING:
     from clawblox.rundir.manifest import Manifest, read_manifest, read_runs
     from clawblox.telemetry.metrics import Metrics
     from clawblox.world.agent_client import AsyncAgentClient
-    from clawblox.world.async_world import AsyncWorld
+    from clawblox.world.async_world import AsyncStartedInstance, AsyncWorld
     from clawblox.world.sync_agent_client import AgentClient
-    from clawblox.world.sync_world import World
+    from clawblox.world.sync_world import StartedInstance, World
 
 __version__ = "0.1.0"
 
@@ -91,7 +92,7 @@ _HOMES = {
     "clawblox.agents.usage": ("Budget",),
     "clawblox.agents.values": ("AgentEvent", "AgentResult", "StartedAgent", "Usage"),
     "clawblox.world.agent_client": ("AsyncAgentClient",),
-    "clawblox.world.async_world": ("AsyncWorld",),
+    "clawblox.world.async_world": ("AsyncStartedInstance", "AsyncWorld"),
     "clawblox.checkpoint": (
         "async_load_checkpoint",
         "async_read_metadata",
@@ -101,7 +102,7 @@ _HOMES = {
         "save_checkpoint",
     ),
     "clawblox.world.sync_agent_client": ("AgentClient",),
-    "clawblox.world.sync_world": ("World",),
+    "clawblox.world.sync_world": ("StartedInstance", "World"),
     "clawblox.rundir.lineage": ("InstanceLineage", "Lineage", "read_lineage"),
     "clawblox.rundir.manifest": ("Manifest", "read_manifest", "read_runs"),
     "clawblox.telemetry.metrics": ("Metrics",),
@@ -109,6 +110,7 @@ _HOMES = {
     "clawblox.config.options": ("InstanceSpec",),
     "clawblox.results": (
         "Access",
+        "LoadedCheckpoint",
         "LogLine",
         "SavedCheckpoint",
         "SavedSnapshot",
@@ -176,6 +178,7 @@ __all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
     "AsyncAgent",
     "AsyncAgentClient",
     "AsyncCheckpointer",
+    "AsyncStartedInstance",
     "AsyncWorld",
     "Batch",
     "BatchError",
@@ -194,6 +197,7 @@ __all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
     "InstanceLineage",
     "InstanceSpec",
     "Lineage",
+    "LoadedCheckpoint",
     "LogLine",
     "Manifest",
     "ManifestError",
@@ -208,6 +212,7 @@ __all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
     "SnapshotError",
     "SnapshotRefusedError",
     "StartedAgent",
+    "StartedInstance",
     "StartedWorld",
     "StopResult",
     "TickRate",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -103,6 +103,46 @@ def describe_end(exit: ProcessExit | None, halt: str | None) -> str | None:  # n
 
 
 @attrs.frozen
+class _FieldMapping(Mapping[str, Any]):
+    """A frozen value that is also a mapping of its fields."""
+
+    def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - fields differ in type
+        if key not in self._keys():
+            raise KeyError(key)
+        return getattr(self, key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys())
+
+    def __len__(self) -> int:
+        return len(self._keys())
+
+    def _keys(self) -> list[str]:
+        return [field.name for field in attrs.fields(type(self))]
+
+
+@attrs.frozen
+class LoadedCheckpoint(_FieldMapping):
+    """The state that was loaded from an archive; also the mapping ``load_checkpoint`` returns.
+
+    Attributes:
+        world_snapshot: The snapshot of the world; None if the archive has none.
+        agents: Directories of the agents, by name.
+        metadata: The archive's ``metadata.json``.
+        excluded: What was left out of the run directory, each with ``path`` and ``reason``.
+        lost_sessions: Why conversations were left out, by the agent's name.
+        verified: Whether the archive names the digest of every member.
+    """
+
+    world_snapshot: Path | None
+    agents: Mapping[str, Path]
+    metadata: Mapping[str, Any]
+    excluded: Sequence[Mapping[str, str]]
+    lost_sessions: Mapping[str, str]
+    verified: bool
+
+
+@attrs.frozen
 class StartedWorld:
     """The facts of one running instance.
 
@@ -126,9 +166,7 @@ class StartedWorld:
         record_dir: Where the world records; None if it does not.
         resume_path: Snapshot that it was restored from; None if it began afresh.
         ready_s: Seconds from the call of ``start`` until the world was ready.
-        loaded: What was loaded from the archive given as ``resume``, as ``load_checkpoint`` returns
-            it: ``world_snapshot``, ``agents``, ``metadata``, ``excluded``, ``verified``. None if
-            no archive was given.
+        loaded: The state loaded from the archive given as ``resume``; None without an archive.
         labels: Labels that its start was given.
         seed: Seed that its random state began with; None if it continues that of a snapshot, or
             the world takes no seed. Keep it from agents: it foretells the world.
@@ -151,7 +189,7 @@ class StartedWorld:
     record_dir: Path | None
     resume_path: Path | None
     ready_s: float
-    loaded: Mapping[str, Any] | None = attrs.field(default=None, hash=False)
+    loaded: LoadedCheckpoint | None = attrs.field(default=None, hash=False)
     labels: Labels = attrs.field(factory=dict, hash=False)
     seed: int | None = None
 
@@ -161,7 +199,7 @@ class StartedWorld:
 
 
 @attrs.frozen
-class SavedSnapshot(Mapping[str, Any]):
+class SavedSnapshot(_FieldMapping):
     """A snapshot that is on disk and in the manifest; also a mapping of its fields.
 
     Attributes:
@@ -191,21 +229,9 @@ class SavedSnapshot(Mapping[str, Any]):
         time = "" if self.time is None else f", time={self.time:g}"
         return f"SavedSnapshot({self.instance!r}{time}, {str(self.path)!r})"
 
-    def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - fields differ in type
-        if key not in self._keys():
-            raise KeyError(key)
-        return getattr(self, key)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._keys())
-
-    def __len__(self) -> int:
-        return len(self._keys())
-
     def _keys(self) -> list[str]:
-        fields = attrs.fields_dict(type(self))
         without_rows = self.rows_sha256 is None
-        return [name for name in fields if not (without_rows and name.startswith("rows_"))]
+        return [name for name in super()._keys() if not (without_rows and name.startswith("rows_"))]
 
 
 def _copy(values: Mapping[str, Any]) -> dict[str, Any]:

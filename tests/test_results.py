@@ -22,6 +22,7 @@ from clawblox.results import (
     Event,
     Excluded,
     Finding,
+    LoadedCheckpoint,
     LogLine,
     ProcessExit,
     SavedCheckpoint,
@@ -81,6 +82,14 @@ VALUES: list[Any] = [
     CHECKPOINT.excluded[0],
     ACCESS,
     SAVED,
+    LoadedCheckpoint(
+        world_snapshot=RUN / "world.snapshot",
+        agents={"Eko": RUN / "agents" / "Eko"},
+        metadata={"generation": 1},
+        excluded=[],
+        lost_sessions={},
+        verified=True,
+    ),
     STARTED,
     InstanceSpec(name="w000"),
     Outcome("w000", value=SAVED),
@@ -96,7 +105,9 @@ VALUES: list[Any] = [
 CLASSES = [Batch, InstanceSpec, Outcome, TickRate] + [
     value
     for value in vars(results).values()
-    if inspect.isclass(value) and value.__module__ == results.__name__
+    if inspect.isclass(value)
+    and value.__module__ == results.__name__
+    and not value.__name__.startswith("_")
 ]
 
 

@@ -14,6 +14,7 @@ from clawblox.concurrency.tasks import Tasks, outlast
 from clawblox.errors import BatchError, UsageError
 
 _T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True)
 
 Job: TypeAlias = Callable[[], Awaitable[_T]]
 """The operation on one instance."""
@@ -41,7 +42,7 @@ class Outcome(Generic[_T]):
 
 
 @attrs.frozen
-class Batch(Generic[_T]):
+class Batch(Generic[_T_co]):
     """The results of an operation on many instances. A failure never affects the others.
 
     Iterating yields the values; ``batch["w000"]`` returns the value of one instance, or raises its
@@ -52,19 +53,19 @@ class Batch(Generic[_T]):
         failed: Errors by name of the instance, in the order of their occurrence.
     """
 
-    done: Mapping[str, _T]
+    done: Mapping[str, _T_co]
     failed: Mapping[str, Exception]
 
     def __repr__(self) -> str:
         return f"Batch({len(self.done)} done, {len(self.failed)} failed)"
 
-    def __iter__(self) -> Iterator[_T]:
+    def __iter__(self) -> Iterator[_T_co]:
         return iter(self.done.values())
 
     def __len__(self) -> int:
         return len(self.done)
 
-    def __getitem__(self, name: str) -> _T:
+    def __getitem__(self, name: str) -> _T_co:
         if name in self.failed:
             raise self.failed[name]
         return self.done[name]

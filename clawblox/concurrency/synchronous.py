@@ -19,6 +19,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
 _U = TypeVar("_U")
+_Target = TypeVar("_Target")
 _Async = TypeVar("_Async", bound=AbstractAsyncContextManager[Any])
 _C = TypeVar("_C", bound=Callable[..., Any])
 
@@ -39,11 +40,31 @@ def run(function: Callable[[], Awaitable[_T]]) -> _T:
         raise
 
 
-class Twin(Generic[_Async]):
-    """A class without ``await``: its methods run those of an async object in the portal.
+class Bridged(Generic[_Target]):
+    """A class without ``await``: its methods run the methods of an async object in the portal.
 
-    Its methods are made with :func:`synchronous` and its siblings; its properties ask the async
-    object. The ``with`` block enters and leaves that of the async object.
+    They are made with :func:`synchronous` and its siblings.
+    """
+
+    def __init_subclass__(cls) -> None:
+        """Name the methods that were copied as those of this class."""
+        super().__init_subclass__()
+        for name, member in vars(cls).items():
+            if isinstance(member, FunctionType) and hasattr(member, "__wrapped__"):
+                member.__module__, member.__qualname__ = (
+                    cls.__module__,
+                    f"{cls.__qualname__}.{name}",
+                )
+
+    def _ready(self) -> _Target:
+        """Return the async object for a call."""
+        raise NotImplementedError
+
+
+class Twin(Bridged[_Async]):
+    """A bridged class whose ``with`` block enters and leaves the block of the async object.
+
+    Its properties ask the async object.
 
     Args:
         target: The async object.
@@ -52,15 +73,6 @@ class Twin(Generic[_Async]):
     def __init__(self, target: _Async) -> None:
         self._async = target
         self._is_open = False
-
-    def __init_subclass__(cls) -> None:
-        """Name the methods that were copied as those of this class."""
-        for name, member in vars(cls).items():
-            if isinstance(member, FunctionType) and hasattr(member, "__wrapped__"):
-                member.__module__, member.__qualname__ = (
-                    cls.__module__,
-                    f"{cls.__qualname__}.{name}",
-                )
 
     def __repr__(self) -> str:
         return repr(self._async).replace(type(self._async).__name__, type(self).__name__, 1)
@@ -134,9 +146,9 @@ def unwrap(twin: Twin[_Async]) -> _Async:
 
 
 def synchronous(
-    method: Callable[Concatenate[_Async, _P], Awaitable[_T]], *, returns: str | None = None
-) -> Callable[Concatenate[Twin[_Async], _P], _T]:
-    """Return the method of a twin that calls an async method and waits for it.
+    method: Callable[Concatenate[_Target, _P], Awaitable[_T]], *, returns: str | None = None
+) -> Callable[Concatenate[Bridged[_Target], _P], _T]:
+    """Return a method of a bridged class that calls an async method and waits for it.
 
     It has the name, docstring, signature and types of that method.
 
@@ -148,12 +160,12 @@ def synchronous(
 
 
 def converting(
-    method: Callable[Concatenate[_Async, _P], Awaitable[_T]],
+    method: Callable[Concatenate[_Target, _P], Awaitable[_T]],
     convert: Callable[[_T], _U],
     *,
     returns: str,
-) -> Callable[Concatenate[Twin[_Async], _P], _U]:
-    """Return the method of a twin that waits for an async method and converts what it returns."""
+) -> Callable[Concatenate[Bridged[_Target], _P], _U]:
+    """Return a method of a bridged class that converts the result of an async method."""
 
     async def finish(awaitable: Awaitable[_T]) -> _U:
         return convert(await awaitable)
@@ -162,9 +174,9 @@ def converting(
 
 
 def immediate(
-    method: Callable[Concatenate[_Async, _P], _T],
-) -> Callable[Concatenate[Twin[_Async], _P], _T]:
-    """Return the method of a twin that calls a method, which does not wait, in the loop."""
+    method: Callable[Concatenate[_Target, _P], _T],
+) -> Callable[Concatenate[Bridged[_Target], _P], _T]:
+    """Return a method of a bridged class that calls a method, which does not wait, in the loop."""
 
     async def finish(value: _T) -> _T:
         return value
@@ -173,9 +185,9 @@ def immediate(
 
 
 def streaming(
-    method: Callable[Concatenate[_Async, _P], AsyncStream[_T]], *, returns: str
-) -> Callable[Concatenate[Twin[_Async], _P], Stream[_T]]:
-    """Return the method of a twin that opens an async stream."""
+    method: Callable[Concatenate[_Target, _P], AsyncStream[_T]], *, returns: str
+) -> Callable[Concatenate[Bridged[_Target], _P], Stream[_T]]:
+    """Return a method of a bridged class that opens an async stream."""
 
     async def finish(source: AsyncStream[_T]) -> Stream[_T]:
         return Stream(source)
@@ -184,11 +196,11 @@ def streaming(
 
 
 def _bridge(
-    method: Callable[Concatenate[_Async, _P], _T],
+    method: Callable[Concatenate[_Target, _P], _T],
     finish: Callable[[_T], Awaitable[_U]],
     returns: str | None,
-) -> Callable[Concatenate[Twin[_Async], _P], _U]:
-    def call(self: Twin[_Async], /, *args: _P.args, **kwargs: _P.kwargs) -> _U:
+) -> Callable[Concatenate[Bridged[_Target], _P], _U]:
+    def call(self: Bridged[_Target], /, *args: _P.args, **kwargs: _P.kwargs) -> _U:
         shown = call.__qualname__
         operation = _Operation(shown, method, self._ready(), args, kwargs, finish)
         del args, kwargs  # the locals in a traceback may be printed, and they may be secrets

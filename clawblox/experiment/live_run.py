@@ -132,7 +132,7 @@ class LiveRun:
 
         Cancellation: the agent may be connected.
         """
-        is_restored = agent.name in (started.loaded or {}).get("agents", {})
+        is_restored = started.loaded is not None and agent.name in started.loaded.agents
         if is_restored and not await run_blocking(_has_conversation, agent):
             raise AgentResumeError(
                 "the archive has its workspace and not its conversation: archives hold no "

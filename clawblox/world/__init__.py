@@ -2,6 +2,7 @@
 
 - ``async_world``: the API.
 - ``sync_world``: the same without ``await``.
+- ``started``: the facts of a started instance, bound to the world that started it.
 - ``agent_client``: an agent that has joined an instance.
 - ``sync_agent_client``: the same without ``await``.
 - ``properties``: what a world says of itself without a call.

@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
@@ -23,7 +22,13 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import InstanceSpec, ManyOptions, SaveOptions, StartOptions
 from clawblox.errors import CheckpointError, ConfigError
 from clawblox.instance.launch import Launch
-from clawblox.results import SavedCheckpoint, SavedSnapshot, SnapshotLike, StartedWorld
+from clawblox.results import (
+    LoadedCheckpoint,
+    SavedCheckpoint,
+    SavedSnapshot,
+    SnapshotLike,
+    StartedWorld,
+)
 from clawblox.rundir.paths import make_run_dir
 from clawblox.rundir.snapshot_files import find_archive
 from clawblox.system.files import digest_file
@@ -80,7 +85,7 @@ class ArchiveStart:
             await self._unload()
             raise
         assert self._loaded is not None
-        return attrs.evolve(started, loaded=MappingProxyType(self._loaded.result))
+        return attrs.evolve(started, loaded=LoadedCheckpoint(**self._loaded.result))
 
     async def undo(self, started: StartedWorld) -> None:
         """End the instance, whose caller was cancelled before it learned of its start."""

@@ -94,6 +94,7 @@ from clawblox.world.properties import WorldMetadata
 from clawblox.world.restart import restart
 from clawblox.world.resume import resume_all
 from clawblox.world.save import Autosave, save, save_all
+from clawblox.world.started import BoundWorld
 
 if TYPE_CHECKING:
     import os
@@ -271,7 +272,7 @@ class AsyncWorld(WorldMetadata):
         log_file: str | Path | None = None,
         watch: bool = False,
         _tmux_session: str | None = None,
-    ) -> StartedWorld:
+    ) -> AsyncStartedInstance:
         """Start an instance and return when it is ready.
 
         Args:
@@ -317,7 +318,7 @@ class AsyncWorld(WorldMetadata):
                 the world runs in; None runs it without tmux, and so does a resume.
 
         Returns:
-            The facts of the instance; its ``loaded`` says what of an archive was loaded.
+            The facts of the instance, with verbs; ``loaded`` is the state loaded from an archive.
 
         Raises:
             ConfigError: An argument is wrong.
@@ -379,7 +380,7 @@ class AsyncWorld(WorldMetadata):
             whole = ArchiveStart(fleet, archive, options, plan)
             start = fleet.tasks.own(whole.run, undo=whole.undo)
         self._latest_started = await start
-        return self._latest_started
+        return AsyncStartedInstance.bind(self._latest_started, self)
 
     async def start_many(
         self,
@@ -401,7 +402,7 @@ class AsyncWorld(WorldMetadata):
         resume: SnapshotLike | None = None,
         on_failure: OnFailure = "keep",
         progress: bool = False,
-    ) -> Batch[StartedWorld]:
+    ) -> Batch[AsyncStartedInstance]:
         """Start many instances at once and return when each is ready or has failed.
 
         Every instance has its own directory, ``worlds/<name>`` in the run directory, with
@@ -498,7 +499,7 @@ class AsyncWorld(WorldMetadata):
         datastore: DataStoreBackend | None = None,
         on_failure: OnFailure = "keep",
         progress: bool = False,
-    ) -> Batch[StartedWorld]:
+    ) -> Batch[AsyncStartedInstance]:
         """Start several independent instances from one snapshot.
 
         They begin in exactly the state of the snapshot, unless they are reseeded. Their names are
@@ -582,7 +583,7 @@ class AsyncWorld(WorldMetadata):
         env: Mapping[str, str] | None = None,
         progress: bool = False,
         found: Interruption | None = None,
-    ) -> Batch[StartedWorld]:
+    ) -> Batch[AsyncStartedInstance]:
         """Bring back the instances of a run that were not stopped on purpose.
 
         After a crash, a reboot or Ctrl-C, each instance of this world that was interrupted, died
@@ -627,8 +628,12 @@ class AsyncWorld(WorldMetadata):
             found=found,
             progress=progress,
         )
+        return self._bind_all(batch)
+
+    def _bind_all(self, batch: Batch[StartedWorld]) -> Batch[AsyncStartedInstance]:
         self._latest_started = next(reversed(list(batch)), self._latest_started)
-        return batch
+        done = {name: AsyncStartedInstance.bind(one, self) for name, one in batch.done.items()}
+        return Batch(done, batch.failed)
 
     def _use_run_dir(self, given: str | Path | None) -> Path:
         """Return the run directory for many instances, which exists then. Blocks."""
@@ -646,7 +651,7 @@ class AsyncWorld(WorldMetadata):
         reuse: bool,
         progress: bool,
         parent_sha256: str | None = None,
-    ) -> Batch[StartedWorld]:
+    ) -> Batch[AsyncStartedInstance]:
         fleet = self._open_fleet()
         directory = await run_blocking(self._use_run_dir, run_dir)
         snapshots = await Snapshots.find(
@@ -674,8 +679,7 @@ class AsyncWorld(WorldMetadata):
         batch = await fleet.start_many(
             directory, plan, reuse=reuse, stop_all=stop_all, progress=shown
         )
-        self._latest_started = next(reversed(list(batch)), self._latest_started)
-        return batch
+        return self._bind_all(batch)
 
     async def stop(
         self, instance: str | None = None, *, grace_seconds: float = DEFAULT_GRACE_S
@@ -728,7 +732,7 @@ class AsyncWorld(WorldMetadata):
         resume: SnapshotLike | None = None,
         reseed: int | None = None,
         grace_seconds: float = DEFAULT_GRACE_S,
-    ) -> StartedWorld:
+    ) -> AsyncStartedInstance:
         """Restart an instance, and return when it is ready again.
 
         It keeps its state: one that is ready is saved first, one that has died goes on from its
@@ -772,7 +776,7 @@ class AsyncWorld(WorldMetadata):
         )
         if self._latest_started is not None and self._latest_started.name == started.name:
             self._latest_started = started
-        return started
+        return AsyncStartedInstance.bind(started, self)
 
     async def stop_all(
         self, *, grace_seconds: float = DEFAULT_GRACE_S, progress: bool = False
@@ -1299,6 +1303,67 @@ class AsyncWorld(WorldMetadata):
             An async context manager and iterator of :class:`~clawblox.results.WorldEvent`.
         """
         return self._open_fleet().hub.subscribe()
+
+
+class AsyncStartedInstance(BoundWorld[AsyncWorld]):
+    """The facts of one instance as :class:`AsyncWorld` returned them, with verbs.
+
+    Each verb calls the method of this name of the world that returned the value, with the name of
+    the instance; the world must be open. The facts never change: after a restart, the value that
+    ``restart`` returned has the new ones. A copy or a pickle has only the facts.
+    """
+
+    async def save(
+        self,
+        *,
+        dir: str | Path | None = None,  # noqa: A002 - the documented name
+        timeout: float = DEFAULT_SAVE_TIMEOUT_S,
+        max_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
+    ) -> SavedSnapshot:
+        """Save a snapshot of the instance; see :meth:`AsyncWorld.save`."""
+        return await self._ready().save(
+            dir=dir, instance=self.name, timeout=timeout, max_bytes=max_bytes
+        )
+
+    async def stop(self, *, grace_seconds: float = DEFAULT_GRACE_S) -> StopResult:
+        """Stop the instance; see :meth:`AsyncWorld.stop`."""
+        return await self._ready().stop(self.name, grace_seconds=grace_seconds)
+
+    async def restart(
+        self,
+        *,
+        save: bool = True,
+        fresh: bool = False,
+        resume: SnapshotLike | None = None,
+        reseed: int | None = None,
+        grace_seconds: float = DEFAULT_GRACE_S,
+    ) -> AsyncStartedInstance:
+        """Restart the instance and return its new facts; see :meth:`AsyncWorld.restart`."""
+        return await self._ready().restart(
+            self.name,
+            save=save,
+            fresh=fresh,
+            resume=resume,
+            reseed=reseed,
+            grace_seconds=grace_seconds,
+        )
+
+    async def join(
+        self,
+        agent: str | AgentLike,
+        *,
+        new: bool = False,
+        timeout: float = 30.0,
+        wait_restart: float | None = None,
+    ) -> AsyncAgentClient:
+        """Let an agent join the instance; see :meth:`AsyncWorld.join`."""
+        return await self._ready().join(
+            agent, instance=self.name, new=new, timeout=timeout, wait_restart=wait_restart
+        )
+
+    def logs(self, *, follow: bool = False, tail: int | None = None) -> LogReader:
+        """Return the lines of the instance's log; see :meth:`AsyncWorld.logs`."""
+        return self._ready().logs(self.name, follow=follow, tail=tail)
 
 
 def _count_states(fleet: Fleet) -> str:

@@ -10,7 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Self
 
+from clawblox.concurrency.batch import Batch
 from clawblox.concurrency.synchronous import (
+    Bridged,
     OpenTwin,
     converting,
     immediate,
@@ -23,9 +25,37 @@ from clawblox.protocol import TickRate
 from clawblox.results import Labels, StartedWorld
 from clawblox.telemetry.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
 from clawblox.telemetry.metrics import Metrics
-from clawblox.world.async_world import AsyncWorld
+from clawblox.world.async_world import AsyncStartedInstance, AsyncWorld
 from clawblox.world.properties import WorldMetadata
+from clawblox.world.started import BoundWorld
 from clawblox.world.sync_agent_client import AgentClient
+
+
+class StartedInstance(BoundWorld[AsyncStartedInstance], Bridged[AsyncStartedInstance]):
+    """The facts of one instance as :class:`World` returned them, with verbs.
+
+    Each verb calls the method of this name of the world that returned the value, with the name of
+    the instance; the world must be open. The facts never change: after a restart, the value that
+    ``restart`` returned has the new ones. A copy or a pickle has only the facts.
+    """
+
+    save = synchronous(AsyncStartedInstance.save)
+    stop = synchronous(AsyncStartedInstance.stop)
+    join = converting(AsyncStartedInstance.join, AgentClient, returns="AgentClient")
+    logs = streaming(AsyncStartedInstance.logs, returns="Stream[LogLine]")
+    restart = converting(
+        AsyncStartedInstance.restart,
+        lambda started: StartedInstance.bind(started, started),
+        returns="StartedInstance",
+    )
+
+
+def _bind(started: AsyncStartedInstance) -> StartedInstance:
+    return StartedInstance.bind(started, started)
+
+
+def _bind_all(batch: Batch[AsyncStartedInstance]) -> Batch[StartedInstance]:
+    return Batch({name: _bind(started) for name, started in batch.done.items()}, batch.failed)
 
 
 class World(OpenTwin[AsyncWorld], WorldMetadata):
@@ -93,13 +123,13 @@ class World(OpenTwin[AsyncWorld], WorldMetadata):
         """See :attr:`AsyncWorld.metrics`."""
         return self._async.metrics
 
-    start = synchronous(AsyncWorld.start)
-    start_many = synchronous(AsyncWorld.start_many)
-    fork = synchronous(AsyncWorld.fork)
-    resume_all = synchronous(AsyncWorld.resume_all)
+    start = converting(AsyncWorld.start, _bind, returns="StartedInstance")
+    start_many = converting(AsyncWorld.start_many, _bind_all, returns="Batch[StartedInstance]")
+    fork = converting(AsyncWorld.fork, _bind_all, returns="Batch[StartedInstance]")
+    resume_all = converting(AsyncWorld.resume_all, _bind_all, returns="Batch[StartedInstance]")
     stop = synchronous(AsyncWorld.stop)
     wait = synchronous(AsyncWorld.wait)
-    restart = synchronous(AsyncWorld.restart)
+    restart = converting(AsyncWorld.restart, _bind, returns="StartedInstance")
     stop_all = synchronous(AsyncWorld.stop_all)
     drain = synchronous(AsyncWorld.drain)
     interrupt = immediate(AsyncWorld.interrupt)

@@ -7,6 +7,7 @@ import inspect
 import io
 import json
 import os
+import pickle
 import traceback
 import zipfile
 from collections.abc import Callable, Iterator
@@ -115,12 +116,15 @@ async def test_a_start_from_an_archive_loads_the_agents_and_restores_the_world(
         assert started.resume_path == run_dir / "world.snapshot"
         assert started.loaded is not None
         assert started.loaded["agents"] == {"Rocky": run_dir / "agents" / "Rocky"}
+        assert started.loaded.agents == started.loaded["agents"]
+        assert pickle.loads(pickle.dumps(started)).loaded == started.loaded
         assert started.loaded["metadata"]["generation"] == 1
         soul = run_dir / "agents" / "Rocky" / "workspace" / "SOUL.md"
         assert soul.read_text() == "I look for stones.\n"
         assert add(started, {"X-Session": session.strip()}, 2)["counter"] == 7
         assert (await world.start(run_dir=tmp_path / "fresh")).loaded is None
     by_hand = await async_load_checkpoint(archive, tmp_path / "again")
+    assert started.loaded.keys() == by_hand.keys()
     for key in ("metadata", "excluded", "verified"):
         assert started.loaded[key] == by_hand[key]
 

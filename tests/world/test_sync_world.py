@@ -20,8 +20,10 @@ from clawblox import (
     AgentClient,
     AsyncAgentClient,
     AsyncCheckpointer,
+    AsyncStartedInstance,
     AsyncWorld,
     Checkpointer,
+    StartedInstance,
     UsageError,
     World,
     WorldExitedBeforeReadyError,
@@ -39,6 +41,12 @@ RETURNS_OTHERWISE = {
     "events": ("EventStream", "Stream[WorldEvent]"),
     "join": ("AsyncAgentClient", "AgentClient"),
     "save_all": ("BatchOperation[SavedSnapshot]", "Batch[SavedSnapshot]"),
+    "start": ("AsyncStartedInstance", "StartedInstance"),
+    "restart": ("AsyncStartedInstance", "StartedInstance"),
+    **dict.fromkeys(
+        ("start_many", "fork", "resume_all"),
+        ("Batch[AsyncStartedInstance]", "Batch[StartedInstance]"),
+    ),
 }
 """What is awaited or gone through has another type where nothing is awaited."""
 
@@ -48,6 +56,7 @@ TWINS = pytest.mark.parametrize(
     [
         (World, AsyncWorld),
         (AgentClient, AsyncAgentClient),
+        (StartedInstance, AsyncStartedInstance),
         (Checkpointer, AsyncCheckpointer),
     ],
 )
@@ -95,7 +104,8 @@ def test_both_checkpointers_are_made_of_the_same_arguments() -> None:
 def test_every_method_of_the_facade_is_documented(sync: type, async_: type) -> None:
     for members in (public_members(sync), public_members(async_)):
         for name, member in members.items():
-            assert inspect.getdoc(member), name
+            if not inspect.ismemberdescriptor(member):  # a field
+                assert inspect.getdoc(member), name
 
 
 def test_a_script_starts_saves_stops_and_resumes(tmp_path: Path) -> None:
