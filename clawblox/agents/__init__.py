@@ -1,22 +1,22 @@
 """Agents: the programs that act in worlds, each supervised like a world.
 
-Nothing here knows worlds, instances or archives. Archives use ``programs``, and nothing else.
+Nothing here depends on worlds, instances or archives. Archives use ``programs`` only.
 
-- ``programs``: what each program is and where it keeps things.
-- ``layout``: where things are in an agent's directory.
+- ``programs``: the facts of each program, and where it keeps its files.
+- ``layout``: the files of an agent's directory.
 - ``values``: events, usage and results.
 - ``sandbox``: isolates a program from this machine.
-- ``drivers``: how each program is started, continued and understood.
-- ``status``: what other processes can learn of an agent.
-- ``control``: what they can ask of an agent that runs.
+- ``drivers``: how each program is started and continued, and how its output is read.
+- ``status``: the status of an agent for other processes.
+- ``control``: requests of other processes to a running agent.
 - ``window``: the tmux window of an agent.
-- ``screen``: the program in it.
-- ``narration``: what an agent does, as lines for people.
-- ``usage``: what an agent has used, as one count, and budgets.
-- ``prompts``: texts that agents are given.
+- ``screen``: the program that runs in the window.
+- ``narration``: an agent's activity as lines for people.
+- ``usage``: the total usage of an agent, and its budget.
+- ``prompts``: the default texts for agents.
 - ``environment``: the environment of an agent's program.
 - ``options``: the arguments of an agent's constructor.
-- ``events``: the stream of events, and the file that keeps the important ones.
+- ``events``: the stream of events, and the file that keeps the important events.
 - ``running``: the one task that owns an agent.
 - ``async_agent``: AsyncAgent.
 - ``sync_agent``: Agent, the same without ``await``.

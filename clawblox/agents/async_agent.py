@@ -66,28 +66,31 @@ class AsyncAgent:
     neither the disk nor tmux.
 
     Args:
-        agent: Driver of its program: ``claude``, ``codex``, ``kimi``, ``opencode``, ``acp`` or
+        agent: Driver of the program: ``claude``, ``codex``, ``kimi``, ``opencode``, ``acp`` or
             ``command``.
         name: Full name of the agent.
-        dir: Its directory. What is in its ``workspace`` already stays as it is.
+        dir: Directory of the agent. Files already in its ``workspace`` are kept.
         model: Model to use; None leaves the choice to the program.
         binary: The program: a path, or a name to look up in PATH; None means the usual name.
-        permission_mode: What the program may do unasked, in its own words; None means everything.
-        tmux: tmux session, which need not exist yet, for a window to watch the agent in; None opens
-            no window.
-        sandbox: Whether its program runs in a sandbox; ``"strict"`` refuses a sandbox that leaves
-            it user 0 of this machine, or that does not filter its system calls.
-        claude_native_sandbox: Whether Claude Code encloses its commands in its own sandbox, too.
-        bare: Whether Claude Code leaves out hooks and what it reads by itself.
-        auto_continue: Whether it is asked to continue after each turn, until it is stopped.
-        budget: What it may use before it is stopped, over all starts; None sets no limit.
-        max_restarts: Number of restarts allowed within ``restart_window``; after that the agent has
-            failed.
+        permission_mode: The program's own name for what it may do without asking; None means
+            everything.
+        tmux: tmux session for a window that shows the agent, created if needed; None opens no
+            window.
+        sandbox: Whether the program runs in a sandbox; ``"strict"`` refuses a sandbox in which it
+            is user 0 of this machine, or whose system calls are not filtered.
+        claude_native_sandbox: Whether Claude Code also runs its commands in its own sandbox.
+        bare: Whether Claude Code skips hooks and the files that it would read by itself.
+        auto_continue: Whether the agent is asked to continue after each turn, until it is stopped.
+        budget: Limits of usage over all starts, after which the agent is stopped; None sets no
+            limit.
+        max_restarts: Number of restarts allowed within ``restart_window``; the agent fails when
+            more are needed.
         restart_window: Length of that window in seconds.
-        stall_timeout: Seconds of silence within a turn after which its program is restarted; None
+        stall_timeout: Seconds of silence within a turn after which the program is restarted; None
             waits forever.
-        request_rate: Requests a second to its world, after a burst; None sets no limit.
-        command: What the drivers ``command`` (a table) and ``acp`` (words) run; None for others.
+        request_rate: Requests per second to the world, after a burst; None sets no limit.
+        command: What to run for the drivers ``command`` (a table) and ``acp`` (a list of words);
+            None for the others.
 
     Raises:
         ConfigError: An argument is wrong.
@@ -164,7 +167,7 @@ class AsyncAgent:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self._options.agent}, {self.state})"
 
-    # -- what it is -------------------------------------------------------------------------
+    # -- facts ------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
@@ -173,57 +176,57 @@ class AsyncAgent:
 
     @property
     def dir(self) -> Path:
-        """Its directory, absolute."""
+        """The agent's directory, absolute."""
         return self._options.dir
 
     @property
     def driver(self) -> str:
-        """Name of the driver of its program."""
+        """Name of the driver of the agent's program."""
         return self._options.agent
 
     @property
     def sandbox(self) -> SandboxLevel:
-        """What stands between its program and this machine."""
+        """Level of the sandbox around the agent's program."""
         return self._hooks.enclosure.level
 
     @property
     def visible_workspace_dir(self) -> Path:
-        """Its working directory, as its program sees it."""
+        """The agent's working directory, as its program sees it."""
         return SANDBOX_WORKSPACE if self._options.sandbox else AgentDir(self.dir).workspace
 
     @property
     def state(self) -> AgentState:
-        """Its state."""
+        """State of the agent."""
         return self._lifecycle.state
 
     @property
     def session_id(self) -> str | None:
-        """Its conversation; None before that is known."""
+        """Id of the conversation; None before it is known."""
         return None if self._owner is None else self._owner.books.session_id
 
     @property
     def usage(self) -> Usage:
-        """What it has used, over all its starts; nothing before the first here."""
+        """Usage over all starts of the agent; empty before its first start in this process."""
         return Usage() if self._owner is None else self._owner.books.usage
 
     @property
     def failure(self) -> Exception | None:
-        """Why it has failed; None if it has not."""
+        """Error that made the agent fail; None if it has not failed."""
         return None if self._owner is None else self._owner.failure
 
     @property
     def is_between_turns(self) -> bool:
-        """Whether no turn is under way; it may be about to be told to go on."""
+        """Whether the agent is between turns; the next may be about to start."""
         return self._owner is None or self._owner.is_between_turns
 
     def hold_turns(self) -> AbstractContextManager[None]:
-        """Return a block in which the agent is not told to go on; messages are given as ever."""
+        """Suppress automatic continuation while the block runs; messages are still delivered."""
         return self._hold.held()
 
     def grant_access(self, grant: Grant) -> str:
         """Give the agent access to a world; called by ``connect``. Blocks.
 
-        The address answers from then on until the agent is closed.
+        The address answers until the agent is closed.
 
         Args:
             grant: The grant of the world.
@@ -233,8 +236,8 @@ class AsyncAgent:
 
         Raises:
             UsageError: The agent is not open, so nothing would answer at its address.
-            AgentResumeError: It knows its world by an address that it cannot have again.
-            AgentSetupError: There is no address for it, or it cannot be recorded.
+            AgentResumeError: The agent knows its world by an address that is no longer available.
+            AgentSetupError: No address is available, or the address cannot be recorded.
         """
         self._open_tasks()
         return self._access.grant(grant)
@@ -278,19 +281,19 @@ class AsyncAgent:
         return self._tasks
 
     def limit_turns(self, turns: int) -> None:
-        """Stop the agent after so many turns, over all its starts; takes effect at the next start.
+        """Stop the agent after this number of turns, over all starts; applies from the next start.
 
         Args:
-            turns: Number of turns; it replaces that of the budget.
+            turns: Number of turns; replaces the limit in the budget.
 
         Raises:
-            ConfigError: It is not a whole number above 0.
+            ConfigError: The number is not a whole number above 0.
         """
         budget = attrs.evolve(self._options.budget or Budget(), turns=turns)
         self._options = attrs.evolve(self._options, budget=budget)
 
     def kill_now(self) -> None:
-        """End the grace of a stop that is under way: what is still alive is killed immediately."""
+        """Cut short the grace of a stop that is under way: kill what is still alive immediately."""
         if self._owner is not None:
             self._owner.kill_now()
 
@@ -303,20 +306,19 @@ class AsyncAgent:
         system_prompt: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> StartedAgent:
-        """Start the agent in a new conversation; return when that is confirmed.
+        """Start the agent in a new conversation; return once the session is confirmed.
 
         Args:
-            initial_prompt: What the agent is told first.
+            initial_prompt: First message to the agent.
             system_prompt: Its system prompt; None means :func:`clawblox.default_system_prompt`.
-            env: Variables for its program, also when that is restarted. They are kept in memory
-                only.
+            env: Variables for its program, also after a restart. They are kept in memory only.
 
         Returns:
             The facts of the agent.
 
         Raises:
             ConfigError: An argument is wrong.
-            UsageError: The agent runs already, or is not open.
+            UsageError: The agent is already running, or is not open.
             AgentSetupError: Its program is missing, too old, not logged in, or cannot be isolated.
             AgentStartError: Its program did not start, or did not confirm its session in time.
                 Nothing of it is left; ``events.jsonl`` says why.
@@ -329,7 +331,7 @@ class AsyncAgent:
         return await self._own_begin(order)
 
     async def check(self, *, env: Mapping[str, str] | None = None) -> None:
-        """Check that the agent's program can work, as a start does; nothing is written.
+        """Run the checks of a start without starting the agent; nothing is written.
 
         Args:
             env: As for :meth:`start`.
@@ -337,19 +339,19 @@ class AsyncAgent:
         Raises:
             AgentSetupError: The program is missing, too old, or not logged in.
 
-        Cancellation: ends what was started to ask; nothing of it is left.
+        Cancellation: ends the processes of the check; nothing remains.
         """
         await in_own_task(partial(check_setup, self._order("check", env)))
 
     async def send(self, prompt: str, *, env: Mapping[str, str] | None = None) -> StartedAgent:
-        """Give the agent a message: its next one if it works, otherwise one to continue with.
+        """Send the agent a message; an agent that works gets it after the current turn.
 
-        An agent whose program does not run is started in its recorded conversation, also one that
-        another process started, or that comes from an archive.
+        An agent whose program does not run is started in its recorded conversation, even if another
+        process started that conversation or it comes from an archive.
 
         Args:
             prompt: The message.
-            env: As for :meth:`start`; it has no effect on a program that runs.
+            env: As for :meth:`start`; ignored if the program already runs.
 
         Returns:
             The facts of the agent.
@@ -358,20 +360,20 @@ class AsyncAgent:
             ConfigError: An argument is wrong.
             UsageError: The agent is not open.
             AgentResumeError: The recorded conversation cannot be continued exactly. It is never
-                begun afresh.
+                replaced by a new one.
             AgentError: As for :meth:`start`.
 
-        Cancellation: what was started for the message is ended; a message that waits is withdrawn.
+        Cancellation: a program started for the message is ended; a queued message is withdrawn.
         """
         prompt = check_prompt(prompt, "prompt")
         order = self._order(prompt, env, start=Start.CONTINUE, system_prompt=None)
         return await self._own_begin(order)
 
     async def stop(self, *, grace_seconds: float = DEFAULT_GRACE_S) -> AgentResult:
-        """Stop the agent and everything that it has started; always safe, and always twice.
+        """Stop the agent and all processes it has started. Idempotent.
 
         Args:
-            grace_seconds: Seconds between TERM and KILL; 0 kills at once.
+            grace_seconds: Seconds between TERM and KILL; 0 kills immediately.
 
         Returns:
             How it ended; ``new`` if it was never started.
@@ -379,7 +381,7 @@ class AsyncAgent:
         Raises:
             ConfigError: The grace is not a number of seconds, 0 or more.
 
-        Cancellation: the agent is stopped all the same.
+        Cancellation: the agent is stopped nevertheless.
         """
         check_seconds(grace_seconds, "grace_seconds", may_be_zero=True)
         await self._stop(grace_seconds)
@@ -389,10 +391,11 @@ class AsyncAgent:
         return self._result()
 
     async def wait(self) -> AgentResult:
-        """Wait until the agent pauses, or has ended; one that was never started does neither.
+        """Wait until the agent pauses or ends; returns immediately if it was never started.
 
         Returns:
-            How it is: ``idle``, ``stopped`` or ``failed``, and why; ``new`` if it was not started.
+            The agent's state (``idle``, ``stopped`` or ``failed``) with its reason; ``new`` if it
+            was never started.
 
         Cancellation: changes nothing.
         """
@@ -402,9 +405,9 @@ class AsyncAgent:
         return self._result()
 
     def events(self) -> AgentEventStream:
-        """Return a stream of what happens to the agent from now on, which may be before its start.
+        """Return a stream of the agent's events from now on; it may be opened before the start.
 
-        The stream ends when the block is left.
+        The stream ends when the ``async with`` block of the agent is left.
         """
         return self._hub.subscribe()
 
@@ -435,7 +438,7 @@ class AsyncAgent:
         return order
 
     async def _own_begin(self, order: Order) -> StartedAgent:
-        """Begin, or pass a message on, in a task of its own, so that any cancellation undoes it."""
+        """Start the agent or queue a message, in its own task so that cancellation undoes it."""
         tasks = self._open_tasks()
         begun: list[Owner] = []
 
@@ -459,7 +462,7 @@ class AsyncAgent:
         return await tasks.own(begin, undo=undo)
 
     async def _make_owner(self, order: Order, tasks: Tasks) -> Owner:
-        """Have the agent owned anew, once it has ended."""
+        """Create a new owner, once the previous one has ended."""
         if self._owner is not None:
             await self._owner.stop(DEFAULT_GRACE_S)
         await self._close_control()
@@ -487,7 +490,7 @@ class AsyncAgent:
             await self._owner.stop(grace_seconds)
 
     async def _close_control(self) -> None:
-        """Let another orchestrator have the agent, if it has ended here."""
+        """Let another orchestrator run the agent, if it has ended here."""
         if self._control is not None and self._owner is not None and self._owner.is_over:
             await self._control.aclose()
 
@@ -500,7 +503,7 @@ class AsyncAgent:
                     await control.aclose()
 
     async def _open_control(self, tasks: Tasks) -> ControlServer | None:
-        """Have other processes ask for things, and none of them start the agent too.
+        """Serve requests of other processes, and keep them from starting the agent too.
 
         Raises:
             AgentStartError: Another orchestrator runs the agent.
@@ -526,7 +529,7 @@ class AsyncAgent:
 
 @attrs.frozen
 class _Asked:
-    """An agent as other processes use it; a stop does not wait until they are answered."""
+    """The agent as other processes use it; ``stop`` returns without closing the control socket."""
 
     _agent: AsyncAgent
 

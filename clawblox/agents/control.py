@@ -6,8 +6,8 @@
 | ``stop`` | ``grace_seconds`` | ``status`` |
 | ``status`` | | ``status``, an :class:`~clawblox.agents.status.AgentRecord` |
 
-How a request travels is the business of ``rundir.control_client`` and ``rundir.control_server``.
-The socket is in ``.clawblox`` of the agent's directory, which no sandbox shows to its program.
+``rundir.control_client`` and ``rundir.control_server`` define how requests travel. The socket is
+in ``.clawblox`` of the agent's directory, and no sandbox shows it to the agent's program.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class ControlledAgent(Protocol):
-    """An agent, as far as other processes may use it."""
+    """The operations that other processes may use on an agent."""
 
     async def send(self, *, prompt: str) -> object:
-        """Give the agent its next message."""
+        """Send the agent a message."""
 
     async def stop(self, *, grace_seconds: float) -> object:
         """Stop the agent."""
@@ -57,14 +57,14 @@ class ControlledAgent(Protocol):
 def make_control_server(
     directory: AgentDir, agent: ControlledAgent, read_record: Callable[[], AgentRecord]
 ) -> ControlServer:
-    """Return the server of an agent's control socket; opening and running it is the caller's part.
+    """Return the server of an agent's control socket; the caller opens and runs it.
 
     Opening it fails while another orchestrator runs the agent.
 
     Args:
         directory: The agent's directory.
         agent: The agent.
-        read_record: Returns how the agent is now.
+        read_record: Returns the current record of the agent.
     """
     handlers = _Handlers(agent, read_record)
     return ControlServer(
@@ -78,17 +78,17 @@ async def open_control(server: ControlServer, agent: str, directory: Path) -> bo
     """Open an agent's control socket.
 
     Args:
-        server: What :func:`make_control_server` returned.
+        server: Result of :func:`make_control_server`.
         agent: Full name of the agent.
         directory: Its directory.
 
     Returns:
-        Whether there is one; without it, other processes can ask nothing.
+        Whether the socket is open; without it, other processes cannot send requests.
 
     Raises:
         AgentStartError: Another orchestrator runs the agent.
 
-    Cancellation: there is no socket.
+    Cancellation: no socket remains.
     """
     try:
         await server.open()
@@ -114,7 +114,7 @@ class _Handlers:
         _check_members("send", asked)
         prompt = asked.get("prompt")
         if not isinstance(prompt, str) or not prompt:
-            raise UsageError("prompt is the text of a message")
+            raise UsageError("prompt: must be text, not empty")
         await self._agent.send(prompt=prompt)
         return self._answer()
 
@@ -142,7 +142,7 @@ def _check_members(op: str, asked: Mapping[str, Any]) -> None:
 async def ask_agent(
     directory: Path, op: str, arguments: Mapping[str, Any] | None = None
 ) -> AgentStatus | None:
-    """Ask the orchestrator of an agent something.
+    """Send a request to the orchestrator of an agent.
 
     Args:
         directory: The agent's directory.
@@ -150,13 +150,13 @@ async def ask_agent(
         arguments: The members of the request.
 
     Returns:
-        How the agent is then; None if no orchestrator has it.
+        Status of the agent after the request; None if no orchestrator runs it.
 
     Raises:
         UsageError: The message is too long for a request.
-        ControlError: The orchestrator refused, or went away.
+        ControlError: The orchestrator refused, or ended.
 
-    Cancellation: takes the request back.
+    Cancellation: withdraws the request.
     """
     given = dict(arguments or {})
     if len(encode_message({**given, "op": op})) > MAX_REQUEST_BYTES:

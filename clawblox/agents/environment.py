@@ -1,7 +1,7 @@
-"""Builds the environment of an agent's program: a list of what it may know, and nothing else. Pure.
+"""Builds the environment of an agent's program from a list of allowed variables. Pure.
 
-What the orchestrator's environment holds besides stays out: operator tokens, keys of other
-programs, variables of a session of Claude Code that the orchestrator itself was started in.
+All other variables of the orchestrator stay out: operator tokens, keys of other programs, variables
+of a Claude Code session in which the orchestrator itself was started.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _WITHHELD: Final = frozenset(
         protocol.LEASE_ENV,
     }
 )
-"""Variables that the caller must not set either."""
+"""Variables that callers must not set either."""
 
 
 def check_agent_env(env: Mapping[str, str], program: Program) -> None:
-    """Check variables that a caller gives an agent, which must be usable as variables already.
+    """Check the variables that a caller passes for an agent; their syntax is already checked.
 
     Args:
         env: The variables.
         program: The agent's program.
 
     Raises:
-        ConfigError: A variable is one that clawblox sets, or one that no agent gets.
+        ConfigError: clawblox sets the variable itself, or no agent may get it.
     """
     for name in sorted(env):
         if name in _WITHHELD:
@@ -64,16 +64,16 @@ def agent_environment(
 ) -> dict[str, str]:
     """Return the complete environment of an agent's program.
 
-    A key of another program is left out also where the caller gives it: one ``env=`` may serve
-    agents of several programs. A program whose keys are not known gets all that it is given.
+    A key of another program is left out even if the caller passes it, because one ``env=`` may
+    serve agents of several programs. A program without a list of keys gets all variables passed.
 
     Args:
         program: The program.
         inherited: The environment of the orchestrator.
         home: The program's ``HOME``, as it sees it.
-        own: Variables from its driver, as its :class:`Invocation` has them.
-        given: Variables from the caller, which :func:`check_agent_env` has passed.
-        cookie: Marks the processes of the agent.
+        own: Variables from its driver, as in its :class:`Invocation`.
+        given: Variables from the caller, already checked by :func:`check_agent_env`.
+        cookie: Marks the agent's processes.
     """
     keys = program.credential_variables
     foreign = {name for other in PROGRAMS.values() for name in other.credential_variables}

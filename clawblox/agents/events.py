@@ -1,8 +1,8 @@
-"""Events of agents: their stream, and the file ``events.jsonl`` that keeps the important ones.
+"""Events of agents: their stream, and the file ``events.jsonl`` that keeps the important events.
 
-The file holds what happened to processes, conversations and turns, one JSON object a line, in the
-words that tools look for: ``operation``, ``status``, ``exit_code`` and ``error``. What the agent
-said and did is in its log, where ``raw_offset`` points.
+The file records processes, conversations and turns, one JSON object a line, under the keys that
+tools look for: ``operation``, ``status``, ``exit_code`` and ``error``. The agent's messages and
+tool calls are in its log, at ``raw_offset``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ EVENTS_VERSION: Final = 1
 NOT_KEPT: Final[frozenset[EventType]] = frozenset(
     {"message", "reasoning", "tool.called", "tool.returned"}
 )
-"""Types that the file does not keep."""
+"""Types that are not written to the file."""
 
 _OPERATIONS: Final[Mapping[str, str]] = {
     "process": "agent.process",
@@ -45,20 +45,20 @@ _OPERATIONS: Final[Mapping[str, str]] = {
     "turn": "agent.turn",
 }
 _LAST_STATUSES: Final = ("stopped", "failed")
-"""Those of a ``process.exited`` after which an agent has ended."""
+"""Statuses of a ``process.exited`` after which the agent has ended."""
 
 _MAX_TEXT_CHARS: Final = 4000
 _TAIL_BYTES: Final = 256 * 1024
 
 
 class LastEvent(NamedTuple):
-    """Where an agent was when the last event was kept.
+    """State of an agent at the last event in the file.
 
     Attributes:
         seq: Number of that event; 0 for none.
-        raw_offset: Offset in the log of the last line that an event which was kept was read in.
-        is_end: Whether nothing can have happened since.
-        process_start: Offset in the log at which the latest process that is known begins to write.
+        raw_offset: Largest offset in the log of a line that produced an event in the file.
+        is_end: Whether the agent had ended, so that nothing can have happened since.
+        process_start: Offset in the log at which the latest recorded process begins to write.
     """
 
     seq: int = 0
@@ -68,7 +68,7 @@ class LastEvent(NamedTuple):
 
 
 class EventFile:
-    """Appends to ``events.jsonl``. Every method blocks; none fails for want of space.
+    """Appends to ``events.jsonl``. Every method blocks; a full disk is logged, not raised.
 
     Args:
         path: The file, whose directory exists.
@@ -87,16 +87,16 @@ class EventFile:
                 lines = file.read().splitlines()
         except OSError:
             return LastEvent()
-        found = list(filter(None, map(_read_numbers, lines)))
-        if not found:
+        positions = list(filter(None, map(_read_numbers, lines)))
+        if not positions:
             return LastEvent()
-        return found[-1]._replace(
-            raw_offset=max(each.raw_offset for each in found),
-            process_start=max(each.process_start for each in found),
+        return positions[-1]._replace(
+            raw_offset=max(position.raw_offset for position in positions),
+            process_start=max(position.process_start for position in positions),
         )
 
     def append(self, events: Sequence[AgentEvent]) -> None:
-        """Add events; a line that a killed writer left torn ends."""
+        """Append events; terminates a line that a killed writer left incomplete."""
         lines = [self._line(event) for event in events]
         if not lines:
             return
@@ -106,7 +106,7 @@ class EventFile:
             _log.warning("events not written", path=str(self._path), error=str(error))
 
     def _line(self, event: AgentEvent) -> bytes:
-        # Tools read strict JSON, whatever a program has reported.
+        # Tools expect strict JSON, whatever a program has reported.
         record = clean_value(_record(event), max_chars=_MAX_TEXT_CHARS)
         text = json.dumps(record, allow_nan=False)
         for secret in self._secrets:

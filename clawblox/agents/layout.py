@@ -1,4 +1,4 @@
-"""Where things are in an agent's directory. Names only; nothing is read or made here."""
+"""Paths in an agent's directory. Names only: nothing is read or created here."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class AgentDir:
 
     @property
     def command_file(self) -> Path:
-        """Script that reruns the latest start by hand; it holds no secret."""
+        """Script that reruns the latest start by hand, without secrets."""
         return self.runtime / "start.sh"
 
     @property
@@ -75,7 +75,7 @@ class AgentDir:
 
     @property
     def access_file(self) -> Path:
-        """The address by which the agent knows its world; a resume needs the same one."""
+        """The address by which the agent knows its world; a resume needs the same address."""
         return self.path / "world_access.json"
 
     @property

@@ -1,6 +1,6 @@
-"""An agent's activity as lines for people: its messages, its uses of tools, its errors.
+"""An agent's activity as lines for people: its messages, its tool calls, its errors.
 
-Usage is left out; tables show it. Programs write what they like, so nothing is taken for granted.
+Usage is left out, because tables show it. Nothing is assumed about what programs write.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from clawblox.foreign_values import clean_value, finite_number
 from clawblox.printable import printable, printable_lines, printable_name
 
 Tone: TypeAlias = Literal["plain", "faint", "action", "error"]
-"""Role of a line: the agent's own words, a detail, an action, an error."""
+"""Style of a line: the agent's own text, a detail, an action, an error."""
 
 _SAID: Final = "| "
-"""Begins each line of an agent's message, so that none can look like ours."""
+"""Prefix of each line of an agent's message, so that none can pass for a line of clawblox."""
 _FAULT: Final = "! "
 _MAX_COLUMNS: Final = 300
 _MAX_SAID_COLUMNS: Final = 4000
 _MAX_RESULT_LINES: Final = 6
 _MAX_PROMPT_LINES: Final = 12
 _ENDED: Final = {"stopped": "agent stopped", "failed": "agent failed"}
-"""What a process's end is by its ``status``: also that of the agent, which comes after it."""
+"""Text for the end of a process by its ``status``; these two also end the agent."""
 _MAIN_ARGUMENTS: Final = ("command", "cmd", "file_path", "path", "url", "pattern", "query")
-"""Arguments that explain a call of a tool by themselves."""
+"""Arguments that describe a tool call on their own."""
 
 
 @attrs.frozen
@@ -41,11 +41,11 @@ class Line:
 
 
 def narrate(type: EventType, data: Mapping[str, Any]) -> list[Line]:  # noqa: A002 - as in Report
-    """Return what happened to an agent as lines.
+    """Return the lines for an event.
 
     Args:
         type: Type of the event.
-        data: Its members, as ``Report`` lists them.
+        data: Its members, as :class:`~clawblox.agents.values.Report` lists them.
     """
     tell = _TELLERS.get(type)
     return [] if tell is None else list(tell(data))
@@ -124,7 +124,7 @@ def _fault(data: Mapping[str, Any]) -> Iterator[Line]:
 
 
 def _limit(data: Mapping[str, Any]) -> Iterator[Line]:
-    said = _word(data.get("message"))  # "budget of 20 turns used up" says its kind
+    said = _word(data.get("message"))  # e.g. "budget of 20 turns used up", which names the kind
     yield from [Line(_cut(_FAULT + said), "error")] if said else _fault(data)
 
 
@@ -163,7 +163,7 @@ def _arguments(value: object) -> str:
 
 
 def _word(value: object) -> str:
-    """Return a value as the first line of a text; None as an empty text."""
+    """Return a value as a single line; None as an empty text."""
     return printable(_text(value))
 
 

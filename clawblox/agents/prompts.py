@@ -1,4 +1,4 @@
-"""Texts that agents are given: the default system prompt and the nudge."""
+"""Texts for agents: the default system prompt and the request to continue."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from clawblox.config.arguments import describe_mismatch
 from clawblox.errors import ConfigError
 
 AUTO_CONTINUE: Final = "Please don't stop. Just continue doing whatever you want to do."
-"""The user message that follows a finished turn."""
+"""The user message sent after a finished turn."""
 
 _UNUSABLE: Final = re.compile("[\0\ud800-\udfff]")
 
@@ -31,19 +31,19 @@ Keep them short enough to be read in one go; merge and remove what no longer hel
 
 
 def default_system_prompt() -> str:
-    """Return a system prompt for an agent that acts by itself and keeps its memory in files."""
+    """Return a system prompt for an agent that acts on its own and keeps its memory in files."""
     return _DEFAULT_SYSTEM_PROMPT
 
 
 def check_text(value: object, key: str) -> str:
-    """Return a text that programs can be given.
+    """Return a text that can be passed to a program.
 
     Args:
         value: The caller's value.
         key: Name of the argument.
 
     Raises:
-        ConfigError: It is no text, or has a character that no program can be given.
+        ConfigError: The value is not text, or has a character that no program can receive.
     """
     if not isinstance(value, str):
         raise ConfigError(describe_mismatch("text", value), key=key, value=value)
@@ -65,7 +65,8 @@ def check_prompt(value: object, key: str) -> str:
         key: Name of the argument.
 
     Raises:
-        ConfigError: It is no text, is blank, or has a character that no program can be given.
+        ConfigError: The value is not text, is blank, or has a character that no program can
+            receive.
     """
     if not check_text(value, key).strip():
         raise ConfigError(describe_mismatch("text, not empty", value), key=key, value=value)

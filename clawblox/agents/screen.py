@@ -1,8 +1,8 @@
-"""The program in an agent's tmux window: shows what the agent does, from its log and its events.
+"""The program in an agent's tmux window: shows the agent's activity from its log and its events.
 
 ``python -m clawblox.agents.screen DIR DRIVER PID START_TIME LOG_BYTES EVENTS_BYTES`` shows what is
-added to both files, until the orchestrator with this pid ends. It writes nothing and knows no
-secret. While nothing happens, it looks at the lengths of two files three times a second.
+added to both files, until the orchestrator with this pid ends. It writes nothing and has no
+secrets. While nothing happens, it checks the lengths of the two files three times a second.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from clawblox.telemetry.log_segments import list_segments
 _INTERVAL_MS: Final = 300
 _CHUNK_BYTES: Final = 1 << 18
 _MAX_BACKLOG_BYTES: Final = 1 << 20
-"""Nobody reads more than this in one step; the screen continues with the latest."""
+"""Backlog that is too long to read at once; the screen skips to the latest."""
 _MAX_LINE_BYTES: Final = 1 << 20
 _COLOURS: Final[Mapping[Tone, bytes]] = {
     "faint": b"\x1b[2m",
@@ -38,7 +38,7 @@ _COLOURS: Final[Mapping[Tone, bytes]] = {
 _SHOWN_EVENTS: Final = frozenset(
     {"process.started", "process.exited", "turn.started", "limit", "stalled", "oversized"}
 )
-"""Those that only the orchestrator knows of; the others are in the log."""
+"""Event types that only the orchestrator reports; the others come from the log."""
 
 
 class Screen:
@@ -61,7 +61,7 @@ class Screen:
         self._events = _Tail(directory.events_file, events_start)
 
     def news(self) -> bytes:
-        """Return what there is to show since the last call. Blocks."""
+        """Return the new text since the last call. Blocks."""
         events, said = [*self._events.lines()], [*self._log.lines()]
         return b"".join(map(_coloured, [*self._show_events(events), *self._show_log(said)]))
 
@@ -78,7 +78,7 @@ class Screen:
         for text in lines:
             try:
                 reports = self._conversation.read(text)
-            except Exception:  # noqa: BLE001 - a line that a driver cannot read ends no window
+            except Exception:  # noqa: BLE001 - an unreadable line must not end the window
                 reports = ()
             for report in reports:
                 yield from narrate(report.type, report.data)
@@ -94,7 +94,7 @@ class _Tail:
         self._rest = b""
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines since the last call; of very many, the latest. Blocks."""
+        """Yield the lines since the last call; only the latest of a long backlog. Blocks."""
         with contextlib.suppress(OSError):
             status = os.stat(self._path)  # noqa: PTH116 - three times a second
             if self._inode not in (0, status.st_ino):
@@ -107,7 +107,7 @@ class _Tail:
                 yield from self._read_on(self._path, status.st_size)
 
     def _finish_segment(self) -> Iterator[bytes]:
-        """Yield the rest of the segment that was the log until the next one began."""
+        """Yield the rest of the segment that was the log before the current one."""
         for segment in list_segments(self._path)[:-1]:
             if segment.path.stat().st_ino == self._inode:
                 yield from self._read_on(segment.path, segment.end - segment.start)
@@ -126,7 +126,7 @@ class _Tail:
 
 
 def main(arguments: list[str]) -> None:
-    """Show what an agent does until its orchestrator ends."""
+    """Show an agent's activity until its orchestrator ends."""
     path, driver, *numbers = arguments
     pid, start_time, log_start, events_start = map(int, numbers)
     screen = Screen(

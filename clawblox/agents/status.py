@@ -1,8 +1,7 @@
 """The status of an agent for other processes, from ``runtime/status.json`` in its directory.
 
-The orchestrator writes the file when something changes, and it holds no secret. A reader finds out
-by itself whether that orchestrator still lives: if not, the agent was interrupted, whatever the
-file says.
+The orchestrator writes the file, without secrets, when something changes. A reader checks whether
+that orchestrator is alive: if not, the agent was interrupted, whatever state the file records.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from clawblox.telemetry.metrics import AgentMetrics
 from clawblox.telemetry.own_log import OwnLog
 
 StatusState: TypeAlias = Literal[AgentState, "interrupted"]
-"""How an agent is; ``interrupted`` was left behind by an orchestrator that is gone."""
+"""State of an agent; ``interrupted`` means that its orchestrator ended without stopping it."""
 
 _log = OwnLog(__name__)
 
@@ -41,24 +40,23 @@ _MAX_BYTES: Final = 1 << 20
 
 @attrs.frozen(kw_only=True)
 class AgentRecord:
-    """An agent as its orchestrator knows it: the content of ``status.json``.
+    """An agent's state according to its orchestrator: the content of ``status.json``.
 
     Attributes:
         name: Its full name.
         driver: The driver of its program.
         state: Its state.
         session_id: Its conversation; None before that is confirmed.
-        turn: Number of the turn under way, from 1, else of the latest that has ended.
+        turn: Number of the current turn, from 1, or else of the latest finished turn.
         usage: Its usage.
         reason: Why it is idle or has ended, in a few words; empty while it works.
         pid: Process of its program; None if none runs.
         window: Name of its tmux window; None without tmux.
         sandbox: Level of its sandbox.
-        time: UTC time of the latest event; records that differ in it alone are equal.
+        time: UTC time of the latest event; ignored when records are compared.
         orchestrator_pid: The process that runs it.
-        orchestrator_start: Start of that process, in clock ticks since boot; the writer fills it
-            in, as it does with the next one.
-        boot_id: The boot in which these mean anything.
+        orchestrator_start: Start of that process, in clock ticks since boot; set by the writer.
+        boot_id: The boot to which pid and start belong; set by the writer.
     """
 
     name: str
@@ -78,7 +76,7 @@ class AgentRecord:
 
     @property
     def has_owner(self) -> bool:
-        """Whether its orchestrator lives. Blocks."""
+        """Whether its orchestrator is alive. Blocks."""
         return (
             self.boot_id == boot_id()
             and is_same_process(self.orchestrator_pid, self.orchestrator_start)
@@ -87,7 +85,7 @@ class AgentRecord:
 
 
 class StatusWriter:
-    """Writes the status file of an agent when something has changed.
+    """Writes the status file of an agent, but only when something has changed.
 
     Args:
         directory: The agent's directory.
@@ -98,12 +96,12 @@ class StatusWriter:
         self._written: AgentRecord | None = None
 
     def write(self, record: AgentRecord) -> None:
-        """Write a record in one step, unless only its time is another than the last one's. Blocks.
+        """Replace the file atomically, unless nothing but the time has changed. Blocks.
 
-        It does not wait for the disk: after a loss of power, no agent runs.
+        The file is not flushed to disk: after a power loss, no agent runs anyway.
 
         Raises:
-            OSError: The old file still holds.
+            OSError: The file was not replaced.
         """
         if record == self._written:
             return
@@ -111,7 +109,7 @@ class StatusWriter:
         full = attrs.evolve(
             record, orchestrator_start=started_at, boot_id=record.boot_id or boot_id()
         )
-        # Whatever a path or an error holds, the file can be written, and read again.
+        # The record can be encoded and decoded again even if a path or an error is not valid UTF-8.
         content = msgspec.json.format(encode_line(msgspec.to_builtins(full)), indent=2) + b"\n"
         publish_bytes(self._path, content, durable=False)
         self._written = record
@@ -119,15 +117,15 @@ class StatusWriter:
 
 @attrs.frozen(kw_only=True)
 class AgentStatus:
-    """An agent as it is now, for people and programs.
+    """The current status of an agent, for people and programs.
 
     Attributes:
         name: Its full name.
-        state: How it is.
+        state: Its state.
         driver: The driver of its program.
         dir: Its directory.
         session_id: Its conversation; None before that was confirmed.
-        turn: Number of the turn under way, from 1, else of the latest that has ended.
+        turn: Number of the current turn, from 1, or else of the latest finished turn.
         usage: Its usage.
         reason: Why it is idle or has ended, in a few words; empty while it works.
         pid: Process of its program; None if none runs.
@@ -153,28 +151,28 @@ class AgentStatus:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing will happen to it unless somebody starts it again."""
+        """Whether nothing will happen to it until it is started again."""
         return self.state not in _UNDER_WAY
 
 
 def judge_status(directory: Path, record: AgentRecord) -> AgentStatus:
-    """Return what a record means now. Blocks: it looks whether the orchestrator lives.
+    """Return the current status for a record. Blocks: checks that the orchestrator is alive.
 
     Args:
         directory: The agent's directory.
-        record: Its record in the file.
+        record: Its record, from the file.
     """
     was_left = record.state in _UNDER_WAY and not record.has_owner
     return make_status(directory, record, was_left=was_left)
 
 
 def make_status(directory: Path, record: AgentRecord, *, was_left: bool = False) -> AgentStatus:
-    """Return what a record means.
+    """Return the status that a record stands for.
 
     Args:
         directory: The agent's directory.
         record: Its record from the orchestrator.
-        was_left: Whether that orchestrator is gone.
+        was_left: Whether that orchestrator has ended.
     """
     return AgentStatus(
         name=record.name,
@@ -182,7 +180,9 @@ def make_status(directory: Path, record: AgentRecord, *, was_left: bool = False)
         driver=record.driver,
         dir=directory,
         session_id=record.session_id,
-        turn=record.usage.turns if was_left else record.turn,  # a turn that was cut off
+        turn=record.usage.turns
+        if was_left
+        else record.turn,  # a turn that was cut off is not counted
         usage=record.usage,
         reason="its orchestrator was killed" if was_left else record.reason,
         pid=None if was_left else record.pid,
@@ -194,7 +194,7 @@ def make_status(directory: Path, record: AgentRecord, *, was_left: bool = False)
 
 
 def read_status(directory: Path) -> AgentStatus | None:
-    """Return how the agent of a directory is; None if none ever ran there. Blocks.
+    """Return the status of the agent in a directory; None if no agent ever ran there. Blocks.
 
     Raises:
         AgentError: The status file cannot be read, or is not one of ours.
@@ -226,8 +226,8 @@ def _unreadable(directory: Path, problem: str) -> AgentError:
 def read_agents(run_dir: Path) -> list[AgentStatus]:
     """Return the agents of a run directory by name, running or not. Blocks.
 
-    They are those in its ``agents``, and those that a manifest of the run names. One whose status
-    cannot be read is left out.
+    They are the agents in its ``agents`` directory and those that a manifest of the run names. An
+    agent whose status cannot be read is left out.
     """
     found = []
     for directory in _agent_dirs(run_dir):
@@ -243,7 +243,7 @@ def read_agents(run_dir: Path) -> list[AgentStatus]:
 
 @functools.lru_cache(maxsize=256)
 def _tell_once(error: str) -> None:
-    # A table of a run looks every second.
+    # A table of a run calls this every second.
     _log.warning("agent not shown", error=error)
 
 
@@ -272,7 +272,7 @@ def _named_dirs(instance_dir: Path) -> Sequence[Path]:
 
 @functools.lru_cache(maxsize=1024)
 def _read_named_dirs(instance_dir: Path, _version: tuple[int, ...]) -> Sequence[Path]:
-    # A table of a run looks every second.
+    # A table of a run calls this every second.
     try:
         manifest = read_manifest(instance_dir)
     except ManifestError:
@@ -282,10 +282,10 @@ def _read_named_dirs(instance_dir: Path, _version: tuple[int, ...]) -> Sequence[
 
 
 def find_agent(path: Path) -> AgentStatus:
-    """Return the agent that a path means: its directory, or a run directory with one agent. Blocks.
+    """Return the agent at a path: an agent's directory, or a run directory with one agent. Blocks.
 
     Raises:
-        UsageError: There is no agent, or there are several; names them.
+        UsageError: There is no agent, or there are several; the error names them.
         AgentError: The status file cannot be read.
     """
     path = path.absolute()

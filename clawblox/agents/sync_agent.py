@@ -39,28 +39,31 @@ class Agent(OpenTwin[AsyncAgent]):
     constructor touches neither the disk nor tmux.
 
     Args:
-        agent: Driver of its program: ``claude``, ``codex``, ``kimi``, ``opencode``, ``acp`` or
+        agent: Driver of the program: ``claude``, ``codex``, ``kimi``, ``opencode``, ``acp`` or
             ``command``.
         name: Full name of the agent.
-        dir: Its directory. What is in its ``workspace`` already stays as it is.
+        dir: Directory of the agent. Files already in its ``workspace`` are kept.
         model: Model to use; None leaves the choice to the program.
         binary: The program: a path, or a name to look up in PATH; None means the usual name.
-        permission_mode: What the program may do unasked, in its own words; None means everything.
-        tmux: tmux session, which need not exist yet, for a window to watch the agent in; None opens
-            no window.
-        sandbox: Whether its program runs in a sandbox; ``"strict"`` refuses a sandbox that leaves
-            it user 0 of this machine, or that does not filter its system calls.
-        claude_native_sandbox: Whether Claude Code encloses its commands in its own sandbox, too.
-        bare: Whether Claude Code leaves out hooks and what it reads by itself.
-        auto_continue: Whether it is asked to continue after each turn, until it is stopped.
-        budget: What it may use before it is stopped, over all starts; None sets no limit.
-        max_restarts: Number of restarts allowed within ``restart_window``; after that the agent has
-            failed.
+        permission_mode: The program's own name for what it may do without asking; None means
+            everything.
+        tmux: tmux session for a window that shows the agent, created if needed; None opens no
+            window.
+        sandbox: Whether the program runs in a sandbox; ``"strict"`` refuses a sandbox in which it
+            is user 0 of this machine, or whose system calls are not filtered.
+        claude_native_sandbox: Whether Claude Code also runs its commands in its own sandbox.
+        bare: Whether Claude Code skips hooks and the files that it would read by itself.
+        auto_continue: Whether the agent is asked to continue after each turn, until it is stopped.
+        budget: Limits of usage over all starts, after which the agent is stopped; None sets no
+            limit.
+        max_restarts: Number of restarts allowed within ``restart_window``; the agent fails when
+            more are needed.
         restart_window: Length of that window in seconds.
-        stall_timeout: Seconds of silence within a turn after which its program is restarted; None
+        stall_timeout: Seconds of silence within a turn after which the program is restarted; None
             waits forever.
-        request_rate: Requests a second to its world, after a burst; None sets no limit.
-        command: What the drivers ``command`` (a table) and ``acp`` (words) run; None for others.
+        request_rate: Requests per second to the world, after a burst; None sets no limit.
+        command: What to run for the drivers ``command`` (a table) and ``acp`` (a list of words);
+            None for the others.
 
     Raises:
         ConfigError: An argument is wrong.

@@ -1,8 +1,8 @@
-"""The usage of an agent, as one count, and its budget.
+"""The total usage of an agent, and its budget.
 
-Programs count in different ways: each turn by itself, all turns of a process, or all turns of a
-conversation, its resumes included. The ledger makes one count of these, which never goes down. A
-driver says with each reading what it counts; costs are those that the program reports.
+Programs count in different ways: per turn, per process, or per conversation including its resumes.
+The ledger combines these readings into one total that never decreases. A driver states the scope of
+each reading; costs are those that the program reports.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class _Conversation:
 
     Attributes:
         version: Version of the program that gave the last reading.
-        last_tokens: The last reading of tokens that counted the whole conversation.
-        last_cost: The same of the cost.
-        counted: All that was counted of it.
-        files: Tokens of each kind that its files record, as far as they were counted, by the
-            name of the file.
+        last_tokens: The last token reading that covered the whole conversation.
+        last_cost: The last cost reading that covered the whole conversation.
+        counted: Everything counted for the conversation.
+        files: Tokens of each kind already counted from each of its files, by the name of the
+            file.
     """
 
     version: str | None = None
@@ -54,7 +54,7 @@ class _Conversation:
 
 @attrs.frozen
 class _Process:
-    """The last readings of the latest process that counted all of that process."""
+    """The last readings of the current process, where they covered the whole process."""
 
     tokens: Usage = attrs.field(factory=Usage)
     cost_usd: float = 0.0
@@ -83,14 +83,14 @@ class _File:
 
 
 class Ledger:
-    """Counts what an agent uses, over all its processes and conversations.
+    """Counts the usage of an agent, over all its processes and conversations.
 
     It belongs to one task, and is passive: the agent's owner reports the starts of processes, the
     readings, and the ends of turns.
 
     Attributes:
-        log_offset: Offset in the agent's log of the first line that was not counted; None if that
-            is not known.
+        log_offset: Offset in the agent's log of the first line that is not yet counted; None if
+            unknown.
     """
 
     def __init__(self) -> None:
@@ -101,13 +101,13 @@ class Ledger:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Return the ledger of a file; an empty one where there is no file. Blocks.
+        """Load the ledger from a file; a missing file gives an empty ledger. Blocks.
 
         Args:
             path: ``usage.json`` of an agent directory.
 
         Raises:
-            AgentError: The file cannot be read, is torn, or is not one of ours.
+            AgentError: The file cannot be read, is incomplete, or is not a record of usage.
         """
         try:
             content = read_file(path.parent, path.name, max_bytes=_MAX_BYTES)
@@ -124,7 +124,7 @@ class Ledger:
             for conversation in file.conversations.values()
             for counts in conversation.files.values()
         )
-        if not has_all or not _is_plausible(msgspec.to_builtins(file)):  # it would lift the budget
+        if not has_all or not _is_plausible(msgspec.to_builtins(file)):  # it would raise the budget
             raise _unusable(path, "is not a record of usage: it has a number below 0 or too large")
         ledger = cls()
         ledger._usage = file.usage
@@ -134,10 +134,10 @@ class Ledger:
         return ledger
 
     def save(self, path: Path) -> None:
-        """Write the ledger in one step; a reader finds this state or the one before. Blocks.
+        """Replace the file atomically. Blocks.
 
         Raises:
-            OSError: The old file still holds.
+            OSError: The file was not replaced.
         """
         file = _File(
             _SCHEMA_VERSION, self._usage, self._conversations, self._process, self.log_offset
@@ -146,11 +146,11 @@ class Ledger:
 
     @property
     def usage(self) -> Usage:
-        """All that the agent has used so far. No member of it ever goes down."""
+        """Usage of the agent so far. None of its members ever decreases."""
         return self._usage
 
     def begin_process(self) -> None:
-        """Note that a process of the program begins: what counts by process begins at nothing."""
+        """Note that a process of the program begins: readings per process restart at zero."""
         self._process = _Process()
 
     def find_version(self, session_id: str) -> str | None:
@@ -172,15 +172,16 @@ class Ledger:
         cost_scope: UsageScope | None = None,
         files: Mapping[str, Usage] | None = None,
     ) -> Usage:
-        """Count what a reading adds.
+        """Add what a reading reports beyond the last one.
 
-        A cumulative reading that is lower than the one before begins a new count: the program has
-        lost the old one. Files that record less than before add nothing: they were lost, or moved.
+        A cumulative reading below the last one starts a new count, because the program has lost the
+        old
+        one. Files that record less than before add nothing: their content was lost, or moved.
 
         Args:
             reading: The program's report; its turns are ignored.
-            session_id: The conversation that it is about.
-            version: Version of the program, as far as known.
+            session_id: The conversation of the reading.
+            version: Version of the program; None if unknown.
             scope: Scope of the reading.
             cost_scope: Scope of its cost; None means the same.
             files: Usage recorded by each file, for the scope ``recorded``.
@@ -213,7 +214,7 @@ class Ledger:
         version: str | None,
         known: _Conversation,
     ) -> Usage:
-        """Count the growth of each file's record since the last count, kind by kind of tokens."""
+        """Count the growth of each file's record since the last count, for each kind of token."""
         counted, added = dict(known.files), Usage()
         for name, reading in files.items():
             before = counted.get(name, (0,) * len(_TOKENS))
@@ -260,7 +261,7 @@ def _latest_cost(reading: Usage, scope: UsageScope, known: _Conversation) -> flo
 
 
 def _plausible(reading: Usage) -> Usage:
-    """Return a reading without numbers that nothing can have used, a negative one for example."""
+    """Return a reading without impossible numbers, such as negative ones."""
     return Usage(
         **{name: whole_number(getattr(reading, name)) or 0 for name in _TOKENS},
         cost_usd=finite_number(reading.cost_usd),
@@ -274,7 +275,7 @@ def _difference(reading: Usage, before: Usage) -> Usage:
 
 
 def add_usage(usage: Usage, added: Usage) -> Usage:
-    """Return ``usage`` with the tokens and the cost of ``added``; the turns stay."""
+    """Return ``usage`` plus the tokens and the cost of ``added``; its turns are unchanged."""
     costs = [cost for cost in (usage.cost_usd, added.cost_usd) if cost is not None]
     return Usage(
         **{name: min(MAX_NUMBER, getattr(usage, name) + getattr(added, name)) for name in _TOKENS},
@@ -303,8 +304,8 @@ def _check_number(value: object, key: str) -> None:
 class Budget:
     """Limits after which an agent is stopped; None sets no limit.
 
-    It is checked between two turns, so the turn in which it is used up is finished. The minutes
-    alone end a turn too, which might last for ever.
+    It is checked between turns, so the turn that uses it up is finished. Only the minutes also end
+    a turn, because a turn might last forever.
 
     Args:
         tokens: Tokens of all kinds, cached ones included.
@@ -313,7 +314,7 @@ class Budget:
         minutes: Minutes since the agent's first start in this process.
 
     Raises:
-        ConfigError: A limit is not a number above 0, or not a whole one.
+        ConfigError: A limit is not a number above 0, or not a whole number where it must be.
     """
 
     tokens: int | None = attrs.field(
@@ -330,11 +331,11 @@ class Budget:
     )
 
     def exceeded(self, usage: Usage, minutes: float) -> str | None:
-        """Return which limit is used up, as a reason to stop; None if none is.
+        """Return the limit that is used up, as a reason to stop; None if none is.
 
         Args:
             usage: Usage of the agent.
-            minutes: How long it has worked, in minutes.
+            minutes: Minutes since its first start.
         """
         reached: Mapping[str, tuple[float | None, float]] = {
             f"{self.tokens} tokens": (self.tokens, usage.tokens),

@@ -1,4 +1,4 @@
-"""Frozen values of agents: what happens to them and what they use. No behaviour."""
+"""Frozen values of agents: events, usage and results. No behaviour."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from clawblox.foreign_values import clean_text, clean_value
 from clawblox.results import Event
 
 AgentState: TypeAlias = Literal["new", "starting", "working", "idle", "stopped", "failed"]
-"""How an agent is: ``working`` within a turn, ``idle`` between two, with a program or without."""
+"""State of an agent: ``working`` within a turn; ``idle`` between turns, with or without a
+program."""
 
 SandboxLevel: TypeAlias = Literal[
     "none", "native", "bwrap", "bwrap+native", "bwrap-root", "bwrap-root+native"
 ]
-"""Level of the sandbox around an agent's program; with ``root`` in its name, the program
-is user 0 outside, because this machine cannot run root's sandboxes as another user."""
+"""Level of the sandbox around an agent's program. ``root`` means that the program is user 0
+outside, because this machine cannot run root's sandboxes as another user."""
 
 EventType: TypeAlias = Literal[
     "process.started",
@@ -46,11 +47,11 @@ ErrorKind: TypeAlias = Literal[
 """Kinds of failures, the ``kind`` of an ``error`` event."""
 
 UsageScope: TypeAlias = Literal["turn", "process", "session", "recorded"]
-"""Scope of a reading of usage: one turn, all since the process or the session began, or all
-that is recorded in files of the session."""
+"""Scope of a reading of usage: one turn, everything since the process or the session began, or
+everything recorded in files of the session."""
 
 _MAX_TEXT_CHARS: Final = 8 << 20
-"""Length of the longest line that a program's output is read in, and so of any text in it."""
+"""Length of the longest output line that is read, and so of any text in it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -58,12 +59,12 @@ class Usage:
     """Tokens, turns and money.
 
     Attributes:
-        input_tokens: Tokens of prompts that no cache had.
-        cached_tokens: Tokens of prompts that were read from a cache.
-        cache_write_tokens: Tokens of prompts that were written to a cache.
-        output_tokens: Tokens of answers, reasoning included.
-        reasoning_tokens: Those of the answers' tokens that were reasoning.
-        cost_usd: What the program reported as cost, in US dollars; None if it reports none.
+        input_tokens: Prompt tokens that were not cached.
+        cached_tokens: Prompt tokens that were read from a cache.
+        cache_write_tokens: Prompt tokens that were written to a cache.
+        output_tokens: Answer tokens, reasoning included.
+        reasoning_tokens: The part of the answer tokens that was reasoning.
+        cost_usd: Cost reported by the program, in US dollars; None if it reports none.
         turns: Turns that have ended.
     """
 
@@ -86,36 +87,36 @@ def _clean_members(data: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _clean_member(value: Any) -> Any:  # noqa: ANN401 - any value of a program
-    if type(value) is str:  # as most are, and there are thousands a second
+    if type(value) is str:  # the common case, thousands of times a second
         is_plain = value.isascii() and len(value) <= _MAX_TEXT_CHARS
         return value if is_plain else clean_text(value, max_chars=_MAX_TEXT_CHARS)
     if value is None or isinstance(value, bool | Usage):
         return value
     if isinstance(value, dict) and value and all(isinstance(u, Usage) for u in value.values()):
-        return value  # by the names that a driver has checked
+        return value  # its keys are names that a driver has checked
     return clean_value(value, max_chars=_MAX_TEXT_CHARS)
 
 
 @attrs.frozen
 class Report:
-    """Report that a driver read in a line of its program's output, before it becomes an event.
+    """Report that a driver read from a line of its program's output, before it becomes an event.
 
-    Whatever the program wrote, its members are values that every writer can write.
+    Whatever the program wrote, the members are values that can be encoded as JSON.
 
     The members of ``data`` by type:
 
     - ``session.confirmed``: ``session_id``; ``version`` and ``model`` where the program names them.
     - ``turn.started``: nothing.
-    - ``turn.finished``: ``ok``; ``text``, the last words of the turn.
+    - ``turn.finished``: ``ok``; ``text``, the last message of the turn.
     - ``message``: ``role`` (``assistant``, ``user`` or ``system``), ``text``.
     - ``reasoning``: ``text``.
     - ``tool.called``: ``id``, ``name``, ``arguments``.
     - ``tool.returned``: ``id``, ``content``, ``is_error``.
     - ``usage``: ``usage`` (a :class:`Usage` without turns) with its ``scope`` (:data:`UsageScope`),
       and ``cost_scope`` where the scope of the cost differs; with the scope ``recorded`` also
-      ``files``, what each file that has grown records, by its name.
+      ``files``, the usage recorded in each file that has grown, by file name.
     - ``retry``: ``attempt``, ``max_attempts``, ``delay_s``, ``status``, ``error``: the program
-      itself tries again.
+      retries by itself.
     - ``limit``: ``kind``, ``message``.
     - ``error``: ``kind`` (:data:`ErrorKind`), ``message``; ``status`` where an API gave one.
     """
@@ -126,22 +127,22 @@ class Report:
 
 @attrs.frozen(kw_only=True)
 class AgentEvent(Event):
-    """Something that happened to an agent; see :class:`~clawblox.results.Event`.
+    """An event of an agent; see :class:`~clawblox.results.Event`.
 
-    ``data`` has the members that :class:`Report` lists; of ``process.started`` ``pid``,
-    ``command``, ``version``; of ``process.exited`` ``status``, ``exit_code``, ``error``; of
-    ``turn.started`` ``prompt``, unless the program has begun it by itself.
+    ``data`` has the members that :class:`Report` lists. ``process.started`` has ``pid``,
+    ``command``, ``version``; ``process.exited`` has ``status``, ``exit_code``, ``error``;
+    ``turn.started`` has ``prompt``, unless the program began the turn by itself.
 
     Attributes:
         kind: Type of the event.
-        seq: Number of the event, from 1, over all starts of the agent; it always grows, and leaves
-            some out after the orchestrator was killed.
+        seq: Number of the event, from 1, over all starts of the agent; it always increases, and
+            skips some numbers after the orchestrator was killed.
         session_id: Its conversation; None before that is confirmed.
-        turn: Number of the turn under way, from 1, else of the latest that has ended. A turn that
-            was cut off does not count: the next one has its number.
+        turn: Number of the current turn, from 1, or else of the latest finished turn. A turn that
+            was cut off does not count: the next turn has the same number.
         raw_offset: Offset in ``logs/agent.log``, counted from its first segment, of the line that
-            it was read in, or of ``process.started`` where the process begins to write; None for
-            any other event.
+            reported the event; for ``process.started``, the offset where the process begins to
+            write; None for other events.
     """
 
     kind: EventType
@@ -161,7 +162,7 @@ class StartedAgent:
         command_file: Script that reruns this start by hand, without secrets.
         log_file: Output of its program.
         session_id: Its conversation.
-        pid: Process of the program; None between two processes of a turn each.
+        pid: Process of the program; None while no process runs between two turns.
         version: Version of the program; None if unknown.
         tmux_window: Name of its tmux window; None without tmux.
         tmux_pane_id: Id of the pane there; None without tmux.
@@ -182,13 +183,13 @@ class StartedAgent:
 
 @attrs.frozen(kw_only=True)
 class AgentResult:
-    """How an agent's work ended, or why it pauses.
+    """State of an agent that has ended or pauses, and the reason.
 
     Attributes:
         name: Its full name.
         state: ``idle``, ``stopped`` or ``failed``; ``new`` if it was never started.
-        reason: Why, in a few words: ``stopped on request``, ``budget of 20 turns used up``.
-        exit_code: Exit status of its last process, negative for a signal; None if there was none.
+        reason: Reason in a few words: ``stopped on request``, ``budget of 20 turns used up``.
+        exit_code: Exit status of its last process, negative for a signal; None if unknown.
         usage: Its usage.
     """
 

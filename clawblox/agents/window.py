@@ -1,7 +1,7 @@
-"""The tmux window of an agent: shows what the agent does, whatever happens to its program.
+"""The tmux window of an agent: shows the agent's activity across restarts of its program.
 
-The program of the agent does not run there. The window can be closed without harm, and it stays
-while the program is started again.
+The agent's program does not run in the window. Closing the window does no harm, and it stays open
+while the program is restarted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from clawblox.system.process_tree import read_start_time
 from clawblox.system.tmux import Pane, close_window, has_pane, open_view, tmux_name
 
 _PASSED_ON: Final = ("LANG", "LC_ALL", "PATH", "PYTHONPATH")
-"""Variables that the window's own program gets; it needs no others."""
+"""Variables passed on to the window's program; it needs no others."""
 
 _numbers: dict[str, dict[Path, int]] = {}
 _numbering = threading.Lock()
@@ -26,9 +26,9 @@ _numbering = threading.Lock()
 class AgentWindow:
     """The window of one agent, ``agent-0-<i>`` in a tmux session.
 
-    The number counts the agents of this process for that session, in the order in which their
-    windows were made. Another window for the same agent's directory has the same number, so that
-    a new object for an agent finds its window. The constructor does not call tmux.
+    The number counts this process's agents in that session, in the order in which their windows
+    were created. A second window for the same agent directory gets the same number, so that a new
+    agent object finds its window. The constructor does not call tmux.
 
     Args:
         session: Name of the session, which need not exist.
@@ -48,13 +48,13 @@ class AgentWindow:
 
     @property
     def pane_id(self) -> str | None:
-        """Id of its pane, ``%3``; None while it is closed."""
+        """Id of its pane, for example ``%3``; None while it is closed."""
         return None if self._pane is None else self._pane.id
 
     def open(self) -> None:
-        """Open it, and the session around it, unless it is open already. Blocks.
+        """Open it, and its session if needed, unless it is open already. Blocks.
 
-        It shows additions to the agent's log and events from now on.
+        It shows additions to the agent's log and events from this moment on.
 
         Raises:
             TmuxError: It cannot be opened.
@@ -76,7 +76,7 @@ class AgentWindow:
         )
 
     def close(self) -> None:
-        """Close it; does nothing if it is closed, by a person for example. Blocks."""
+        """Close it; does nothing if it is already closed. Blocks."""
         if self._pane is not None:
             close_window(self._pane.pid)
             self._pane = None

@@ -88,9 +88,9 @@ async def test_the_error_of_an_agent_reaches_who_asked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("op", "arguments", "complaint"),
     [
-        ("send", {}, "prompt is the text of a message"),
-        ("send", {"prompt": ""}, "prompt is the text of a message"),
-        ("send", {"prompt": ["x"]}, "prompt is the text of a message"),
+        ("send", {}, "prompt: must be text, not empty"),
+        ("send", {"prompt": ""}, "prompt: must be text, not empty"),
+        ("send", {"prompt": ["x"]}, "prompt: must be text, not empty"),
         ("send", {"prompt": "x", "env": {"KEY": "1"}}, "send takes no 'env'; it takes: prompt"),
         ("stop", {}, "seconds, 0 or more, not None"),
         ("stop", {"grace_seconds": -1}, "seconds, 0 or more, not -1"),

@@ -133,13 +133,13 @@ def test_looks_become_rare_and_come_together() -> None:
     assert quiet == sorted(quiet)
     assert quiet[-1] == 1.0
     assert looks.next_pause(now, is_quiet=False) <= 0.05
-    looks.begin_anew()
+    looks.reset()
     assert looks.next_pause(now, is_quiet=True) == pauses[0]
 
 
 def test_a_late_look_tells_how_long_this_process_was_stopped() -> None:
     looks = LogPoller()
-    assert [looks.begin_look(now) for now in (50.0, 51.0, 4651.0, 4651.2)] == [
+    assert [looks.begin_poll(now) for now in (50.0, 51.0, 4651.0, 4651.2)] == [
         0.0,
         0.0,
         4600.0,

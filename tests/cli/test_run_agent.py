@@ -112,7 +112,7 @@ def test_missing_requirements_are_errors_before_the_world_starts(
     command = call("run", str(world), *WORDS, env={"PATH": str(empty)})
     assert command.wait() == 1
     assert "its program 'claude' is not on PATH" in command.err
-    assert "clawblox doctor says how" in command.err
+    assert "clawblox doctor shows how" in command.err
     assert "is ready at" not in command.out
     assert not (Path.cwd() / "runs").exists()
 

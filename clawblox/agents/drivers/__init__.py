@@ -1,10 +1,10 @@
-"""Drivers: how each agent program is started, continued, spoken to and understood.
+"""Drivers: how each agent program is started and continued, and how its output is read.
 
 A driver starts no process and opens no socket. It writes files in the agent's private home, returns
-command lines, and reads lines of output. ``running`` does the rest.
+command lines, and parses lines of output. ``running`` does the rest.
 
-- ``driver``: what every driver offers.
-- ``known_program``: what the drivers of Claude Code, Codex, Kimi Code and opencode share.
+- ``driver``: the interface of every driver.
+- ``known_program``: the common base of the drivers of Claude Code, Codex, Kimi Code and opencode.
 - ``claude``: Claude Code.
 - ``codex``: Codex.
 - ``kimi``: Kimi Code.
@@ -12,8 +12,8 @@ command lines, and reads lines of output. ``running`` does the rest.
 - ``acp``: programs that speak the Agent Client Protocol.
 - ``acp_client``: our side of that protocol.
 - ``command``: any program, by a template of its command line.
-- ``reading``: understanding what a program has written without talking to it.
-- ``output``: lines of JSON that programs write.
+- ``reading``: reading the output of a program without talking to it.
+- ``output``: parsing lines of JSON from programs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ DRIVERS: Final[Mapping[str, Driver]] = MappingProxyType(
 
 
 def find_driver(name: str) -> Driver:
-    """Return the driver of that name.
+    """Return the driver with a name.
 
     Args:
         name: The value of an agent's ``agent=``.

@@ -1,7 +1,7 @@
 """Programs that speak the Agent Client Protocol: JSON-RPC lines on standard input and output.
 
-The protocol has no system prompt: that is put before the first prompt of a conversation, which the
-program keeps. Measured with gemini-cli 0.61, qwen-code 0.15, kimi-code 2.1 and opencode 1.18.
+The protocol has no system prompt, so it is sent before the first prompt of a conversation, and the
+program keeps it. Measured with gemini-cli 0.61, qwen-code 0.15, kimi-code 2.1 and opencode 1.18.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _SESSION_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._:-]{0,199}")
 
 @attrs.frozen(kw_only=True)
 class KnownProgram:
-    """How a known program is started.
+    """How to start a known program.
 
     Attributes:
         args: Arguments that make it speak the protocol.
         env: Variables for it; ``{state}`` is replaced by its state directory.
-        package: The package of npm that it is installed with.
+        package: Its npm package.
     """
 
     args: tuple[str, ...]
@@ -79,21 +79,21 @@ KNOWN_PROGRAMS: Final[Mapping[str, KnownProgram]] = {
         package=OPENCODE.package,
     ),
 }
-"""Programs that can be named by ``binary=`` alone."""
+"""Programs that ``binary=`` alone can name."""
 
 
 class AcpDriver(Driver):
-    """Drives any program that speaks the Agent Client Protocol; ``env=`` gives its keys."""
+    """Drives any program that speaks the Agent Client Protocol; pass its keys with ``env=``."""
 
     program = Program(
         driver="acp", command="", home_dir="", state_variable=None, id_pattern=_SESSION_ID
     )
 
     def name_binary(self, binary: str | None, command: object) -> str:
-        """Return the program that a caller's ``binary=`` or ``command=`` names.
+        """Return the program for a caller's ``binary=`` or ``command=``.
 
         Raises:
-            ConfigError: Neither names one, or how to start it is not known.
+            ConfigError: Neither names a program, or how to start it is unknown.
         """
         if command is not None:
             words = check_words(command, "command")
@@ -113,15 +113,15 @@ class AcpDriver(Driver):
         return binary
 
     def version_argv(self, binary: str) -> tuple[str, ...]:
-        """Return the command that prints the version; a program of the caller's own has none."""
+        """Return the command that prints the version; empty for a caller's own program."""
         return (binary, "--version") if PurePath(binary).name in KNOWN_PROGRAMS else ()
 
     def prepare(self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) -> None:
-        """Make the state directory; the protocol answers what the program asks."""
+        """Create the state directory; questions of the program are answered by the protocol."""
         make_private_dir(directory.state)
 
     def invocation(self, setup: AgentSetup, turn: Turn) -> Invocation:
-        """Return how a process for this turn is started."""
+        """Return the command for a process for this turn."""
         if setup.command is not None:
             words = check_words(setup.command, "command")
             return Invocation(argv=(setup.binary, *words[1:]), has_stdin=True)
@@ -130,11 +130,11 @@ class AcpDriver(Driver):
         return Invocation(argv=(setup.binary, *known.args), env=env, has_stdin=True)
 
     def converse(self, setup: AgentSetup, turn: Turn) -> Conversation:
-        """Return the conversation with a process that was started for this turn."""
+        """Return the conversation with a process started for this turn."""
         return AcpClient(setup, turn)
 
     def explain(self, log_lines: Sequence[str]) -> Report | None:
-        """Return an ``error`` report for the newest line that names a known fault."""
+        """Return an ``error`` report for the latest line that matches a known error."""
         for line in reversed(log_lines):
             if parse_record(line) is None and (kind := find_kind(line)):
                 return Report("error", {"kind": kind, "message": line.strip()})

@@ -1,7 +1,7 @@
-"""Our side of the Agent Client Protocol, with one process of a program. Pure.
+"""The client side of the Agent Client Protocol, for one process of a program. Pure.
 
-Requests, answers and notifications are JSON-RPC lines. One request is under way at a time, then one
-prompt for each turn.
+Requests, answers and notifications are JSON-RPC lines. Only one request is pending at a time during
+the setup, then one prompt for each turn.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _NO_CAPABILITIES: Final = {
     "terminal": False,
 }
 
-# "Always" would be written down somewhere, by some in the workspace.
+# The program would record an "always", some programs in the workspace.
 _ALLOWING: Final = ("allow_once", "allow_always")
 _REFUSING: Final = ("reject_once", "reject_always")
 
 _MAX_MESSAGE_CHARS: Final = 1 << 20
-"""Characters after which a message that comes in pieces is reported as several."""
+"""Characters after which a message that arrives in pieces is reported as several messages."""
 
 _MAX_CALLS: Final = 10_000
-"""Maximum number of uses of tools that are remembered in a turn."""
+"""Maximum number of tool calls remembered in a turn."""
 
 _LIMITS: Final = {"max_tokens": "tokens", "max_turn_requests": "turns"}
 _KINDS: Final[tuple[tuple[re.Pattern[str], ErrorKind], ...]] = (
@@ -55,14 +55,14 @@ Answer: TypeAlias = Callable[[Record], Iterator[Report]]
 
 @attrs.define
 class _Call:
-    """A use of a tool, and whether it was reported."""
+    """A tool call, and whether it was reported."""
 
     name: str
-    is_told: bool = False
+    is_reported: bool = False
 
 
 class _Pieces:
-    """Text that comes in pieces, joined once."""
+    """Text that arrives in pieces, joined once."""
 
     def __init__(self) -> None:
         self.kind = ""
@@ -77,21 +77,21 @@ class _Pieces:
             self._texts.append(text)
 
     def take(self) -> tuple[str, str]:
-        """Return the kind and the text of all pieces, and begin again."""
+        """Return the kind and the text of all pieces, and start over."""
         kind, text = self.kind, "".join(self._texts)
         self.kind, self.chars, self._texts = "", 0, []
         return kind, text
 
 
 class AcpClient(Conversation):
-    """Our side of the protocol: one request at a time, then a prompt for each turn.
+    """The client side of the protocol: one request at a time, then a prompt for each turn.
 
-    An onlooker recognises the answer to a prompt by its content, because it does not know which
-    requests came before. It may begin with any line.
+    An onlooker recognises the answer to a prompt by its content, because it does not know the
+    earlier requests. It may begin at any line.
 
     Args:
         setup: The agent.
-        turn: The turn that the process was started for.
+        turn: The turn for which the process was started.
     """
 
     def __init__(self, setup: AgentSetup, turn: Turn) -> None:
@@ -107,13 +107,13 @@ class AcpClient(Conversation):
         self._replayed = 0
         self._is_ready = False
         self._is_in_turn = False
-        self._is_start_untold = False
+        self._is_start_pending = False
         self._prompts = [turn.prompt]
         self._preface = (
             [setup.system_prompt] if setup.system_prompt and not turn.continued_id else []
         )
         self._pieces = _Pieces()
-        self._last_words = ""
+        self._last_text = ""
         self._calls: dict[str, _Call] = {}
         info = {"name": "clawblox", "version": "1"}
         self._ask(
@@ -140,11 +140,11 @@ class AcpClient(Conversation):
 
     def read(self, line: bytes) -> Sequence[Report]:
         """See :meth:`Conversation.read`."""
-        return [*self._tell_start(), *self._read(line), *self._tell_start()]
+        return [*self._report_start(), *self._read(line), *self._report_start()]
 
-    def _tell_start(self) -> Iterator[Report]:
-        if self._is_start_untold:
-            self._is_start_untold = False
+    def _report_start(self) -> Iterator[Report]:
+        if self._is_start_pending:
+            self._is_start_pending = False
             yield Report("turn.started")
 
     def _read(self, line: bytes) -> Iterator[Report]:
@@ -164,7 +164,7 @@ class AcpClient(Conversation):
     # -- messages --
 
     def _send(self, **message: Any) -> None:  # noqa: ANN401 - any JSON value
-        # Values that it echoes, such as an id, are the program's own.
+        # Echoed values, such as an id, come from the program.
         self._outgoing += encode_line({"jsonrpc": "2.0", **message})
 
     def _ask(
@@ -197,7 +197,7 @@ class AcpClient(Conversation):
             self._is_ready = self._is_in_turn = True
 
     def _recognise(self, number: object, message: Record) -> object:
-        """Return the number of the request that a message answers, as far as we know it."""
+        """Return the number of the request that a message answers; None if it is unknown."""
         prompt = next((n for n, (done, _) in self._answers.items() if done == self._answered), 0)
         is_late = "error" in message and number not in self._answers
         if is_late or "stopReason" in record_in(message, "result"):
@@ -206,7 +206,7 @@ class AcpClient(Conversation):
         return None if number == prompt else number
 
     def _reply(self, request: Record) -> Iterator[Report]:
-        """Answer what the program asks: it may do everything, and gets nothing from us."""
+        """Answer a request of the program: allow every action, and provide no client features."""
         number = clean_value(request["id"])
         if request["method"] != "session/request_permission":
             error = {"code": _METHOD_NOT_FOUND, "message": "Method not found"}
@@ -237,7 +237,7 @@ class AcpClient(Conversation):
             yield from _give_up({"kind": "resume", "message": message})
 
     def _opened(self, result: Record) -> Iterator[Report]:
-        # Some load unknown ids. The replayed messages are the proof.
+        # Some programs load unknown ids. Only the replayed messages are proof.
         session_id = text_in(result, "sessionId") or self._resumed
         if not session_id or (self._resumed and not self._replayed):
             message = f"it has nothing of the conversation {self._resumed}"
@@ -260,14 +260,14 @@ class AcpClient(Conversation):
         yield from self._begin()
 
     def _begin(self) -> Iterator[Report]:
-        """Give the first prompt, once everything before is answered."""
+        """Send the first prompt, once all earlier requests are answered."""
         if not self._answers:
             self._is_ready = True
             self._next_prompt()
         return iter(())
 
     def _choose(self, category: str, value: str | None, result: Record) -> None:
-        """Ask for a model or a mode, in the newer way of the protocol where it is offered."""
+        """Request a model or a mode, in the newer form of the protocol where it is offered."""
         if value is None:
             return
         session = {"sessionId": self._session_id}
@@ -280,7 +280,7 @@ class AcpClient(Conversation):
         self._ask(f"session/set_{category}", params, self._done, self._not_chosen)
 
     def _wait_for_replay(self, result: Record) -> None:
-        """Ask for the mode that it is in: Gemini still replays when it has answered the load."""
+        """Set the current mode again: Gemini still replays after answering the load."""
         mode = text_in(record_in(result, "modes"), "currentModeId")
         if mode and self._setup.permission_mode is None:
             params = {"sessionId": self._session_id, "modeId": mode}
@@ -300,7 +300,7 @@ class AcpClient(Conversation):
     def _next_prompt(self) -> None:
         if not self._is_ready or self._is_in_turn or not self._prompts:
             return
-        self._is_in_turn = self._is_start_untold = True
+        self._is_in_turn = self._is_start_pending = True
         texts, self._preface = [*self._preface, self._prompts.pop(0)], []
         prompt = [{"type": "text", "text": text} for text in texts]
         params = {"sessionId": self._session_id, "prompt": prompt}
@@ -326,13 +326,13 @@ class AcpClient(Conversation):
         yield from self._end_turn(ok=False)
 
     def _end_turn(self, *, ok: bool) -> Iterator[Report]:
-        yield Report("turn.finished", {"ok": ok, "text": self._last_words})
-        self._last_words = ""
+        yield Report("turn.finished", {"ok": ok, "text": self._last_text})
+        self._last_text = ""
         self._calls.clear()
         self._is_in_turn = False
         self._next_prompt()
 
-    # -- what it does meanwhile --
+    # -- updates during a turn --
 
     def _read_update(self, message: Record) -> Iterator[Report]:
         update = record_in(record_in(message, "params"), "update")
@@ -346,24 +346,24 @@ class AcpClient(Conversation):
             yield from self._read_tool(update)
 
     def _read_tool(self, update: Record) -> Iterator[Report]:
-        """Yield a call once its arguments are known, and what it returned."""
+        """Yield a call once its arguments are known, and its result."""
         yield from self._flush()
         number, status = text_in(update, "toolCallId"), text_in(update, "status")
         call = self._find_call(number, text_in(update, "title") or text_in(update, "kind"))
         arguments = record_in(update, "rawInput")
         has_ended = status in ("completed", "failed")
-        if not call.is_told and (arguments or has_ended):
-            call.is_told = True
+        if not call.is_reported and (arguments or has_ended):
+            call.is_reported = True
             yield Report("tool.called", {"id": number, "name": call.name, "arguments": arguments})
         if has_ended:
-            contents = (record_in(each, "content") for each in list_in(update, "content"))
+            contents = (record_in(item, "content") for item in list_in(update, "content"))
             texts = filter(None, (text_in(content, "text") for content in contents))
             is_error = status == "failed"
             returned = {"id": number, "content": "\n".join(texts), "is_error": is_error}
             yield Report("tool.returned", returned)
 
     def _find_call(self, number: str, name: str) -> _Call:
-        """Return the call of that number, which may be new; of very many, the oldest go."""
+        """Return the call with a number, creating it if needed; beyond the limit the oldest go."""
         if number not in self._calls and len(self._calls) >= _MAX_CALLS:
             del self._calls[next(iter(self._calls))]
         return self._calls.setdefault(number, _Call(name))
@@ -376,10 +376,10 @@ class AcpClient(Conversation):
             yield usage
 
     def _flush(self) -> Iterator[Report]:
-        """Yield the text that came in pieces."""
+        """Yield the text collected so far."""
         kind, text = self._pieces.take()
         if text and kind == "message":
-            self._last_words = text
+            self._last_text = text
             yield Report("message", {"role": "assistant", "text": text})
         elif text:
             yield Report("reasoning", {"text": text})
@@ -395,23 +395,23 @@ def _read_error(error: Record, *, otherwise: ErrorKind = "model") -> Record:
 
 
 def _give_up(error: Record) -> Iterator[Report]:
-    """Yield what keeps the first turn from beginning; the program itself would just stay."""
+    """Yield the error that prevents the first turn; the program would not exit by itself."""
     yield Report("error", error)
     yield Report("turn.finished", {"ok": False, "text": error["message"]})
 
 
 def find_kind(text: str) -> ErrorKind | None:
-    """Return what the words of an error mean; None if they are not known."""
+    """Return the kind of error that a text means; None if unknown."""
     return next((kind for pattern, kind in _KINDS if pattern.search(text)), None)
 
 
 def _read_usage(usage: Record) -> Report | None:
-    """Return a reading of the tokens of one turn, or of one request of it."""
+    """Return a reading of the tokens of one turn, or of one request in it."""
     if not usage:
         return None
     given, written = count_in(usage, "inputTokens"), count_in(usage, "cachedWriteTokens")
     cached, answer = count_in(usage, "cachedReadTokens"), count_in(usage, "outputTokens")
-    # Some count what a cache had as input too; then it is missing in the sum.
+    # Some programs also count cached tokens as input; their total then shows the overlap.
     if given + cached + written + answer > count_in(usage, "totalTokens"):
         given = max(0, given - cached - written)
     counted = Usage(

@@ -75,12 +75,12 @@ _SANDBOX: Final = {
     "autoAllowBashIfSandboxed": True,
 }
 _SETTINGS: Final = {
-    "cleanupPeriodDays": 36_500,  # it removes conversations that are older; else after a month
+    "cleanupPeriodDays": 36_500,  # by default it deletes conversations after a month
     "skipDangerousModePermissionPrompt": True,
 }
 
 _COST_OF_SESSION_SINCE: Final = (2, 1, 330)
-"""Before, ``total_cost_usd`` counts from the start of the process."""
+"""Older versions count ``total_cost_usd`` from the start of the process."""
 
 _KEY: Final = "ANTHROPIC_API_KEY"
 _TOKEN: Final = "CLAUDE_CODE_OAUTH_TOKEN"  # noqa: S105 - a name, not a token
@@ -126,7 +126,7 @@ class ClaudeDriver(KnownProgramDriver):
         return [*self.check_version(version), *_check_login(env, setup)]
 
     def prepare(self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) -> None:
-        """Write the program's settings, and answers to all it would ask on a screen."""
+        """Write the program's settings, with answers to all its questions on screen."""
         make_private_dir(directory.state)
         state = _read_state(directory.state)
         answers = _answer_questions(real_workspace(directory, setup), state)
@@ -144,14 +144,14 @@ class ClaudeDriver(KnownProgramDriver):
         session_id: str,
         interruption: Interruption,
     ) -> None:
-        """Move the conversation, with all of its project, to where this workspace has it."""
+        """Move the conversation's whole project to the directory for this workspace."""
         found = self.transcripts(directory).get(session_id)
         slug = project_slug(real_workspace(directory, setup))
         if found is not None and found.parent.name != slug:
             merge_directory(directory.state, f"projects/{found.parent.name}", f"projects/{slug}")
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path]:
-        """Return the main transcript of each conversation, by id; of two of an id the newest."""
+        """Return the main transcript of each conversation, by id; the newest for each id."""
         found = find_files(directory.state, "projects/*/*.jsonl")
         return {
             file.path.stem: file.path
@@ -160,14 +160,14 @@ class ClaudeDriver(KnownProgramDriver):
         }
 
     def invocation(self, setup: AgentSetup, turn: Turn) -> Invocation:
-        """Return how a process for this turn is started."""
+        """Return the command for a process for this turn."""
         option = "--resume" if isinstance(turn.start, Continue) else "--session-id"
         prompt_file = str(setup.runtime / "system_prompt.md")
         argv = (
             setup.binary,
             *_STREAM,
             *(option, turn.start.session_id),
-            # The program does not keep it with the conversation.
+            # The program does not keep the system prompt with the conversation.
             *(("--append-system-prompt-file", prompt_file) if setup.system_prompt else ()),
             *(("--model", setup.model) if setup.model else ()),
             *("--permission-mode", setup.permission_mode or _EVERYTHING),
@@ -178,20 +178,20 @@ class ClaudeDriver(KnownProgramDriver):
         env = {
             "CLAUDE_CONFIG_DIR": str(setup.state),
             **_QUIET_ENV,
-            # Without it, root may not leave everything allowed; any other value is refused.
+            # Without it, root may not skip permissions; any other value is refused.
             **({"IS_SANDBOX": "1"} if setup.is_root else {}),
         }
         return Invocation(argv=argv, env=env, has_stdin=True)
 
     def converse(self, setup: AgentSetup, turn: Turn) -> Conversation:
-        """Return the conversation with a process that was started for this turn."""
+        """Return the conversation with a process started for this turn."""
         if turn.joined_version is None:
             return _MessageLoop(turn.prompt)
         version = self.parse_version(turn.joined_version)
         return _MessageLoop(turn.prompt, session_id=turn.continued_id, version=version)
 
     def explain(self, log_lines: Sequence[str]) -> Report | None:
-        """Return an ``error`` report for the last lines of a failed process, if they tell why."""
+        """Return an ``error`` report if the last lines of a failed process explain the failure."""
         for line in reversed(log_lines):
             result = parse_record(line)
             if result is not None and result.get("type") == "result" and result.get("is_error"):
@@ -234,7 +234,7 @@ def _answer_questions(workspace: str, state: Record) -> Record:
 
 
 def _read_state(directory: Path) -> Record:
-    """Return what the program has written; nothing if it is not readable."""
+    """Return the state that the program has written; empty if it is unreadable."""
     try:
         content = read_file(directory, _STATE_FILE, max_bytes=_MAX_STATE_BYTES)
     except OSError:
@@ -242,7 +242,7 @@ def _read_state(directory: Path) -> Record:
     try:
         state = parse_document(content)
         _encode_object(state)
-    except (ValueError, RecursionError):  # it can be nested too deeply to be written
+    except (ValueError, RecursionError):  # it may be nested too deeply to be written
         return {}
     return state if isinstance(state, dict) else {}
 
@@ -259,12 +259,12 @@ def _encode_object(content: Mapping[str, Any]) -> bytes:
 
 
 class _MessageLoop(Conversation):
-    """A process that takes one user message after the other.
+    """A process that takes one user message after another.
 
     Args:
         prompt: The first message.
         session_id: The conversation; None before the program has named it.
-        version: Version of the program; none before it has named that.
+        version: Version of the program; empty before it is known.
     """
 
     def __init__(
@@ -286,7 +286,7 @@ class _MessageLoop(Conversation):
     def read(self, line: bytes) -> Sequence[Report]:
         record = parse_record(line)
         if record is None or record.get("parent_tool_use_id") is not None:
-            return ()  # what a sub-agent says is its own matter
+            return ()  # output of a sub-agent is ignored
         match record.get("type"):
             case "system":
                 return self._read_system(record)
@@ -307,7 +307,7 @@ class _MessageLoop(Conversation):
         if record.get("subtype") != "init" or not session_id:
             return ()
         self._error_word = ""
-        started = Report("turn.started")  # each turn begins with an init
+        started = Report("turn.started")  # each turn begins with an init record
         if session_id == self._session_id:
             return [started]
         self._session_id = session_id
@@ -317,13 +317,15 @@ class _MessageLoop(Conversation):
         return [Report("session.confirmed", {k: v for k, v in facts.items() if v}), started]
 
     def _read_assistant(self, record: Record) -> Sequence[Report]:
-        if error := text_in(record, "error"):  # the program's words; the result repeats them
+        if error := text_in(record, "error"):  # the result record repeats its message
             self._error_word = error
             return ()
         return [*_read_answer(record_in(record, "message"))]
 
     def _read_result(self, record: Record) -> Iterator[Report]:
-        if self._session_id is None:  # it names the id that was asked for, found or not
+        if (
+            self._session_id is None
+        ):  # the record names the requested id, even if that does not exist
             yield from _read_failure(record, self._error_word)
             return
         scopes: dict[str, UsageScope] = {
@@ -411,9 +413,9 @@ def _read_usage(record: Record) -> Usage:
 
 
 def _read_failure(record: Record, error_word: str) -> Iterator[Report]:
-    """Yield why a result is a failure; its subtype may well be ``success``."""
+    """Yield the reason for a failed result; its subtype may be ``success`` nevertheless."""
     errors = record.get("errors")
-    listed = [each for each in errors if isinstance(each, str)] if isinstance(errors, list) else []
+    listed = [text for text in errors if isinstance(text, str)] if isinstance(errors, list) else []
     subtype, status = text_in(record, "subtype"), status_in(record, "api_error_status")
     message = text_in(record, "result") or "; ".join(listed) or subtype or "it failed"
     if subtype in _LIMITS:

@@ -53,7 +53,7 @@ _MODES: Final = {
     "workspace-write": ("--sandbox", "workspace-write"),
     "read-only": ("--sandbox", "read-only"),
 }
-"""Options by permission mode; Claude's word for everything is understood too."""
+"""Options by permission mode; Claude's name for all permissions is accepted too."""
 
 _BASE_URL: Final = "https://api.openai.com/v1"
 _KEYS: Final = ("CODEX_API_KEY", "OPENAI_API_KEY")
@@ -83,7 +83,7 @@ _TOOLS: Final[Mapping[str, tuple[str, ...]]] = {
     "collab_tool_call": ("receiver_thread_ids", "prompt"),
     "web_search": ("query",),
 }
-"""Types of items that are uses of tools, and the members that are their arguments."""
+"""Types of items that are tool calls, and the members that are their arguments."""
 
 
 class CodexDriver(KnownProgramDriver):
@@ -100,7 +100,7 @@ class CodexDriver(KnownProgramDriver):
         self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str], version: str
     ) -> list[Requirement]:
         """Return the missing requirements of the program."""
-        modes = f"permission_mode is one of {', '.join(filter(None, _MODES))}"
+        modes = f"set permission_mode to one of {', '.join(filter(None, _MODES))}"
         return [
             *self.check_version(version),
             *_check_login(env, directory),
@@ -114,7 +114,7 @@ class CodexDriver(KnownProgramDriver):
         publish_bytes(
             directory.state / "config.toml", settings.encode(errors="replace"), durable=False
         )
-        with contextlib.suppress(RecursionError):  # the agent can nest it as deeply as it likes
+        with contextlib.suppress(RecursionError):  # the agent may have nested it very deeply
             shutil.rmtree(directory.state / "packages", ignore_errors=True)
 
     def adopt(
@@ -124,9 +124,10 @@ class CodexDriver(KnownProgramDriver):
         session_id: str,
         interruption: Interruption,
     ) -> None:
-        """Remove the index of rollouts if it names another place, where they may still be.
+        """Remove the index of rollouts if it points to a different place, where they may still be.
 
-        The program would write on there. Without an index it makes one of the rollouts it finds.
+        The program would continue writing there. Without an index it creates one from the rollouts
+        that it finds.
         """
         transcript = self.transcripts(directory).get(session_id)
         if transcript is None:
@@ -138,7 +139,7 @@ class CodexDriver(KnownProgramDriver):
                 remove_database(directory.state, index.path.name)
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path]:
-        """Return the rollout of each thread, by id; of two of an id the newest."""
+        """Return the rollout of each thread, by id; the newest if an id has several."""
         found = sorted(
             file.path for file in find_files(directory.state, "sessions/*/*/*/rollout-*.jsonl")
         )
@@ -146,10 +147,10 @@ class CodexDriver(KnownProgramDriver):
         return {thread: path for path, thread in ids.items() if thread}
 
     def invocation(self, setup: AgentSetup, turn: Turn) -> Invocation:
-        """Return how a process for this turn is started."""
+        """Return the command and input for a process for this turn."""
         argv = (
             *(setup.binary, "exec", "--json", "--skip-git-repo-check"),
-            *_MODES.get(setup.permission_mode, ()),  # another is refused by the check
+            *_MODES.get(setup.permission_mode, ()),  # the check refuses any other mode
             *(("--model", setup.model) if setup.model else ()),
             *(("resume", turn.continued_id) if turn.continued_id else ()),
             "-",
@@ -161,11 +162,11 @@ class CodexDriver(KnownProgramDriver):
         )
 
     def converse(self, setup: AgentSetup, turn: Turn) -> Conversation:
-        """Return the conversation with a process that was started for this turn."""
+        """Return the conversation with a process started for this turn."""
         return _Events()
 
     def explain(self, log_lines: Sequence[str]) -> Report | None:
-        """Return an ``error`` report for the last lines of a failed process, if they tell why."""
+        """Return an ``error`` report if the last lines of a failed process explain the failure."""
         for line in reversed(log_lines):
             record = parse_record(line)
             if record is None and (kind := find_error_kind(_ERRORS, line)):
@@ -187,11 +188,11 @@ def _check_login(env: Mapping[str, str], directory: AgentDir) -> Iterator[Requir
 
 def _settings(directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) -> Iterator[str]:
     """Yield the lines of ``config.toml``."""
-    # Of a new conversation: the program keeps them with it.
+    # Applies to a new conversation, with which the program keeps the instructions.
     yield f"developer_instructions = {_quote(setup.system_prompt)}"
     yield "check_for_update_on_startup = false"
     base_url, key = env.get("OPENAI_BASE_URL"), next(filter(env.get, _KEYS), None)
-    if base_url or key == "OPENAI_API_KEY":  # the program by itself heeds neither
+    if base_url or key == "OPENAI_API_KEY":  # the program ignores both variables
         yield 'model_provider = "custom"'
         yield "[model_providers.custom]"
         yield 'name = "OpenAI"'
@@ -207,12 +208,12 @@ def _settings(directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) ->
 
 
 def _quote(text: str) -> str:
-    """Return a string of TOML, which differs from JSON in one character."""
+    """Return a TOML string; TOML differs from JSON in one character."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _indexed_place(directory: AgentDir, index: str, session_id: str) -> str | None:
-    """Return where an index says that a rollout is; None if it does not say it."""
+    """Return the path of a rollout according to an index; None if it has none."""
     query = "SELECT rollout_path FROM threads WHERE id = ?"
     try:
         with copy_database(directory.state, index, scratch=directory.path) as database:
@@ -261,7 +262,7 @@ class _Events(RecordConversation):
                 yield from _read_return(item)
 
     def _read_call(self, item: Record) -> Iterator[Report]:
-        """Yield a use of a tool, once; some are reported only when they have ended."""
+        """Yield each tool call once; some are reported only after they have ended."""
         kind, call = text_in(item, "type"), text_in(item, "id")
         if kind in _TOOLS and call not in self._called:
             self._called.add(call)
@@ -307,7 +308,7 @@ def _describe_retry(match: re.Match[str]) -> Report:
 
 
 def _failure_message(record: Record) -> str:
-    """Return why a turn or the program failed, if the record says so."""
+    """Return why a turn or the program failed; empty if the record does not report that."""
     match record.get("type"):
         case "turn.failed":
             return text_in(record_in(record, "error"), "message") or "the turn failed"

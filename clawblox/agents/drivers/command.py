@@ -1,14 +1,15 @@
 """Any program, by a template of its command line: one process for each turn.
 
-The table, which is the agent's ``command=``:
+The table is passed as the agent's ``command=``:
 
-- ``start``: the words that begin a conversation. The first one is the program.
-- ``resume``: the words that continue one; without them it cannot be continued.
-- ``session``: regular expression, whose one group is the id, for a line of the program's output.
-  Without it the id is ours, and nothing could prove a resume; so ``resume`` needs it.
+- ``start``: the words that begin a conversation. The first word is the program.
+- ``resume``: the words that continue a conversation; without them it cannot be continued.
+- ``session``: regular expression whose single group matches the id in a line of the program's
+  output. Without it the id is chosen by clawblox, and nothing could prove a resume; so ``resume``
+  requires it.
 - ``prompt``: ``argument`` (``{prompt}`` in the words) or ``stdin``.
 
-In the words, ``{prompt}``, ``{session}`` (in ``start`` a new id), ``{system_prompt_file}``,
+In the words, ``{prompt}``, ``{session}`` (a new id in ``start``), ``{system_prompt_file}``,
 ``{workspace}`` and ``{model}`` are replaced.
 """
 
@@ -42,18 +43,19 @@ _KEYS: Final = frozenset({"start", "resume", "session", "prompt"})
 _PROMPT_WAYS: Final = ("argument", "stdin")
 
 _SESSION_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._:-]{0,199}")
-"""Ids become words of a command line, and parts of paths."""
+"""Ids become words of a command line and parts of paths, so their characters are restricted."""
 
 
 @attrs.frozen(kw_only=True)
 class CommandTable:
-    """A command as the caller gave it, checked.
+    """A caller's command table, checked.
 
     Attributes:
         start: The words that begin a conversation.
-        resume: The words that continue one; None if it cannot be continued.
-        session: Finds the id of the conversation in a line of output; None if that is ours.
-        by_stdin: Whether the prompt is given on standard input.
+        resume: The words that continue a conversation; None if it cannot be continued.
+        session: Matches the id of the conversation in a line of output; None if clawblox chose
+            the id.
+        by_stdin: Whether the prompt is passed on standard input.
     """
 
     start: tuple[str, ...]
@@ -63,10 +65,10 @@ class CommandTable:
 
     @classmethod
     def parse(cls, given: object) -> CommandTable:
-        """Return the table that a caller gave as ``command=``.
+        """Parse a caller's ``command=``.
 
         Raises:
-            ConfigError: It is no such table; names the key, the value and what would be right.
+            ConfigError: The table is invalid; the error names the key, the value and what is valid.
         """
         if not isinstance(given, Mapping):
             expected = 'a table such as {"start": ["my-agent", "{prompt}"]}'
@@ -98,7 +100,7 @@ def check_words(given: object, key: str) -> tuple[str, ...]:
     """Return the words of a command line.
 
     Raises:
-        ConfigError: It is no list of texts without NUL, or an empty one.
+        ConfigError: The value is not a list of texts without NUL, or is empty.
     """
     is_list = isinstance(given, Sequence) and not isinstance(given, str | bytes)
     words = tuple(given) if isinstance(given, Sequence) and is_list else ()
@@ -117,8 +119,8 @@ def _check_template(given: object, key: str, *, by_stdin: bool) -> tuple[str, ..
     used = {name for word in words for name in _PLACEHOLDER.findall(word)}
     for name in sorted(used - _NAMES):
         likely = nearest_name(name, _NAMES)
-        if likely:  # other braces are the program's own matter
-            known = ", ".join(f"{{{each}}}" for each in sorted(_NAMES))
+        if likely:  # other braces may belong to the program's own syntax
+            known = ", ".join(f"{{{placeholder}}}" for placeholder in sorted(_NAMES))
             hint = f"did you mean {{{likely}}}?"
             raise ConfigError(
                 f"must have placeholders among {known}, not {{{name}}}",
@@ -132,7 +134,7 @@ def _check_template(given: object, key: str, *, by_stdin: bool) -> tuple[str, ..
     if not by_stdin and "prompt" not in used:
         hint = 'add "{prompt}", or "prompt": "stdin" to the table'
         raise ConfigError(
-            "must have {prompt}, else the program never gets its prompt",
+            "must have {prompt}, otherwise the program never gets its prompt",
             key=key,
             value=given,
             hint=hint,
@@ -152,7 +154,7 @@ def _check_resume(given: Mapping[Any, Any], *, by_stdin: bool) -> tuple[str, ...
         )
     if given.get("session") is None:
         message = 'must come with "session": nothing else proves that the conversation is continued'
-        hint = 'add "session": a regular expression, whose one group is the id that it prints'
+        hint = 'add "session": a regular expression whose single group matches the printed id'
         raise ConfigError(message, key=key, value=given["resume"], hint=hint)
     return words
 
@@ -172,7 +174,7 @@ def _check_pattern(given: object) -> re.Pattern[str] | None:
 
 
 class CommandDriver(Driver):
-    """Drives any program by a template; its keys are given with ``env=``."""
+    """Drives any program by a template; pass its keys with ``env=``."""
 
     program = Program(
         driver="command",
@@ -184,22 +186,22 @@ class CommandDriver(Driver):
     )
 
     def name_binary(self, binary: str | None, command: object) -> str:
-        """Return the program that a caller's ``binary=`` or ``command=`` names.
+        """Return the program for a caller's ``binary=`` or ``command=``.
 
         Raises:
-            ConfigError: ``command`` is no such table.
+            ConfigError: ``command`` is not a valid table.
         """
         table = CommandTable.parse(command)
         return binary or table.start[0]
 
     def version_argv(self, binary: str) -> tuple[str, ...]:
-        """Return nothing: its version command is unknown."""
+        """Return an empty command: the program's version command is unknown."""
         return ()
 
     def check(
         self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str], version: str
     ) -> list[Requirement]:
-        """Require a model if the command has ``{model}``."""
+        """Require a model if the command contains ``{model}``."""
         table = CommandTable.parse(setup.command)
         words = " ".join((*table.start, *(table.resume or ())))
         if "{model}" not in words or setup.model is not None:
@@ -208,10 +210,10 @@ class CommandDriver(Driver):
         return [Requirement(problem=problem, hint="give the agent a model=")]
 
     def prepare(self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) -> None:
-        """Do nothing: what the program asks is not known."""
+        """Do nothing: the program's questions are unknown."""
 
     def invocation(self, setup: AgentSetup, turn: Turn) -> Invocation:
-        """Return how a process for this turn is started.
+        """Return the command for a process for this turn.
 
         Raises:
             AgentResumeError: The turn continues a conversation, and ``resume`` is missing.
@@ -236,18 +238,18 @@ class CommandDriver(Driver):
         )
 
     def converse(self, setup: AgentSetup, turn: Turn) -> Conversation:
-        """Return the conversation with a process that was started for this turn."""
+        """Return the conversation with a process started for this turn."""
         return _Output(CommandTable.parse(setup.command), turn)
 
 
 def _fill(words: Iterable[str], values: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(
-        _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), word) for word in words
+        _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), word) for word in words
     )
 
 
 class _Output(Conversation):
-    """A process that works on one prompt, and names its conversation in its output."""
+    """A process that works on one prompt, and prints the id of its conversation."""
 
     def __init__(self, table: CommandTable, turn: Turn) -> None:
         self._pattern = table.session

@@ -17,24 +17,24 @@ from clawblox.agents.values import Report, Usage
 
 @attrs.frozen(kw_only=True)
 class AgentSetup:
-    """An agent as its driver must know it.
+    """An agent's setup for its driver.
 
-    Paths are as the program sees them; in our sandbox they differ from the paths of this machine.
+    Paths are as the program sees them; in a sandbox they differ from the paths of this machine.
 
     Attributes:
-        binary: The program, as it is executed.
+        binary: Path by which the program is executed.
         workspace: Its working directory.
         home: Its ``HOME``.
         state: Its state directory.
         runtime: Files that clawblox writes for it.
         system_prompt: The system prompt.
         model: Model to use; None leaves the choice to the program.
-        permission_mode: Permission mode, in the program's own words; None allows everything, since
-            there is no person to ask.
-        is_bare: Whether to leave out hooks and what the program reads by itself.
-        is_root: Whether the program sees itself run as root.
-        native_sandbox: Settings of the program's own sandbox; None leaves that off.
-        command: The command of the ``command`` and ``acp`` drivers, as the caller gave it.
+        permission_mode: The program's own name for a permission mode; None allows everything,
+            because there is no person to ask.
+        is_bare: Whether to leave out hooks and files that the program would read by itself.
+        is_root: Whether the program sees itself as root.
+        native_sandbox: Settings of the program's own sandbox; None leaves it off.
+        command: The command for the ``command`` and ``acp`` drivers, as passed by the caller.
     """
 
     binary: str
@@ -56,7 +56,7 @@ class Begin:
     """Begins a new conversation.
 
     Attributes:
-        session_id: Its id, where the program takes one.
+        session_id: Its id, for programs that take one.
     """
 
     session_id: str
@@ -75,14 +75,14 @@ class Continue:
 
 @attrs.frozen(kw_only=True)
 class Turn:
-    """The turn that a process is started for.
+    """The turn for which a process is started.
 
     Attributes:
         prompt: The first message to the program.
-        start: Whether it begins or continues a conversation, and which.
-        is_onlooker: Whether the output is only read, from any line on, and nothing is written.
-        joined_version: Version of the program whose first lines an onlooker has not read; None if
-            it begins with the first line.
+        start: Whether it begins or continues a conversation, with the id.
+        is_onlooker: Whether output is only read, starting at any line, and nothing is written.
+        joined_version: Version of the program when an onlooker has missed its first lines; None
+            when reading starts at the first line.
     """
 
     prompt: str
@@ -92,19 +92,19 @@ class Turn:
 
     @property
     def continued_id(self) -> str | None:
-        """The conversation that is continued; None for a new one."""
+        """Id of the continued conversation; None for a new one."""
         return self.start.session_id if isinstance(self.start, Continue) else None
 
 
 @attrs.frozen(kw_only=True)
 class Invocation:
-    """How a process is started.
+    """The command and input that start a process.
 
     Attributes:
-        argv: Program and arguments. They hold no secret; other users can read them.
-        env: Variables for this program, on top of those that every agent gets.
-        has_stdin: Whether it reads standard input, which stays open; if not, that is ``input``.
-        input: All that a program without messages on standard input finds there.
+        argv: Program and arguments, without secrets, because other users can read them.
+        env: Variables for this program, in addition to those that every agent gets.
+        has_stdin: Whether it reads messages from standard input, which stays open.
+        input: The whole standard input of a program that reads no messages there.
     """
 
     argv: tuple[str, ...]
@@ -115,12 +115,12 @@ class Invocation:
 
 @attrs.frozen(kw_only=True)
 class Requirement:
-    """Something that the setup check found missing.
+    """A requirement that the setup check found missing.
 
     Attributes:
         problem: The problem.
         hint: How to solve it.
-        is_certain: Whether the program cannot work without it. If not, it is started all the same,
+        is_certain: Whether the program cannot work without it. If not, it is started anyway,
             and the error of a failure mentions the problem.
     """
 
@@ -130,28 +130,28 @@ class Requirement:
 
 
 class Interruption:
-    """Asks blocking work that may take long to end soon.
+    """Asks a long blocking call to end soon.
 
     Attributes:
-        is_set: Whether it is asked to.
+        is_set: Whether the call should end.
     """
 
     def __init__(self) -> None:
         self.is_set = False
 
     def set(self) -> None:
-        """Ask it to end soon."""
+        """Ask the call to end soon."""
         self.is_set = True
 
 
 @attrs.define
 class RecordedFile:
-    """How far a file was read in which a program records what it uses.
+    """Read position in a file in which a program records its usage.
 
     Attributes:
-        inode: The file; another one is read from its beginning.
+        inode: The file; a file with another inode is read from its beginning.
         position: Offset of the next line.
-        is_within: Whether that lies within a line that is too long to be read.
+        is_within: Whether that offset is inside a line that is too long to be read.
         usage: Usage recorded by the lines so far.
     """
 
@@ -162,13 +162,13 @@ class RecordedFile:
 
 
 class RecordedUsage:
-    """How far the files of a conversation were read; the caller keeps it from call to call.
+    """Read positions in the files of a conversation; the caller keeps it between calls.
 
     Attributes:
         session_id: The conversation; empty before the first call.
-        files: How far each file was read, by its name.
-        refused: Names of files that are too large to be read.
-        interruption: Ends a call soon; the next call continues from there.
+        files: Read position in each file, by name.
+        refused: Paths of files that are too large to be read.
+        interruption: Ends a call soon; the next call resumes there.
     """
 
     def __init__(self) -> None:
@@ -178,7 +178,7 @@ class RecordedUsage:
         self.interruption = Interruption()
 
     def begin(self, session_id: str) -> None:
-        """Begin a call for a conversation; the state of another one is dropped."""
+        """Prepare for a call about a conversation; drops the state of any other conversation."""
         if session_id != self.session_id:
             self.session_id = session_id
             self.files.clear()
@@ -186,40 +186,40 @@ class RecordedUsage:
 
 
 class Conversation(ABC):
-    """One process of a program, from the side that talks to it: bytes in, bytes and reports out.
+    """The conversation with one process of a program: bytes in, bytes and reports out.
 
-    The caller writes what :meth:`outgoing` returns to the program's standard input, after
-    :meth:`say` and after each line that was read. A process for a single turn needs neither.
+    The caller writes the result of :meth:`outgoing` to the program's standard input, after
+    :meth:`say` and after each line read. A process for a single turn needs neither method.
     """
 
     def say(self, text: str) -> bool:
-        """Give the program its next user message.
+        """Send the program its next user message.
 
         Returns:
-            Whether it takes one in this process; if not, the next process gets it as its turn.
+            Whether this process takes another message; if not, the message starts the next process.
         """
         del text
         return False
 
     @abstractmethod
     def read(self, line: bytes) -> Sequence[Report]:
-        """Return the reports that a line of output, without its newline, gives.
+        """Return the reports in a line of output, given without its newline.
 
-        A line that is not understood gives no reports; it is never an error.
+        An unknown line gives no reports; it is never an error.
         """
 
     def outgoing(self) -> bytes:
-        """Return the bytes to write to the program now, once; first of all the opening."""
+        """Return the bytes to write to the program now, once; the opening message comes first."""
         return b""
 
 
 class Driver(ABC):
-    """How one agent program is driven. The defaults suit a program of which nothing is known.
+    """Interface to one agent program. The defaults suit a program about which nothing is known.
 
     Attributes:
         program: The facts of the program.
-        records_usage: Whether the program records its usage in files, where :meth:`read_usage`
-            reads it.
+        records_usage: Whether the program records its usage in files that :meth:`read_usage`
+            reads.
     """
 
     program: Program
@@ -227,14 +227,14 @@ class Driver(ABC):
 
     @abstractmethod
     def name_binary(self, binary: str | None, command: object) -> str:
-        """Return the program that a caller's ``binary=`` and ``command=`` name: a path or a name.
+        """Return the path or name of the program for a caller's ``binary=`` and ``command=``.
 
         Raises:
-            ConfigError: ``command`` is wrong, missing, or given to a driver that takes none.
+            ConfigError: ``command`` is invalid, missing, or not accepted by this driver.
         """
 
     def version_argv(self, binary: str) -> tuple[str, ...]:
-        """Return the command that prints the program's version; empty if it has no such command."""
+        """Return the command that prints the program's version; empty if there is none."""
         return (binary, "--version")
 
     def check(
@@ -253,9 +253,9 @@ class Driver(ABC):
 
     @abstractmethod
     def prepare(self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) -> None:
-        """Write the files of the private home: every question answered beforehand. Blocks.
+        """Write the files of the private home, with answers to all the program's questions. Blocks.
 
-        Files that the program has written there stay; clawblox replaces its own.
+        Files written there by the program are kept; clawblox replaces only its own.
 
         Args:
             directory: The agent's directory on this machine.
@@ -279,7 +279,7 @@ class Driver(ABC):
             directory: The agent's directory on this machine.
             setup: The agent.
             session_id: The conversation.
-            interruption: Ends the call soon, with an error; another call continues from there.
+            interruption: Ends the call soon, with an error; another call resumes there.
 
         Raises:
             OSError: A file cannot be moved or rewritten, or is too large.
@@ -289,16 +289,16 @@ class Driver(ABC):
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path] | None:
         """Return the main transcript of each conversation in the state directory, by id. Blocks.
 
-        None where the program keeps none, or in an unknown place: then the program's own proof of
-        a resume is all there is.
+        None if the program keeps no transcripts, or in an unknown place: then only the program's
+        own output can prove a resume.
         """
         del directory
         return None
 
     def progress(self, directory: AgentDir) -> Mapping[str, int] | None:
-        """Return how far each conversation has come, by id: a number that grows with it. Blocks.
+        """Return the extent of each conversation, by id: a number that grows with it. Blocks.
 
-        None where the program keeps no transcripts, or in an unknown place.
+        None if the program keeps no transcripts, or in an unknown place.
 
         Raises:
             OSError: A file cannot be read.
@@ -311,15 +311,15 @@ class Driver(ABC):
     ) -> Report | None:
         """Return a ``usage`` report from the files of a conversation. Blocks.
 
-        The caller asks when a turn or a process has ended.
+        Called when a turn or a process has ended.
 
         Args:
             directory: The agent's directory.
             session_id: The conversation.
-            recorded: How far the files were read.
+            recorded: Read positions in the files.
 
         Returns:
-            The report; None where the output has it, or the files have nothing new.
+            The report; None if the usage is in the output, or the files have nothing new.
 
         Raises:
             OSError: A file cannot be read.
@@ -329,7 +329,7 @@ class Driver(ABC):
 
     @abstractmethod
     def invocation(self, setup: AgentSetup, turn: Turn) -> Invocation:
-        """Return how a process for this turn is started.
+        """Return the command and input for a process for this turn.
 
         Raises:
             AgentResumeError: The program cannot continue conversations.
@@ -337,16 +337,16 @@ class Driver(ABC):
 
     @abstractmethod
     def converse(self, setup: AgentSetup, turn: Turn) -> Conversation:
-        """Return the conversation with a process that was started for this turn."""
+        """Return the conversation with a process started for this turn."""
 
     def explain(self, log_lines: Sequence[str]) -> Report | None:
-        """Return an ``error`` report for the last lines of a failed process, if they explain it."""
+        """Return an ``error`` report if the last lines of a failed process explain the failure."""
         del log_lines
         return None
 
 
 def measure_files(paths: Mapping[str, Path]) -> dict[str, int]:
-    """Return the length of each file that exists, for drivers whose transcripts are files."""
+    """Return the length of each existing file, for drivers whose transcripts are files."""
     sizes = {}
     for session_id, path in paths.items():
         with contextlib.suppress(OSError):

@@ -1,6 +1,6 @@
 """Kimi Code: one process of ``kimi --prompt`` for each turn. Measured with version 2.1.0.
 
-It names a conversation only when a turn has ended well. Until then the disk tells which one it is.
+It names its conversation only after a turn has succeeded. Until then, files on disk identify it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ _VARIABLE: Final = re.compile(r"\$(?=\{[A-Za-z_][A-Za-z0-9_]*\})")
 
 _QUIET_ENV: Final = {"KIMI_CODE_NO_AUTO_UPDATE": "1", "KIMI_DISABLE_TELEMETRY": "1"}
 _MODES: Final = (None, "auto", "bypassPermissions")
-"""Permission modes. With a prompt it has one, which asks nothing; the last is Claude's word."""
+"""Permission modes. With a prompt it has only one, which asks nothing; the last is Claude's
+name."""
 
 _KEY: Final = "KIMI_MODEL_API_KEY"
 _NAME: Final = "KIMI_MODEL_NAME"
@@ -89,7 +90,7 @@ _MAX_STATE_BYTES: Final = 64 << 20
 
 
 class KimiDriver(KnownProgramDriver):
-    """Drives Kimi Code. The older program of this name prints "kimi, version 1.52.0"."""
+    """Drives Kimi Code. An older program of the same name prints "kimi, version 1.52.0"."""
 
     program = KIMI
     product = "Kimi Code"
@@ -110,9 +111,9 @@ class KimiDriver(KnownProgramDriver):
         ]
 
     def prepare(self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) -> None:
-        """Write the system prompt, below the program's own. Of a new conversation it is kept."""
+        """Write the system prompt, after the program's own. A new conversation keeps it."""
         make_private_dir(directory.state)
-        # The file is a template. The variable in the middle is empty, so it hides the others.
+        # The file is a template. The empty variable in the middle keeps the others from expanding.
         literal = _VARIABLE.sub("$${role_additional}", setup.system_prompt)
         content = f"${{base_prompt}}\n\n{literal}\n".encode(errors="replace")
         publish_bytes(directory.state / _SYSTEM_PROMPT_FILE, content, durable=False)
@@ -124,7 +125,7 @@ class KimiDriver(KnownProgramDriver):
         session_id: str,
         interruption: Interruption,
     ) -> None:
-        """Bind the conversation to this workspace: the program refuses one of another."""
+        """Bind the conversation to this workspace: the program refuses those of others."""
         transcript = self.transcripts(directory).get(session_id)
         if transcript is None:
             return
@@ -149,7 +150,7 @@ class KimiDriver(KnownProgramDriver):
         session.rename(root / "sessions" / key / session_id)
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path]:
-        """Return the main transcript of each session, by id; of two of an id the newest."""
+        """Return the main transcript of each session, by id; the newest if an id has several."""
         found = find_files(directory.state, f"sessions/*/*/{MAIN_TRANSCRIPT}")
         return {
             _session_dir(file.path).name: file.path
@@ -160,7 +161,7 @@ class KimiDriver(KnownProgramDriver):
     def read_usage(
         self, directory: AgentDir, session_id: str, recorded: RecordedUsage
     ) -> Report | None:
-        """Return the usage of the session, from its wires and those of its sub-agents."""
+        """Return the usage of the session, from its wire file and those of its sub-agents."""
         recorded.begin(session_id)
         transcript = self.transcripts(directory).get(session_id)
         if transcript is None:
@@ -168,7 +169,7 @@ class KimiDriver(KnownProgramDriver):
         return read_wires(directory.state, _session_dir(transcript), recorded)
 
     def invocation(self, setup: AgentSetup, turn: Turn) -> Invocation:
-        """Return how a process for this turn is started. It takes its prompt there alone."""
+        """Return the command for a process for this turn. The prompt can only be an argument."""
         argv = (
             *(setup.binary, f"--prompt={turn.prompt}", "--output-format", "stream-json"),
             *(("-r", turn.continued_id) if turn.continued_id else ()),
@@ -181,15 +182,15 @@ class KimiDriver(KnownProgramDriver):
         return Invocation(argv=argv, env=env)
 
     def converse(self, setup: AgentSetup, turn: Turn) -> Conversation:
-        """Return the conversation with a process that was started for this turn."""
+        """Return the conversation with a process started for this turn."""
         return _Lines(turn.continued_id)
 
     def explain(self, log_lines: Sequence[str]) -> Report | None:
-        """Return an ``error`` report for the last lines of a failed process, if they tell why."""
-        found = [each for each in map(_FAILURE.match, reversed(log_lines)) if each]
-        # Among its complaints is what its tools print, and many print errors in such words.
-        own = [each for each in found if each[1]]
-        return next((_describe_failure(each[2]) for each in (*own, *found)), None)
+        """Return an ``error`` report if the last lines of a failed process explain the failure."""
+        matches = [match for match in map(_FAILURE.match, reversed(log_lines)) if match]
+        # The lines include output of its tools, and many tools print errors in this form.
+        own = [match for match in matches if match[1]]
+        return next((_describe_failure(match[2]) for match in (*own, *matches)), None)
 
 
 def _bind_line(key: str, interruption: Interruption, line: bytes) -> bytes:
@@ -199,7 +200,7 @@ def _bind_line(key: str, interruption: Interruption, line: bytes) -> bytes:
 
 
 def _session_dir(transcript: Path) -> Path:
-    """Return the directory of the session that a main transcript belongs to."""
+    """Return the directory of the session of a main transcript."""
     return transcript.parents[len(Path(MAIN_TRANSCRIPT).parts) - 1]
 
 
@@ -252,7 +253,7 @@ class _Lines(RecordConversation):
                 yield Report("session.confirmed", {k: v for k, v in facts.items() if v})
                 if self._session_id in (None, session):
                     yield Report("turn.finished", {"ok": True, "text": self._text})
-                # Else a program that the agent itself ran may have printed it.
+                # Otherwise a program run by the agent may have printed it.
             case "assistant", _:
                 if text := text_in(record, "content"):
                     self._text = text
@@ -294,13 +295,13 @@ def _describe_failure(message: str) -> Report:
 _log = OwnLog(__name__)
 
 MAX_WIRE_BYTES: Final = 4 << 30
-"""Apparent size above which a wire is not read."""
+"""Apparent size above which a wire file is not read."""
 
 _MAX_LINE_BYTES: Final = 8 << 20
-"""Longest line that is read, as in the output of a program."""
+"""Longest line that is read, as for the output of a program."""
 
 _MAX_READ_BYTES: Final = 512 << 20
-"""Most that one call reads of all wires together; the next one reads on."""
+"""Maximum bytes that one call reads from all wire files together; the next call continues."""
 
 _BUFFER_BYTES: Final = 1 << 20
 _MAX_WIRES: Final = 4096
@@ -308,7 +309,7 @@ _USAGE_MARK: Final = b'"usage.record"'
 
 
 def find_wires(root: Path, session: Path) -> list[str]:
-    """Return the wires of a session, as paths below the state directory, ``main`` first.
+    """Return the wire files of a session, as paths below the state directory, ``main`` first.
 
     Args:
         root: The state directory.
@@ -322,20 +323,20 @@ def find_wires(root: Path, session: Path) -> list[str]:
 
 
 def _agent_name(wire: str) -> str | None:
-    """Return the agent that a wire is of; None if the program gives no such name."""
+    """Return the agent of a wire file; None if it is not a name that the program gives."""
     name = wire.split("/")[-2]
     return name if re.fullmatch(AGENT_NAME, name) else None
 
 
 def read_wires(root: Path, session: Path, recorded: RecordedUsage) -> Report | None:
-    """Return what a session has used, if its wires record more than at the last call.
+    """Return the usage of a session, if its wire files record more than at the last call.
 
-    A wire that cannot be read is left out, with a warning.
+    A wire file that cannot be read is left out, with a warning.
 
     Args:
         root: The state directory.
         session: The directory of the session.
-        recorded: How far they were read.
+        recorded: Read positions in the files.
     """
     left, grown = _MAX_READ_BYTES, {}
     for wire in find_wires(root, session)[:_MAX_WIRES]:
@@ -357,13 +358,13 @@ def read_wires(root: Path, session: Path, recorded: RecordedUsage) -> Report | N
 
 
 def _read_on(root: Path, wire: str, file: RecordedFile, left: int, recorded: RecordedUsage) -> int:
-    """Read on in a wire; return how much was read."""
+    """Continue reading a wire file; return the number of bytes read."""
     with os.fdopen(open_file(root, wire), "rb", buffering=_BUFFER_BYTES) as lines:
         status = os.fstat(lines.fileno())
         if status.st_size > MAX_WIRE_BYTES:
             _refuse(root / wire, recorded)
             return 0
-        if status.st_ino != file.inode or status.st_size < file.position:  # it was written anew
+        if status.st_ino != file.inode or status.st_size < file.position:  # it was rewritten
             file.inode, file.position, file.is_within = status.st_ino, 0, False
             file.usage = Usage()
         begin = file.position
@@ -381,7 +382,7 @@ def _read_on(root: Path, wire: str, file: RecordedFile, left: int, recorded: Rec
 
 
 def _read_count(line: bytes) -> Usage:
-    """Return what one request to a model used."""
+    """Return the usage of one request to a model."""
     record = parse_record(line) or {}
     if record.get("type") != "usage.record":
         return Usage()

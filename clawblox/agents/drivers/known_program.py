@@ -15,19 +15,19 @@ from clawblox.agents.values import ErrorKind, Report
 from clawblox.errors import ConfigError
 
 KIND_BY_STATUS: Final[Mapping[int, ErrorKind]] = {401: "auth", 403: "auth", 429: "rate_limit"}
-"""Kinds of the errors of a model's API by HTTP status; others are ``invalid`` or ``overloaded``."""
+"""Kinds of errors of a model's API, by HTTP status; others are ``invalid`` or ``overloaded``."""
 
 ErrorPatterns = tuple[tuple[re.Pattern[str], ErrorKind], ...]
-"""Patterns of messages of a program with the kinds of error that they mean; the first one wins."""
+"""Patterns of a program's messages, with the kinds of error they mean; the first match wins."""
 
 
 class KnownProgramDriver(Driver):
-    """Drives one program, whose versions are known; a command is refused.
+    """Drives one program with known versions; a ``command`` is refused.
 
     Attributes:
         product: Name of the program for people.
-        version: Finds the numbers of its version in what it prints.
-        oldest: The oldest version that works, as far as the numbers are compared.
+        version: Matches the numbers in its version output.
+        oldest: The oldest supported version, to the precision that is compared.
         install_hint: How to install it.
         needs_version: Whether a program without a recognizable version is refused.
     """
@@ -46,12 +46,12 @@ class KnownProgramDriver(Driver):
         return binary or self.program.command
 
     def parse_version(self, text: str) -> tuple[int, ...]:
-        """Return the numbers of a version; none if it has none."""
+        """Return the numbers of a version; empty if there are none."""
         match = self.version.search(text)
         return tuple(map(int, match.groups())) if match else ()
 
     def check_version(self, printed: str) -> Iterator[Requirement]:
-        """Yield the problem with the version that the program printed, if there is one."""
+        """Yield the problem with the version that the program printed, if any."""
         numbers, hint = self.parse_version(printed), self.install_hint
         if not numbers:
             shown = printed.strip().partition("\n")[0]
@@ -64,33 +64,33 @@ class KnownProgramDriver(Driver):
 
 
 class RecordConversation(Conversation):
-    """A process that writes JSON objects, a line each."""
+    """A process that writes one JSON object per line."""
 
     def read(self, line: bytes) -> Sequence[Report]:
-        """Return the reports that a line gives; see :meth:`Conversation.read`."""
+        """Return the reports in a line; see :meth:`Conversation.read`."""
         record = parse_record(line)
         return () if record is None else [*self.read_record(record)]
 
     @abstractmethod
     def read_record(self, record: Record) -> Iterator[Report]:
-        """Yield the reports that an object gives."""
+        """Yield the reports in an object."""
 
 
 def check_mode(setup: AgentSetup, modes: Iterable[str | None], hint: str) -> Iterator[Requirement]:
-    """Yield that the program lacks the permission mode that the agent is given."""
+    """Yield a requirement if the program does not have the agent's permission mode."""
     if setup.permission_mode not in modes:
         problem = f"it has no permission mode {setup.permission_mode!r}"
         yield Requirement(problem=problem, hint=hint)
 
 
 def real_workspace(directory: AgentDir, setup: AgentSetup) -> str:
-    """Return the workspace as the program resolves it, which it may do in a sandbox."""
+    """Return the workspace path as the program resolves it, possibly in a sandbox."""
     is_here = setup.workspace == directory.workspace
     return os.path.realpath(setup.workspace) if is_here else str(setup.workspace)
 
 
 def find_error_kind(patterns: ErrorPatterns, text: str) -> ErrorKind | None:
-    """Return the kind of error that a message means; None if it is not known."""
+    """Return the kind of error that a message means; None if unknown."""
     return next((kind for pattern, kind in patterns if pattern.search(text)), None)
 
 
@@ -103,9 +103,9 @@ def report_error(
     """Return an ``error`` report.
 
     Args:
-        message: The program's words.
+        message: The program's message.
         kind: Kind of the error, unless the status decides it.
-        status: HTTP status of the answer of the model's API; None if it is not known.
+        status: HTTP status from the model's API; None if unknown.
         kinds: Kinds by status.
     """
     if status is None:
@@ -115,7 +115,7 @@ def report_error(
 
 
 def join_parts(record: Record) -> str:
-    """Return the parts of ``content`` as text; a part without text is named by its type."""
+    """Return the parts of ``content`` as text; a part without text is shown by its type."""
     parts = list_in(record, "content")
     return "\n".join(
         text_in(part, "text") or f"[{text_in(part, 'type') or 'unknown'}]" for part in parts

@@ -1,6 +1,6 @@
-"""opencode: one process of ``opencode run`` for each turn; its prompt comes on standard input.
+"""opencode: one process of ``opencode run`` for each turn, with its prompt on standard input.
 
-Measured with version 1.18.33. It keeps all sessions in one database, which archives do not hold.
+Measured with version 1.18.33. It keeps all sessions in one database, which archives do not include.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ _QUIET_ENV: Final = {
     "OPENCODE_PURE": "1",
 }
 _PLUGINS: Final = (".opencode/plugin", ".opencode/plugins")
-"""Below the workspace. The program runs these plugins whatever its settings are."""
+"""Directories of the workspace whose plugins the program runs, whatever its settings are."""
 
 _KEYS: Final = {
     "anthropic": "ANTHROPIC_API_KEY",
     "openai": "OPENAI_API_KEY",
     "opencode": "OPENCODE_API_KEY",
 }
-"""The key of each provider that is known."""
+"""The key variable of each known provider."""
 
 _MODES: Final = (None, "allow", "bypassPermissions")
 _SESSIONS: Final = (
@@ -114,7 +114,7 @@ class OpencodeDriver(KnownProgramDriver):
         session_id: str,
         interruption: Interruption,
     ) -> None:
-        """Record this workspace as that of the session: from another one, the program hangs.
+        """Record this workspace as the session's own: with a different one, the program hangs.
 
         Raises:
             OSError: The database cannot be written.
@@ -137,11 +137,11 @@ class OpencodeDriver(KnownProgramDriver):
         return {str(id_): int(count or 0) for id_, count in rows if is_id(str(id_))}
 
     def invocation(self, setup: AgentSetup, turn: Turn) -> Invocation:
-        """Return how a process for this turn is started."""
+        """Return the command and input for a process for this turn."""
         argv = (
             *(setup.binary, "run", "--format", "json", "--thinking"),
             *(("--model", setup.model) if setup.model else ()),
-            # A title keeps it from asking the model for one.
+            # With a title, the program does not ask the model for one.
             *(("--session", turn.continued_id) if turn.continued_id else ("--title", "agent")),
         )
         homes = {name: str(setup.state / place) for name, place in _XDG_ENV.items()}
@@ -153,11 +153,11 @@ class OpencodeDriver(KnownProgramDriver):
         )
 
     def converse(self, setup: AgentSetup, turn: Turn) -> Conversation:
-        """Return the conversation with a process that was started for this turn."""
+        """Return the conversation with a process started for this turn."""
         return _Events()
 
     def explain(self, log_lines: Sequence[str]) -> Report | None:
-        """Return an ``error`` report for the last lines of a failed process, if they tell why."""
+        """Return an ``error`` report if the last lines of a failed process explain the failure."""
         for line in reversed(log_lines):
             record = parse_record(line)
             if record is not None and record.get("type") == "error":
@@ -186,7 +186,7 @@ def _check_model(
 
 
 def _check_policy(directory: AgentDir, setup: AgentSetup) -> Iterator[Requirement]:
-    hint = "leave permission_mode out: there is no person who could allow things"
+    hint = "leave permission_mode out: there is no person to give permissions"
     yield from check_mode(setup, _MODES, hint)
     for name in _PLUGINS:
         if (directory.workspace / name).exists():
@@ -219,7 +219,7 @@ def _settings(setup: AgentSetup, env: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _move_sessions(database: DatabaseCopy, session_id: str, workspace: str) -> None:
-    """Record another directory for a session and all that share its own."""
+    """Record another directory for a session and all sessions that share its directory."""
     rows = database.read("SELECT directory FROM session WHERE id = ?", session_id)
     directory = rows[0][0] if rows else workspace
     if isinstance(directory, str) and directory != workspace:
@@ -272,7 +272,7 @@ class _Events(RecordConversation):
 
 
 def _read_tool(part: Record) -> Iterator[Report]:
-    """Yield a use of a tool; it is reported when it has ended."""
+    """Yield a tool call; it is reported only after it has ended."""
     call, state = text_in(part, "callID"), record_in(part, "state")
     data = {"id": call, "name": text_in(part, "tool"), "arguments": record_in(state, "input")}
     yield Report("tool.called", data)
@@ -282,7 +282,7 @@ def _read_tool(part: Record) -> Iterator[Report]:
 
 
 def _read_usage(part: Record) -> Usage:
-    """Return the usage of one request to the model. A cost of 0 means that its price is unknown."""
+    """Return the usage of one request to the model. A cost of 0 means that the price is unknown."""
     tokens = record_in(part, "tokens")
     cache = record_in(tokens, "cache")
     reasoning = count_in(tokens, "reasoning")

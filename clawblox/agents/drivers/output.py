@@ -1,4 +1,4 @@
-"""Reads lines of JSON that programs write, which may hold anything. Pure."""
+"""Reads lines of JSON from programs, with any content. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Record: TypeAlias = dict[str, Any]
 """A JSON object."""
 
 _MAX_DELAY_MS: Final = 24 * 3600 * 1000.0
-"""Longest pause of a program that is believed."""
+"""Maximum retry delay that is accepted as plausible."""
 
 _decode = msgspec.json.Decoder(Record).decode
 
 
 def parse_record(line: bytes | str) -> Record | None:
-    """Return the JSON object that a line holds, or None."""
+    """Return the JSON object in a line, or None."""
     if line[:1] not in (b"{", "{"):
         return None
     try:
@@ -27,7 +27,7 @@ def parse_record(line: bytes | str) -> Record | None:
     except (ValueError, RecursionError):
         pass
     try:
-        # Slower, but it takes lone surrogates, which programs in JavaScript write, and any number.
+        # Slower, but accepts any number, and the lone surrogates that JavaScript programs write.
         record = parse_json(line)
     except ValueError:
         return None
@@ -43,7 +43,7 @@ def record_in(record: Record, key: str) -> Record:
 def list_in(record: Record, key: str) -> list[Record]:
     """Return the objects in the list at ``key``."""
     value = record.get(key)
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def text_in(record: Record, key: str) -> str:
@@ -63,10 +63,10 @@ def number_in(record: Record, key: str) -> float | None:
 
 
 def seconds_in(record: Record, key: str) -> float:
-    """Return the pause of so many milliseconds at ``key`` in seconds, or 0; a day at most."""
+    """Return the milliseconds at ``key`` in seconds, or 0 if missing or longer than a day."""
     return (finite_number(record.get(key), high=_MAX_DELAY_MS) or 0.0) / 1000
 
 
 def status_in(record: Record, key: str) -> int | None:
-    """Return the status of an HTTP answer at ``key``, or None."""
+    """Return the HTTP status at ``key``, or None."""
     return whole_number(record.get(key), low=100, high=599)

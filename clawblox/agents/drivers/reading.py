@@ -1,4 +1,4 @@
-"""Reading what a program has written without talking to it: afterwards, or as an onlooker."""
+"""Reading the output of a program without talking to it: afterwards, or as an onlooker."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ def open_reading(
     *,
     joined_version: str | None = None,
 ) -> Conversation:
-    """Return a conversation that understands the output of one process.
+    """Return a conversation that parses the output of one process.
 
-    A protocol with questions and answers is understood as long as :meth:`Conversation.say` is
-    called for each further message; what it would write to the program is of no use.
+    A request-response protocol is parsed as long as :meth:`Conversation.say` is called for each
+    further message; the bytes that it would write to the program are discarded.
 
     Args:
         driver: The driver of the program.
         directory: The agent's directory.
-        session_id: The conversation that the process was started to continue; None for a new one.
-        joined_version: Version of the program, '' if not known, where reading does not begin with
-            the first line of a process, which is in that conversation; else None.
+        session_id: The conversation that the process continues; None for a new one.
+        joined_version: Version of the program, '' if unknown, when reading starts after the first
+            line of a process that is in that conversation; else None.
     """
     name = driver.program.driver
     setup = AgentSetup(

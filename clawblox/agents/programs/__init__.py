@@ -1,7 +1,7 @@
-"""Pure facts of each agent program and its files, also for archives.
+"""Pure facts of each agent program and its files, used also for archives.
 
-- ``program``: the facts of one program, and the table of all of them.
-- ``kimi``: its transcripts, and how one is bound to another working directory.
+- ``program``: the facts of each program, and the table of all programs.
+- ``kimi``: the transcripts of Kimi Code, and how to bind them to another working directory.
 """
 
 from __future__ import annotations

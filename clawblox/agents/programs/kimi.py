@@ -1,7 +1,7 @@
-"""Where Kimi Code keeps a conversation, and how one is bound to another working directory.
+"""The files of a Kimi Code conversation, and how to bind one to another working directory.
 
 Kimi refuses a session of another working directory, and reuses the permissions that a session
-recorded. The functions here rewrite the former and drop the latter.
+recorded. The functions here rewrite the directory and drop the permissions.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any, Final
 from clawblox.foreign_values import parse_document
 
 AGENT_NAME: Final = r"[A-Za-z0-9_-]+"
-"""Pattern of the name of an agent of a session; ``main`` is the one that is talked to."""
+"""Pattern of the names of a session's agents; ``main`` is the agent that the user talks to."""
 
 MAIN_TRANSCRIPT: Final = "agents/main/wire.jsonl"
 """The transcript in the directory of a session."""
 
 STATE_FILE: Final = "state.json"
-"""The file in the directory of a session that holds its paths."""
+"""The file in the directory of a session that records its paths."""
 
 _MAX_SLUG: Final = 40
 _HASH_LENGTH: Final = 12
@@ -30,7 +30,7 @@ _HASH_LENGTH: Final = 12
 _BINDING: Final = "runtime.set_binding"
 _PERMISSIONS: Final = "permission."
 _MARKERS: Final = (_BINDING.encode(), _PERMISSIONS.encode(), b"\\u")
-"""A line without any of these needs no rewriting; any letter may be written as an escape."""
+"""A line without any of these needs no rewriting; ``\\u`` because letters may be escaped."""
 
 
 def work_dir_key(directory: Path) -> str:
@@ -49,7 +49,7 @@ def work_dir_key(directory: Path) -> str:
 
 
 def bind_state(document: bytes, *, cwd: str, home: str) -> bytes:
-    """Return a ``state.json`` with other paths.
+    """Return a ``state.json`` with replaced paths.
 
     Args:
         document: Its content.
@@ -57,7 +57,7 @@ def bind_state(document: bytes, *, cwd: str, home: str) -> bytes:
         home: The directory of the session.
 
     Raises:
-        ValueError: It is not a JSON object.
+        ValueError: The document is not a JSON object.
     """
     state = _parse(document)
     if state is None:
@@ -78,7 +78,7 @@ def bind_record(workspace_id: str, line: bytes) -> bytes:
     """Bind a line of a transcript to another workspace; other lines are returned unchanged.
 
     Args:
-        workspace_id: What :func:`work_dir_key` returns for the workspace.
+        workspace_id: Result of :func:`work_dir_key` for the workspace.
         line: The line, with its newline.
 
     Returns:

@@ -1,6 +1,6 @@
 """The facts of the agent programs: their names, homes and session ids.
 
-They were read off Claude Code 2.1, codex-cli 0.169, kimi-code 2.1 and opencode 1.18.
+Observed with Claude Code 2.1, codex-cli 0.169, kimi-code 2.1 and opencode 1.18.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import attrs
 UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 STATE_DIR: Final = "session"
-"""The directory of the agent directory that clawblox gives to a program for its state."""
+"""The directory within an agent's directory where its program keeps its state."""
 
 
 @attrs.frozen(kw_only=True)
@@ -28,13 +28,13 @@ class Program:
         home_dir: Directory in ``HOME`` where it keeps its state by default.
         state_variable: Variable that names its state directory; None if it has none.
         id_pattern: Pattern of its session ids, which become parts of paths.
-        takes_id: Whether it is given the id of a new conversation, and does not choose it.
-        credential_variables: Variables by which it is given keys and the address of its model's
-            API. They are taken from the orchestrator's environment where they are set.
-        api_hosts: Hosts of its model's APIs and of its logins, which it reaches from our sandbox.
-        package: The package of npm that it is installed with; ``""`` if that is not known.
+        takes_id: Whether clawblox chooses the id of a new conversation; otherwise the program does.
+        credential_variables: Variables for its keys and the address of its model's API. They are
+            taken from the orchestrator's environment if set there.
+        api_hosts: Hosts of its model's APIs and logins, which it can reach from the sandbox.
+        package: Its npm package; ``""`` if unknown.
         own_sandbox_modes: Permission modes in which it runs its commands in a sandbox of its own,
-            which takes namespaces.
+            which needs namespaces.
         reads_prompts: Whether a language model reads its prompts. A program without one gets the
             address of its world and its name in variables.
     """
@@ -133,7 +133,7 @@ OPENCODE: Final = Program(
 PROGRAMS: Final[Mapping[str, Program]] = MappingProxyType(
     {program.driver: program for program in (CLAUDE, CODEX, KIMI, OPENCODE)}
 )
-"""The programs by the name of their driver. Archives hold the conversations of the first three."""
+"""The programs by the name of their driver. Archives support all but opencode."""
 
 
 ROLLOUT: Final = re.compile(rf"sessions/\d{{4}}/\d\d/\d\d/rollout-[0-9T-]+-(?P<id>{UUID})\.jsonl")
@@ -141,7 +141,7 @@ ROLLOUT: Final = re.compile(rf"sessions/\d{{4}}/\d\d/\d\d/rollout-[0-9T-]+-(?P<i
 
 
 def thread_id(path: str) -> str | None:
-    """Return the thread whose rollout has this path; None if it is no rollout.
+    """Return the thread of a rollout path; None if the path is not a rollout.
 
     Args:
         path: Path below the state directory.

@@ -1,4 +1,4 @@
-"""The next message to an agent: those that were sent, then the nudge. Pure, but for its event."""
+"""The next message to an agent: sent messages first, then the nudge. Pure, except for its event."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class NudgeBackoff:
         self._short_turns = 0
 
     def delay_after(self, turn_s: float) -> float:
-        """Return how long to wait before the next nudge, in seconds.
+        """Return the seconds to wait before the next nudge.
 
         Args:
             turn_s: How long the turn took that has just ended.
@@ -79,11 +79,11 @@ class NudgeBackoff:
 
 
 class Agenda:
-    """The messages of one agent that are still to come.
+    """The pending messages of one agent.
 
     Args:
-        nudge: The message when no other is queued; None lets the agent pause.
-        hold: Keeps the nudge back.
+        nudge: The message used when none is queued; None lets the agent pause.
+        hold: Delays the nudge.
 
     Attributes:
         news: Set when a message was added.
@@ -101,12 +101,12 @@ class Agenda:
     def add(self, message: Message) -> None:
         """Queue a message."""
         self._waiting.append(message)
-        self._unsettled = [each for each in self._unsettled if not each.is_settled.is_set()]
+        self._unsettled = [queued for queued in self._unsettled if not queued.is_settled.is_set()]
         self._unsettled.append(message)
         self.news.set()
 
     def withdraw(self, message: Message) -> bool:
-        """Take a message back; return whether it was still waiting."""
+        """Withdraw a message; return whether it was still queued."""
         if message not in self._waiting:
             return False
         self._waiting.remove(message)
@@ -116,7 +116,7 @@ class Agenda:
         """Note that a turn has ended.
 
         Args:
-            turn_s: How long it took, in seconds.
+            turn_s: Duration of the turn, in seconds.
             now: Monotonic time in seconds.
         """
         self._nudge_at = now + self._backoff.delay_after(turn_s)
@@ -130,7 +130,7 @@ class Agenda:
         return max(_HELD_LOOK_S if self._hold.is_on else 0.0, self._nudge_at - now)
 
     def take(self, now: float) -> Message | None:
-        """Return the message that is due now; None if there is none."""
+        """Return the message that is due now; None if no message is due."""
         if self._waiting:
             return self._waiting.popleft()
         if self._nudge is None or self._hold.is_on or now < self._nudge_at:

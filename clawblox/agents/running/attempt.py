@@ -1,8 +1,8 @@
 """One process of an agent's program, from its spawn to its exit.
 
 One task polls the log: it reads new output, sends the next message, and checks the deadlines.
-Between two polls it sleeps, first shortly and then longer, until the program exits or a message is
-due.
+Between polls it sleeps, briefly at first and then longer, until the program exits or a message
+is due.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from clawblox.telemetry.own_log import OwnLog
 
 _log = OwnLog(__name__)
 
-_DISK_LOOK_S: Final = 0.5
+_SEARCH_INTERVAL_S: Final = 0.5
 """Interval between searches for a proof of the session on disk."""
 
-_LAST_WORDS: Final = 12
-"""Most lines of standard output, and of standard error, that are shown when a process failed."""
+_LAST_LINES: Final = 12
+"""Maximum number of lines of each output that an error shows."""
 
 _DRAINED_BYTES: Final = 16 << 20
 """Maximum bytes drained after termination."""
 
 
 class _Left(Exception):  # noqa: N818 - says the condition
-    """A process that has finished does not exit by itself; its owner ends it."""
+    """A finished process does not exit by itself; its owner ends it."""
 
 
 class _Heard(NamedTuple):
-    """Number of bytes that a poll has read, and whether that was the rest of the output."""
+    """Number of bytes that a poll has read, and whether they complete the output."""
 
     size: int
     is_all: bool
@@ -67,18 +67,18 @@ class Attempt:
     Args:
         order: The order of the start.
         prepared: Results of the preparation.
-        books: Records all that happens.
+        books: Records its events.
         agenda: The messages to the program.
         tree: The processes of the agent.
         message: The first message to the process.
-        turn: The same for the driver.
+        turn: The same message, for the driver.
 
     Attributes:
         dialogue: The dialogue with it; None before the process runs.
-        process: The process; None before it runs, and after it was released.
+        process: The process; None before it runs and after its release.
         following: First message to the next process; None if there is none yet.
         log_start: Offset of its first byte in the log.
-        exit: How it ended; None before that.
+        exit: How it ended; None while it runs.
     """
 
     def __init__(
@@ -105,10 +105,10 @@ class Attempt:
         self._reader: OutputReader
         self._errors: ErrorOutput | None = None
         self._wake = anyio.Event()
-        self._looks = LogPoller()
+        self._poller = LogPoller()
         self._confirm_by = math.inf
         self._leave_by = math.inf
-        self._next_disk_look = 0.0
+        self._next_search = 0.0
         self._end_offset: int | None = None
         self._unheard: list[tuple[int, Report]] = []
         self._turn_offset = 0
@@ -126,13 +126,13 @@ class Attempt:
         """Start the process.
 
         Args:
-            is_asked_for: Whether a caller waits for it; then a script that reruns it is written.
+            is_asked_for: Whether a caller waits for it; only then the rerun script is written.
 
         Raises:
             CannotExecute: It cannot be executed.
             OSError: It cannot be started or enclosed.
 
-        Cancellation: a process that has begun is known as :attr:`process`.
+        Cancellation: a process that was spawned is kept as :attr:`process`.
         """
         invocation = self._order.driver.invocation(self._prepared.setup, self._turn)
         if invocation.has_stdin or invocation.input:
@@ -153,7 +153,7 @@ class Attempt:
         )
         now = anyio.current_time()
         self._confirm_by = now + self._order.limits.confirm_timeout
-        self._next_disk_look = now + _DISK_LOOK_S
+        self._next_search = now + _SEARCH_INTERVAL_S
         self.dialogue = Dialogue(
             self._books,
             self._agenda,
@@ -191,8 +191,8 @@ class Attempt:
         """Serve the process until it has exited.
 
         Raises:
-            ProgramError: Something went wrong; the process may still run.
-            BudgetUsedUp: The budget is used up; the process may still run.
+            ProgramError: The process or its program failed; it may still be running.
+            BudgetUsedUp: The budget is used up; the process may still be running.
 
         Cancellation: the process continues; call :meth:`release` once it has ended.
         """
@@ -203,7 +203,7 @@ class Attempt:
             tasks.start_soon(self._take_listeners)
             self._speak()
             with suppress(_Left):
-                await self._look_until_exit()
+                await self._poll_until_exit()
 
     async def _take_listeners(self) -> None:
         hooks = self._order.hooks
@@ -218,15 +218,15 @@ class Attempt:
         self.exit = await self.process.wait()
         self._wake.set()
 
-    async def _look_until_exit(self) -> None:
+    async def _poll_until_exit(self) -> None:
         while True:
             has_exited = self.exit is not None
-            self._forgive(self._looks.begin_look(anyio.current_time()))
+            self._forgive(self._poller.begin_poll(anyio.current_time()))
             heard = await self._listen(rest=has_exited)
             self._check(has_exited=has_exited)
             await self._books.flush()
             if self.dialogue is not None and self.dialogue.is_confirmed:
-                self._message.is_settled.set()  # the promises of start are on disk by now
+                self._message.is_settled.set()  # everything that start promises is on disk now
             if has_exited and heard.is_all:
                 await self._conclude()
                 await self._books.flush()
@@ -237,17 +237,17 @@ class Attempt:
     async def _rest(self, *, is_quiet: bool) -> None:
         """Sleep until the next poll."""
         now = anyio.current_time()
-        pause_s = self._looks.next_pause(now, is_quiet=is_quiet)
+        pause_s = self._poller.next_pause(now, is_quiet=is_quiet)
         due_in = math.inf if self._is_busy else self._agenda.due_in(now)
         if self.exit is None:
             with anyio.move_on_after(max(0.0, min(pause_s, due_in))):
                 await self._wake.wait()
-                self._looks.begin_anew()
+                self._poller.reset()
             if self.exit is None:
                 self._wake = anyio.Event()
 
     def wake(self) -> None:
-        """Poll immediately, because a message was added."""
+        """Poll immediately, because a message was queued."""
         self._wake.set()
 
     # -- listening --------------------------------------------------------------------------
@@ -274,10 +274,10 @@ class Attempt:
         finally:
             self._books.note_heard(self._reader.line_start)
         if heard.size:
-            self._speak()  # a protocol may answer what was read
-        await self._look_for_proof(self.dialogue, now, is_last=heard.is_all)
+            self._speak()  # the protocol may need an answer to this output
+        await self._search_proof(self.dialogue, now, is_last=heard.is_all)
         if heard.is_all and self.dialogue.is_working:
-            self.dialogue.is_usage_due = True  # the end of the turn will not be reported
+            self.dialogue.is_usage_due = True  # no report will mark the end of this turn
         if self.dialogue.is_usage_due and self._books.session_id is not None:
             self.dialogue.is_usage_due = False
             await self._books.count_recorded(self._books.session_id)
@@ -290,12 +290,12 @@ class Attempt:
             with suppress(OSError):
                 reader.touch()
         if rest and self._end_offset is None:
-            self._end_offset = reader.log_size()  # its background processes may keep writing
+            self._end_offset = reader.log_size()  # background processes may continue to write
         before = reader.position
         lines = reader.read()
         is_all = self._end_offset is not None and (
             reader.position >= self._end_offset
-            or reader.position == before  # it was cut short since
+            or reader.position == before  # it was truncated in the meantime
         )
         if is_all:
             lines += reader.take_rest()
@@ -303,20 +303,20 @@ class Attempt:
         self._unheard += read_reports(self._conversation, lines, self._order.name)
         return _Heard(reader.position - before, is_all)
 
-    async def _look_for_proof(self, dialogue: Dialogue, now: float, *, is_last: bool) -> None:
-        """Look on disk for the conversation, unless the output has proven it.
+    async def _search_proof(self, dialogue: Dialogue, now: float, *, is_last: bool) -> None:
+        """Look on disk for a proof of the conversation, unless the output has already proven it.
 
         Raises:
-            ProgramError: The program is in another conversation than it should be.
+            ProgramError: The program is in a different conversation than expected.
         """
         must_decide = dialogue.contradiction is not None and (is_last or not dialogue.is_working)
-        if dialogue.is_confirmed or not (must_decide or now >= self._next_disk_look):
+        if dialogue.is_confirmed or not (must_decide or now >= self._next_search):
             return
-        self._next_disk_look = now + _DISK_LOOK_S
+        self._next_search = now + _SEARCH_INTERVAL_S
         with suppress(OSError):  # the program may be rewriting it; its output can prove it too
-            found = await run_blocking(find_proof, self._order, self._expected)
-            if found is not None:
-                dialogue.take_proof(found)
+            proof = await run_blocking(find_proof, self._order, self._expected)
+            if proof is not None:
+                dialogue.take_proof(proof)
         if must_decide and dialogue.contradiction is not None:
             raise dialogue.contradiction
 
@@ -330,7 +330,7 @@ class Attempt:
         """
         if self._stdin is None or not (outgoing := self._conversation.outgoing()):
             return
-        self._looks.begin_anew()  # it will answer
+        self._poller.reset()  # an answer will come soon
         try:
             self._stdin.put(outgoing)
         except StdinFull:
@@ -338,18 +338,18 @@ class Attempt:
 
     @property
     def _is_busy(self) -> bool:
-        """Whether the program cannot take a message now."""
+        """Whether the program cannot receive a message now."""
         dialogue = self.dialogue
         assert dialogue is not None
         return (
             dialogue.is_working or dialogue.trouble is not None or self.following is not None
         ) or not dialogue.is_confirmed
 
-    def _say_next(self, dialogue: Dialogue, now: float) -> None:
-        """Send the message that is due; one that the program refuses is for the next process.
+    def _send_next(self, dialogue: Dialogue, now: float) -> None:
+        """Send the message that is due; a message that the program refuses waits for the next one.
 
         Raises:
-            BudgetUsedUp: No further message may be sent.
+            BudgetUsedUp: The budget allows no further message.
         """
         if (used_up := self._books.exceeded()) is not None:
             raise BudgetUsedUp(used_up)
@@ -376,7 +376,7 @@ class Attempt:
 
     @property
     def is_between_turns(self) -> bool:
-        """Whether its turn is over and no other is about to begin."""
+        """Whether the last turn is over and no other is about to begin."""
         return self.dialogue is not None and not self._is_busy
 
     # -- deadlines --------------------------------------------------------------------------
@@ -385,7 +385,7 @@ class Attempt:
         """Check deadlines and limits, then send the message that is due.
 
         Raises:
-            ProgramError: Something went wrong.
+            ProgramError: The program failed or exceeded a limit.
             BudgetUsedUp: The budget is used up.
         """
         now = anyio.current_time()
@@ -417,17 +417,17 @@ class Attempt:
         if dialogue.trouble is not None:
             self._see_off(now)
         elif not self._is_busy:
-            self._say_next(dialogue, now)
+            self._send_next(dialogue, now)
 
     def _forgive(self, seconds: float) -> None:
-        """Extend the deadlines by a time in which this process, like the program, was stopped."""
+        """Extend the deadlines by an interval in which this process was stopped."""
         self._confirm_by += seconds
         self._leave_by += seconds
         if self.dialogue is not None:
             self.dialogue.forgive(seconds)
 
     def _see_off(self, now: float) -> None:
-        """Let a program exit by itself after a turn that failed."""
+        """Let the program exit by itself, by closing its input, and set a deadline for that."""
         self._leave_by = min(self._leave_by, now + self._order.limits.leave_timeout)
         if self._stdin is not None:
             self._stdin.end()
@@ -436,7 +436,7 @@ class Attempt:
         """Conclude a process that has exited, once all its output is read.
 
         Raises:
-            ProgramError: It ended within a turn, or never proved its session.
+            ProgramError: The process ended within a turn, or never proved its session.
         """
         dialogue = self.dialogue
         assert dialogue is not None
@@ -447,46 +447,46 @@ class Attempt:
             return
         has_failed = self.exit != ProcessExit(status=0) or dialogue.last_error is not None
         if has_failed or not dialogue.is_confirmed:
-            words = await run_blocking(self.last_words)
+            words = await run_blocking(self.last_output)
             report = self._order.driver.explain(words)
             raise dialogue.last_error or dialogue.explain_end(report, words, str(self.exit))
         dialogue.end_turn({"ok": True, "text": ""}, None, anyio.current_time())
 
     # -- afterwards -------------------------------------------------------------------------
 
-    def last_words(self) -> tuple[str, ...]:
-        """Return the last lines of its output, then those of its errors, masked. Blocks."""
+    def last_output(self) -> tuple[str, ...]:
+        """Return the last lines of its standard output and standard error, masked. Blocks."""
         log_file, secrets = self._order.directory.log_file, self._order.secrets
         start = self.log_start - self._segment_start
-        said = last_lines(log_file, start=start, count=_LAST_WORDS, secrets=secrets)
+        said = last_lines(log_file, start=start, count=_LAST_LINES, secrets=secrets)
         if self._errors is None:
             return said
-        return said + self._errors.last_lines(_LAST_WORDS, secrets)
+        return said + self._errors.last_lines(_LAST_LINES, secrets)
 
     @property
     def exit_code(self) -> int | None:
-        """Its exit status, negative for a signal; None if it is not known."""
+        """Its exit status, negative for a signal; None if unknown."""
         return None if self.exit is None else exit_code(self.exit)
 
     async def release(self) -> None:
         """Process the remaining output of a process that has ended, and release it.
 
-        Cancellation: call it shielded.
+        Cancellation: call it in a shielded scope.
         """
-        async with AsyncExitStack() as releases:  # each, whatever becomes of the others
+        async with AsyncExitStack() as releases:  # each runs even if another one fails
             releases.push_async_callback(self._order.hooks.enclosure.release)
             releases.callback(self._opened.close)
             releases.callback(self._let_go)
             if self.process is not None and self.process.has_exited:
                 self.exit = await self.process.wait()
-            with _log.contain("last words not heard", agent=self._order.name):
-                await self._listen_to_last_words()
+            with _log.contain("rest of the output not read", agent=self._order.name):
+                await self._drain()
 
     def _let_go(self) -> None:
         self._books.pid = self.process = None
         self._tree.release()
 
-    async def _listen_to_last_words(self) -> None:
+    async def _drain(self) -> None:
         if self.dialogue is None or self._errors is None:
             return
         total = 0

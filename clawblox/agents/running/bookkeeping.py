@@ -28,17 +28,17 @@ from clawblox.telemetry.own_log import OwnLog
 
 _log = OwnLog(__name__)
 
-_MOST_OF_OUR_OWN: Final = 100
+_MAX_QUEUED_EVENTS: Final = 100
 """Upper bound on queued events."""
 
 
 class Bookkeeping:
-    """The facts of one agent from a start to its end.
+    """The facts of one agent during one start.
 
     Args:
         order: The order of the start.
         lifecycle: The agent's state.
-        hub: Takes its events.
+        hub: Receives its events.
         first_started_at: Monotonic time of its first start in this process.
 
     Attributes:
@@ -46,7 +46,7 @@ class Bookkeeping:
         is_confirmed: Whether a process has confirmed that conversation since this start.
         version: Version of its program, as far as known.
         pid: Process of its program; None without one.
-        reason: Why it ended, or pauses.
+        reason: Reason for its end or its pause.
         changed: Set, and replaced, when its state has changed.
     """
 
@@ -65,7 +65,7 @@ class Bookkeeping:
         self._ledger = Ledger()
         self._seq = 0
         self._pending: list[AgentEvent] = []
-        self._told: AgentRecord | None = None
+        self._written: AgentRecord | None = None
         self._time_ns = utc_now_ns()
         self._is_ledger_saved = True
         self._process_start = 0
@@ -83,7 +83,7 @@ class Bookkeeping:
         """Load the counters of earlier starts. Blocks.
 
         Raises:
-            AgentError: The record of its usage cannot be read.
+            AgentError: The agent's usage record cannot be read.
         """
         written = log_end(self._order.directory.log_file)
         self._ledger = Ledger.load(self._order.directory.usage_file)
@@ -93,12 +93,12 @@ class Bookkeeping:
         self._process_start = last.process_start
         self._seq = last.seq
         if not last.is_end:
-            # The orchestrator was killed. Each event that was not kept took a byte of the log, but
-            # for a few; no number is given twice.
-            self._seq += _MOST_OF_OUR_OWN + max(0, written - last.raw_offset)
+            # The orchestrator was killed. Each event that did not reach the file took at least a
+            # byte of the log, except for those still queued. Skip as many, to use no number twice.
+            self._seq += _MAX_QUEUED_EVENTS + max(0, written - last.raw_offset)
 
     async def count_recorded(self, session_id: str) -> None:
-        """Count what the program has written down of its usage, if it does that.
+        """Count the usage that the program records itself, if its driver can read that.
 
         Cancellation: the rest is read the next time.
         """
@@ -131,12 +131,12 @@ class Bookkeeping:
     def count_rest(
         self, reports: Iterable[tuple[int, Report]], end: int, session_id: str | None
     ) -> None:
-        """Count reports from a time in which no process read the log.
+        """Count reports from a period in which nothing read the log.
 
         Args:
             reports: Confirmed sessions, usage and ends of turns, with the offsets of their lines.
             end: Offset of the first line after them.
-            session_id: The conversation of the earlier lines; None if unknown.
+            session_id: The conversation of the first lines; None if unknown.
         """
         for offset, report in reports:
             if self.log_offset <= self._process_start <= offset:
@@ -166,18 +166,18 @@ class Bookkeeping:
 
     @property
     def turn(self) -> int:
-        """Number of the current turn, else of the latest that has ended; 0 before the first.
+        """Number of the current turn, or else of the latest finished turn; 0 before the first.
 
-        An interrupted turn has no number of its own: the next turn has the same.
+        An interrupted turn has no number of its own: the next turn has the same number.
         """
         return self.usage.turns + self._is_within_turn
 
     def move(self, to: AgentState, reason: str = "") -> None:
-        """Change the agent's state; the same state again changes nothing.
+        """Change the agent's state; moving to the current state changes nothing.
 
         Args:
             to: The new state.
-            reason: Why.
+            reason: Reason of the change.
         """
         if to == self._lifecycle.state:
             return
@@ -185,9 +185,9 @@ class Bookkeeping:
         if to in ("stopped", "failed"):
             self._is_within_turn = False
         self.reason = reason
-        self.tell_change()
+        self.notify_waiters()
 
-    def tell_change(self) -> None:
+    def notify_waiters(self) -> None:
         """Wake all tasks that wait for a change."""
         self.changed.set()
         self.changed = anyio.Event()
@@ -199,7 +199,7 @@ class Bookkeeping:
 
     @property
     def is_out_of_time(self) -> bool:
-        """Whether the minutes of the budget are over. Unlike other limits, that ends a turn."""
+        """Whether the minutes of the budget are used up. Unlike other limits, this ends a turn."""
         budget = self._order.budget
         limit = None if budget is None else budget.minutes
         return limit is not None and self._minutes >= limit
@@ -218,13 +218,13 @@ class Bookkeeping:
         raw_offset: int | None = None,
         session_id: str | None = None,
     ) -> None:
-        """Tell listeners of an event, and keep it for the file.
+        """Pass an event to listeners, and queue it for the file.
 
         Args:
             kind: Type of the event.
             data: Its members.
             raw_offset: Offset of the line in the log that reported it.
-            session_id: The conversation that it belongs to; None means the current one.
+            session_id: The conversation of the event; None means the current one.
         """
         self._seq += 1
         self._time_ns = utc_now_ns()
@@ -251,7 +251,7 @@ class Bookkeeping:
         self._ledger.begin_process()
 
     def confirm(self, session_id: str, facts: Mapping[str, Any], raw_offset: int | None) -> None:
-        """Note that the program has proven which conversation it is in."""
+        """Note that the program has proven its conversation."""
         self.session_id, self.is_confirmed = session_id, True
         self.version = facts.get("version") or self.version
         self.emit("session.confirmed", facts, raw_offset=raw_offset)
@@ -260,7 +260,7 @@ class Bookkeeping:
         """Note that the agent has begun a turn.
 
         Args:
-            prompt: Its message; None if the turn began by itself.
+            prompt: Its message; None if the program began the turn by itself.
         """
         self._is_within_turn = True
         self.emit("turn.started", {} if prompt is None else {"prompt": prompt})
@@ -279,7 +279,7 @@ class Bookkeeping:
         Args:
             data: The members of its report.
             raw_offset: Offset of its line in the log.
-            session_id: The conversation that it belongs to; None means the current one.
+            session_id: The conversation of the reading; None means the current one.
         """
         self._ledger.count(
             data["usage"],
@@ -295,17 +295,17 @@ class Bookkeeping:
     # -- files ------------------------------------------------------------------------------
 
     async def flush(self) -> None:
-        """Write pending events and state; failures are logged.
+        """Write pending events and state to disk; failures are logged.
 
-        Cancellation: waits until it is written.
+        Cancellation: waits until everything is written.
         """
         record = self.record()
-        if self._pending or record != self._told or not self._is_ledger_saved:
+        if self._pending or record != self._written or not self._is_ledger_saved:
             await current_batcher().run(self._write, record)
 
     def _write(self, record: AgentRecord) -> None:
         events, self._pending = self._pending, []
-        # Comes first: a reader that learns of the session must find its record.
+        # The id comes first: a reader that sees the session in an event must find its record.
         if self.is_confirmed and self.session_id != self._recorded_id:
             with self._contained("session id"):
                 self._record_id()
@@ -315,8 +315,8 @@ class Bookkeeping:
             self._is_ledger_saved = True
             with self._contained("usage"):
                 self._ledger.save(self._order.directory.usage_file)
-        self._told = record
-        if self._order.directory.runtime.is_dir():  # else the start failed before making it
+        self._written = record
+        if self._order.directory.runtime.is_dir():  # missing if the start failed early
             with self._contained("status"):
                 self._order.hooks.status.write(record)
 
@@ -325,7 +325,7 @@ class Bookkeeping:
         self._recorded_id = self.session_id
 
     def _contained(self, what: str) -> AbstractContextManager[None, bool]:
-        """End the block at a failure, and log that; the next write follows."""
+        """Log a failure in the block instead of raising it, so that the next write still runs."""
         name = self._order.name
         return _log.contain("not written", expected=(OSError,), what=what, agent=name)
 

@@ -1,6 +1,6 @@
 """State of the dialogue with a process: its conversation, its turn, its errors.
 
-No process and no file here: reports come in, and facts can be read.
+Touches no process and no file: reports come in, and facts can be read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _log = OwnLog(__name__)
 _MAX_NAME_CHARS: Final = 200
 
 _LONGEST_RETRY_S: Final = 24 * 3600.0
-"""Longest pause of a program that excuses its silence."""
+"""Longest announced retry delay that excuses a program's silence."""
 
 _WORK: Final = frozenset({"message", "reasoning", "tool.called", "tool.returned"})
 
@@ -40,7 +40,7 @@ class ProgramError(Exception):
 
 
 class BudgetUsedUp(Exception):  # noqa: N818 - says the condition
-    """The agent is stopped because a limit of its budget is used up; the text names the limit."""
+    """A limit of the agent's budget is used up, so the agent is stopped; the text names it."""
 
 
 class Dialogue:
@@ -51,14 +51,14 @@ class Dialogue:
         agenda: Notes the ends of turns.
         expected: The conversation that the process should be in.
         message: The first message to the process.
-        stall_timeout: Seconds of silence that a turn may have; None sets no limit.
+        stall_timeout: Seconds of silence allowed within a turn; None sets no limit.
         now: Monotonic time in seconds.
 
     Attributes:
         is_confirmed: Whether the process has proven which conversation it is in.
         is_working: Whether it is within a turn.
-        is_usage_due: Whether a turn has ended since the program's own record of usage was read.
-        trouble: Why the latest turn failed; None while nothing has.
+        is_usage_due: Whether a turn has ended since the program's own usage record was read.
+        trouble: Why the latest turn failed; None if it did not fail.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Dialogue:
 
     @property
     def unanswered(self) -> Message | None:
-        """The message of a turn in which nothing was done yet; None if something was."""
+        """The message of a turn without any work so far; None once the turn has produced some."""
         return None if self._has_worked else self._message
 
     # -- reports of the program -------------------------------------------------------------
@@ -115,30 +115,30 @@ class Dialogue:
         self._silent_since = now
 
     def forgive(self, seconds: float) -> None:
-        """Leave a time out of the silence of the program, in seconds."""
+        """Exclude an interval from the silence timeout, in seconds."""
         self._silent_since += seconds
         self._excused_until += seconds
 
     def hear_all(self, reports: Iterable[tuple[int, Report]], now: float) -> None:
-        """Take in reports with the offsets of their lines, even if something is wrong with one.
+        """Process all reports, with the offsets of their lines, even if one of them raises.
 
         Raises:
-            ProgramError: As :meth:`hear`; the first one.
+            ProgramError: As for :meth:`hear`; the first one.
         """
         trouble: ProgramError | None = None
         for offset, report in reports:
             try:
                 self.hear(report, offset, now)
-            except ProgramError as found:
-                trouble = trouble or found
+            except ProgramError as error:
+                trouble = trouble or error
         if trouble is not None:
             raise trouble
 
     def hear(self, report: Report, offset: int | None, now: float) -> None:
-        """Process reports of the program.
+        """Process one report of the program.
 
         Raises:
-            ProgramError: It is in another conversation than it should be.
+            ProgramError: The program is in a different conversation than expected.
         """
         data = report.data
         match report.type:
@@ -168,16 +168,16 @@ class Dialogue:
         elif report.type == "limit":
             self._limit = ProgramError("limit", data["message"])
 
-    # -- which conversation it is in --------------------------------------------------------
+    # -- identity of the conversation -------------------------------------------------------
 
     def take_name(self, session_id: str, facts: Mapping[str, Any], offset: int | None) -> None:
-        """Process the name of the conversation that the program reports.
+        """Process the session id that the program reports.
 
-        A name alone is no proof of another one where there are transcripts: some versions of a
-        program begin with a throw-away id, and others repeat what a program of the agent says.
+        Where there are transcripts, a different id alone proves nothing: some versions of a program
+        begin with a throw-away id, and others repeat output of programs that the agent runs.
 
         Raises:
-            ProgramError: It is another one than it should be, or no id of the program's.
+            ProgramError: It is not the expected id, or not a valid id of the program.
         """
         if self._session_id is None:
             if not self._expected.id_pattern.fullmatch(session_id):
@@ -193,13 +193,13 @@ class Dialogue:
         self._other_id = clean_text(session_id, max_chars=_MAX_NAME_CHARS)
 
     def take_proof(self, session_id: str) -> None:
-        """Take in which conversation's transcript has grown.
+        """Process the id of the conversation whose transcript has grown.
 
         Raises:
-            ProgramError: It is another one than it should be.
+            ProgramError: It is not the expected conversation.
         """
         if self._session_id not in (None, session_id):
-            # A program may create a second conversation when it begins one.
+            # A program may create a second conversation when it begins.
             if self._expected.is_resumed or self._other_id is not None:
                 raise self._contradict(session_id)
             return
@@ -221,7 +221,7 @@ class Dialogue:
 
     @property
     def contradiction(self) -> ProgramError | None:
-        """What is wrong if nothing proves that the program is where it should be; else None."""
+        """Error if the program reported another session and nothing has proven the right one."""
         if self.is_confirmed or self._other_id is None:
             return None
         return self._contradict(self._other_id)
@@ -234,7 +234,7 @@ class Dialogue:
     # -- ends of turns ----------------------------------------------------------------------
 
     def end_turn(self, data: Any, offset: int | None, now: float) -> None:  # noqa: ANN401
-        """Take in that the turn has ended."""
+        """Process the end of the turn."""
         self.is_working, self.is_usage_due = False, True
         self._books.end_turn(data, offset)
         self._agenda.end_turn(now - self._turn_began_at, now)
@@ -246,21 +246,21 @@ class Dialogue:
 
     @property
     def last_error(self) -> ProgramError | None:
-        """The error that the program has reported in this turn; a limit takes precedence."""
+        """The error that the program reported in this turn; a limit takes precedence."""
         return self._limit or self._error
 
     def explain_end(self, report: Report | None, words: Sequence[str], exit_: str) -> ProgramError:
-        """Return why the process ended too early.
+        """Return the error for a process that ended too early.
 
         Args:
-            report: What its driver read in its last words; None if that is nothing.
-            words: These words.
+            report: Report that the driver read from the last lines; None if there is none.
+            words: The last lines of output.
             exit_: How it ended.
         """
         if report is not None:
             self._books.emit(report.type, report.data)
             kind = report.data["kind"]
-            # A program that has begun to work was started as it should be.
+            # A program that has begun to work was started correctly.
             is_crash = kind == "invalid" and self.is_confirmed
             return ProgramError("crash" if is_crash else kind, report.data["message"])
         when = "within a turn" if self.is_confirmed else "before it confirmed its session"
@@ -268,7 +268,7 @@ class Dialogue:
         return ProgramError("crash", f"the program ended {when}: {exit_}{last}")
 
     def silence(self, now: float) -> float | None:
-        """Return the length of a silence that is too long, in seconds; None if it is not."""
+        """Return the length of a silence that is too long, in seconds; None if there is none."""
         if self._stall_timeout is None or not self.is_working:
             return None
         silence_s = now - max(self._silent_since, self._excused_until)

@@ -1,6 +1,6 @@
-"""What surrounds a running agent: its sandbox, its access to worlds, its window, its status.
+"""The surroundings of a running agent: its sandbox, its access to worlds, its window, its status.
 
-The owner of an agent calls these in the order of :class:`Hooks`.
+The owner of an agent uses these in the order of :class:`Hooks`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from clawblox.agents.window import AgentWindow
 
 @attrs.frozen(kw_only=True)
 class View:
-    """An agent's places as its program sees them.
+    """An agent's directories as its program sees them.
 
     Attributes:
         binary: The program.
@@ -30,7 +30,7 @@ class View:
         home: Its ``HOME``.
         state: Its state directory.
         runtime: Files that clawblox writes for it.
-        is_root: Whether it sees itself run as root.
+        is_root: Whether the program sees itself as root.
     """
 
     binary: str
@@ -48,8 +48,8 @@ class Enclosed:
     Attributes:
         argv: Program and arguments.
         env: The whole environment.
-        pass_fds: Descriptors that it inherits.
-        by_hand: Program and arguments as a person can start it, without those descriptors.
+        pass_fds: Descriptors that the program inherits.
+        by_hand: Program and arguments for starting it by hand, without those descriptors.
     """
 
     argv: tuple[str, ...]
@@ -71,14 +71,14 @@ class Enclosure(Protocol):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """Facts of the open sandbox for events: its level, and its weakness if it has one."""
+        """Facts of the open sandbox for events: its level, and its weakness, if any."""
 
     @property
     def native_settings(self) -> Mapping[str, Any] | None:
-        """Settings for the program's own sandbox; None leaves that off."""
+        """Settings for the program's own sandbox; None leaves it off."""
 
     def view(self, directory: AgentDir, binary: Path) -> View:
-        """Return the agent's places as the program sees them. Touches no file."""
+        """Return the agent's directories as the program sees them. Touches no file."""
 
     def open(self, directory: AgentDir, binary: Path) -> None:
         """Check that programs can be enclosed here, and prepare the sandbox. Blocks.
@@ -86,8 +86,8 @@ class Enclosure(Protocol):
         Called at each start of the agent, when its directories exist.
 
         Raises:
-            AgentSetupError: They cannot be enclosed here.
-            OSError: Something cannot be made.
+            AgentSetupError: Programs cannot be enclosed here.
+            OSError: A file or directory cannot be created.
         """
 
     def enclose(self, argv: tuple[str, ...], env: Mapping[str, str], cwd: Path) -> Enclosed:
@@ -99,20 +99,20 @@ class Enclosure(Protocol):
         Args:
             argv: Program and arguments, by the paths that the program sees.
             env: The whole environment.
-            cwd: Its working directory, as it sees it.
+            cwd: Working directory, as the program sees it.
 
         Raises:
-            OSError: It cannot be enclosed.
+            OSError: The program cannot be enclosed.
         """
 
     async def after_spawn(self) -> Mapping[str, socket.socket]:
         """Return the listening sockets of the enclosed process by name, once it runs.
 
-        They belong to the caller. Waiting may be ended by cancellation at any time, for example
-        when the process dies.
+        They belong to the caller. The wait may be cancelled at any time, for example when the
+        process dies.
 
         Raises:
-            OSError: They did not come.
+            OSError: The sockets did not arrive.
         """
 
     async def release(self) -> None:
@@ -123,7 +123,7 @@ class Enclosure(Protocol):
 
 
 class NoEnclosure:
-    """Programs run on this machine as the user does."""
+    """No sandbox: programs run on this machine as the current user."""
 
     @property
     def level(self) -> SandboxLevel:
@@ -168,19 +168,19 @@ class NoEnclosure:
 
 
 Service = Callable[[], Awaitable[None]]
-"""Something that runs until cancelled, as long as the agent is started; it raises nothing."""
+"""Runs until cancelled, while the agent is started; raises nothing."""
 
 
 @attrs.frozen(kw_only=True)
 class Hooks:
-    """All that surrounds one agent.
+    """The surroundings of one agent.
 
     Attributes:
         enclosure: Its sandbox.
         access: Its access to worlds.
         window: Its window; None without one.
         status: Publishes its status to other processes.
-        services: Run while it is started.
+        services: Run while the agent is started.
     """
 
     enclosure: Enclosure

@@ -18,7 +18,7 @@ MOVES: Final[dict[AgentState, frozenset[AgentState]]] = {
     "stopped": frozenset({"starting"}),
     "failed": frozenset({"starting"}),
 }
-"""Every legal move. A restart after a crash is a part of working."""
+"""All legal moves. A restart after a crash is part of ``working``."""
 
 _HOPELESS: Final[frozenset[ErrorKind]] = frozenset({"auth", "invalid", "resume", "limit"})
 _BUSY: Final[frozenset[ErrorKind]] = frozenset({"rate_limit", "overloaded"})
@@ -29,16 +29,16 @@ _LAST_DELAY_S: Final = 120.0
 
 
 def is_hopeless(kind: ErrorKind) -> bool:
-    """Return whether another try would fail in the same way."""
+    """Return whether a retry would fail in the same way."""
     return kind in _HOPELESS
 
 
 def retry_delay(kind: ErrorKind, before: int) -> float:
-    """Return how long to wait before another try, in seconds.
+    """Return the seconds to wait before a retry.
 
     Args:
-        kind: Kind of the failure. A busy model needs longer than a crashed program.
-        before: Number of other tries in the restart window.
+        kind: Kind of the failure. A busy model gets a longer delay than a crashed program.
+        before: Number of earlier retries in the restart window.
     """
     first = _FIRST_BUSY_DELAY_S if kind in _BUSY else _FIRST_DELAY_S
     return exponential_delay(before, first, _LAST_DELAY_S)

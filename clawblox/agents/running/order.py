@@ -17,10 +17,10 @@ from clawblox.agents.usage import Budget
 from clawblox.protocol import SECRET_NAME
 
 MAX_LOG_BYTES = 2 << 30
-"""Most that a program may add to a log in one turn, in bytes."""
+"""Maximum bytes that a program may add to a log in one turn."""
 
 SEGMENT_BYTES = 1 << 30
-"""Length of a log, in bytes, after which the next process begins another segment of it."""
+"""Length of a log, in bytes, after which the next process begins another segment."""
 
 _LEAST_SECRET_CHARS = 6
 
@@ -30,9 +30,9 @@ class Limits:
     """Limits of an agent's program.
 
     Attributes:
-        confirm_timeout: Seconds until its session must be confirmed.
-        leave_timeout: Seconds until a process that is done must have exited.
-        drain_timeout: Seconds in which the rest of its output is read, once it was ended.
+        confirm_timeout: Seconds within which its session must be confirmed.
+        leave_timeout: Seconds within which a process that is done must exit.
+        drain_timeout: Maximum seconds for reading the rest of its output after it was ended.
         max_log_bytes: Bytes that it may add to each of its logs in one turn.
         segment_bytes: Length of a log after which the next process begins another segment.
     """
@@ -48,21 +48,21 @@ class Start(Enum):
     """How an agent is started with respect to its conversation."""
 
     BEGIN = "begin"
-    """In a new one."""
+    """In a new conversation."""
     CONTINUE = "continue"
-    """In the one that its directory records."""
+    """In the conversation that its directory records."""
 
 
 @attrs.frozen(kw_only=True)
 class Order:
-    """One start or one continuation of an agent.
+    """One start of an agent, in a new or in its recorded conversation.
 
     Attributes:
         options: The agent's options.
         driver: Its driver.
         prompt: Its first message.
-        start: Whether it begins a conversation, or continues the recorded one.
-        system_prompt: Its system prompt; None takes the recorded one.
+        start: Whether it begins a conversation or continues the recorded one.
+        system_prompt: Its system prompt; None uses the recorded one.
         env: Variables from the caller, in memory only.
         inherited: The environment of this process.
         hooks: Its surroundings.
@@ -85,7 +85,7 @@ class Order:
 
     @property
     def directory(self) -> AgentDir:
-        """Where the agent's files are."""
+        """The paths in the agent's directory."""
         return AgentDir(self.options.dir)
 
     @property

@@ -1,7 +1,7 @@
 """Reading the log that a program appends to, line by line, however long the lines are. Blocks.
 
-The program writes to the log itself. So nothing is lost when this process is slow or dies, and a
-line of any length costs memory only up to a limit: a longer one is counted and skipped.
+The program writes to the log itself, so nothing is lost when this process is slow or dies. Memory
+per line is bounded: a longer line is counted and skipped.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Line(NamedTuple):
     Attributes:
         offset: Where it begins in the log.
         size: Its length in bytes.
-        data: The line; None if it was too long to be kept.
+        data: The line; None if it was too long to keep.
     """
 
     offset: int
@@ -86,7 +86,7 @@ def read_reports(
         try:
             for report in conversation.read(line.data):
                 reports.append((line.offset, report))  # noqa: PERF401 - a generator costs more
-        except Exception:  # noqa: BLE001 - a line that cannot be read has no reports
+        except Exception:  # noqa: BLE001 - an unreadable line has no reports
             _log.exception("line not understood", agent=agent, offset=line.offset)
     return reports
 
@@ -97,8 +97,8 @@ class OutputReader:
     Args:
         path: The log, which exists.
         offset: Where the first line begins.
-        begins_at: Offset of the first byte of the file; that of a log with older segments is not 0.
-        end: Offset up to which it is read; None means as long as it grows.
+        begins_at: Offset of the first byte of the file; not 0 for a log with older segments.
+        end: Offset at which reading stops; None reads as long as the log grows.
 
     Raises:
         OSError: It cannot be opened.
@@ -137,7 +137,7 @@ class OutputReader:
         """Skip a hole in a sparse file; it may be terabytes long."""
         try:
             data = os.lseek(self._fd, self.position - self._begins_at, os.SEEK_DATA)
-        except OSError:  # there is no more data
+        except OSError:  # no more data follows
             data = end - self._begins_at
         hole = min(end, data + self._begins_at) - self.position
         if hole < CHUNK_BYTES:
@@ -167,7 +167,7 @@ class OutputReader:
         return self._begins_at + os.fstat(self._fd).st_size
 
     def take_rest(self) -> list[Line]:
-        """Return the last line, if it has no newline; its writer has ended."""
+        """Return the last line if it lacks its newline; call this after its writer has ended."""
         return [self._end_line(0)] if self._size else []
 
     def close(self) -> None:
@@ -209,13 +209,13 @@ class OutputReader:
 _FIRST_S: Final = 0.005
 _WORKING_S: Final = 0.05
 _QUIET_S: Final = 1.0
-"""Longest pauses."""
+"""Maximum pauses."""
 
 _LATE_S: Final = 2.0
-"""After a longer interval between two polls, this process was stopped meanwhile."""
+"""A longer interval between two polls means that this process was stopped in between."""
 
 _LONGER: Final = 1.3
-"""How much longer each pause is than the one before."""
+"""Factor by which each pause is longer than the previous one."""
 
 
 class LogPoller:
@@ -223,18 +223,18 @@ class LogPoller:
 
     def __init__(self) -> None:
         self._pause_s = _FIRST_S
-        self._looked_at = math.inf
+        self._polled_at = math.inf
 
-    def begin_look(self, now: float) -> float:
+    def begin_poll(self, now: float) -> float:
         """Return how long this process was stopped since the last poll, in seconds; usually 0.
 
         Args:
             now: Monotonic time in seconds.
         """
-        since_s, self._looked_at = now - self._looked_at, now
+        since_s, self._polled_at = now - self._polled_at, now
         return since_s if since_s > _LATE_S else 0.0
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Make the next poll come soon."""
         self._pause_s = _FIRST_S
 

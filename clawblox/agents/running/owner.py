@@ -1,9 +1,10 @@
-"""The one task that owns an agent, from its start to the last of its processes.
+"""The one task that owns an agent, from its start to the end of its last process.
 
-A failure before the program's session is confirmed goes to the caller. A later one leads to another
-process, as far as the options allow, and else to the end of the agent. However the task ends, it
-ends every process of the agent last, shielded. A defect of this package that shows in the task is
-that agent's failure: it is reported, each step of the end is taken, and every waiting call returns.
+A failure before the program's session is confirmed is raised to the caller. A later failure leads
+to another process, as far as the options allow, or else to the end of the agent. However the task
+ends, it finally ends every process of the agent, shielded. A defect of this package in the task is
+treated as a failure of that agent: it is reported, every step of the shutdown still runs, and every
+waiting call returns.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ from clawblox.telemetry.own_log import OwnLog
 _log = OwnLog(__name__)
 
 _EXPECTED: Final = (AgentError, ProgramError, OSError, CannotExecute)
-"""Exceptions of a start or a process that are no defects of this package."""
+"""Exceptions of a start or a process that are not defects of this package."""
 
 _FAILED_GRACE_S: Final = 2.0
 """Seconds between TERM and KILL for a program that failed."""
@@ -70,7 +71,7 @@ class Owner:
     Args:
         order: The order of the start.
         lifecycle: The agent's state; ``starting`` from here on.
-        hub: Takes its events.
+        hub: Receives its events.
         first_started_at: Monotonic time of its first start in this process.
 
     Attributes:
@@ -125,17 +126,17 @@ class Owner:
         """Wait until the program runs and its session is confirmed.
 
         Raises:
-            AgentError: The start failed; nothing of the agent is left.
+            AgentError: The start failed; nothing of the agent remains.
 
         Cancellation: the start continues; call :meth:`stop` to end it.
         """
         return await self._wait_settled(self._first)
 
     async def send(self, text: str) -> StartedAgent:
-        """Give the agent its next message; return when a program runs that will read it.
+        """Send the agent a message; return when a program runs that will read it.
 
         Raises:
-            AgentError: The program that was started for it failed; nothing of the agent is left.
+            AgentError: The program started for the message failed; nothing of the agent remains.
 
         Cancellation: a message that was not sent yet is withdrawn; a program that was started for
             it is ended.
@@ -172,12 +173,12 @@ class Owner:
         return self._facts()
 
     async def stop(self, grace_seconds: float) -> AgentResult:
-        """End the agent and wait for it; concurrent stops share one ladder.
+        """End the agent and wait for that; concurrent stops share one stop ladder.
 
         Args:
             grace_seconds: Seconds between TERM and KILL. A later stop may shorten them.
 
-        Cancellation: the agent is stopped all the same.
+        Cancellation: the agent is stopped nevertheless.
         """
         await self._stop.request(grace_seconds)
         return self.result
@@ -187,7 +188,7 @@ class Owner:
         self._stop.kill_now()
 
     async def wait(self) -> AgentResult:
-        """Wait until the agent pauses or has ended.
+        """Wait until the agent pauses or ends.
 
         Cancellation: changes nothing.
         """
@@ -200,7 +201,7 @@ class Owner:
 
     @property
     def result(self) -> AgentResult:
-        """State of the agent, or its end."""
+        """State of the agent, or how it ended."""
         return AgentResult(
             name=self._order.name,
             state=self.books.state,
@@ -228,7 +229,7 @@ class Owner:
     # -- the task ---------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Start the agent and keep it running. Failures go to the callers of the other methods.
+        """Start the agent and keep it running. Failures are raised by the other methods.
 
         Cancellation: ends every process of the agent, shielded, then propagates.
         """
@@ -248,7 +249,7 @@ class Owner:
             with self._contained("failure not described"):
                 self.failure = self._public(error)
                 if self._attempt is not None and self.failure is not error:
-                    self.failure.log_lines = await run_blocking(self._attempt.last_words)
+                    self.failure.log_lines = await run_blocking(self._attempt.last_output)
         finally:
             try:
                 with anyio.CancelScope(shield=True), self._contained("agent not put away"):
@@ -257,7 +258,7 @@ class Owner:
                 self._release_waiters(reason)
 
     def _contained(self, what: str) -> AbstractContextManager[None, bool]:
-        """End the block at a defect, and report that; the next step of the end follows."""
+        """Log a defect in the block instead of raising it, so that the next step still runs."""
         return _log.contain(what, agent=self._name)
 
     async def _work(self, services: Tasks) -> None:
@@ -281,7 +282,7 @@ class Owner:
             await service()
 
     async def _prepare(self) -> Prepared:
-        """Prepare the files of the program, and check that it can work."""
+        """Prepare the files of the program, and check that the program can work."""
         order = self._order
         if order.start is Start.CONTINUE:
             self.books.session_id = await run_blocking(read_session_id, order)
@@ -315,10 +316,10 @@ class Owner:
         """Run one process to its end.
 
         Returns:
-            First message to the next process; None if there is none yet.
+            First message to the next process; None if no message is pending.
 
         Raises:
-            ProgramError: It failed.
+            ProgramError: The process failed.
         """
         turn = self._make_turn(message)
         await count_rest(self._order, self.books, turn.continued_id)
@@ -347,7 +348,7 @@ class Owner:
         """Wait, and return the first message to the next process.
 
         Raises:
-            ProgramError: A retry would fail in the same way, or no restart is left.
+            ProgramError: A retry would fail in the same way, or no restarts are left.
         """
         attempt = self._attempt
         assert attempt is not None
@@ -377,12 +378,12 @@ class Owner:
         return message
 
     async def _end_attempt(self, grace: Grace, *, only_leader: bool = False) -> None:
-        """End the processes of the agent, and release the program's own.
+        """End the agent's processes, and release the resources of the attempt.
 
         Args:
             grace: Time between TERM and KILL.
-            only_leader: Whether to keep the background processes of a program that has exited: the
-                agent may need them in its next turn.
+            only_leader: Whether to keep the background processes of a program that has exited,
+                because the agent may need them in its next turn.
         """
         attempt = self._attempt
         if attempt is None:
@@ -460,7 +461,7 @@ class Owner:
             hooks.access.rest()
 
     def _release_waiters(self, reason: str) -> None:
-        """Release all waiting calls, whatever went wrong before."""
+        """Release all waiting calls, even after an error in the steps before."""
         if self._lifecycle.state not in ("stopped", "failed"):
             self._lifecycle.state = "stopped" if self.failure is None else "failed"
             self.books.reason = reason if self.failure is None else self.failure.message
@@ -468,6 +469,6 @@ class Owner:
             event.set()
         with self._contained("messages not settled"):
             self._agenda.settle_all()
-        with self._contained("process not killed"):  # only a defect leaves one
+        with self._contained("process not killed"):  # only left after a defect
             self._tree.kill()
             self._tree.release()

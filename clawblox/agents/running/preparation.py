@@ -46,7 +46,7 @@ class Prepared:
 
     Attributes:
         binary: The program.
-        setup: The agent, as its driver must know it.
+        setup: The agent's setup for its driver.
     """
 
     binary: Path
@@ -57,7 +57,7 @@ def find_binary(order: Order) -> Path:
     """Return the program of an agent.
 
     Raises:
-        AgentSetupError: It is missing.
+        AgentSetupError: The program is missing.
     """
     name = _name_binary(order)
     search = order.env.get("PATH") or order.inherited.get("PATH") or os.defpath
@@ -67,7 +67,7 @@ def find_binary(order: Order) -> Path:
             f"its program {name!r} is not on PATH, or cannot be executed",
             agent=order.name,
             agent_dir=order.options.dir,
-            hint="install it (clawblox doctor says how), or give its path with binary=",
+            hint="install it (clawblox doctor shows how), or give its path with binary=",
         )
     return Path(found).absolute()
 
@@ -82,7 +82,7 @@ def prepare(order: Order) -> Prepared:
     """Create the directories and files of an agent; its workspace is not changed. Blocks.
 
     Raises:
-        AgentSetupError: The program is missing, or cannot be enclosed here.
+        AgentSetupError: The program is missing, or cannot run in the sandbox here.
         AgentResumeError: The system prompt of the conversation is not recorded.
         OSError: A directory or file cannot be created.
     """
@@ -97,12 +97,12 @@ def prepare(order: Order) -> Prepared:
 
 
 def make_setup(order: Order, binary: Path, prompt: str) -> AgentSetup:
-    """Return the agent as its driver must know it. Touches no file.
+    """Return the agent's setup for its driver. Touches no file.
 
     Args:
         order: The order of the start.
-        binary: Its program.
-        prompt: Its system prompt.
+        binary: The agent's program.
+        prompt: The agent's system prompt.
     """
     options, enclosure = order.options, order.hooks.enclosure
     view = enclosure.view(order.directory, binary)
@@ -131,10 +131,10 @@ def _make_directories(directory: AgentDir) -> None:
 
 
 def require_arguments(order: Order) -> None:
-    """Make sure that a prompt fits into the arguments of a program that takes it there.
+    """Check that a prompt passed as an argument is short enough for the operating system.
 
     Raises:
-        ConfigError: It is too long.
+        ConfigError: The prompt is too long.
     """
     setup = make_setup(order, Path(_name_binary(order)), "")
     turn = Turn(prompt=order.prompt, start=Begin(""))
@@ -148,15 +148,15 @@ def require_arguments(order: Order) -> None:
 
 
 async def check_setup(order: Order) -> None:
-    """Check that the program of an agent is there and can work, in its sandbox too.
+    """Check that an agent's program is installed and can work, also in its sandbox.
 
     The agent's directory is not touched. The guard watches the processes.
 
     Raises:
-        AgentSetupError: Something is missing.
+        AgentSetupError: A requirement is missing.
 
-    Cancellation: ends the version command. Call it in a task of its own, where asyncio's
-    ``Task.cancel`` does not interrupt that.
+    Cancellation: ends the version command. Call it in its own task, so that asyncio's
+    ``Task.cancel`` does not interrupt the cleanup.
     """
     binary = await run_blocking(find_binary, order)
     setup = make_setup(order, binary, order.system_prompt or "")
@@ -168,13 +168,13 @@ async def check_setup(order: Order) -> None:
     finally:
         with anyio.CancelScope(shield=True):
             await run_blocking(tree.forget)
-    found = await run_blocking(order.driver.check, order.directory, setup, env, version)
-    _require_usable(order, [one for one in found if one.is_certain])
+    requirements = await run_blocking(order.driver.check, order.directory, setup, env, version)
+    _require_usable(order, [missing for missing in requirements if missing.is_certain])
     await run_blocking(_try_enclosure, order, binary)
 
 
 def _try_enclosure(order: Order, binary: Path) -> None:
-    """Make sure that programs can be enclosed here, with directories that are removed. Blocks."""
+    """Check in temporary directories that programs can be enclosed here. Blocks."""
     with tempfile.TemporaryDirectory(prefix="clawblox-check-") as scratch:
         directory = AgentDir(Path(scratch))
         _make_directories(directory)
@@ -217,25 +217,26 @@ async def read_version(
 ) -> str:
     """Return the output of the version command; '' if it does not end within 20 seconds.
 
-    It runs without a sandbox. So it gets an empty home: its own has files of the agent, and the
-    path of a home inside a sandbox may belong to another user of this machine.
+    It runs without a sandbox, so it gets an empty home: the agent's home has files of the agent,
+        and
+    the path of a home inside a sandbox may belong to another user of this machine.
 
     Args:
         order: The order of the start.
         prepared: Results of the preparation.
         cookie: Marks the processes of the agent.
-        turn: The turn that the program is started for; None if unknown.
+        turn: The turn for which the program is started; None if unknown.
 
     Raises:
-        AgentSetupError: It cannot be executed.
-        OSError: No descriptor is left, or there is no place for the home.
+        AgentSetupError: The program cannot be executed.
+        OSError: No descriptor is left, or the temporary home cannot be created.
 
     Cancellation: ends the process.
     """
     argv = order.driver.version_argv(str(prepared.binary))
     if not argv:
         return ""
-    with anyio.CancelScope(shield=True):  # else the directory could be left behind
+    with anyio.CancelScope(shield=True):  # otherwise the directory could be left behind
         home = Path(await run_blocking(partial(tempfile.mkdtemp, prefix="clawblox-version-")))
     try:
         setup = attrs.evolve(prepared.setup, home=home, state=home)
@@ -243,7 +244,7 @@ async def read_version(
         env = build_environment(order, setup, cookie, own)
         answer = await ask_version(argv, env=env, cookie=cookie, timeout=_VERSION_TIMEOUT_S)
     except CannotExecute as error:
-        hint = "install the program anew, or give the path of another with binary="
+        hint = "reinstall the program, or give the path of another one with binary="
         raise AgentSetupError(str(error), agent=order.name, hint=hint) from error
     finally:
         with anyio.CancelScope(shield=True):
@@ -258,7 +259,7 @@ async def prepare_home(
     version: str,
     session_id: str | None,
 ) -> list[Requirement]:
-    """Have the driver check the program and write its home.
+    """Let the driver check the program and write its home directory.
 
     Args:
         order: The order of the start.
@@ -271,10 +272,10 @@ async def prepare_home(
         Requirements that may be missing.
 
     Raises:
-        AgentSetupError: Something is missing.
+        AgentSetupError: A requirement is missing.
         OSError: A file cannot be written.
 
-    Cancellation: a conversation may be moved in part; the next start moves the rest.
+    Cancellation: a conversation may have been moved partly; the next start moves the rest.
     """
     interruption = Interruption()
     write = partial(_write_home, order, setup, env, version, session_id, interruption)
@@ -289,30 +290,30 @@ def _write_home(
     session_id: str | None,
     interruption: Interruption,
 ) -> list[Requirement]:
-    found = order.driver.check(order.directory, setup, env, version)
-    _require_usable(order, [one for one in found if one.is_certain])
+    requirements = order.driver.check(order.directory, setup, env, version)
+    _require_usable(order, [missing for missing in requirements if missing.is_certain])
     if session_id is not None:
         order.driver.adopt(order.directory, setup, session_id, interruption)
     order.driver.prepare(order.directory, setup, env)
-    return found
+    return requirements
 
 
 def _require_usable(order: Order, missing: list[Requirement]) -> None:
     if missing:
         raise AgentSetupError(
-            "; ".join(one.problem for one in missing),
+            "; ".join(requirement.problem for requirement in missing),
             agent=order.name,
             agent_dir=order.options.dir,
-            hint="; ".join(dict.fromkeys(one.hint for one in missing)),
+            hint="; ".join(dict.fromkeys(requirement.hint for requirement in missing)),
         )
 
 
 def write_script(order: Order, enclosed: Enclosed, opening: bytes, cwd: Path) -> None:
-    """Write the script that reruns a start by hand. It holds no secret. Blocks.
+    """Write the script that reruns a start by hand, without secrets. Blocks.
 
     Args:
         order: The order of the start.
-        enclosed: How it is started.
+        enclosed: The command of the start.
         opening: First bytes of its standard input.
         cwd: Its working directory.
 
@@ -322,7 +323,7 @@ def write_script(order: Order, enclosed: Enclosed, opening: bytes, cwd: Path) ->
     lines = ["#!/bin/sh", f"# Reruns the latest start of the agent {_one_line(order.name)}."]
     lines.append(f"cd {shlex.quote(str(cwd))} || exit 1")
     for name, value in enclosed.env.items():
-        if name == INSTANCE_ENV:  # a program run by hand belongs to no agent
+        if name == INSTANCE_ENV:  # a program run by hand does not belong to an agent
             continue
         if SECRET_NAME.search(name) or value in order.secrets or not name.isidentifier():
             lines.append(f"# {_one_line(name)} is taken from your environment.")

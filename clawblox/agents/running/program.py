@@ -31,7 +31,7 @@ def spawn_program(
         stdin: Its standard input; None for an empty one.
 
     Raises:
-        CannotExecute: It cannot be executed.
+        CannotExecute: The program cannot be executed.
         OSError: A log cannot be written, or no descriptor is left.
     """
     with ExitStack() as opened:
@@ -57,7 +57,7 @@ def _open(log_file: Path, opened: ExitStack) -> int:
 
 
 def exit_code(found: ProcessExit) -> int | None:
-    """Return an exit status, negative for a signal; None if it is not known."""
+    """Return an exit status, negative for a signal; None if unknown."""
     if found.signal is None:
         return found.status
     named = signal.Signals.__members__.get(found.signal)
@@ -76,7 +76,7 @@ class StdinWriter:
     """The two ends of the pipe.
 
     Raises:
-        OSError: There is no descriptor left.
+        OSError: No descriptor is left.
 
     Attributes:
         read_end: The end that the program inherits as its standard input.
@@ -93,8 +93,8 @@ class StdinWriter:
     def put(self, data: bytes) -> None:
         """Queue ``data`` for the program.
 
-        Raises:
-            StdinFull: Too much is queued already.
+        StdinFull: Too many bytes are queued already.
+        StdinFull: Too much is queued already.
         """
         if not data or self._is_broken or self._is_ended:
             return
@@ -109,7 +109,7 @@ class StdinWriter:
         self._news.set()
 
     async def write_on(self) -> None:
-        """Write the queued bytes whenever the program reads; return once nothing reads any more.
+        """Write queued bytes whenever the program reads; return once the input has ended or broken.
 
         Cancellation: keeps the unwritten bytes.
         """
@@ -127,7 +127,7 @@ class StdinWriter:
             written = os.write(self._write_end, self._unread)
         except BlockingIOError:
             await anyio.wait_writable(self._write_end)
-        except BrokenPipeError:  # its exit explains why
+        except BrokenPipeError:  # the exit of the program explains why
             self._is_broken = True
             self._unread.clear()
         else:
@@ -155,7 +155,7 @@ class ErrorOutput:
 
     Attributes:
         start: Offset of the first byte of this process.
-        size: Length of the file when :meth:`has_grown` was last asked.
+        size: Length of the file at the last call of :meth:`has_grown`.
     """
 
     def __init__(self, path: Path) -> None:

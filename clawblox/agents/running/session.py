@@ -1,7 +1,7 @@
-"""The conversation of an agent: which is recorded, what the disk proves, what was not counted yet.
+"""The conversation of an agent: its record, its proof on disk, and its reports not yet counted.
 
-An orchestrator may be killed, or stop reading a program that it ends. Reports from then must count
-against the budget too, so they are read from the rest of the log.
+An orchestrator may be killed, or stop reading a program that it ends. Reports from that time count
+against the budget too, so they are read later from the rest of the log.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _MAX_PROMPT_BYTES: Final = 16 << 20
 
 @attrs.frozen(kw_only=True)
 class Expected:
-    """The conversation that a process should be in, and how that can be proven.
+    """The conversation that a process should be in, and how to prove it.
 
     Attributes:
         id: Its id; None for a new one whose id the program chooses.
-        is_resumed: Whether it is continued.
-        before: How far each conversation had come before the process ran; None where only the
-            output of the program can prove which one it is in.
-        id_pattern: Pattern of the program's ids.
+        is_resumed: Whether an existing conversation is continued.
+        before: Extent of each conversation before the process ran; None if only the program's
+            output can prove which conversation it is in.
+        id_pattern: Pattern of the program's session ids.
     """
 
     id: str | None
@@ -50,7 +50,7 @@ class Expected:
 
     @classmethod
     def of_turn(cls, order: Order, turn: Turn) -> Self:
-        """Return what to expect of the process that is started for a turn. Blocks.
+        """Return the expected conversation of the process started for a turn. Blocks.
 
         Raises:
             OSError: A file of the program cannot be read.
@@ -68,7 +68,7 @@ def read_session_id(order: Order) -> str:
     """Return the recorded conversation.
 
     Raises:
-        AgentResumeError: None is recorded, or the recorded text is no session id of the program.
+        AgentResumeError: No id is recorded, or the text is not a session id of the program.
     """
     path = order.id_file
     try:
@@ -76,12 +76,13 @@ def read_session_id(order: Order) -> str:
     except (OSError, ValueError) as error:
         raise _refusal(order, f"its session is not recorded: {path.name} is missing") from error
     if not order.driver.program.id_pattern.fullmatch(text):
-        raise _refusal(order, f"{path.name} holds no session id of {order.options.agent}: {text!r}")
+        message = f"{path.name}: must be a session id of {order.options.agent}, not {text!r}"
+        raise _refusal(order, message)
     return text
 
 
 def find_session_id(order: Order) -> str | None:
-    """Return the recorded conversation; None if none is."""
+    """Return the recorded conversation; None if there is none."""
     try:
         return read_session_id(order)
     except AgentResumeError:
@@ -92,7 +93,7 @@ def read_system_prompt(order: Order) -> str:
     """Return the recorded system prompt.
 
     Raises:
-        AgentResumeError: None is recorded.
+        AgentResumeError: No system prompt is recorded.
     """
     path = order.directory.system_prompt_file
     try:
@@ -102,7 +103,7 @@ def read_system_prompt(order: Order) -> str:
 
 
 def require_transcript(order: Order, session_id: str) -> None:
-    """Make sure that a conversation can be continued where it was.
+    """Check that a conversation can be continued where it ended.
 
     Raises:
         AgentResumeError: Its transcript is missing, empty, or ends within a line.
@@ -133,15 +134,15 @@ def _find_fault(state: Path, path: Path) -> str | None:
 
 
 def find_proof(order: Order, expected: Expected) -> str | None:
-    """Return the conversation that a program is in, as far as the disk proves it.
+    """Return the conversation that a program is in, as far as files on disk prove it.
 
     Args:
         order: The order of the start.
-        expected: The conversation that it should be in.
+        expected: The expected conversation.
 
     Returns:
-        The expected one if its transcript has grown, else the only one that is new or, on a
-        resume, has grown; None if none has, or several have.
+        The expected conversation if its transcript has grown; otherwise the only conversation that
+        is new or, on a resume, has grown; None if there is none or several.
 
     Raises:
         OSError: A file of the program cannot be read.
@@ -169,19 +170,20 @@ def _refusal(order: Order, message: str) -> AgentResumeError:
 _log = OwnLog(__name__)
 
 _MAX_BYTES: Final = 1 << 30
-"""Maximum bytes of a log that are read; earlier output of a flooding program is not counted."""
+"""Maximum bytes of a log that are read; if a program wrote more, its earlier output is not
+counted."""
 
 _COUNTED: Final = ("session.confirmed", "usage", "turn.finished")
 
 
 async def catch_up(order: Order, books: Bookkeeping) -> None:
-    """Count reports in the log and in the program's files that no process has read.
+    """Count reports in the log and in the program's files that were never read.
 
     Args:
         order: The order of the start.
         books: Counts them.
 
-    Cancellation: the rest is read the next time.
+    Cancellation: the rest is read next time.
     """
     session_id = books.session_id or await run_blocking(find_session_id, order)
     await count_rest(order, books, session_id)
@@ -197,7 +199,7 @@ async def count_rest(order: Order, books: Bookkeeping, session_id: str | None) -
         books: Counts them.
         session_id: The conversation of the previous process; None if unknown.
 
-    Cancellation: the rest is read the next time.
+    Cancellation: the rest is read next time.
     """
     if await run_blocking(log_end, order.directory.log_file) <= books.log_offset:
         return
@@ -231,6 +233,6 @@ def _read_rest(
         if interruption.is_set:
             break
         found = read_reports(conversation, [line], order.name)
-        reports += [told for told in found if told[1].type in _COUNTED]
+        reports += [entry for entry in found if entry[1].type in _COUNTED]
         start = min(end, line.offset + line.size + 1)
     return reports, start

@@ -43,19 +43,19 @@ def find_number(text: str) -> str | None:
 async def ask_version(
     argv: Sequence[str], *, env: Mapping[str, str], cookie: str, timeout: float
 ) -> VersionAnswer | None:
-    """Run a version command, and end all processes that it has started.
+    """Run a version command, and end all processes that it started.
 
     Args:
         argv: The command that prints the version.
         env: Its whole environment.
         cookie: Marks its processes, in ``env``.
-        timeout: Seconds after which it is ended.
+        timeout: Seconds after which the command is ended.
 
     Returns:
-        The answer; None if it did not end in time.
+        The answer; None if the command did not end in time.
 
     Raises:
-        CannotExecute: It cannot be executed.
+        CannotExecute: The command cannot be executed.
         OSError: No descriptor is left.
 
     Cancellation: ends the processes.
