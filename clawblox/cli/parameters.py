@@ -15,9 +15,8 @@ from clawblox.cli.field_options import SectionOption, parse_labels
 from clawblox.config.arguments import check_count, check_seconds
 from clawblox.errors import ClawbloxError, ConfigError, UsageError
 from clawblox.results import Labels
-from clawblox.rundir.claims import describe_holder
+from clawblox.rundir.claims import describe_holder, find_owner
 from clawblox.rundir.find_runs import find_runs_below
-from clawblox.rundir.owners import find_owner
 from clawblox.rundir.paths import records_journal
 from clawblox.rundir.presence import exited_error, look
 from clawblox.rundir.records import InstanceRecord, check_records

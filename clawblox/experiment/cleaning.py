@@ -30,14 +30,14 @@ from clawblox.experiment.pointer import read_pointer
 from clawblox.protocol import ARCHIVE_SUFFIX
 from clawblox.rundir.claims import claim_name, claim_run
 from clawblox.rundir.find_runs import find_user_runs
+from clawblox.rundir.leftovers import is_save_name
 from clawblox.rundir.manifest import Manifest, manifest_path, read_manifest
 from clawblox.rundir.manifest_entries import ManifestEntry
 from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.manifest_updates import removal_update
 from clawblox.rundir.paths import DATASTORE_DIR_NAME, files_dir
 from clawblox.rundir.records import read_records
-from clawblox.rundir.rows import has_good_rows, unlink_saves
-from clawblox.rundir.unlisted_saves import is_save_name
+from clawblox.rundir.saves import has_good_rows, unlink_saves
 from clawblox.snapshot.rows import rows_beside
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import find_partials, has_digest

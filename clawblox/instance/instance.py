@@ -36,7 +36,7 @@ from clawblox.protocol import WorldEnvironment
 from clawblox.results import ProcessExit
 from clawblox.rundir.claims import Claim, claim_name
 from clawblox.rundir.records import InstanceRecord, RecordState, replace_record, write_record
-from clawblox.rundir.rows import prepare_rows
+from clawblox.rundir.saves import prepare_rows
 from clawblox.supervision.tree import Grace, ProcessTree, TreeEnd
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import make_private_dir, publish_bytes

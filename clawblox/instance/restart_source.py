@@ -14,7 +14,7 @@ from clawblox.errors import ConfigError, UsageError
 from clawblox.instance.launch import Launch
 from clawblox.instance.seeds import require_seedable
 from clawblox.results import SavedSnapshot
-from clawblox.rundir.rows import is_good_save
+from clawblox.rundir.saves import is_good_save
 from clawblox.rundir.snapshot_files import find_resume, is_archive
 from clawblox.supervision.tree import Grace
 

@@ -7,27 +7,20 @@
 - ``manifest_updates``: the updates themselves.
 - ``manifest_file``: the manifest on disk.
 - ``manifest_writer``: the one task that writes a manifest.
-- ``save``: how a snapshot becomes a file and an entry of the manifest.
-- ``rows``: the rows of data stores that belong to an instance.
+- ``saves``: saves of instances, and the rows of data stores beside them.
 - ``journal``: a file of JSON lines, the last of which holds for its name.
 - ``records``: which instances run in a run directory.
-- ``claims``: the exclusive right to a name, or to a run directory.
-- ``last_saves``: the last saves of instances.
+- ``claims``: the exclusive right to a name, or to a run directory, and who has it.
 - ``status``: what runs or ran in a run directory.
-- ``waiting``: waiting until instances have ended.
 - ``lineage``: what the instances of a run directory began from.
 - ``lives``: the lives of an instance, and which of its saves belong to each.
-- ``moved``: run directories that were moved.
 - ``interrupted``: which instances can go on, and from what.
-- ``run_index``: which run directories a user has.
-- ``find_runs``: finding them, running or ended.
-- ``presence``: whether an instance serves, or how it ended.
+- ``find_runs``: which run directories there are.
+- ``presence``: whether an instance serves, how it ended, and waiting for that.
 - ``control_client``: asking the orchestrator of a run.
 - ``control_server``: answering as the orchestrator of a run.
 - ``blobs``: files that travel through its socket in pieces.
 - ``requests``: what it can be asked, and how it tells the outcomes.
-- ``owners``: whose instances are whose, and who can be asked.
 - ``operations``: save, restart, fork and stop from another process.
-- ``leftovers``: what a killed orchestrator left behind.
-- ``unlisted_saves``: snapshots that it had not registered yet.
+- ``leftovers``: what killed orchestrators left behind.
 """

@@ -1,8 +1,11 @@
 """Which run directories there are: of this user on this machine, or below a directory.
 
-They are found by the marks that processes of instances carry, by the index, and by a walk. A
+They are found by the marks that processes of instances carry, by an index, and by a walk. A
 directory counts only if it has records, and a process only if a record has its cookie. Everything
 here blocks.
+
+A world that opens a run directory adds its path to the index, ``runs.jsonl`` in ``CLAWBLOX_HOME``.
+The index is only a hint: a world starts just as well where it cannot be written.
 """
 
 from __future__ import annotations
@@ -13,15 +16,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
+from clawblox.config.home import home_dir
 from clawblox.errors import ManifestError
 from clawblox.protocol import INSTANCE_ENV, MANIFEST_ENV
+from clawblox.rundir.journal import append_line, drop_lines, read_lines
 from clawblox.rundir.paths import (
     STATE_DIR_NAME,
     resolve_run_dir,
     run_dir_candidates,
 )
 from clawblox.rundir.records import has_records, read_records
-from clawblox.rundir.run_index import read_index
+from clawblox.system.files import make_private_dir
 from clawblox.system.process_tree import find_variables
 
 MAX_DEPTH: Final = 5
@@ -88,3 +95,50 @@ def _directories_in(place: Path, left_out: frozenset[str]) -> list[Path]:
     paths = [place / name for name in sorted(shown) if name not in left_out]
     own_runs = place / STATE_DIR_NAME / "runs"
     return [*paths, own_runs] if STATE_DIR_NAME in names and own_runs.is_dir() else paths
+
+
+# -- the index -------------------------------------------------------------------------------------
+
+
+_FILE_NAME: Final = "runs.jsonl"
+_MAX_RUNS: Final = 1000
+"""How many run directories the index keeps; the oldest are dropped."""
+_LOCK_WAIT_S: Final = 0.2
+
+
+def add_run(run_dir: Path) -> None:
+    """Add a run directory to the index, unless it is there.
+
+    Args:
+        run_dir: The run directory, resolved.
+    """
+    with contextlib.suppress(OSError, RuntimeError):
+        path = make_private_dir(home_dir()) / _FILE_NAME
+        name = str(run_dir)
+        known = list(read_lines(path))
+        if name in known:
+            return
+        append_line(path, msgspec.json.encode({"name": name}), lock_wait=_LOCK_WAIT_S)
+        if len(known) >= _MAX_RUNS:
+            drop_lines(path, frozenset(known[: -_MAX_RUNS // 2]), lock_wait=_LOCK_WAIT_S)
+
+
+def read_index() -> list[Path]:
+    """Return the run directories of the index that still exist, and drop the others from it."""
+    try:
+        path = home_dir() / _FILE_NAME
+    except RuntimeError:
+        return []
+    known = {name: Path(name) for name in read_lines(path)}
+    gone = {name for name, run_dir in known.items() if not _exists(run_dir)}
+    if gone:
+        with contextlib.suppress(OSError):
+            drop_lines(path, gone, lock_wait=_LOCK_WAIT_S)
+    return [run_dir for name, run_dir in known.items() if name not in gone]
+
+
+def _exists(run_dir: Path) -> bool:
+    try:
+        return run_dir.is_absolute() and run_dir.is_dir()
+    except OSError:  # a file system that does not answer, or a directory above that is closed to us
+        return True

@@ -20,10 +20,9 @@ from clawblox.results import SavedSnapshot, describe_end
 from clawblox.rundir.claims import claim_run, describe_holder
 from clawblox.rundir.manifest import Manifest, read_manifest
 from clawblox.rundir.manifest_entries import ManifestEntry
-from clawblox.rundir.moved import relocated
 from clawblox.rundir.paths import name_lock
-from clawblox.rundir.records import InstanceRecord, read_records, replace_record
-from clawblox.rundir.rows import is_good_save
+from clawblox.rundir.records import InstanceRecord, read_records, relocated, replace_record
+from clawblox.rundir.saves import is_good_save
 from clawblox.rundir.status import choose_named, is_over, is_owned
 from clawblox.snapshot.rows import rows_beside
 from clawblox.system.files import has_digest

@@ -1,27 +1,42 @@
-"""What killed orchestrators left in a run directory: noted as interrupted, and removed.
+"""What killed orchestrators left in a run directory: noted as interrupted, registered or removed.
 
-A file is removed only when its writer is gone: either its name tells the writer, or the lock that
-the writer would hold is held here. Everything here blocks.
+A file is removed only when its writer is gone: either its name identifies the writer, or this
+process has the lock that the writer would have. A snapshot that was published and not registered
+is registered if it is newer than the last save that the manifest lists of its run. An older one
+is a remnant of an interrupted removal, and is removed. Everything here blocks.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable
+import hashlib
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, Final, NamedTuple
 
+from clawblox.config.options import DEFAULT_MAX_SNAPSHOT_BYTES
 from clawblox.errors import ManifestError
-from clawblox.rundir.manifest import manifest_path, read_manifest
+from clawblox.protocol import DEFAULT_SNAPSHOT_FORMAT
+from clawblox.results import SavedSnapshot
+from clawblox.rundir.manifest import Manifest, manifest_path, read_manifest
 from clawblox.rundir.manifest_file import ManifestFile
+from clawblox.rundir.manifest_updates import checkpoint_update
 from clawblox.rundir.paths import files_dir, records_dir, run_lock
 from clawblox.rundir.records import InstanceRecord, close_stale_records, read_records
+from clawblox.rundir.saves import unlink_saves
 from clawblox.rundir.status import has_owner
-from clawblox.system.files import sweep_partials
+from clawblox.snapshot.checker import Check, CheckerLost
+from clawblox.snapshot.header import Header, InvalidDocument
+from clawblox.snapshot.rows import MAX_ROWS_BYTES, ROWS_SUFFIX, rows_beside
+from clawblox.system.files import digest_file, sweep_partials
 from clawblox.system.locks import lock_file, lock_owner, unlock_file
 from clawblox.system.process_tree import read_process
+from clawblox.system.regular_files import open_regular
 from clawblox.telemetry.own_log import OwnLog
 
-_LOCK_WAIT_S = 1.0
+_LOCK_WAIT_S: Final = 1.0
 
 _log = OwnLog(__name__)
 
@@ -90,3 +105,137 @@ def _remove_dead_lock(path: Path) -> None:
         fd = lock_file(path)
         if fd is not None:
             unlock_file(path, fd)
+
+
+# -- snapshots that no manifest lists --------------------------------------------------------------
+
+
+_LEFT_BY_THE_DEAD: Final = ("starting", "ready", "interrupted")
+_FILE_NAME: Final = re.compile(
+    r"(?P<instance>.+)-(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z-[0-9a-f]{6}\.(json|snapshot)"
+)
+"""As ``snapshot.transfer`` names a file: instance, UTC time, a few random digits."""
+
+
+class _Unlisted(NamedTuple):
+    created_at: str
+    path: Path
+
+
+def is_save_name(name: str, instance: str) -> bool:
+    """Return whether a file is named as the saves of an instance are."""
+    match = _FILE_NAME.fullmatch(name)
+    return match is not None and match["instance"] == instance
+
+
+def settle_unlisted_saves(run_dir: Path) -> None:
+    """Register or remove the snapshots of a run directory that no manifest lists.
+
+    Those of instances whose orchestrator lives are left alone: it may be about to register them.
+    """
+    for record in read_records(run_dir):
+        is_dead = not (record.is_alive or has_owner(record))
+        if is_dead and record.run_id and record.state in _LEFT_BY_THE_DEAD:
+            try:
+                _settle(record)
+            except (OSError, ManifestError, InvalidDocument, CheckerLost) as error:
+                _log.warning("saves not registered", instance=record.name, error=str(error))
+
+
+def _settle(record: InstanceRecord) -> None:
+    home = Path(record.instance_dir)
+    place = files_dir(Path(record.world_dir), home) / "checkpoints"
+    _remove_lone_rows(record, place)
+    found = [*_find_files(record, place)]
+    if not found:
+        return
+    manifest = read_manifest(home)
+    listed = {os.path.normpath(path) for path in _listed_paths(manifest)}
+    last = _last_listed_save(manifest, record)
+    updates = []
+    found.sort(key=lambda one: (one.created_at, one.path.stat().st_mtime_ns))
+    for created_at, path in found:
+        if os.path.normpath(path) in listed:
+            continue
+        if _is_older(created_at, path, last, manifest):
+            unlink_saves([path])
+            continue
+        saved = _read_save(record.name, path, created_at)
+        is_autosave = last.get("autosave") is True
+        updates.append(checkpoint_update(saved, run_id=record.run_id, is_autosave=is_autosave))
+    if updates:
+        ManifestFile(manifest_path(home), lock_wait=_LOCK_WAIT_S).apply(updates)
+
+
+def _is_older(created_at: str, path: Path, last: Mapping[str, Any], manifest: Manifest) -> bool:
+    """Return whether a file was saved before the last save that is listed."""
+    last_created_at = str(last.get("created_at", ""))
+    if created_at != last_created_at:
+        return created_at < last_created_at
+    # Names tell seconds only; an autosave that was removed from the list may be of the same one.
+    try:
+        last_status = os.stat(manifest.resolve(str(last.get("path"))))  # noqa: PTH116
+    except OSError:
+        return False
+    return path.stat().st_mtime_ns < last_status.st_mtime_ns
+
+
+def _remove_lone_rows(record: InstanceRecord, place: Path) -> None:
+    """Remove the rows of snapshots that were never published; rows are published first."""
+    for rows in place.glob(f"{record.name}-*{ROWS_SUFFIX}"):
+        snapshot = rows.with_name(rows.name.removesuffix(ROWS_SUFFIX))
+        if is_save_name(snapshot.name, record.name) and not snapshot.exists():
+            rows.unlink(missing_ok=True)
+
+
+def _find_files(record: InstanceRecord, place: Path) -> Iterator[_Unlisted]:
+    """Yield the files in ``place`` that are named as the saves of the run of a record are."""
+    try:
+        names = os.listdir(place)  # noqa: PTH208 - names are enough
+    except OSError:
+        return
+    for name in names:
+        match = _FILE_NAME.fullmatch(name)
+        if match and match["instance"] == record.name:
+            created_at = "{}-{}-{}T{}:{}:{}Z".format(*match.groups()[1:7])
+            if created_at >= record.started_at:
+                yield _Unlisted(created_at, place / name)
+
+
+def _listed_paths(manifest: Manifest) -> Iterator[Path]:
+    for entry in manifest.checkpoints:
+        if isinstance(entry, dict) and isinstance(entry.get("path"), str):
+            yield manifest.resolve(entry["path"])
+
+
+def _last_listed_save(manifest: Manifest, record: InstanceRecord) -> Mapping[str, Any]:
+    """Return the entry of the run's newest save, the last of those of one second; {} if none."""
+    last: Mapping[str, Any] = {}
+    for entry in manifest.checkpoints:
+        is_of_the_run = isinstance(entry, dict) and entry.get("run_id") == record.run_id
+        if is_of_the_run and str(entry.get("created_at", "")) >= str(last.get("created_at", "")):
+            last = entry
+    return last
+
+
+def _read_save(instance: str, path: Path, created_at: str) -> SavedSnapshot:
+    check, header = Check(), Header()
+    with os.fdopen(open_regular(path, max_bytes=DEFAULT_MAX_SNAPSHOT_BYTES), "rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        with contextlib.closing(check):
+            if path.suffix == ".json":
+                header = check.read_header(file.fileno())
+        size_bytes = os.fstat(file.fileno()).st_size
+    rows = rows_beside(path)
+    has_rows = rows.exists()
+    return SavedSnapshot(
+        path=path,
+        format=header.format or DEFAULT_SNAPSHOT_FORMAT,
+        time=header.time,
+        size_bytes=size_bytes,
+        sha256=sha256,
+        created_at=created_at,
+        instance=instance,
+        rows_sha256=digest_file(rows, max_bytes=MAX_ROWS_BYTES) if has_rows else None,
+        rows_size_bytes=rows.stat().st_size if has_rows else None,
+    )

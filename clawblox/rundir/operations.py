@@ -31,19 +31,19 @@ from clawblox.errors import (
     WorldStopError,
 )
 from clawblox.results import SavedSnapshot, StopResult
-from clawblox.rundir.claims import claim_name
-from clawblox.rundir.control_client import find_sockets, request
-from clawblox.rundir.interrupted import set_aside
-from clawblox.rundir.leftovers import is_left_open, remove_leftovers
-from clawblox.rundir.manifest_updates import RunStatus, run_update
-from clawblox.rundir.manifest_writer import ManifestWriters
-from clawblox.rundir.owners import (
+from clawblox.rundir.claims import (
     Owners,
+    claim_name,
     find_owners,
     sort_by_owner,
     unreachable_error,
     would_come_back,
 )
+from clawblox.rundir.control_client import find_sockets, request
+from clawblox.rundir.interrupted import set_aside
+from clawblox.rundir.leftovers import is_left_open, remove_leftovers
+from clawblox.rundir.manifest_updates import RunStatus, run_update
+from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.records import (
     InstanceRecord,
     note_end_without_owner,
@@ -52,7 +52,7 @@ from clawblox.rundir.records import (
     write_record,
 )
 from clawblox.rundir.requests import Restarted, read_outcome
-from clawblox.rundir.save import save_snapshot
+from clawblox.rundir.saves import save_snapshot
 from clawblox.rundir.status import OVER, is_ready, make_mark, run_owner, select_records
 from clawblox.snapshot.transfer import SnapshotSource
 from clawblox.supervision.tree import Grace, TreeEnd, end_tree

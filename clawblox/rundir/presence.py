@@ -1,16 +1,36 @@
-"""Whether an instance lives, as its run directory tells; whichever process runs it."""
+"""Whether instances live, and waiting until they have ended for good; whichever process runs them.
+
+The kernel reports the end of a process through its pidfd. Restarts, and ends that an orchestrator
+notes, are found in the records, which are read twice a second at most.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import math
+import os
+import select
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
+from types import TracebackType
+from typing import Literal, Self, TypeAlias
 
+import anyio
 import attrs
 
+from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldExitedError
-from clawblox.results import describe_end
-from clawblox.rundir.records import InstanceRecord, read_record
-from clawblox.rundir.status import is_over, is_ready
+from clawblox.results import ProcessExit, describe_end
+from clawblox.rundir.records import InstanceRecord, read_record, read_records
+from clawblox.rundir.status import (
+    OVER,
+    InstanceState,
+    is_over,
+    is_ready,
+    judge_state,
+    select_records,
+)
+from clawblox.system.process_tree import is_same_process
 from clawblox.telemetry.logs import last_lines
 
 PresenceState: TypeAlias = Literal["serving", "away", "over"]
@@ -85,3 +105,139 @@ def exited_error(presence: Presence, log_start: int) -> WorldExitedError:
         exit=record.exit,
         log_lines=last_lines(Path(record.log_file), start=log_start, count=_LOG_LINES),
     )
+
+
+# -- waiting for ends ------------------------------------------------------------------------------
+
+
+_LOOK_INTERVAL_S = 0.5
+_GATHER_S = 0.05
+"""Time for an orchestrator to write down the end of a process, and for others to end as well."""
+
+
+@attrs.frozen
+class EndedInstance:
+    """An instance that has ended and is not restarted any more.
+
+    Attributes:
+        name: Its name.
+        state: Which of the states that are over it is in.
+        exit: How the world's process ended; None if that is not known.
+        halt: Why it halted, in the world's words; None if it did not.
+    """
+
+    name: str
+    state: InstanceState
+    exit: ProcessExit | None
+    halt: str | None = None
+
+
+class EndWatch:
+    """Waits for the ends of instances of a run directory; a context manager.
+
+    Instances that their orchestrator has planned and not begun to start are waited for too, and so
+    are those that are being restarted. Nothing is changed. Making one blocks.
+
+    Args:
+        run_dir: The run directory.
+        names: The instances that are meant; none means all.
+
+    Raises:
+        UsageError: One of ``names`` is not there.
+    """
+
+    def __init__(self, run_dir: Path, names: Sequence[str] = ()) -> None:
+        select_records(run_dir, names)
+        self._run_dir = run_dir
+        self._names = frozenset(names)
+        self._told: set[str] = set()
+        self._left: list[str] = []
+        self._watched: dict[int, tuple[int, int]] = {}
+
+    def __enter__(self) -> Self:
+        self._epoll = select.epoll()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for pidfd in self._watched:
+            os.close(pidfd)
+        self._epoll.close()
+
+    @property
+    def left(self) -> list[str]:
+        """The names of the instances that had not ended at the last look, sorted."""
+        return self._left
+
+    async def next_ends(self) -> list[EndedInstance]:
+        """Wait until instances have ended and return those that were not returned before.
+
+        Returns:
+            Them by name; nothing when all of them have ended.
+
+        Raises:
+            OSError: The processes cannot be looked at, for lack of file descriptors.
+
+        Cancellation: changes nothing.
+        """
+        while True:
+            with anyio.CancelScope(shield=True):  # at least one look, however short the time is
+                ended, can_be_seen = await run_blocking(self._look)
+            looked_at = anyio.current_time()
+            if ended or not self._left:
+                return ended
+            with anyio.move_on_after(math.inf if can_be_seen else _LOOK_INTERVAL_S):
+                await anyio.wait_readable(self._epoll.fileno())
+            elapsed = anyio.current_time() - looked_at
+            await anyio.sleep(max(_GATHER_S, _LOOK_INTERVAL_S - elapsed))
+            self._forget_dead()
+
+    def _look(self) -> tuple[list[EndedInstance], bool]:
+        """Return what has ended, and whether the kernel will report whatever ends next. Blocks."""
+        records = {record.name: record for record in read_records(self._run_dir)}
+        wanted = self._names or records.keys()
+        ended, can_be_seen = [], True
+        self._left = []
+        for name in sorted(wanted - self._told):
+            record = records.get(name)
+            if record is not None and judge_state(record) not in OVER:
+                self._left.append(name)
+                can_be_seen &= self._is_watched(record)
+            else:
+                ended.append(_describe_end(name, record))
+        self._told.update(end.name for end in ended)
+        return ended, can_be_seen
+
+    def _is_watched(self, record: InstanceRecord) -> bool:
+        """Watch the process of a record, if it lives; return whether it is watched."""
+        process = record.pid, record.start_time
+        if process not in self._watched.values() and record.is_alive:
+            self._watch(*process)
+        return process in self._watched.values()
+
+    def _watch(self, pid: int, start_time: int) -> None:
+        # What cannot be watched, for lack of descriptors perhaps, is looked for in the records.
+        with contextlib.suppress(OSError):
+            pidfd = os.pidfd_open(pid)
+            try:
+                if is_same_process(pid, start_time):
+                    self._epoll.register(pidfd, select.EPOLLIN)
+                    self._watched[pidfd] = pid, start_time
+            finally:
+                if pidfd not in self._watched:
+                    os.close(pidfd)
+
+    def _forget_dead(self) -> None:
+        for pidfd, _ in self._epoll.poll(0):
+            del self._watched[pidfd]
+            os.close(pidfd)
+
+
+def _describe_end(name: str, record: InstanceRecord | None) -> EndedInstance:
+    if record is None:  # it was planned, and its orchestrator died before it began
+        return EndedInstance(name, "failed", None)
+    return EndedInstance(name, judge_state(record), record.exit, record.halt)

@@ -1,8 +1,11 @@
 """Instance records: what runs in a run directory, on disk for every other process to read.
 
 Each line of ``<run dir>/.clawblox/instances/records.jsonl`` is a record: where an instance is, how
-it was started and how it ended. The last line of a name is its record. A record holds no secret.
-Only the process that holds the lock of a name (see ``claims``) writes its record.
+it was started and how it ended. The last line of a name is its record. A record has no secret.
+Only the process that has the lock of a name (see ``claims``) writes its record.
+
+Records have absolute paths. Where an instance's directory is not in the run directory that has its
+record, that was moved, and the paths below the old run directory are below the new one.
 """
 
 from __future__ import annotations
@@ -16,12 +19,18 @@ from typing import Any, Final, Literal
 import attrs
 import msgspec
 
-from clawblox.errors import ManifestError
+from clawblox.errors import ManifestError, UsageError
 from clawblox.foreign_values import encode_line
 from clawblox.protocol import TickRate
 from clawblox.results import ProcessExit
 from clawblox.rundir.journal import append_line, check_journal, read_line, read_lines, restore_lines
-from clawblox.rundir.paths import UPDATE_HINT, name_lock, records_dir, records_journal
+from clawblox.rundir.paths import (
+    STATE_DIR_NAME,
+    UPDATE_HINT,
+    name_lock,
+    records_dir,
+    records_journal,
+)
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import make_private_dir
 from clawblox.system.locks import lock_file, unlock_file
@@ -331,3 +340,68 @@ def _decode(line: bytes, journal: Path) -> InstanceRecord | None:
         return msgspec.json.decode(line, type=InstanceRecord)
     except (UnicodeDecodeError, RecursionError, msgspec.DecodeError):
         return None
+
+
+# -- run directories that were moved ---------------------------------------------------------------
+
+
+_MEMBERS: Final = "worlds"
+_PATHS: Final = ("instance_dir", "command_file", "log_file", "resume_path", "first_resume_path")
+
+
+def relocated(run_dir: Path, record: InstanceRecord) -> InstanceRecord:
+    """Return a record with its paths in the run directory that it lies in. Blocks.
+
+    Args:
+        run_dir: The run directory, resolved.
+        record: A record of it.
+
+    Raises:
+        UsageError: The run directory was moved without the directory of this instance.
+    """
+    home = Path(record.instance_dir)
+    if home.is_relative_to(run_dir):
+        return record
+    former = _former_run_dir(record, home)
+    if not (run_dir / home.relative_to(former)).is_dir():
+        raise UsageError(
+            f"{run_dir} was moved: instance {record.name!r} ran in {home}",
+            hint="move that directory too, or fork from the snapshots in it",
+        )
+
+    def moved(path: object) -> Any:  # noqa: ANN401 - an option may be of any type
+        if not isinstance(path, str) or not Path(path).is_relative_to(former):
+            return path
+        return str(run_dir / Path(path).relative_to(former))
+
+    paths = {name: moved(getattr(record, name)) for name in _PATHS}
+    if not Path(record.world_dir).is_dir():
+        paths["world_dir"] = moved(record.world_dir)
+    options = {name: moved(value) for name, value in record.options.items()}
+    return attrs.evolve(record, **paths, options=options)
+
+
+def adopt_moved(run_dir: Path) -> None:
+    """Write the records of a moved run directory with their new paths. Blocks.
+
+    Call it where no orchestrator of the run lives.
+
+    Args:
+        run_dir: The run directory, resolved.
+
+    Raises:
+        UsageError: The run directory was moved without the directory of one of its instances.
+        OSError: A record cannot be written.
+    """
+    for record in read_records(run_dir):
+        here = relocated(run_dir, record)
+        if here is not record:
+            replace_record(run_dir, here)
+
+
+def _former_run_dir(record: InstanceRecord, home: Path) -> Path:
+    """Return the run directory of a record as it was; one of many has ``worlds/<name>`` in it."""
+    if home.name != record.name or home.parent.name != _MEMBERS:
+        return home
+    base = home.parent.parent
+    return base.parent if base.name == STATE_DIR_NAME else base

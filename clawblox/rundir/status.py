@@ -19,9 +19,9 @@ import attrs
 from clawblox.errors import ManifestError, UsageError
 from clawblox.protocol import INSTANCE_ENV, TickRate
 from clawblox.results import Labels, ProcessExit, format_label, has_labels
-from clawblox.rundir.last_saves import InstanceSave, last_saves
 from clawblox.rundir.paths import name_lock, run_lock
 from clawblox.rundir.records import InstanceRecord, read_record, read_records
+from clawblox.rundir.saves import InstanceSave, last_saves
 from clawblox.system.locks import lock_file, lock_owner, unlock_file
 from clawblox.system.process_tree import (
     Mark,

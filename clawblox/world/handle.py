@@ -19,7 +19,7 @@ from clawblox.instance.supervisor import Supervisor
 from clawblox.protocol import TickRate
 from clawblox.results import Labels, ProcessExit, SavedSnapshot, StartedWorld, StopResult
 from clawblox.rundir.manifest_writer import ManifestWriters
-from clawblox.rundir.save import Retire, save_snapshot
+from clawblox.rundir.saves import Retire, save_snapshot
 from clawblox.system.connection import Connections
 from clawblox.telemetry.logs import LogReader
 from clawblox.world.rosters import Roster
@@ -181,7 +181,7 @@ class InstanceHandle:
     async def capture(
         self, options: SaveOptions, writers: ManifestWriters, retire: Retire | None
     ) -> SavedSnapshot:
-        """Save a snapshot of it and register it; see :func:`clawblox.rundir.save.save_snapshot`.
+        """Save a snapshot of it and register it; see :func:`clawblox.rundir.saves.save_snapshot`.
 
         Raises:
             SnapshotError: The world gave no usable snapshot; no file or manifest entry is left.

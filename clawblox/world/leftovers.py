@@ -7,11 +7,10 @@ from functools import partial
 from pathlib import Path
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.rundir.leftovers import close_interrupted, remove_leftovers
+from clawblox.rundir.find_runs import add_run
+from clawblox.rundir.leftovers import close_interrupted, remove_leftovers, settle_unlisted_saves
 from clawblox.rundir.manifest_updates import run_update
 from clawblox.rundir.manifest_writer import ManifestWriters
-from clawblox.rundir.run_index import add_run
-from clawblox.rundir.unlisted_saves import settle_unlisted_saves
 
 
 class Leftovers:

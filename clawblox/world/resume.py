@@ -26,11 +26,9 @@ from clawblox.rundir.interrupted import (
     read_interruption,
     select_interrupted,
 )
-from clawblox.rundir.leftovers import remove_leftovers
-from clawblox.rundir.moved import adopt_moved
-from clawblox.rundir.records import InstanceRecord, read_records
+from clawblox.rundir.leftovers import remove_leftovers, settle_unlisted_saves
+from clawblox.rundir.records import InstanceRecord, adopt_moved, read_records
 from clawblox.rundir.status import make_mark
-from clawblox.rundir.unlisted_saves import settle_unlisted_saves
 from clawblox.supervision.tree import Grace, end_tree
 from clawblox.system.process_tree import Search, boot_id, find_trees
 from clawblox.world.fleet import Fleet

@@ -1,6 +1,6 @@
 """Saves instances of a fleet: one, all at once, or at an interval.
 
-``rundir.save`` writes the file and its manifest entry. This module counts the saves, remembers
+``rundir.saves`` writes the file and its manifest entry. This module counts the saves, remembers
 them for a restart, and removes old ones, but never the last good one.
 """
 
@@ -20,10 +20,9 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import SaveOptions
 from clawblox.errors import ClawbloxError
 from clawblox.results import SavedSnapshot
-from clawblox.rundir.last_saves import autosaves
+from clawblox.rundir.leftovers import is_save_name
 from clawblox.rundir.manifest_updates import removal_update
-from clawblox.rundir.rows import unlink_saves
-from clawblox.rundir.unlisted_saves import is_save_name
+from clawblox.rundir.saves import autosaves, unlink_saves
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import available_bytes
 from clawblox.telemetry.own_log import OwnLog

@@ -14,9 +14,14 @@ from typing import Any
 import pytest
 
 from clawblox.rundir import find_runs
-from clawblox.rundir.find_runs import MAX_DEPTH, find_runs_below, find_user_runs
+from clawblox.rundir.find_runs import (
+    MAX_DEPTH,
+    add_run,
+    find_runs_below,
+    find_user_runs,
+    read_index,
+)
 from clawblox.rundir.records import write_record
-from clawblox.rundir.run_index import add_run, read_index
 from tests.cli.conftest import Command, Start, assert_nothing_runs, only_run
 from tests.cli.terminal import CTRL_C, terminal
 from tests.rundir.test_records import record_of
@@ -116,7 +121,7 @@ def test_entries_of_the_index_are_checked(
 def test_a_run_is_added_once_and_the_oldest_are_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clawblox.rundir.run_index._MAX_RUNS", 4)
+    monkeypatch.setattr("clawblox.rundir.find_runs._MAX_RUNS", 4)
     runs = [tmp_path / f"r{number}" for number in range(6)]
     for run in runs:
         run.mkdir()

@@ -10,8 +10,8 @@ import pytest
 
 from clawblox.cli.commands.wait import _describe, _exit_status
 from clawblox.results import ProcessExit
+from clawblox.rundir.presence import EndedInstance
 from clawblox.rundir.status import InstanceState
-from clawblox.rundir.waiting import EndedInstance
 from tests.cli.conftest import Start, assert_nothing_runs, look
 from tests.support import ask, make_world, wait_until
 

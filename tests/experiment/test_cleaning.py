@@ -15,8 +15,8 @@ import pytest
 from clawblox import AsyncCheckpointer, AsyncWorld, RunLockedError
 from clawblox.experiment.cleaning import RunFile, held, list_files, remove_files
 from clawblox.experiment.pointer import POINTER_NAME, read_pointer
+from clawblox.rundir.find_runs import add_run
 from clawblox.rundir.manifest import manifest_path, read_manifest
-from clawblox.rundir.run_index import add_run
 from clawblox.snapshot.rows import rows_beside
 from tests.crowd import on_disk, registered
 from tests.running import manifest_of

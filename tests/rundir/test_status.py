@@ -1,4 +1,4 @@
-"""What runs or ran in a run directory, told from its files and from what lives."""
+"""The status of a run directory: from its files, and from the processes that live."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ import attrs
 import pytest
 
 from clawblox import ProcessExit, UsageError
+from clawblox.rundir import saves as saves_module
+from clawblox.rundir import status as status_module
 from clawblox.rundir.claims import claim_run
-from clawblox.rundir.last_saves import InstanceSave
+from clawblox.rundir.manifest import Manifest
 from clawblox.rundir.records import InstanceRecord, write_record
+from clawblox.rundir.saves import InstanceSave
 from clawblox.rundir.status import (
     InstanceStatus,
     is_over,
@@ -80,28 +83,21 @@ STATES: dict[str, tuple[str, dict[str, Any] | None, dict[str, Any], int, str]] =
 }
 
 
-@pytest.mark.parametrize(
-    ("state", "process", "owner", "restarts", "found"), STATES.values(), ids=STATES
-)
-def test_the_state_is_what_the_record_says_and_what_lives(
-    tmp_path: Path,
-    sleeper: dict[str, Any],
-    state: str,
-    process: dict[str, Any] | None,
-    owner: dict[str, Any],
-    restarts: int,
-    found: str,
+def test_the_state_is_the_recorded_state_corrected_by_living_processes(
+    tmp_path: Path, sleeper: dict[str, Any]
 ) -> None:
-    fields = {"state": state, "restarts": restarts, **owner, **(process or sleeper)}
-    status = status_of(tmp_path, **fields)
-    assert status.state == found
-    assert status.restarts == restarts
-    (record,) = written(tmp_path, "w000", **fields)
-    assert is_over(record) == (found in ("exited", "failed", "interrupted"))
-    assert is_ready(record) == (found == "ready")
+    for case, (state, process, owner, restarts, expected) in STATES.items():
+        fields = {"state": state, "restarts": restarts, **owner, **(process or sleeper)}
+        status = status_of(tmp_path, **fields)
+        assert (status.state, status.restarts) == (expected, restarts), case
+        (record,) = written(tmp_path, "w000", **fields)
+        assert is_over(record) == (expected in ("exited", "failed", "interrupted")), case
+        assert is_ready(record) == (expected == "ready"), case
 
 
-def test_what_an_earlier_boot_left_is_interrupted(tmp_path: Path, sleeper: dict[str, Any]) -> None:
+def test_an_instance_of_an_earlier_boot_is_interrupted(
+    tmp_path: Path, sleeper: dict[str, Any]
+) -> None:
     status = status_of(tmp_path, boot_id="another", **sleeper, **OWNED)
     assert (status.state, status.pid) == ("interrupted", None)
 
@@ -127,7 +123,7 @@ def test_only_a_bad_end_is_a_death(
     assert status.exit == exit_
 
 
-def test_what_lives_has_not_died(tmp_path: Path, sleeper: dict[str, Any]) -> None:
+def test_a_living_instance_has_not_died(tmp_path: Path, sleeper: dict[str, Any]) -> None:
     assert not status_of(tmp_path, exit=ProcessExit(status=3), **sleeper).has_died
 
 
@@ -138,7 +134,7 @@ def test_where_nothing_ever_ran_there_are_no_instances(tmp_path: Path) -> None:
     assert read_run(tmp_path / "missing").instances == ()
 
 
-def test_the_named_ones_are_meant_or_all(tmp_path: Path) -> None:
+def test_names_select_instances_and_no_names_select_all(tmp_path: Path) -> None:
     written(tmp_path, "w001", "w000", "left")
     assert [one.name for one in read_run(tmp_path).instances] == ["left", "w000", "w001"]
     assert [one.name for one in read_run(tmp_path, ["w001", "left"]).instances] == ["left", "w001"]
@@ -167,7 +163,7 @@ def test_a_status_has_what_its_record_has(tmp_path: Path) -> None:
         ("2026-06-22T18:59:25Z", None, None),
     ],
 )
-def test_the_dead_lived_until_their_end(
+def test_the_uptime_of_an_ended_instance_is_its_lifetime(
     tmp_path: Path, started_at: str, ended_at: str | None, uptime_s: float | None
 ) -> None:
     status = status_of(tmp_path, started_at=started_at, ended_at=ended_at, state="exited")
@@ -177,7 +173,7 @@ def test_the_dead_lived_until_their_end(
 # ----------------------------------------------------------------------------------- usage
 
 
-def test_memory_and_time_are_those_of_all_its_processes(tmp_path: Path) -> None:
+def test_memory_and_processor_time_are_summed_over_all_processes(tmp_path: Path) -> None:
     with running_world(tmp_path, "--stubborn-child") as world:
         pid_file = world.directory / "stubborn-child.pid"
         child = int(wait_until(lambda: pid_file.is_file() and pid_file.read_text()))
@@ -197,7 +193,7 @@ def resident(pid: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_the_dead_use_nothing(tmp_path: Path) -> None:
+def test_an_ended_instance_has_no_memory_and_no_processor_time(tmp_path: Path) -> None:
     status = status_of(tmp_path, **DEAD)
     assert (status.pid, status.rss_bytes, status.cpu_s) == (None, None, None)
 
@@ -230,7 +226,7 @@ def saves(tmp_path: Path) -> Saves:
     return Saves(tmp_path / "worlds" / "w000")
 
 
-def test_the_last_save_is_the_last_that_is_still_there(tmp_path: Path, saves: Saves) -> None:
+def test_the_last_save_is_the_latest_whose_file_exists(tmp_path: Path, saves: Saves) -> None:
     home = str(saves.directory)
     assert status_of(tmp_path, instance_dir=home).saved_at is None
     saves.add("a.json", time=1.5, sha256="aa")
@@ -258,6 +254,25 @@ def test_a_table_keeps_the_saves_of_the_latest_manifest_alone(tmp_path: Path, sa
     assert sum(save.path.is_relative_to(saves.directory) for save in kept) == 20
 
 
+def test_a_manifest_is_read_again_only_after_it_has_changed(
+    tmp_path: Path, saves: Saves, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saves.add("a.json")
+    reads: list[Path] = []
+    read = saves_module.read_manifest
+
+    def count(path: Path) -> Manifest:
+        reads.append(path)
+        return read(path)
+
+    monkeypatch.setattr(saves_module, "read_manifest", count)
+    for expected in (1, 1, 2):
+        if expected == 2:
+            saves.add("b.json")
+        status_of(tmp_path, instance_dir=str(saves.directory))
+        assert len(reads) == expected
+
+
 def test_instances_that_share_a_manifest_have_saves_of_their_own(
     tmp_path: Path, saves: Saves
 ) -> None:
@@ -269,9 +284,7 @@ def test_instances_that_share_a_manifest_have_saves_of_their_own(
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"schema_version": 99}', '{"checkpoints": null}'])
-def test_a_manifest_that_tells_nothing_is_no_hindrance(
-    tmp_path: Path, saves: Saves, text: str
-) -> None:
+def test_an_unreadable_manifest_hides_no_instance(tmp_path: Path, saves: Saves, text: str) -> None:
     saves.write(text)
     assert status_of(tmp_path, instance_dir=str(saves.directory)).saved_at is None
 
@@ -279,7 +292,7 @@ def test_a_manifest_that_tells_nothing_is_no_hindrance(
 # ----------------------------------------------------------------------------------- owners
 
 
-def test_what_this_process_starts_is_found(tmp_path: Path) -> None:
+def test_own_start_is_the_record_that_this_process_is_starting(tmp_path: Path) -> None:
     assert own_start(tmp_path) is None
     written(tmp_path, "w000", state="starting", **LEFT)
     written(tmp_path, "w001", state="ready", **OWNED)
@@ -288,7 +301,7 @@ def test_what_this_process_starts_is_found(tmp_path: Path) -> None:
     assert own_start(tmp_path) == record
 
 
-def test_those_that_are_planned_wait_and_are_interrupted_without_an_owner(tmp_path: Path) -> None:
+def test_planned_instances_wait_and_are_interrupted_without_an_owner(tmp_path: Path) -> None:
     assert (read_run(tmp_path).owner_pid, read_run(tmp_path).waiting) == (None, 0)
     claim = claim_run(tmp_path)
     assert (read_run(tmp_path).owner_pid, read_run(tmp_path).waiting) == (os.getpid(), 0)
@@ -366,7 +379,23 @@ def test_a_log_is_followed_to_the_end_of_its_instance_over_its_restarts(
     assert lines_of(readers["w000"], HANG_S if is_end else 0.3) == (["one"], is_end)
 
 
-def test_a_log_ends_with_the_record_of_its_instance(
+def test_a_follower_reads_the_record_twice_a_second_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sleeper: dict[str, Any]
+) -> None:
+    record = logged(tmp_path, "one", **sleeper, **OWNED)
+    reads: list[str] = []
+
+    def read(_: Path, name: str) -> InstanceRecord:
+        reads.append(name)
+        return record
+
+    monkeypatch.setattr(status_module, "read_record", read)
+    (reader,) = read_logs(tmp_path, follow=True, tail=None).values()
+    assert not any(reader._is_over() for _ in range(50))
+    assert reads == ["w000"]
+
+
+def test_following_a_log_ends_when_the_record_disappears(
     tmp_path: Path, sleeper: dict[str, Any]
 ) -> None:
     logged(tmp_path, "one", **sleeper, **OWNED)
@@ -375,8 +404,7 @@ def test_a_log_ends_with_the_record_of_its_instance(
     assert lines_of(readers["w000"]) == (["one"], True)
 
 
-def test_a_boot_is_told_by_its_id_and_this_process_lives() -> None:
-    """See that the table above means what it says."""
+def test_the_cases_above_name_a_wrong_boot_and_a_dead_process() -> None:
     assert boot_id() != "another"
     assert read_process(os.getpid()) is not None
     assert read_process(NOBODY) is None

@@ -14,7 +14,7 @@ from clawblox.cli.parameters import SECONDS, choose_names, existing_run_dir, run
 from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.printable import printable
 from clawblox.results import Labels, ProcessExit
-from clawblox.rundir.waiting import EndedInstance, EndWatch
+from clawblox.rundir.presence import EndedInstance, EndWatch
 from clawblox.views.formatting import format_seconds
 
 _TIMED_OUT_STATUS = 124

@@ -11,7 +11,7 @@ import pytest
 
 from clawblox.concurrency.batch import Outcome
 from clawblox.errors import ControlError, OrchestratorSuspendedError
-from clawblox.rundir import owners
+from clawblox.rundir import claims
 from clawblox.rundir.operations import restart_instances, stop_instances
 from clawblox.rundir.requests import Restarted
 from tests.orchestrators import Orchestrator, orchestrator
@@ -64,7 +64,7 @@ async def test_a_stop_waits_until_the_orchestrator_can_be_asked_again(tmp_path: 
 async def test_nothing_is_killed_that_an_orchestrator_would_start_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(owners, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(claims, "_PATIENCE_S", 0.1)
     run_dir = tmp_path / "run"
     with orchestrator(_RESTARTING, make_world(tmp_path), run_dir) as owner:
         pid = int(owner.hear())
@@ -100,7 +100,7 @@ def _block_sockets(run_dir: Path) -> None:
 async def test_a_suspended_orchestrator_that_cannot_be_asked_keeps_its_instances(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owners, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(claims, "_PATIENCE_S", 0.1)
     run_dir = tmp_path / "run"
     with orchestrator(_RESTARTING, make_world(tmp_path), run_dir) as owner:
         pid = int(owner.hear())
@@ -126,7 +126,7 @@ def _lose_while_suspended(owner: Orchestrator, run_dir: Path) -> Callable[[], bo
 async def test_an_instance_that_nobody_would_start_again_is_stopped_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owners, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(claims, "_PATIENCE_S", 0.1)
     run_dir = tmp_path / "run"
     body = _RESTARTING.replace('"fresh"', '"never"')
     with orchestrator(body, make_world(tmp_path), run_dir) as owner:

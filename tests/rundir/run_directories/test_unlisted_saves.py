@@ -12,7 +12,7 @@ import pytest
 from anyio.to_thread import run_sync
 
 from clawblox import AsyncWorld, read_manifest
-from clawblox.rundir.unlisted_saves import settle_unlisted_saves
+from clawblox.rundir.leftovers import settle_unlisted_saves
 from clawblox.snapshot.rows import rows_beside
 from tests.orchestrators import orchestrator
 from tests.rundir.run_directories.test_leftovers import kill_one

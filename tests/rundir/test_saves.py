@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from clawblox.results import SavedSnapshot
-from clawblox.rundir.rows import is_good_save, prepare_rows, unlink_saves
+from clawblox.rundir.saves import is_good_save, prepare_rows, unlink_saves
 from clawblox.snapshot.rows import rows_beside
 from clawblox.system.files import digest_file
 from tests.databases import leave_database

@@ -14,9 +14,9 @@ from anyio.to_thread import run_sync
 
 from clawblox.errors import UsageError
 from clawblox.results import ProcessExit
-from clawblox.rundir import waiting
+from clawblox.rundir import presence
+from clawblox.rundir.presence import EndedInstance, EndWatch
 from clawblox.rundir.records import InstanceRecord, write_record
-from clawblox.rundir.waiting import EndedInstance, EndWatch
 from tests.rundir.support import make_record
 from tests.support import open_fds, wait_until_async
 
@@ -44,13 +44,13 @@ def dead_pid() -> int:
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     """Return a list that grows whenever the records are read."""
     seen: list[None] = []
-    read = waiting.read_records
+    read = presence.read_records
 
     def count(run_dir: Path) -> list[InstanceRecord]:
         seen.append(None)
         return read(run_dir)
 
-    monkeypatch.setattr(waiting, "read_records", count)
+    monkeypatch.setattr(presence, "read_records", count)
     return seen
 
 
@@ -103,7 +103,7 @@ async def test_a_process_that_lives_costs_no_looks_and_its_end_is_seen(
     looks: list[None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(waiting, "_LOOK_INTERVAL_S", 0.05)
+    monkeypatch.setattr(presence, "_LOOK_INTERVAL_S", 0.05)
     record = await make(tmp_path, sleeper.pid)
     descriptors = open_fds()
     found: list[EndedInstance] = []
@@ -116,7 +116,7 @@ async def test_a_process_that_lives_costs_no_looks_and_its_end_is_seen(
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(wait)
                 await wait_until_async(lambda: looks)
-                await anyio.sleep(5 * waiting._LOOK_INTERVAL_S)  # in which nothing must happen
+                await anyio.sleep(5 * presence._LOOK_INTERVAL_S)  # in which nothing must happen
                 assert len(looks) == 1
                 assert ends.left == ["w000"]
                 await write(tmp_path, record, state="exited", exit=FAILED)
@@ -129,10 +129,10 @@ async def test_a_process_that_lives_costs_no_looks_and_its_end_is_seen(
 async def test_what_has_no_process_is_looked_for_twice_a_second_at_most(
     tmp_path: Path, looks: list[None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert waiting._LOOK_INTERVAL_S >= 0.5
-    monkeypatch.setattr(waiting, "_LOOK_INTERVAL_S", 0.1)
+    assert presence._LOOK_INTERVAL_S >= 0.5
+    monkeypatch.setattr(presence, "_LOOK_INTERVAL_S", 0.1)
     await make(tmp_path, 0, state="starting")
-    with await watch(tmp_path) as ends, anyio.move_on_after(4 * waiting._LOOK_INTERVAL_S) as limit:
+    with await watch(tmp_path) as ends, anyio.move_on_after(4 * presence._LOOK_INTERVAL_S) as limit:
         await ends.next_ends()
     assert limit.cancelled_caught
     assert 2 <= len(looks) <= 4
@@ -141,8 +141,8 @@ async def test_what_has_no_process_is_looked_for_twice_a_second_at_most(
 async def test_a_restart_is_no_end(
     tmp_path: Path, sleeper: subprocess.Popen[bytes], dead_pid: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "_LOOK_INTERVAL_S", 0.01)
-    monkeypatch.setattr(waiting, "_GATHER_S", 0.0)
+    monkeypatch.setattr(presence, "_LOOK_INTERVAL_S", 0.01)
+    monkeypatch.setattr(presence, "_GATHER_S", 0.0)
     died = attrs.evolve(await make(tmp_path, sleeper.pid), pid=dead_pid)
     await write(tmp_path, died)  # its owner has not decided yet
     found: list[EndedInstance] = []
@@ -176,7 +176,7 @@ async def test_without_an_orchestrator_the_death_of_the_process_is_the_end(
 async def test_what_is_planned_is_waited_for_until_its_orchestrator_is_gone(
     tmp_path: Path, sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "_LOOK_INTERVAL_S", 0.01)
+    monkeypatch.setattr(presence, "_LOOK_INTERVAL_S", 0.01)
     await make(tmp_path, 0, name="a", state="exited", exit=FAILED)
     await make(tmp_path, 0, name="b", state="planned", orchestrator_pid=sleeper.pid)
     with anyio.fail_after(HANG_S), await watch(tmp_path, "a", "b") as ends:
@@ -194,8 +194,8 @@ async def test_without_descriptors_the_records_are_looked_at_instead(
     def refuse(_pid: int) -> int:
         raise OSError("no descriptors")
 
-    monkeypatch.setattr(waiting, "_LOOK_INTERVAL_S", 0.01)
-    monkeypatch.setattr(waiting.os, "pidfd_open", refuse)
+    monkeypatch.setattr(presence, "_LOOK_INTERVAL_S", 0.01)
+    monkeypatch.setattr(presence.os, "pidfd_open", refuse)
     record = await make(tmp_path, sleeper.pid)
     with anyio.fail_after(HANG_S), await watch(tmp_path) as ends:
         sleeper.kill()

@@ -1,0 +1,303 @@
+"""Saves of instances: taking one, finding the last ones, and the rows of data stores beside them.
+
+A snapshot becomes a checkpoint in one way: a file, and its entry in the manifest. Orchestrators do
+that for the instances that they own, other processes for those without an owner.
+
+An instance that restores a snapshot begins with the rows of that snapshot, and without rows if it
+has none. An instance that begins without a snapshot keeps the rows that its directory has.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from pathlib import Path
+from typing import TypeAlias
+
+import anyio
+import attrs
+
+from clawblox.config.options import DEFAULT_MAX_SNAPSHOT_BYTES, SaveOptions
+from clawblox.errors import ManifestError
+from clawblox.results import SavedSnapshot
+from clawblox.rundir.manifest import find_checkpoint, manifest_path, read_manifest
+from clawblox.rundir.manifest_updates import checkpoint_update, retirement_update
+from clawblox.rundir.manifest_writer import ManifestWriters
+from clawblox.rundir.paths import files_dir
+from clawblox.rundir.records import InstanceRecord
+from clawblox.snapshot.capture import capture
+from clawblox.snapshot.rows import MAX_ROWS_BYTES, rows_beside
+from clawblox.snapshot.transfer import SnapshotSource
+from clawblox.system.files import (
+    PartialFile,
+    digest_file,
+    has_digest,
+    make_private_dir,
+    sweep_partials,
+)
+from clawblox.system.foreign_database import copy_content, remove_database
+from clawblox.system.regular_files import open_regular
+from clawblox.telemetry.own_log import OwnLog
+
+Retire: TypeAlias = Callable[[SavedSnapshot], Awaitable[Collection[Path]]]
+"""Returns the files of older autosaves that a new one makes superfluous."""
+
+
+async def save_snapshot(
+    source: SnapshotSource,
+    options: SaveOptions,
+    writers: ManifestWriters,
+    *,
+    world_dir: Path,
+    instance_dir: Path,
+    run_id: Callable[[], str],
+    retire: Retire | None = None,
+) -> SavedSnapshot:
+    """Take a snapshot of an instance and register it in the manifest of its run.
+
+    Args:
+        source: The instance.
+        options: How to save.
+        writers: The writers of the manifests.
+        world_dir: Its world.
+        instance_dir: The directory of its manifest and its files.
+        run_id: Returns the id of its run, which may get another one during the transfer.
+        retire: Called for an autosave once its file is complete; returns the files of older
+            autosaves that are removed now that it exists. None for other saves.
+
+    Raises:
+        SnapshotError: There is no file and no entry.
+        ManifestError: The file is complete, but not registered.
+
+    Cancellation: either there is no file and no entry, or there are both.
+    """
+    directory = options.dir or files_dir(world_dir, instance_dir) / "checkpoints"
+    saved = await capture(source, directory, timeout=options.timeout, max_bytes=options.max_bytes)
+    with anyio.CancelScope(shield=True):
+        spent = () if retire is None else await retire(saved)
+        update = checkpoint_update(saved, run_id=run_id(), is_autosave=retire is not None)
+        if spent:
+            update = attrs.evolve(
+                update, retired=retirement_update(spent, at=saved.created_at).retired
+            )
+        await writers.of(instance_dir).apply(update)
+    return saved
+
+
+# -- the last saves --------------------------------------------------------------------------------
+
+
+_log = OwnLog(__name__)
+
+
+@attrs.frozen
+class InstanceSave:
+    """A save of an instance, as a manifest tells of it.
+
+    Attributes:
+        instance: Name of the instance.
+        run_id: Id of its run; empty for a save of an older version.
+        path: The file.
+        created_at: UTC time of the save.
+        sha256: Digest of the file.
+        time: Simulation time.
+        is_autosave: Whether it may be removed once there are later autosaves.
+    """
+
+    instance: str
+    run_id: str
+    path: Path
+    created_at: str | None
+    sha256: str | None
+    time: float | None
+    is_autosave: bool
+
+
+def last_saves_by_run(name: str, instance_dir: Path) -> dict[str, InstanceSave]:
+    """Return the last save of an instance in each of its runs that is still there. Blocks.
+
+    Args:
+        name: Name of the instance.
+        instance_dir: The directory with its manifest.
+
+    Returns:
+        By the id of the run, the latest first; earlier runs in the directory are among them.
+    """
+    found: dict[str, InstanceSave] = {}
+    for save in _saves_in(instance_dir):
+        if save.instance == name and save.run_id not in found and save.path.is_file():
+            found[save.run_id] = save
+    return found
+
+
+def autosaves(instance_dir: Path, name: str, run_id: str) -> list[Path]:
+    """Return the files of the autosaves of a run that were not removed, oldest first. Blocks.
+
+    Args:
+        instance_dir: The directory with the manifest.
+        name: Name of the instance.
+        run_id: Id of its run.
+    """
+    return [
+        save.path
+        for save in reversed(_saves_in(instance_dir))
+        if save.is_autosave and save.instance == name and save.run_id == run_id
+    ]
+
+
+def last_saves(records: Iterable[InstanceRecord]) -> dict[str, InstanceSave]:
+    """Return the last save of each instance that is of its run and still there. Blocks."""
+    records = list(records)
+    run_ids = {record.name: record.run_id for record in records}
+    found: dict[str, InstanceSave] = {}
+    for directory in {record.instance_dir for record in records}:
+        for save in _saves_in(Path(directory)):
+            is_of_its_run = run_ids.get(save.instance) == save.run_id
+            if is_of_its_run and save.instance not in found and save.path.is_file():
+                found[save.instance] = save
+    return found
+
+
+def _saves_in(instance_dir: Path) -> tuple[InstanceSave, ...]:
+    """Return the saves that were not removed on purpose, the last one first."""
+    try:
+        found = manifest_path(instance_dir).stat()
+    except OSError:
+        return ()
+    version = found.st_ino, found.st_mtime_ns, found.st_size
+    return _latest_reading(instance_dir).read(version)
+
+
+@functools.lru_cache(maxsize=1024)
+def _latest_reading(instance_dir: Path) -> _Reading:
+    return _Reading(instance_dir)
+
+
+@attrs.define
+class _Reading:
+    """The latest reading of one manifest.
+
+    A table of a run looks every second, and a manifest with many saves is slow to read.
+    """
+
+    instance_dir: Path
+    _latest: tuple[tuple[int, ...], tuple[InstanceSave, ...]] | None = None
+
+    def read(self, version: tuple[int, ...]) -> tuple[InstanceSave, ...]:
+        """Return the saves, those read before if the version is the same."""
+        latest = self._latest
+        if latest is None or latest[0] != version:
+            self._latest = latest = version, _read_saves(self.instance_dir)
+        return latest[1]
+
+
+def _read_saves(instance_dir: Path) -> tuple[InstanceSave, ...]:
+    try:
+        manifest = read_manifest(instance_dir)
+    except ManifestError as error:
+        _log.warning("saves not known", error=str(error))
+        return ()
+    return tuple(
+        InstanceSave(
+            instance=str(entry["instance"]),
+            run_id=str(entry.get("run_id", "")),
+            path=manifest.resolve(str(entry.get("path"))),
+            created_at=entry.get("created_at"),
+            sha256=entry.get("sha256"),
+            time=entry.get("time"),
+            is_autosave=entry.get("autosave") is True,
+        )
+        for entry in reversed(manifest.checkpoints)
+        # Others are archives, or what a world has put there.
+        if isinstance(entry, dict) and "removed_at" not in entry and "instance" in entry
+    )
+
+
+# -- rows of data stores ---------------------------------------------------------------------------
+
+
+def is_good_save(saved: SavedSnapshot) -> bool:
+    """Return whether the files of a save are those that were saved."""
+    most = saved.size_bytes or DEFAULT_MAX_SNAPSHOT_BYTES
+    is_good = has_digest(saved.path, saved.sha256, max_bytes=most)
+    return is_good and has_good_rows(saved.path, saved.rows_sha256)
+
+
+def has_good_rows(snapshot: Path, sha256: object) -> bool:
+    """Return whether the rows of a snapshot are those that were saved.
+
+    Args:
+        snapshot: The snapshot.
+        sha256: Their digest, as a manifest has it; None without rows.
+    """
+    if sha256 is None:
+        return True
+    return has_digest(rows_beside(snapshot), str(sha256), max_bytes=MAX_ROWS_BYTES)
+
+
+def unlink_saves(snapshots: Iterable[Path]) -> None:
+    """Remove the files of saves, each with its rows; absent ones are no error.
+
+    Raises:
+        OSError: One cannot be removed; the others are gone.
+    """
+    failure: OSError | None = None
+    for snapshot in snapshots:
+        for path in (snapshot, rows_beside(snapshot)):
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                failure = failure or error
+    if failure is not None:
+        raise failure
+
+
+def prepare_rows(own: Path | None, snapshot: Path | None) -> None:
+    """Let an instance begin with the rows of the snapshot that it restores.
+
+    Args:
+        own: Its file of rows, which no process has open; None if it has none of its own.
+        snapshot: The snapshot; None if the instance begins afresh.
+
+    Raises:
+        OSError: The rows of the snapshot are missing, or not those that were saved; or its own
+            file cannot be written.
+    """
+    if own is None or snapshot is None:
+        return
+    source = _find_rows(snapshot)
+    if source is None and not own.parent.exists():
+        return
+    make_private_dir(own.parent)
+    sweep_partials(own.parent)
+    # What the log of the old file holds must not be taken for a part of the new one.
+    remove_database(own.parent, own.name)
+    if source is not None:
+        _copy(source, own)
+
+
+def _find_rows(snapshot: Path) -> Path | None:
+    """Return the checked rows of a snapshot; None if it has none."""
+    copy = rows_beside(snapshot)
+    listed = find_checkpoint(snapshot)
+    digest = None if listed is None else listed[1].get("rows_sha256")
+    if digest is None:
+        return copy if copy.exists() else None
+    if digest_file(copy, max_bytes=MAX_ROWS_BYTES) != digest:
+        raise OSError(errno.EIO, "not the rows that were saved: their digest differs", str(copy))
+    return copy
+
+
+def _copy(source: Path, own: Path) -> None:
+    content = open_regular(source, max_bytes=MAX_ROWS_BYTES)
+    try:
+        partial = PartialFile(own.parent, own.stem)
+        try:
+            copy_content(content, partial.fd)
+            partial.publish(own, overwrite=True)
+        finally:
+            partial.close()
+    finally:
+        os.close(content)
