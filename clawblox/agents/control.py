@@ -120,8 +120,8 @@ class _Handlers:
 
     async def stop(self, asked: Mapping[str, Any], _send_event: SendEvent) -> Mapping[str, Any]:
         _check_members("stop", asked)
-        grace = check_seconds(asked.get("grace_seconds"), "grace_seconds", may_be_zero=True)
-        await self._agent.stop(grace_seconds=grace)
+        grace_seconds = check_seconds(asked.get("grace_seconds"), "grace_seconds", may_be_zero=True)
+        await self._agent.stop(grace_seconds=grace_seconds)
         return self._answer()
 
     async def status(self, asked: Mapping[str, Any], _send_event: SendEvent) -> Mapping[str, Any]:

@@ -16,9 +16,9 @@ from clawblox.checkpoint.options import (
     OnUnarchivable,
     check_secrets,
 )
-from clawblox.checkpoint.progress import Report
 from clawblox.checkpoint.save import save
 from clawblox.checkpoint.twins import async_twin
+from clawblox.concurrency.progress import ProgressLike
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.agent_arguments import Agents
 from clawblox.config.arguments import check_read_path
@@ -41,7 +41,7 @@ def save_checkpoint(
     max_total_bytes: int = MAX_TOTAL_BYTES,
     overwrite: bool = False,
     keep: Iterable[str] = (),
-    progress: Report | None = None,
+    progress: ProgressLike = False,
 ) -> Path:
     """Make one archive of a world's document and its agents' state. Blocks.
 
@@ -73,9 +73,10 @@ def save_checkpoint(
         keep: Paths below workspaces that are archived although programs run or obey them unasked,
             such as ``.helix/config.toml``; a directory includes all that is in it. Credentials are
             never archived.
-        progress: Called with bytes done and bytes in all (0 and 0 during the wait for an idle
-            moment), perhaps in a worker thread; an exception from it ends the call. None for no
-            calls.
+        progress: True shows how far it is, on standard error, in a terminal or a notebook. A
+            function is called with the bytes done and the total (0 and 0 while it waits for an idle
+            moment), perhaps in another thread; an exception from it ends the call. False does
+            neither.
 
     Returns:
         ``path``.
@@ -114,7 +115,7 @@ def load_checkpoint(
     *,
     limits: Limits = Limits(),  # noqa: B008 - frozen
     keep: Iterable[str] = (),
-    progress: Report | None = None,
+    progress: ProgressLike = False,
 ) -> dict[str, Any]:
     """Put the state in an archive into a run directory. Blocks.
 
@@ -125,8 +126,9 @@ def load_checkpoint(
         limits: How large the archive may be.
         keep: Paths below workspaces that are restored although programs run or obey them unasked,
             such as ``.helix/config.toml``; a directory includes all that is in it.
-        progress: Called with bytes done and bytes in all, perhaps in a worker thread; an exception
-            from it ends the call. None for no calls.
+        progress: True shows how far it is, on standard error, in a terminal or a notebook. A
+            function is called with the bytes done and the total, perhaps in another thread; an
+            exception from it ends the call. False does neither.
 
     Returns:
         ``world_snapshot``, the document's path or None; ``agents``, the agents' directories by
@@ -159,12 +161,14 @@ def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 async_save_checkpoint = async_twin(
     save_checkpoint,
+    verb="Saving",
     cancellation="nothing of the archive is left; an archive that was being published by then\n"
     "    is complete and registered.",
 )
 
 async_load_checkpoint = async_twin(
     load_checkpoint,
+    verb="Loading",
     cancellation="the run directory is as it was; or all of the archive is in it, when\n"
     "    that was being put in its place by then.",
 )

@@ -19,8 +19,8 @@ from clawblox.checkpoint.collect.policy import FoldedPath, fold_path
 from clawblox.checkpoint.collect.sessions import FORMATS
 from clawblox.checkpoint.model import MAX_FILE_BYTES, MAX_TOTAL_BYTES, Allowance, Limits
 from clawblox.checkpoint.names import check_name
-from clawblox.checkpoint.progress import Report
 from clawblox.checkpoint.secrets import KnownValues
+from clawblox.concurrency.progress import ProgressLike
 from clawblox.config.agent_arguments import Agents, agent_directories
 from clawblox.config.arguments import (
     check_choice,
@@ -28,6 +28,7 @@ from clawblox.config.arguments import (
     check_flag,
     check_kind,
     check_path,
+    check_progress,
     check_read_path,
     check_seconds,
     check_snapshot,
@@ -194,11 +195,6 @@ def _check_kept_path(value: object) -> FoldedPath:
     return fold_path("/".join(parts))
 
 
-def _check_report(value: object, key: str) -> None:
-    if not callable(value):
-        raise mismatch(key, "a function of two numbers, or None", value)
-
-
 def _check_load_path(value: str | os.PathLike[str]) -> Path:
     return check_read_path(value, "path")
 
@@ -247,9 +243,10 @@ class ArchiveOptions:
         keep: Paths below workspaces that are archived although programs run or obey them unasked,
             such as ``.helix/config.toml``; a directory includes all that is in it. Credentials are
             never archived.
-        progress: Called with bytes done and bytes in all (0 and 0 during the wait for an idle
-            moment), perhaps in a worker thread; an exception from it ends the call. None for no
-            calls.
+        progress: True shows how far it is, on standard error, in a terminal or a notebook. A
+            function is called with the bytes done and the total (0 and 0
+            while it waits for an idle moment), perhaps in another thread; an
+            exception from it ends the call. False does neither.
 
     Raises:
         ConfigError: An option is wrong; the error names it.
@@ -276,9 +273,7 @@ class ArchiveOptions:
     max_total_bytes: int = attrs.field(default=MAX_TOTAL_BYTES, validator=checked(check_count))
     overwrite: bool = attrs.field(default=False, validator=checked(check_flag))
     keep: frozenset[FoldedPath] = attrs.field(default=(), converter=_check_keep)
-    progress: Report | None = attrs.field(
-        default=None, validator=checked(_check_report, optional=True)
-    )
+    progress: ProgressLike = attrs.field(default=False, validator=checked(check_progress))
 
 
 @attrs.frozen(kw_only=True)
@@ -292,8 +287,9 @@ class LoadOptions:
         limits: How large the archive may be.
         keep: Paths below workspaces that are restored although programs run or obey them unasked,
             such as ``.helix/config.toml``; a directory includes all that is in it.
-        progress: Called with bytes done and bytes in all, perhaps in a worker thread; an exception
-            from it ends the call. None for no calls.
+        progress: True shows how far it is, on standard error, in a terminal or a notebook. A
+            function is called with the bytes done and the total, perhaps in another thread; an
+            exception from it ends the call. False does neither.
 
     Raises:
         ConfigError: An option is wrong; the error names it.
@@ -305,6 +301,4 @@ class LoadOptions:
         default=Limits(), validator=checked(check_kind, kind=Limits, expected="a Limits value")
     )
     keep: frozenset[FoldedPath] = attrs.field(default=(), converter=_check_keep)
-    progress: Report | None = attrs.field(
-        default=None, validator=checked(_check_report, optional=True)
-    )
+    progress: ProgressLike = attrs.field(default=False, validator=checked(check_progress))

@@ -1,12 +1,10 @@
-"""How far a save or a check is: bytes counted, and a hook that may end the operation by raising."""
+"""Counts the bytes that a save or a check has done, and reports them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator
 
-Report: TypeAlias = Callable[[int, int], object]
-"""Takes bytes done and bytes in all. What it raises ends the operation, and nothing is left."""
+from clawblox.concurrency.progress import Report
 
 
 class Progress:

@@ -36,6 +36,7 @@ from clawblox.checkpoint.refusals import (
     unreadable_refusal,
 )
 from clawblox.checkpoint.secrets import Scanner, known_values, read_allowances
+from clawblox.concurrency.progress import Report, reporting
 from clawblox.errors import (
     CheckpointError,
     CheckpointFormatError,
@@ -65,16 +66,17 @@ def save(options: ArchiveOptions) -> SavedCheckpoint:
         with _translated(options.path):
             if not options.overwrite:
                 refuse_existing(options.path)
-            return _Save(options).run()
+            with reporting("Saving", options.progress) as report:
+                return _Save(options, report).run()
     except CheckpointSecretError as error:
         # The locals of a traceback may be printed, and a name among them may hold what was found.
         raise error.with_traceback(None) from None
 
 
 class _Save:
-    def __init__(self, options: ArchiveOptions) -> None:
+    def __init__(self, options: ArchiveOptions, report: Report | None) -> None:
         self._options = options
-        self._report = options.progress
+        self._report = report
         self._runs = registry.find_runs(options.path)
         self._known = _known_secrets(options)
         self._allow = (*options.allow, *_run_allowances(self._runs))

@@ -10,13 +10,13 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
 import attrs
 
-from clawblox.checkpoint.progress import Report
+from clawblox.concurrency.progress import ProgressLike, Report, reporting
 from clawblox.concurrency.threads import run_interruptible
+from clawblox.config.arguments import check_progress
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -25,12 +25,13 @@ _BLOCKS: Final = " Blocks."
 
 
 def async_twin(
-    function: Callable[_P, _T], *, cancellation: str
+    function: Callable[_P, _T], *, verb: str, cancellation: str
 ) -> Callable[_P, Coroutine[Any, Any, _T]]:
     """Return the async twin of a function; it is called ``async_`` and the function's name.
 
     Args:
-        function: A function that blocks and takes ``progress``, a hook or None, by keyword.
+        function: A function that blocks and takes ``progress`` by keyword.
+        verb: What it does, for a line of progress: ``Saving``.
         cancellation: What a cancelled call leaves behind, for the documentation.
     """
 
@@ -38,13 +39,13 @@ def async_twin(
     async def twin(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         call = _Call(function, args, kwargs)
         del args, kwargs  # the locals in a traceback may be printed, and they may be secrets
-        return await run_with_progress(call.run, call.progress)
+        return await run_with_progress(call.run, call.progress, verb)
 
     first, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\n")
     twin.__doc__ = "\n\n".join(
         (
             first.removesuffix(_BLOCKS),
-            "``progress`` is called in a worker thread.",
+            "A function as ``progress`` is called in a worker thread.",
             rest.strip(),
             f"Cancellation: {cancellation}",
         )
@@ -61,8 +62,8 @@ class _Call:
     _kwargs: dict[str, Any] = attrs.field(repr=False)
 
     @property
-    def progress(self) -> Report | None:
-        return self._kwargs.get("progress")
+    def progress(self) -> ProgressLike:
+        return check_progress(self._kwargs.get("progress", False), "progress")
 
     def run(self, hook: Report) -> Any:  # noqa: ANN401 - what the function returns
         return self._function(*self._args, **{**self._kwargs, "progress": hook})
@@ -72,12 +73,15 @@ class _Interrupted(Exception):  # noqa: N818 - says the condition; it never leav
     """The caller does not wait for the operation any more."""
 
 
-async def run_with_progress(function: Callable[[Report], _T], report: Report | None) -> _T:
+async def run_with_progress(
+    function: Callable[[Report], _T], progress: ProgressLike = False, verb: str = ""
+) -> _T:
     """Run ``function(hook)`` in a worker thread; a cancellation makes the hook raise.
 
     Args:
         function: What blocks; it calls the hook with bytes done and bytes in all.
-        report: Takes what the hook is called with, in the worker thread; None for nothing.
+        progress: Where what the hook is called with is reported, from the worker thread.
+        verb: What is being done, if it may be shown: ``Saving``.
 
     Raises:
         Exception: What the function raised.
@@ -86,10 +90,15 @@ async def run_with_progress(function: Callable[[Report], _T], report: Report | N
     """
     is_cancelled = threading.Event()
 
-    def hook(done: int, total: int) -> None:
-        if is_cancelled.is_set():
-            raise _Interrupted
-        if report is not None:
-            report(done, total)
+    def run() -> _T:
+        with reporting(verb, progress) as report:
 
-    return await run_interruptible(partial(function, hook), is_cancelled.set)
+            def hook(done: int, total: int) -> None:
+                if is_cancelled.is_set():
+                    raise _Interrupted
+                if report is not None:
+                    report(done, total)
+
+            return function(hook)
+
+    return await run_interruptible(run, is_cancelled.set)

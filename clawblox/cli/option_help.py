@@ -182,7 +182,9 @@ HELP: Final[Mapping[str, OptionHelp]] = {
     "health_timeout": OptionHelp(
         _TIMEOUTS, "How long a world may take to become ready.", "SECONDS"
     ),
-    "grace": OptionHelp(_TIMEOUTS, "Time between SIGTERM and SIGKILL.", "SECONDS"),
+    "grace_seconds": OptionHelp(
+        _TIMEOUTS, "Time between SIGTERM and SIGKILL.", "SECONDS", flag="--grace"
+    ),
     "metrics_port": OptionHelp(
         _ORCHESTRATOR,
         "Serve Prometheus metrics on this port of 127.0.0.1; 0 picks a free one.",

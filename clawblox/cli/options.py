@@ -27,13 +27,13 @@ class StopOptions:
     """How instances are stopped.
 
     Attributes:
-        grace: Seconds from SIGTERM to SIGKILL.
+        grace_seconds: Seconds between TERM and KILL.
 
     Raises:
         ConfigError: A value is wrong; names the option and the value.
     """
 
-    grace: float = attrs.field(
+    grace_seconds: float = attrs.field(
         default=DEFAULT_GRACE_S, validator=checked(check_seconds, may_be_zero=True)
     )
 

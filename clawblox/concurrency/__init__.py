@@ -7,5 +7,6 @@
 - ``deadlines``: deadlines that count only the time in which this process ran.
 - ``portal``: the event loop in a thread behind all sync classes.
 - ``synchronous``: turns async methods and streams into sync ones.
+- ``progress``: how far an operation is, on a line or in the caller's function.
 - ``batch``: one operation on many instances: outcomes as they land, or all at once.
 """

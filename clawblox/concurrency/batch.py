@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 import anyio
 import attrs
 
+from clawblox.concurrency.progress import Advance, ProgressLike, counting
 from clawblox.concurrency.tasks import Tasks, outlast
 from clawblox.errors import BatchError, UsageError
 
@@ -18,12 +18,6 @@ _T_co = TypeVar("_T_co", covariant=True)
 
 Job: TypeAlias = Callable[[], Awaitable[_T]]
 """The operation on one instance."""
-
-Advance: TypeAlias = Callable[[bool], None]
-"""Counts one more instance for which an operation is over; takes whether it failed."""
-
-Progress: TypeAlias = Callable[[int], AbstractAsyncContextManager[Advance]]
-"""Shows how far an operation on a number of instances is, while its block runs."""
 
 
 @attrs.frozen
@@ -90,18 +84,26 @@ class BatchOperation(Generic[_T]):
     Args:
         tasks: The group that the operations run in.
         jobs: The operations by name of the instance.
-        progress: Shows how far they are; None shows nothing.
+        verb: What is being done, for example ``Saving``.
+        progress: Shows how far they are.
 
     Cancellation: of ``await operation`` cancels all of them and waits until they have cleaned up.
     """
 
     def __init__(
-        self, tasks: Tasks, jobs: Mapping[str, Job[_T]], *, progress: Progress | None = None
+        self,
+        tasks: Tasks,
+        jobs: Mapping[str, Job[_T]],
+        *,
+        verb: str = "",
+        progress: ProgressLike = False,
     ) -> None:
         self._tasks = tasks
         self._jobs = jobs
-        self._progress = progress or _show_nothing
-        self._advance: Advance = _count_nothing
+        self._verb = verb
+        self._progress = progress
+        self._advance: Advance
+        self._error: Exception | None = None
         self._outcomes: deque[Outcome[_T]] = deque()
         self._news = anyio.Event()
         self._is_over = anyio.Event()
@@ -129,8 +131,12 @@ class BatchOperation(Generic[_T]):
 
         Raises:
             UsageError: The world was closed before it arrived.
+            Exception: What the function that ``progress`` is raised; the operations were cancelled.
         """
         if not self._awaited:
+            await self._is_over.wait()
+            if self._error is not None:
+                raise self._error
             raise StopAsyncIteration
         while not self._outcomes:
             await self._wait()
@@ -154,7 +160,7 @@ class BatchOperation(Generic[_T]):
 
     async def _wait(self) -> None:
         if self._is_over.is_set():
-            raise UsageError("it was closed meanwhile")
+            raise self._error or UsageError("it was closed meanwhile")
         await self._news.wait()
         self._news = anyio.Event()
 
@@ -162,11 +168,13 @@ class BatchOperation(Generic[_T]):
         try:
             with self._scope:
                 async with (
-                    self._progress(len(self._jobs)) as self._advance,
+                    counting(self._verb, len(self._jobs), self._progress) as self._advance,
                     anyio.create_task_group() as group,
                 ):
                     for name, job in self._jobs.items():
                         group.start_soon(self._run_one, name, job)
+        except Exception as error:  # noqa: BLE001 - raised where the outcomes are awaited
+            self._error = error
         finally:
             self._is_over.set()
             self._news.set()
@@ -181,10 +189,3 @@ class BatchOperation(Generic[_T]):
         self._outcomes.append(outcome)
         self._advance(outcome.error is not None)
         self._news.set()
-
-
-def _count_nothing(_is_failed: bool, /) -> None: ...
-
-
-def _show_nothing(_total: int, /) -> AbstractAsyncContextManager[Advance]:
-    return nullcontext(_count_nothing)

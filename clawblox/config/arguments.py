@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from clawblox import protocol
+from clawblox.concurrency.progress import ProgressLike
 from clawblox.errors import ConfigError
 from clawblox.protocol import SEEDS
 from clawblox.results import Labels
@@ -146,6 +147,17 @@ def check_flag(value: object, key: str) -> None:
         ConfigError: It is something else.
     """
     check_choice(value, key, choices=(True, False))
+
+
+def check_progress(value: ProgressLike, key: str) -> ProgressLike:
+    """Return ``value``, the option ``progress`` of a long operation.
+
+    Raises:
+        ConfigError: It is neither True, nor False, nor a function.
+    """
+    if isinstance(value, bool) or callable(value):
+        return value
+    raise mismatch(key, "True, False or a function of two numbers", value)
 
 
 def check_kind(value: object, key: str, *, kind: type, expected: str) -> None:

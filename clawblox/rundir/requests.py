@@ -129,17 +129,17 @@ def read_save_options(asked: Mapping[str, Any]) -> SaveOptions:
     return SaveOptions(**_given(asked, _SAVE_OPTIONS))
 
 
-def read_grace(asked: Mapping[str, Any]) -> float:
+def read_grace_seconds(asked: Mapping[str, Any]) -> float:
     """Return the seconds between TERM and KILL.
 
     Raises:
         ConfigError: It is not a duration.
     """
-    grace = asked.get("grace_seconds")
+    grace_seconds = asked.get("grace_seconds")
     return (
         DEFAULT_GRACE_S
-        if grace is None
-        else check_seconds(grace, "grace_seconds", may_be_zero=True)
+        if grace_seconds is None
+        else check_seconds(grace_seconds, "grace_seconds", may_be_zero=True)
     )
 
 

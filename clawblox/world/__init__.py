@@ -16,7 +16,6 @@
 - ``restart``: restarts that somebody asked for.
 - ``save``: one save, many, and autosave.
 - ``archives``: starts from archives of world and agents, and checkpoints into them.
-- ``progress``: the line that shows how far an operation on many is.
 - ``control_handlers``: the requests that other processes can send to an open world.
 - ``control_sockets``: the sockets for these requests.
 - ``access``: how agents join and leave.

@@ -18,6 +18,7 @@ import attrs
 
 from clawblox.checkpoint.names import SNAPSHOT_NAME
 from clawblox.checkpoint.twins import run_with_progress
+from clawblox.concurrency.progress import Report
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import InstanceSpec, ManyOptions, SaveOptions, StartOptions
 from clawblox.errors import CheckpointError, ConfigError
@@ -40,7 +41,6 @@ from clawblox.world.save import remove_saves, save_now
 if TYPE_CHECKING:
     from clawblox.checkpoint.load.load import Loaded
     from clawblox.checkpoint.options import ArchiveOptions
-    from clawblox.checkpoint.progress import Report
 
 
 _log = OwnLog(__name__)
@@ -79,7 +79,7 @@ class ArchiveStart:
         """
         try:
             run_dir = await run_blocking(self._find_run_dir)
-            await run_with_progress(partial(self._load, run_dir), None)
+            await run_with_progress(partial(self._load, run_dir))
             started = await self._fleet.start(self._plan_loaded)
         except BaseException:
             await self._unload()
@@ -177,7 +177,7 @@ class Snapshots:
         if options.resume is None and all(spec.resume is None for spec in specs):
             return cls(options, specs, {})
         extraction = _Extraction(world_dir, directory)
-        return await run_with_progress(partial(extraction.run, options, specs), None)
+        return await run_with_progress(partial(extraction.run, options, specs))
 
     def note_archives(self, launches: Iterable[Launch]) -> list[Launch]:
         """Return launches that name the archives that their snapshots were in."""
@@ -257,7 +257,8 @@ async def save_archive(
     before = await run_blocking(_identity, options.path)
     saved = await save_now(fleet, instance, saving)
     try:
-        return await run_with_progress(partial(_write_archive, options, saved), options.progress)
+        write = partial(_write_archive, options, saved)
+        return await run_with_progress(write, options.progress, "Archiving")
     except BaseException:
         with anyio.CancelScope(shield=True):
             # An error may come after the archive is complete: then both of them stay.

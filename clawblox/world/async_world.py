@@ -19,6 +19,7 @@ import attrs
 
 from clawblox.checkpoint.model import MAX_FILE_BYTES, MAX_TOTAL_BYTES
 from clawblox.concurrency.batch import Batch, BatchOperation
+from clawblox.concurrency.progress import ProgressLike
 from clawblox.concurrency.tasks import Residence
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.agent_arguments import AgentLike, Agents
@@ -26,6 +27,7 @@ from clawblox.config.arguments import (
     check_count,
     check_env,
     check_path,
+    check_progress,
     check_read_path,
     check_seconds,
     check_size,
@@ -89,7 +91,6 @@ from clawblox.world.control_sockets import Handlers
 from clawblox.world.fleet import Fleet
 from clawblox.world.grants import Giver
 from clawblox.world.places import FleetPlace
-from clawblox.world.progress import shown_progress
 from clawblox.world.properties import WorldMetadata
 from clawblox.world.restart import restart
 from clawblox.world.resume import resume_all
@@ -101,7 +102,6 @@ if TYPE_CHECKING:
 
     from clawblox.checkpoint.model import Allowance
     from clawblox.checkpoint.options import OnUnarchivable
-    from clawblox.checkpoint.progress import Report
 
 
 class AsyncWorld(WorldMetadata):
@@ -401,7 +401,7 @@ class AsyncWorld(WorldMetadata):
         datastore: DataStoreBackend | None = None,
         resume: SnapshotLike | None = None,
         on_failure: OnFailure = "keep",
-        progress: bool = False,
+        progress: ProgressLike = False,
     ) -> Batch[AsyncStartedInstance]:
         """Start many instances at once and return when each is ready or has failed.
 
@@ -443,7 +443,9 @@ class AsyncWorld(WorldMetadata):
                 directory and stays there. None starts fresh runs.
             on_failure: ``keep`` leaves the other instances alone when one fails; ``stop_all`` stops
                 them all at the first failure.
-            progress: Show how far it is, on standard error, in a terminal or a notebook.
+            progress: True shows how far it is, on standard error, in a terminal or a notebook. A
+                function is called with the number done and the total, perhaps in another thread; an
+                exception from it ends the call. False does neither.
 
         Returns:
             The started instances, and the errors of those that failed.
@@ -498,7 +500,7 @@ class AsyncWorld(WorldMetadata):
         labels: Labels | None = None,
         datastore: DataStoreBackend | None = None,
         on_failure: OnFailure = "keep",
-        progress: bool = False,
+        progress: ProgressLike = False,
     ) -> Batch[AsyncStartedInstance]:
         """Start several independent instances from one snapshot.
 
@@ -536,7 +538,9 @@ class AsyncWorld(WorldMetadata):
             datastore: Where an engine world keeps the rows of its data stores; None means SQLite.
             on_failure: ``keep`` leaves the other instances alone when one fails; ``stop_all`` stops
                 them all at the first failure.
-            progress: Show how far it is.
+            progress: True shows how far it is, on standard error, in a terminal or a notebook. A
+                function is called with the number done and the total, perhaps in another thread; an
+                exception from it ends the call. False does neither.
 
         Returns:
             The started instances, and the errors of those that failed.
@@ -581,7 +585,7 @@ class AsyncWorld(WorldMetadata):
         *,
         instances: Iterable[str] | None = None,
         env: Mapping[str, str] | None = None,
-        progress: bool = False,
+        progress: ProgressLike = False,
         found: Interruption | None = None,
     ) -> Batch[AsyncStartedInstance]:
         """Bring back the instances of a run that were not stopped on purpose.
@@ -601,7 +605,9 @@ class AsyncWorld(WorldMetadata):
                 None means all that were interrupted.
             env: Values of environment variables. An instance needs those that it was started with,
                 which are not on disk; those not given here are taken from this process.
-            progress: Show how far it is, on standard error, in a terminal or a notebook.
+            progress: True shows how far it is, on standard error, in a terminal or a notebook. A
+                function is called with the number done and the total, perhaps in another thread; an
+                exception from it ends the call. False does neither.
             found: What :func:`clawblox.world.resume.find_resumable` found for the same arguments;
                 unless the records have changed since, nothing is searched again. None searches.
 
@@ -649,9 +655,10 @@ class AsyncWorld(WorldMetadata):
         options: ManyOptions,
         *,
         reuse: bool,
-        progress: bool,
+        progress: ProgressLike,
         parent_sha256: str | None = None,
     ) -> Batch[AsyncStartedInstance]:
+        check_progress(progress, "progress")
         fleet = self._open_fleet()
         directory = await run_blocking(self._use_run_dir, run_dir)
         snapshots = await Snapshots.find(
@@ -674,10 +681,13 @@ class AsyncWorld(WorldMetadata):
             )
             return snapshots.note_archives(launches)
 
-        stop_all = options.on_failure == "stop_all"
-        shown = partial(shown_progress, "Starting", is_wanted=progress)
         batch = await fleet.start_many(
-            directory, plan, reuse=reuse, stop_all=stop_all, progress=shown
+            directory,
+            plan,
+            reuse=reuse,
+            stop_all=options.on_failure == "stop_all",
+            verb="Starting",
+            progress=progress,
         )
         return self._bind_all(batch)
 
@@ -779,13 +789,15 @@ class AsyncWorld(WorldMetadata):
         return AsyncStartedInstance.bind(started, self)
 
     async def stop_all(
-        self, *, grace_seconds: float = DEFAULT_GRACE_S, progress: bool = False
+        self, *, grace_seconds: float = DEFAULT_GRACE_S, progress: ProgressLike = False
     ) -> Batch[StopResult]:
         """Stop all instances at once; see :meth:`stop`.
 
         Args:
             grace_seconds: Seconds between TERM and KILL.
-            progress: Show how far it is, on standard error, in a terminal or a notebook.
+            progress: True shows how far it is, on standard error, in a terminal or a notebook. A
+                function is called with the number done and the total, perhaps in another thread; an
+                exception from it ends the call. False does neither.
 
         Returns:
             How each ended, and the errors of those that could not be stopped.
@@ -1025,7 +1037,7 @@ class AsyncWorld(WorldMetadata):
         max_total_bytes: int = MAX_TOTAL_BYTES,
         overwrite: bool = False,
         keep: Iterable[str] = (),
-        progress: Report | None = None,
+        progress: ProgressLike = False,
         timeout: float = DEFAULT_SAVE_TIMEOUT_S,
         max_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
     ) -> SavedCheckpoint:
@@ -1058,9 +1070,10 @@ class AsyncWorld(WorldMetadata):
             keep: Paths below workspaces that are archived although programs run or obey them
                 unasked, such as ``.helix/config.toml``; a directory includes all that is in it.
                 Credentials are never archived.
-            progress: Called with bytes done and bytes in all (0 and 0 during the wait for an idle
-                moment), perhaps in a worker thread; an exception from it ends the call. None for no
-                calls.
+            progress: True shows how far it is, on standard error, in a terminal or a notebook. A
+                function is called with the bytes done and the total (0 and 0 while it waits for an
+                idle moment), perhaps in another thread; an exception from it ends the call. False
+                does neither.
             timeout: Seconds for the transfer of the snapshot.
             max_bytes: Size limit of the snapshot, in bytes.
 
@@ -1137,7 +1150,7 @@ class AsyncWorld(WorldMetadata):
         instances: Iterable[str] | None = None,
         timeout: float = DEFAULT_SAVE_TIMEOUT_S,
         max_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
-        progress: bool = False,
+        progress: ProgressLike = False,
     ) -> BatchOperation[SavedSnapshot]:
         """Save snapshots of many instances at once, each registered in its own manifest.
 
@@ -1150,7 +1163,9 @@ class AsyncWorld(WorldMetadata):
             instances: Their names; None means all that are ready.
             timeout: Seconds for the transfer of the snapshot.
             max_bytes: Size limit of the snapshot, in bytes.
-            progress: Show how far it is, on standard error, in a terminal or a notebook.
+            progress: True shows how far it is, on standard error, in a terminal or a notebook. A
+                function is called with the number done and the total, perhaps in another thread; an
+                exception from it ends the call. False does neither.
 
         Raises:
             ConfigError: An argument is wrong.

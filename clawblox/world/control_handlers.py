@@ -31,7 +31,7 @@ from clawblox.rundir.requests import (
     describe_outcome,
     read_flag,
     read_fork_options,
-    read_grace,
+    read_grace_seconds,
     read_names,
     read_save_options,
     read_start_options,
@@ -152,14 +152,14 @@ class _Operations:
 
     async def stop(self, asked: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         """Stop the named instances, or all, including those that have not begun to start."""
-        grace = read_grace(asked)
+        grace_seconds = read_grace_seconds(asked)
         names = read_names(asked)
         jobs: dict[str, Job[StopResult]] = {
-            name: partial(self.fleet.stop_known, instance, grace, on_purpose=True)
+            name: partial(self.fleet.stop_known, instance, grace_seconds, on_purpose=True)
             for name, instance in self._named(self.fleet.starting).items()
         }
         for name in self._named(self.fleet.instances):
-            jobs[name] = partial(self.fleet.stop, name, grace)
+            jobs[name] = partial(self.fleet.stop, name, grace_seconds)
         if names is not None:
             await self._check_names(names, jobs)
             jobs = {name: job for name, job in jobs.items() if name in names}
@@ -172,7 +172,7 @@ class _Operations:
             fresh=read_flag(asked, "fresh", default=False),
             resume=asked.get("resume"),
             reseed=asked.get("reseed"),
-            grace_seconds=read_grace(asked),
+            grace_seconds=read_grace_seconds(asked),
         )
         here = self._named(self.fleet.instances)
         names = read_names(asked)

@@ -7,7 +7,7 @@ and finds them by name; each is run by its supervisor.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -15,9 +15,11 @@ from typing import Any, Self
 import anyio
 import attrs
 
-from clawblox.concurrency.batch import Batch, BatchOperation, Job, Progress
+from clawblox.concurrency.batch import Batch, BatchOperation, Job
+from clawblox.concurrency.progress import Advance, ProgressLike, counting
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
+from clawblox.config.arguments import check_progress
 from clawblox.config.world_toml import WorldConfig
 from clawblox.errors import WorldStopError
 from clawblox.instance.bookkeeping import watch_records
@@ -45,7 +47,6 @@ from clawblox.world.handle import InstanceHandle
 from clawblox.world.known_instances import KnownInstances, rename_runs
 from clawblox.world.leftovers import Leftovers
 from clawblox.world.planning import Plan
-from clawblox.world.progress import shown_progress
 from clawblox.world.starts import (
     Starts,
     forked_snapshots,
@@ -162,7 +163,8 @@ class Fleet(KnownInstances):
         *,
         reuse: bool,
         stop_all: bool,
-        progress: Progress,
+        verb: str,
+        progress: ProgressLike,
         prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> Batch[StartedWorld]:
         """Start many instances; fails, and is cancelled, as ``AsyncWorld.start_many`` says.
@@ -172,12 +174,14 @@ class Fleet(KnownInstances):
             plan: Returns their launches, given free names. Blocks.
             reuse: Whether the name of an instance that has ended is free.
             stop_all: Whether the first failure ends all the others.
+            verb: What the progress line calls this.
             progress: Shows how far they are.
             prepare: Called once the run directory is claimed, before the plan; None closes the
                 runs that were interrupted.
         """
         prepare = prepare or partial(self.leftovers.clear, run_dir)
-        start = partial(self._start_many, run_dir, prepare, plan, reuse, stop_all, progress)
+        shown = partial(counting, verb, progress=progress)
+        start = partial(self._start_many, run_dir, prepare, plan, reuse, stop_all, shown)
         return await self.tasks.own(start, undo=lambda batch: self.undo_start(*batch))
 
     async def _start_many(
@@ -187,7 +191,7 @@ class Fleet(KnownInstances):
         plan: Plan,
         reuse: bool,
         stop_all: bool,
-        progress: Progress,
+        progress: Callable[[int], AbstractAsyncContextManager[Advance]],
     ) -> Batch[StartedWorld]:
         await self._planning.claim(run_dir)
         await prepare()
@@ -308,14 +312,15 @@ class Fleet(KnownInstances):
         self._forget(instance)
 
     async def stop_all(
-        self, names: Iterable[str], grace_seconds: float, *, progress: bool = False
+        self, names: Iterable[str], grace_seconds: float, *, progress: ProgressLike = False
     ) -> Batch[StopResult]:
         """End many instances at once; see ``AsyncWorld.stop_all``."""
         jobs: dict[str, Job[StopResult]] = {
             name: partial(self.stop, name, grace_seconds) for name in names
         }
-        shown = partial(shown_progress, "Stopping", is_wanted=progress)
-        batch = await BatchOperation(self.tasks, jobs, progress=shown)
+        batch = await BatchOperation(
+            self.tasks, jobs, verb="Stopping", progress=check_progress(progress, "progress")
+        )
         await self._flush_manifests()
         return batch
 

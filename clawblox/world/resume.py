@@ -15,7 +15,9 @@ import anyio
 import attrs
 
 from clawblox.concurrency.batch import Batch
+from clawblox.concurrency.progress import ProgressLike
 from clawblox.concurrency.threads import run_blocking
+from clawblox.config.arguments import check_progress
 from clawblox.config.world_toml import WorldConfig
 from clawblox.errors import ConfigError, UsageError, WorldStartError
 from clawblox.instance.launch import Launch, find_variables, plan_resume
@@ -32,7 +34,6 @@ from clawblox.rundir.status import make_mark
 from clawblox.supervision.tree import Grace, end_tree
 from clawblox.system.process_tree import Search, boot_id, find_trees
 from clawblox.world.fleet import Fleet
-from clawblox.world.progress import shown_progress
 
 _LEFTOVER_GRACE_S = 2.0
 """Seconds between TERM and KILL for what a killed orchestrator left, as its guard has them."""
@@ -46,7 +47,7 @@ async def resume_all(
     env: Mapping[str, str],
     *,
     found: Interruption | None = None,
-    progress: bool = False,
+    progress: ProgressLike = False,
 ) -> Batch[StartedWorld]:
     """Bring interrupted instances back; fails, and is cancelled, as ``AsyncWorld`` says.
 
@@ -57,7 +58,7 @@ async def resume_all(
         names: The instances that are meant; none means all that were interrupted.
         env: Values of their environment variables, before those of this process.
         found: What :func:`find_resumable` found a moment ago; None looks now.
-        progress: Whether to show how far they are.
+        progress: Shows how far they are.
     """
     resume = _Resume(fleet, config, run_dir, names, env, found)
     batch = await fleet.start_many(
@@ -65,7 +66,8 @@ async def resume_all(
         resume.plan,
         reuse=False,
         stop_all=False,
-        progress=partial(shown_progress, "Resuming", is_wanted=progress),
+        verb="Resuming",
+        progress=check_progress(progress, "progress"),
         prepare=resume.prepare,
     )
     return Batch(batch.done, {**resume.failed, **batch.failed})

@@ -16,7 +16,9 @@ from weakref import WeakKeyDictionary
 import anyio
 
 from clawblox.concurrency.batch import BatchOperation
+from clawblox.concurrency.progress import ProgressLike
 from clawblox.concurrency.threads import run_blocking
+from clawblox.config.arguments import check_progress
 from clawblox.config.options import SaveOptions
 from clawblox.errors import ClawbloxError
 from clawblox.results import SavedSnapshot
@@ -29,7 +31,6 @@ from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.fleet import Fleet
 from clawblox.world.handle import InstanceHandle
 from clawblox.world.players import remember_players
-from clawblox.world.progress import shown_progress
 
 _log = OwnLog(__name__)
 
@@ -52,7 +53,7 @@ def save_all(
     instances: Iterable[InstanceHandle],
     options: SaveOptions,
     *,
-    progress: bool = False,
+    progress: ProgressLike = False,
     retention: Retention | None = None,
 ) -> BatchOperation[SavedSnapshot]:
     """Save snapshots of many instances at once; see ``AsyncWorld.save_all``."""
@@ -60,7 +61,8 @@ def save_all(
     return BatchOperation(
         fleet.tasks,
         {one.name: partial(save_one, one) for one in instances},
-        progress=partial(shown_progress, "Saving", is_wanted=progress),
+        verb="Saving",
+        progress=check_progress(progress, "progress"),
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import attrs
 
-from clawblox.concurrency.batch import Advance
+from clawblox.concurrency.progress import Advance
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldStartError
 from clawblox.instance.instance import Instance

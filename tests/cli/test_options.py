@@ -136,7 +136,7 @@ def test_choices_come_from_the_type() -> None:
         ("run", StartOptions, "port_wait", "-1", -1.0),
         ("run", StartOptions, "name", "a/b", "a/b"),
         ("run", StartOptions, "record_dir", "", ""),
-        ("run", StopOptions, "grace", "nan", float("nan")),
+        ("run", StopOptions, "grace_seconds", "nan", float("nan")),
         ("up", ManyOptions, "max_restarts", "0", 0),
         ("up", ManyOptions, "host", "", ""),
         ("up", OrchestratorOptions, "autosave", "0", 0.0),
@@ -145,7 +145,7 @@ def test_choices_come_from_the_type() -> None:
         ("fork", ManyOptions, "reseed", "-1", -1),
         ("save", SaveOptions, "timeout", "0", 0.0),
         ("save", SaveOptions, "dir", "", ""),
-        ("stop", StopOptions, "grace", "-1", -1.0),
+        ("stop", StopOptions, "grace_seconds", "-1", -1.0),
     ],
 )
 def test_a_wrong_value_is_refused_by_the_class_and_the_option_is_named(
@@ -153,7 +153,7 @@ def test_a_wrong_value_is_refused_by_the_class_and_the_option_is_named(
 ) -> None:
     with pytest.raises(ConfigError) as complaint:
         owner(**{option: value})
-    flag = f"--{option.replace('_', '-')}"
+    flag = "--grace" if option == "grace_seconds" else f"--{option.replace('_', '-')}"
     with pytest.raises(click.BadParameter) as refusal:
         parse(name, flag, text)
     message = refusal.value.format_message()

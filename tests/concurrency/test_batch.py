@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import anyio
@@ -218,6 +219,41 @@ async def test_it_can_be_awaited_once_and_not_after_the_iteration_began() -> Non
 
 
 # ---------------------------------------------------------------------- cancellation, closing
+
+
+async def test_a_function_as_progress_is_called_for_each_outcome() -> None:
+    calls: list[tuple[int, int]] = []
+    async with Tasks() as tasks:
+        jobs = {name: partial(immediate, name) for name in "abc"}
+        await BatchOperation(tasks, jobs, progress=lambda *counts: calls.append(counts))
+    assert calls == [(1, 3), (2, 3), (3, 3)]
+
+
+@pytest.mark.parametrize("failing_call", [1, 2])
+@pytest.mark.parametrize("way", ["await", "async for"])
+async def test_an_exception_from_progress_cancels_the_rest_and_ends_the_call(
+    way: str, failing_call: int
+) -> None:
+    def fail(done: int, _total: int) -> None:
+        if done == failing_call:
+            raise KeyError(done)
+
+    work = Work("a", "b")
+    async with Tasks() as tasks:
+        many = BatchOperation(tasks, work.jobs, progress=fail)
+
+        async def end() -> None:
+            await wait_until_async(lambda: len(work.begun) == 2)
+            work.end(**dict.fromkeys("ab"[:failing_call]))
+
+        tasks.start_soon(end)
+        with anyio.fail_after(HANG_S), pytest.raises(KeyError):
+            await (await_batch(many) if way == "await" else take_all(many))
+        assert work.cleaned_up == [*"ab"[failing_call:]]
+
+
+async def take_all(many: BatchOperation[Any]) -> list[Outcome[Any]]:
+    return [outcome async for outcome in many]
 
 
 async def await_batch(many: BatchOperation[Any]) -> None:

@@ -191,7 +191,7 @@ async def test_a_cancelled_checkpoint_leaves_no_thread_at_work():
         gate.wait(HANG_S)
         has_ended.set()
 
-    task = asyncio.ensure_future(run_with_progress(work, None))
+    task = asyncio.ensure_future(run_with_progress(work))
     while not has_begun.is_set():
         await asyncio.sleep(0)
     await cancelled_again_and_again(task)

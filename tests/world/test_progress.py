@@ -1,4 +1,4 @@
-"""``progress=True``: a line on standard error in a terminal, and silence elsewhere."""
+"""``progress=``: a line on standard error in a terminal, or calls of a function."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from clawblox import AsyncWorld, ConfigError, save_checkpoint
 from tests.support import make_world
 
 SCRIPT = """
@@ -27,6 +30,15 @@ with contextlib.suppress(ZeroDivisionError), World(sys.argv[1], run_dir=sys.argv
     1 / 0
 with World(sys.argv[1], run_dir=sys.argv[2]) as world:
     world.resume_all(progress=True).raise_if_failed()
+"""
+
+
+ARCHIVES = """
+import sys, time
+from clawblox import save_checkpoint
+from clawblox.checkpoint.collect import plan
+plan.is_idle = lambda *_: time.sleep(0.5)
+save_checkpoint(sys.argv[2] + ".ckpt", idle_wait=1, progress=True)
 """
 
 
@@ -73,3 +85,55 @@ def test_elsewhere_nothing_is_shown(tmp_path: Path) -> None:
     with log.open("wb") as stderr:
         run_script(tmp_path, stderr.fileno())
     assert log.read_bytes() == b""
+
+
+def test_an_archive_is_shown_too(tmp_path: Path) -> None:
+    assert "Saving" in shown_in_terminal(tmp_path, ARCHIVES)
+
+
+@pytest.mark.anyio
+async def test_a_function_is_called_with_the_number_done_and_the_total(tmp_path: Path) -> None:
+    calls: list[tuple[int, int]] = []
+
+    def note(done: int, total: int) -> None:
+        calls.append((done, total))
+
+    async with AsyncWorld(make_world(tmp_path), run_dir=tmp_path / "run") as world:
+        (await world.start_many(2, progress=note)).raise_if_failed()
+        await world.save_all(progress=note)
+        await world.checkpoint(tmp_path / "a.ckpt", instance="w000", progress=note)
+        bytes_done, bytes_in_all = calls.pop()
+        assert bytes_done == bytes_in_all > 2
+        calls = [counts for counts in calls if counts[1] == 2]
+        (await world.fork(await world.save(instance="w000"), 1, progress=note)).raise_if_failed()
+        (await world.stop_all(progress=note)).raise_if_failed()
+    assert calls == [(1, 2), (2, 2), (1, 2), (2, 2), (1, 1), (1, 3), (2, 3), (3, 3)]
+
+
+@pytest.mark.anyio
+async def test_an_exception_from_the_function_ends_the_start_of_all(tmp_path: Path) -> None:
+    def fail(done: int, total: int) -> None:
+        raise KeyError(done, total)
+
+    async with AsyncWorld(make_world(tmp_path), run_dir=tmp_path / "run") as world:
+        with pytest.raises(KeyError):
+            await world.start_many(3, progress=fail)
+        assert world.instances == ()
+
+
+@pytest.mark.anyio
+async def test_anything_else_is_refused_by_every_call(tmp_path: Path) -> None:
+    wrong: object = "loud"
+    async with AsyncWorld(make_world(tmp_path), run_dir=tmp_path / "run") as world:
+        calls = (
+            lambda: world.start_many(1, progress=wrong),
+            lambda: world.resume_all(progress=wrong),
+            lambda: world.stop_all(progress=wrong),
+            lambda: world.save_all(progress=wrong),
+        )
+        for call in calls:
+            with pytest.raises(ConfigError) as refusal:
+                await call()
+            assert refusal.value.key == "progress"
+    with pytest.raises(ConfigError, match="True, False or a function of two numbers"):
+        save_checkpoint(tmp_path / "a.ckpt", progress=wrong)

@@ -32,7 +32,8 @@ from clawblox.checkpoint.archive.layout import (
 from clawblox.checkpoint.archive.metadata import check_tree, compare_members, parse_metadata
 from clawblox.checkpoint.model import Limits
 from clawblox.checkpoint.names import METADATA_NAME
-from clawblox.checkpoint.progress import Progress, Report
+from clawblox.checkpoint.progress import Progress
+from clawblox.concurrency.progress import Report
 from clawblox.errors import CheckpointError, CheckpointFormatError, CheckpointLimitError
 from clawblox.system.regular_files import open_regular
 

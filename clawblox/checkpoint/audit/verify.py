@@ -16,9 +16,10 @@ from clawblox.checkpoint.audit.examine import Examination
 from clawblox.checkpoint.model import Allowance, Limits
 from clawblox.checkpoint.names import METADATA_NAME
 from clawblox.checkpoint.options import check_secrets, label_secrets
-from clawblox.checkpoint.progress import Progress, Report
+from clawblox.checkpoint.progress import Progress
 from clawblox.checkpoint.secrets import Scanner, known_values
-from clawblox.config.arguments import check_read_path
+from clawblox.concurrency.progress import ProgressLike, reporting
+from clawblox.config.arguments import check_progress, check_read_path
 from clawblox.results import Finding
 
 
@@ -61,23 +62,26 @@ def verify_checkpoint(
     path: str | os.PathLike[str],
     *,
     limits: Limits = Limits(),  # noqa: B008 - frozen
-    progress: Report | None = None,
+    progress: ProgressLike = False,
 ) -> Verification:
     """Read all of an archive and check that it is what was written. Blocks.
 
     Args:
         path: The archive.
         limits: How large the archive may be.
-        progress: Called with bytes done and bytes in all; what it raises ends the reading. None for
-            no calls.
+        progress: True shows how far it is, on standard error, in a terminal or a notebook. A
+            function is called with the bytes done and the total; an exception from it ends the
+            call. False does neither.
 
     Raises:
         CheckpointFormatError: It is not what was written.
         CheckpointError: It cannot be read.
-        ConfigError: ``path`` is not a path.
+        ConfigError: An argument is wrong.
     """
+    check_progress(progress, "progress")
     with Archive.open(check_read_path(path, "path"), limits) as archive:
-        archive.verify(progress)
+        with reporting("Verifying", progress) as report:
+            archive.verify(report)
         return Verification(
             path=archive.path,
             is_verified=archive.is_verified,
@@ -93,7 +97,7 @@ def scan_checkpoint(
     known_secrets: Iterable[str] = (),
     allow: Iterable[Allowance] = (),
     limits: Limits = Limits(),  # noqa: B008 - frozen
-    progress: Report | None = None,
+    progress: ProgressLike = False,
 ) -> Scan:
     """Search all of an archive for secrets, with the rules of today. Blocks.
 
@@ -102,19 +106,24 @@ def scan_checkpoint(
         known_secrets: Secrets to look for besides those in this process's environment.
         allow: Findings that are no secrets.
         limits: How large the archive may be.
-        progress: Called with bytes done and bytes in all; what it raises ends the search. None for
-            no calls.
+        progress: True shows how far it is, on standard error, in a terminal or a notebook. A
+            function is called with the bytes done and the total; an exception from it ends the
+            call. False does neither.
 
     Raises:
-        ConfigError: ``known_secrets`` are not strings, or ``path`` is not a path.
+        ConfigError: An argument is wrong.
         CheckpointFormatError: The archive is not sound.
         CheckpointError: It cannot be read.
     """
     known_secrets = check_secrets(known_secrets)
+    check_progress(progress, "progress")
     known = known_values(os.environ, ()) | label_secrets(known_secrets)
     scanner = Scanner(known, tuple(allow))
-    with Archive.open(check_read_path(path, "path"), limits) as archive:
-        counter = Progress(progress, sum(entry.size for entry in archive.entries))
+    with (
+        Archive.open(check_read_path(path, "path"), limits) as archive,
+        reporting("Scanning", progress) as report,
+    ):
+        counter = Progress(report, sum(entry.size for entry in archive.entries))
         with Examination(scanner, counter) as examination:
             members = [archive.member(entry) for entry in archive.entries]
             for member in members:

@@ -23,7 +23,8 @@ from clawblox.checkpoint.load.placing import Place, Placing, agent_names
 from clawblox.checkpoint.load.staging import Staging, Target
 from clawblox.checkpoint.names import METADATA_NAME, ROWS_NAME, SNAPSHOT_NAME
 from clawblox.checkpoint.options import LoadOptions
-from clawblox.checkpoint.progress import Progress, Report
+from clawblox.checkpoint.progress import Progress
+from clawblox.concurrency.progress import Report, reporting
 from clawblox.errors import CheckpointError, CheckpointLimitError
 from clawblox.snapshot.rows import rows_beside
 from clawblox.system.files import (
@@ -82,7 +83,8 @@ def load(options: LoadOptions) -> Loaded:
     with Archive.open(options.path, options.limits) as archive, located(options.path):
         target = Target.at(options.run_dir)
         _check_room(archive, target)
-        return _Load(archive, target, options.keep).run(options.progress)
+        with reporting("Loading", options.progress) as report:
+            return _Load(archive, target, options.keep).run(report)
 
 
 def unload(loaded: Loaded) -> None:

@@ -100,7 +100,7 @@ def stop(directory: str, options: StopOptions) -> None:
         ControlError: The program that runs the agent refused.
     """
     agent = find_agent(existing_path(directory))
-    answer = _ask(agent, "stop", {"grace_seconds": options.grace})
+    answer = _ask(agent, "stop", {"grace_seconds": options.grace_seconds})
     if answer is None:
         click.echo(f"{agent.name}: was not running")
     else:

@@ -22,12 +22,12 @@ from clawblox.checkpoint.audit.verify import (
     scan_checkpoint,
     verify_checkpoint,
 )
-from clawblox.checkpoint.progress import Report
 from clawblox.checkpoint.secrets import read_allowances
 from clawblox.checkpoint.twins import run_with_progress
 from clawblox.cli.parameters import PATH, existing_path, json_option, run_dir_argument
 from clawblox.cli.terminal.output import note
 from clawblox.cli.terminal.screen import progress_bar
+from clawblox.concurrency.progress import Report
 from clawblox.errors import CheckpointError, ClawbloxError
 from clawblox.rundir.records import read_records
 from clawblox.rundir.snapshot_files import source_run_dir

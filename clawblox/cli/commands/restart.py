@@ -82,7 +82,7 @@ def command(
     names = tuple(choose_names(run, names, labels))
     total = len(select_records(run, names))
     save = wants_save is not False and not fresh
-    outcomes = anyio.run(partial(_restart, run, names, total, save, fresh, options.grace))
+    outcomes = anyio.run(partial(_restart, run, names, total, save, fresh, options.grace_seconds))
     if as_json:
         click.echo(format_json([_json_object(outcome) for outcome in outcomes]))
     else:

@@ -107,7 +107,9 @@ def command(
         )
         if with_agent is not None:
             _require_foreground(ctx)
-            return await _run_with_agent(world, with_agent, start, env, orchestrator_options.grace)
+            return await _run_with_agent(
+                world, with_agent, start, env, orchestrator_options.grace_seconds
+            )
         count = len(interruption.instances)
         batch_run = BatchRun(
             world, directory, count, start, orchestrator_options, starter_fd, verb="Resuming"
@@ -156,7 +158,7 @@ async def _run_with_agent(
     resume: AgentResume,
     start: Callable[[], Awaitable[Batch[StartedWorld]]],
     tokens: Mapping[str, str],
-    grace: float,
+    grace_seconds: float,
 ) -> int:
     from clawblox.cli.commands.run import resume_words  # these take long to load
     from clawblox.cli.running.companion import Companion
@@ -168,7 +170,10 @@ async def _run_with_agent(
         click.echo(f"  what {name} had done after that is set aside in {place}")
     companion = Companion(world, resume.run.run_dir, resume.agent, is_fresh=False)
     companion.resume_words = resume_words(
-        world, StartOptions(**resume.source.world_options), resume.agent, StopOptions(grace=grace)
+        world,
+        StartOptions(**resume.source.world_options),
+        resume.agent,
+        StopOptions(grace_seconds=grace_seconds),
     )
 
     async def start_its_own() -> StartedWorld:
@@ -178,7 +183,12 @@ async def _run_with_agent(
         return batch[resume.run.instance]
 
     foreground = Foreground(
-        world, resume.run.run_dir, start_its_own, tokens=tokens, grace=grace, companion=companion
+        world,
+        resume.run.run_dir,
+        start_its_own,
+        tokens=tokens,
+        grace_seconds=grace_seconds,
+        companion=companion,
     )
     return await foreground.run()
 

@@ -247,7 +247,7 @@ async def _run(
         run_dir,
         partial(world.start, **options.arguments()),
         tokens=tokens,
-        grace=stop_options.grace,
+        grace_seconds=stop_options.grace_seconds,
         companion=companion,
         waiting=partial(_waiting, archive, run_dir),
     )

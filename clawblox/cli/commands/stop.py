@@ -83,14 +83,14 @@ def command(
 
     async def save_and_stop() -> None:
         if not wants_save:
-            await _stop(run, chosen, len(records), options.grace, as_json=as_json)
+            await _stop(run, chosen, len(records), options.grace_seconds, as_json=as_json)
             return
         alive = [record.name for record in records if record.is_alive]
         if alive:
             saves = await save_and_show(run, alive, SaveOptions(), is_quiet=as_json)
             unsaved.extend(sorted(saves.failed))
         if saved := [record.name for record in records if record.name not in unsaved]:
-            await _stop(run, saved, len(saved), options.grace, as_json=as_json)
+            await _stop(run, saved, len(saved), options.grace_seconds, as_json=as_json)
 
     anyio.run(save_and_stop)
     if unsaved:

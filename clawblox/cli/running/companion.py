@@ -200,18 +200,18 @@ class Companion:
         """
         (self._result,) = await self._live.wait()  # it continues after each turn, so never pauses
 
-    async def stop(self, grace: float) -> None:
+    async def stop(self, grace_seconds: float) -> None:
         """Stop the agent and make a checkpoint of its end; does nothing if it has ended.
 
         Args:
-            grace: Seconds between TERM and KILL.
+            grace_seconds: Seconds between TERM and KILL.
 
         Cancellation: it is stopped all the same.
         """
-        (result,) = await self._live.stop(grace_seconds=grace)
+        (result,) = await self._live.stop(grace_seconds=grace_seconds)
         if result.state != "new":
             note(_describe_end(result))
-        if not grace or (saved := await self._live.save_end()) is None:
+        if not grace_seconds or (saved := await self._live.save_end()) is None:
             return
         settled = attrs.evolve(self._run_agent, settled=saved.path.name)
         try:

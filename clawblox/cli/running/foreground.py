@@ -61,7 +61,7 @@ class Foreground:
         run_dir: The run directory.
         start: Starts its instance.
         tokens: Its tokens, by the names of their variables; they are masked in all messages.
-        grace: Seconds between TERM and KILL.
+        grace_seconds: Seconds between TERM and KILL.
         companion: The agent that acts in it, whose actions are printed in place of the world's
             output, and whose end ends the world; None for none.
         waiting: Describes what the start waits for while there is no process. Blocks.
@@ -77,14 +77,14 @@ class Foreground:
         start: Callable[[], Awaitable[StartedWorld]],
         *,
         tokens: Mapping[str, str],
-        grace: float,
+        grace_seconds: float,
         companion: Companion | None,
         waiting: Callable[[], str] = lambda: WAITING_FOR_PORT,
     ) -> None:
         self._world = world
         self._start = start
         self._secrets = tokens.values()
-        self._grace = grace
+        self._grace_seconds = grace_seconds
         self._companion = companion
         self._progress = StartProgress(world, run_dir, self._secrets, waiting=waiting)
         self._signals = StopSignals()
@@ -180,7 +180,7 @@ class Foreground:
 
     async def _kill(self) -> None:
         """End the grace of the stop under way."""
-        self._grace = 0.0
+        self._grace_seconds = 0.0
         if self._companion is not None:
             self._companion.kill_now()
         await self._world.stop_all(grace_seconds=0.0)
@@ -235,8 +235,8 @@ class Foreground:
     async def _stop(self) -> None:
         """Stop the agent, the instance, and its forks that other commands asked for."""
         if self._companion is not None:
-            await self._companion.stop(self._grace)
-        stops = await self._world.stop_all(grace_seconds=self._grace)
+            await self._companion.stop(self._grace_seconds)
+        stops = await self._world.stop_all(grace_seconds=self._grace_seconds)
         # A terminal or a pager that reads no further must not keep us here.
         with anyio.move_on_after(_DRAIN_TIMEOUT_S):
             await self._is_printed.wait()

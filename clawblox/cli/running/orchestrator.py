@@ -236,7 +236,7 @@ class Orchestrator:
 
     async def _drain(self) -> None:
         self._display.report("Saving and stopping all instances. A second Ctrl-C kills them.")
-        batch = await self._world.drain(grace_seconds=self._options.grace)
+        batch = await self._world.drain(grace_seconds=self._options.grace_seconds)
         if left := [name for name in sorted(batch.failed) if self._states.runs(name)]:
             names = ", ".join(left)
             self._display.report(
@@ -248,7 +248,7 @@ class Orchestrator:
 
     async def _stop(self) -> None:
         self._display.report("Stopping all instances. A second Ctrl-C kills them.")
-        await self._stop_all(self._options.grace)
+        await self._stop_all(self._options.grace_seconds)
 
     async def _stop_all(self, grace_seconds: float) -> None:
         if self._is_over.is_set():
