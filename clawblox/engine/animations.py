@@ -100,15 +100,15 @@ class Animations:
                 self._drop(active)
 
     def _of(self, animator: Instance) -> list[_Active]:
-        return [each for each in self._active.values() if each.track.props[ANIMATOR] is animator]
+        return [state for state in self._active.values() if state.track.props[ANIMATOR] is animator]
 
     # What scripts call
 
     def load_on_humanoid(self, humanoid: Instance, animation: Any) -> Any:
         """``Humanoid:LoadAnimation(animation)``; the Animator is made at the first call."""
         _check_animation(animation)
-        found = (child for child in humanoid.children if child.spec.name == ANIMATOR)
-        animator = next(found, None)
+        animators = (child for child in humanoid.children if child.spec.name == ANIMATOR)
+        animator = next(animators, None)
         if animator is None:
             animator = self._model.make(ANIMATOR)
             set_parent(animator, humanoid)
@@ -131,7 +131,7 @@ class Animations:
 
     def playing(self, animator: Instance) -> Any:
         """``GetPlayingAnimationTracks()``, in the order in which they began."""
-        return as_list(each.track for each in self._of(animator) if not each.is_stopping)
+        return as_list(state.track for state in self._of(animator) if not state.is_stopping)
 
     def play(self, track: Instance, fade: Any, weight: Any, speed: Any) -> Any:
         """``Play(fade, weight, speed)``: from the beginning, also if it plays already.
@@ -230,10 +230,10 @@ class Animations:
         The order is that in which their weights count, until a weight of 1 is used up:
         high priorities first, then by number.
         """
-        found = [each for each in self._active.values() if _humanoid(each.track) is humanoid]
-        found.sort(key=lambda each: (-_rank(each.track), each.track.number))
+        playing = [state for state in self._active.values() if _humanoid(state.track) is humanoid]
+        playing.sort(key=lambda state: (-_rank(state.track), state.track.number))
         rest, seen = 1.0, []
-        for active in found:
+        for active in playing:
             effective = min(rest, active.track.read("WeightCurrent"))
             rest -= effective
             seen.append(_entry(active, effective))
@@ -243,8 +243,8 @@ class Animations:
 
     def document(self, slots: Slots) -> Any:
         """Return its part of a snapshot."""
-        found = self._active.values()
-        return [[slots.put(each.track), each.fade, each.is_stopping] for each in found]
+        states = self._active.values()
+        return [[slots.put(state.track), state.fade, state.is_stopping] for state in states]
 
     def restore(self, document: Any, slots: Slots) -> None:
         """Restore the tracks of a snapshot; the instances are there already.

@@ -68,9 +68,9 @@ def suggest(name: Any, names: Iterable[str]) -> str:
     """
     if name.__class__ is not str or len(name) > _LONGEST:
         return ""
-    known = sorted(names)
-    charge_work(len(known) * _STEPS_PER_NAME)
+    candidates = sorted(names)
+    charge_work(len(candidates) * _STEPS_PER_NAME)
     folded = name.lower()
-    same = [each for each in known if each.lower() == folded]
-    likely = same or get_close_matches(name, known, n=1)
+    same = [candidate for candidate in candidates if candidate.lower() == folded]
+    likely = same or get_close_matches(name, candidates, n=1)
     return f"; did you mean '{likely[0]}'?" if likely else ""

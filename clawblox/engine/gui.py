@@ -221,10 +221,10 @@ def _element_json(element: Instance) -> Json:
 
 def billboard_json(part: Instance) -> Json:
     """Return the first BillboardGui of a part, with its direct TextLabels, or None."""
-    billboard = next((each for each in part.children if each.is_a("BillboardGui")), None)
+    billboard = next((child for child in part.children if child.is_a("BillboardGui")), None)
     if billboard is None or not billboard.read("Enabled"):
         return None
-    labels = [each for each in billboard.children if each.is_a("TextLabel")]
+    labels = [child for child in billboard.children if child.is_a("TextLabel")]
     return {
         "studs_offset": _vector_json(billboard.read("StudsOffset")),
         "always_on_top": billboard.read("AlwaysOnTop"),

@@ -342,11 +342,11 @@ class Scheduler:
         self.tick = self._next_pass = document["tick"]
         self._warned = dict.fromkeys(document["warned"])
         for due, since, thread, values, search in document["waiting"]:
-            found = slots.take_as(thread, Coroutine)
+            coroutine = slots.take_as(thread, Coroutine)
             self._add(
                 _Entry(
                     due,
-                    found,
+                    coroutine,
                     None if values is None else slots.take_all(values),
                     since,
                     None if search is None else self._read_search(search, slots),

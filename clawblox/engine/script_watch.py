@@ -107,9 +107,9 @@ class ScriptWatch:
 def _stamps(settings: EngineSettings) -> _Stamps:
     """Return time and size of each file that is read at the start. Blocks."""
     return {
-        str(path.relative_to(settings.directory)): (found.st_mtime_ns, found.st_size)
+        str(path.relative_to(settings.directory)): (status.st_mtime_ns, status.st_size)
         for path in _files(settings)
-        if (found := _stat(path)) is not None
+        if (status := _stat(path)) is not None
     }
 
 
@@ -193,8 +193,8 @@ def _keep_snapshot(world: HostedWorld) -> str:
 
 def keep_from_children(resume_path: Path | None) -> None:
     """Let the descriptor of an inherited snapshot end with this program."""
-    if found := _SNAPSHOT_PATH.fullmatch(str(resume_path)):
-        os.set_inheritable(int(found[1]), False)
+    if match := _SNAPSHOT_PATH.fullmatch(str(resume_path)):
+        os.set_inheritable(int(match[1]), False)
 
 
 def strip_flags(command: Sequence[str], flags: Sequence[str]) -> list[str]:

@@ -231,8 +231,8 @@ class _Table:
     def refuse(self, key: str, complaint: str) -> None:
         """Raise the error of a key."""
         dotted = f"{self._name}.{key}".removeprefix(".")
-        found = f", not {self.values[key]!r}" if key in self.values else ": it is missing"
-        raise SettingsError(f"{self.directory / CONFIG_NAME}: {dotted} {complaint}{found}")
+        actual = f", not {self.values[key]!r}" if key in self.values else ": it is missing"
+        raise SettingsError(f"{self.directory / CONFIG_NAME}: {dotted} {complaint}{actual}")
 
     def below(self, key: str) -> _Table:
         """Return the table of a key, empty if it is missing."""

@@ -64,8 +64,8 @@ def optional(shape: Shape) -> Check:
     def check(value: Any) -> str | None:
         if value is None:
             return None
-        found = _find_fault(value, shape)
-        return None if found is None else f"null, or {found[1]}"
+        fault = _find_fault(value, shape)
+        return None if fault is None else f"null, or {fault[1]}"
 
     return check
 
@@ -98,8 +98,8 @@ def check_shape(value: Any, shape: Shape, place: str) -> None:
     """
     fault = _find_fault(value, shape)
     if fault is not None:
-        path, wanted, found = fault
-        shown = repr(found)
+        path, wanted, actual = fault
+        shown = repr(actual)
         shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
         raise ValueError(f"the snapshot is damaged at {place}{path}: {shown} is not {wanted}")
 
@@ -125,10 +125,10 @@ def _find_in_object(value: Any, shape: dict[Any, Shape]) -> Fault | None:
     if value.__class__ is not dict:
         return "", "an object", value
     if str in shape:
-        return _first((f".{key}", each, shape[str]) for key, each in value.items())
+        return _first((f".{key}", member, shape[str]) for key, member in value.items())
     if value.keys() != shape.keys():
         return "", f"an object with the keys {', '.join(shape)}", list(value)
-    return _first((f".{key}", value[key], each) for key, each in shape.items())
+    return _first((f".{key}", value[key], member) for key, member in shape.items())
 
 
 def _find_in_list(value: Any, shape: Shape) -> Fault | None:

@@ -219,7 +219,8 @@ class SignalHub:
 def signal_document(signal: Signal, slots: Slots) -> list[Any]:
     """Return the part of a snapshot about a signal with listeners."""
     connections = [
-        [each.number, slots.put(each.function), each.once] for each in signal.connections
+        [connection.number, slots.put(connection.function), connection.once]
+        for connection in signal.connections
     ]
     return [signal.ident, connections, [slots.put(thread) for thread in signal.waiting]]
 

@@ -183,12 +183,12 @@ def _entry(manifest: Path, recording: Path) -> dict[str, str]:
 
 
 def _with_recording(document: dict[str, Any], entry: dict[str, str]) -> dict[str, Any]:
-    known = document.get("recordings", [])
-    if not isinstance(known, list):
+    recordings = document.get("recordings", [])
+    if not isinstance(recordings, list):
         raise ValueError("the manifest's 'recordings' are not a list")
     others = [
         other
-        for other in known
+        for other in recordings
         if not isinstance(other, dict) or other.get("path") != entry["path"]
     ]
     return {**document, "recordings": [*others, entry]}

@@ -217,8 +217,8 @@ def _read_piece(path: str, expected: os.stat_result, start: int, length: int) ->
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        found = os.fstat(descriptor)
-        is_same = _identity(found) == _identity(expected)
+        status = os.fstat(descriptor)
+        is_same = _identity(status) == _identity(expected)
         piece = os.pread(descriptor, length, start) if is_same else b""
     finally:
         os.close(descriptor)

@@ -156,8 +156,10 @@ class Characters:
     def document(self, slots: Slots) -> Any:
         """Return its part of a snapshot."""
         return {
-            "characters": [each.document() for each in self._by_humanoid.values()],
-            "roots": [[root, each.humanoid.number] for root, each in self._by_root.items()],
+            "characters": [character.document() for character in self._by_humanoid.values()],
+            "roots": [
+                [root, character.humanoid.number] for root, character in self._by_root.items()
+            ],
         }
 
     def restore(self, document: Any, slots: Slots) -> None:

@@ -238,10 +238,10 @@ class Walker:
         """Return the floor that carries it, unless that does not move."""
         if not (space.moving or self.sinking):
             return None
-        found = space.queries.support(number, SUPPORT_REACH)
-        if found is None:
+        support = space.queries.support(number, SUPPORT_REACH)
+        if support is None:
             return None
-        floor, distance = found
+        floor, distance = support
         gap = distance - HALF_HEIGHT
         shift = space.shift(floor, space.position(floor))
         if (shift == STILL and not self.sinking) or not (self.grounded or gap <= CARRIED):

@@ -225,17 +225,17 @@ class Instance(HostObject):
         """Iterate over everything below it, depth first, parents before their children."""
         stack = self.children[::-1]
         while stack:
-            found = stack.pop()
-            yield found
-            stack.extend(found.children[::-1])
+            instance = stack.pop()
+            yield instance
+            stack.extend(instance.children[::-1])
 
     def is_below(self, ancestor: Instance) -> bool:
         """Return whether another instance is its parent, or a parent of that, and so on."""
-        found = self.parent
-        while found is not None:
-            if found is ancestor:
+        parent = self.parent
+        while parent is not None:
+            if parent is ancestor:
                 return True
-            found = found.parent
+            parent = parent.parent
         return False
 
     def rename(self, name: str) -> None:

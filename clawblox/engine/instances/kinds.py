@@ -119,10 +119,10 @@ def _enum_name(name: str, rule: Property, value: Any) -> str:
 
 
 def _find_item(name: str, enum: str, value: Any) -> EnumItem:
-    found = ENUM.enums[enum.removeprefix("Enum.")]
-    item = found.look_up(value)
+    items = ENUM.enums[enum.removeprefix("Enum.")]
+    item = items.look_up(value)
     if item is None and value.__class__ is str:
-        raise RuntimeFault(f"invalid value for property '{name}': {found.refusal(value)}")
+        raise RuntimeFault(f"invalid value for property '{name}': {items.refusal(value)}")
     if item is None:
         raise refuse_value(name, f"{enum} or the name of an item", value)
     return item

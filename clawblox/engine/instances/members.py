@@ -97,7 +97,7 @@ def get_attribute(instance: Instance, name: Any) -> Any:
 def get_attributes(instance: Instance) -> Any:
     """``GetAttributes()``."""
     instance.model.scheduler.charge(len(instance.attributes) * _MEMBER_STEPS)
-    return LuaTable({name: copy_attribute(each) for name, each in instance.attributes.items()})
+    return LuaTable({name: copy_attribute(value) for name, value in instance.attributes.items()})
 
 
 def get_attribute_changed_signal(instance: Instance, name: Any) -> Any:
@@ -160,7 +160,7 @@ def find_first_child(instance: Instance, name: Any, recursive: Any) -> Any:
     """``FindFirstChild(name, recursive)``; the recursive search is depth first."""
     if recursive is None or recursive is False:
         return instance.find_child(name)
-    return next((found for found in tree.walk(instance) if found.name == name), None)
+    return next((descendant for descendant in tree.walk(instance) if descendant.name == name), None)
 
 
 def find_first_child_of_class(instance: Instance, class_name: Any) -> Any:
@@ -187,12 +187,14 @@ def _ancestors(instance: Instance) -> Iterator[Instance]:
 
 def find_first_ancestor(instance: Instance, name: Any) -> Any:
     """``FindFirstAncestor(name)``."""
-    return next((found for found in _ancestors(instance) if found.name == name), None)
+    return next((ancestor for ancestor in _ancestors(instance) if ancestor.name == name), None)
 
 
 def find_first_ancestor_of_class(instance: Instance, class_name: Any) -> Any:
     """``FindFirstAncestorOfClass(class)``."""
-    return next((found for found in _ancestors(instance) if found.spec.name == class_name), None)
+    return next(
+        (ancestor for ancestor in _ancestors(instance) if ancestor.spec.name == class_name), None
+    )
 
 
 def get_children(instance: Instance) -> Any:
@@ -214,7 +216,10 @@ def get_debug_id(instance: Instance) -> Any:
 def get_full_name(instance: Instance) -> Any:
     """``GetFullName()``: the names from below ``game`` on, with dots."""
     game = instance.model.game
-    names = [instance.name, *(found.name for found in _ancestors(instance) if found is not game)]
+    names = [
+        instance.name,
+        *(ancestor.name for ancestor in _ancestors(instance) if ancestor is not game),
+    ]
     return ".".join(reversed(names))
 
 

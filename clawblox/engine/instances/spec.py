@@ -112,20 +112,20 @@ class ClassTable:
 
     def _inherit(self, row: ClassSpec) -> ClassSpec:
         base = None if row.base is None else self._specs[row.base]
-        known = {} if base is None else dict(base.properties)
+        inherited = {} if base is None else dict(base.properties)
         spec = ClassSpec(
             row.name,
             row.base,
-            {**known, **row.properties},
+            {**inherited, **row.properties},
             {**({} if base is None else base.events), **row.events},
             creatable=row.creatable,
         )
         spec.lineage = (row.name, *(() if base is None else base.lineage))
         spec.event_names = frozenset(spec.events)
         spec.defaults = {
-            name: self._make_default(each.kind, each.default)
-            for name, each in spec.properties.items()
-            if each.default is not None
+            name: self._make_default(rule.kind, rule.default)
+            for name, rule in spec.properties.items()
+            if rule.default is not None
         }
         for name, default in spec.defaults.items():
             if isinstance(default, HostValue):
@@ -159,7 +159,9 @@ class ClassTable:
             setters: Functions that replace the plain assignment of a property; called with the
                 checked value.
         """
-        registered = {key: self._method(name, key, each) for key, each in (methods or {}).items()}
+        registered = {
+            key: self._method(name, key, function) for key, function in (methods or {}).items()
+        }
         for spec in self._specs.values():
             if name in spec.lineage:
                 spec.methods.update(registered)
@@ -225,8 +227,8 @@ def checked_method(class_name: str, name: str, function: Callable[..., Any]) -> 
         return function(receiver, *values)
 
     calls: list[Any] = [call_0, call_1, call_2]
-    made = call_many if is_variadic or count >= len(calls) else calls[count]
-    shown = made.__code__.replace(co_name=name)  # a code of its own, for tracebacks
-    method = FunctionType(shown, made.__globals__, name, made.__defaults__, made.__closure__)
+    call = call_many if is_variadic or count >= len(calls) else calls[count]
+    shown = call.__code__.replace(co_name=name)  # a code of its own, for tracebacks
+    method = FunctionType(shown, call.__globals__, name, call.__defaults__, call.__closure__)
     method.__wrapped__ = function  # type: ignore[attr-defined]  # for the reference of classes
     return method

@@ -33,12 +33,12 @@ def walk(instance: Instance) -> list[Instance]:
     """
     scheduler = instance.model.scheduler
     scheduler.charge(_WALK_START_STEPS)
-    found = []
-    for each in instance.descendants():
-        found.append(each)
-        if not len(found) % _WALKED_PER_CHARGE:
+    instances = []
+    for descendant in instance.descendants():
+        instances.append(descendant)
+        if not len(instances) % _WALKED_PER_CHARGE:
             scheduler.charge(_WALKED_PER_CHARGE * _WALK_STEPS)
-    return found
+    return instances
 
 
 def set_parent(instance: Instance, parent: Instance | None) -> None:
@@ -67,12 +67,12 @@ def set_parent(instance: Instance, parent: Instance | None) -> None:
 def _would_circle(instance: Instance, parent: Instance) -> bool:
     """Return whether a new parent is an instance or below it; the way up costs steps."""
     levels = 0
-    found: Instance | None = parent
-    while found is not None and found is not instance:
+    ancestor: Instance | None = parent
+    while ancestor is not None and ancestor is not instance:
         levels += 1
-        found = found.parent
+        ancestor = ancestor.parent
     instance.model.scheduler.charge(levels // _LEVELS_PER_STEP)
-    return found is not None
+    return ancestor is not None
 
 
 def _charge_move(instance: Instance) -> None:
@@ -103,8 +103,8 @@ def _move(instance: Instance, parent: Instance | None) -> None:
         _fire_on_ancestors(parent, "DescendantAdded", instance)
     if instance.signals:
         instance.tell_changed("Parent")
-    for found in (instance, *instance.descendants()):
-        found.fire("AncestryChanged", instance, parent)
+    for member in (instance, *instance.descendants()):
+        member.fire("AncestryChanged", instance, parent)
     _follow_tags(instance, old)
 
 
@@ -177,7 +177,7 @@ def _copy(original: Instance, copies: dict[Instance, Instance]) -> Instance:
     copy = copies[original] = original.model.make(original.spec.name)
     copy.name = original.name
     copy.props = dict(original.props)
-    copy.attributes = {name: copy_attribute(each) for name, each in original.attributes.items()}
+    copy.attributes = {name: copy_attribute(value) for name, value in original.attributes.items()}
     copy.tags = dict(original.tags)
     for child in original.children:
         _copy(child, copies).link(copy)
@@ -264,17 +264,17 @@ def _follow_tags(instance: Instance, old: Instance | None) -> None:
         instance: The root of the tree.
         old: Its previous parent.
     """
-    tagged = [each for each in (instance, *instance.descendants()) if each.tags]
+    tagged = [member for member in (instance, *instance.descendants()) if member.tags]
     if not tagged:
         return
     was_in_game = old is not None and _is_in_game(old)
     if was_in_game is _is_in_game(instance):
         return
     update = _leave if was_in_game else _enter
-    for each in tagged:
-        for tag in tuple(each.tags):
-            if (each.number in instance.model.tagged.get(tag, ())) is was_in_game:
-                update(each, tag)
+    for member in tagged:
+        for tag in tuple(member.tags):
+            if (member.number in instance.model.tagged.get(tag, ())) is was_in_game:
+                update(member, tag)
 
 
 def _is_in_game(instance: Instance) -> bool:

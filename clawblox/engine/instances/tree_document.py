@@ -77,13 +77,13 @@ def tree_document(model: DataModel, detached: Iterable[Instance], slots: Slots) 
         detached: Instances outside the tree that something still refers to.
         slots: Takes the values of properties that scripts distinguish by identity.
     """
-    found = _with_ancestors(model, detached)
+    instances = _with_ancestors(model, detached)
     return {
         "made": model.made,
         "connections": model.hub.document(),
         "game": model.game.number,
         "services": {name: service.number for name, service in model.services.items()},
-        "instances": [_instance_document(instance, slots) for instance in found],
+        "instances": [_instance_document(instance, slots) for instance in instances],
     }
 
 
@@ -96,10 +96,10 @@ def _with_ancestors(model: DataModel, detached: Iterable[Instance]) -> list[Inst
             root = root.parent
         if root is not model.game:
             roots[root.number] = root
-    found = [model.game, *model.game.descendants()]
+    instances = [model.game, *model.game.descendants()]
     for number in sorted(roots):
-        found += [roots[number], *roots[number].descendants()]
-    return found
+        instances += [roots[number], *roots[number].descendants()]
+    return instances
 
 
 def _instance_document(instance: Instance, slots: Slots) -> list[Any]:
@@ -151,10 +151,10 @@ def _made_before(
     made: Mapping[int, Instance], number: int, class_name: str = "Instance"
 ) -> Instance:
     """Return an instance of a snapshot that precedes what refers to it."""
-    found = made.get(number)
-    if found is None or class_name not in found.spec.lineage:
+    instance = made.get(number)
+    if instance is None or class_name not in instance.spec.lineage:
         raise ValueError(f"the snapshot has no instance {number} of class {class_name} before it")
-    return found
+    return instance
 
 
 def fill_tree(model: DataModel, document: dict[str, Any], slots: Slots) -> None:
@@ -194,7 +194,7 @@ def _check_values(instance: Instance) -> None:
 
 
 def _read_values(model: DataModel, saved: dict[str, Any], slots: Slots) -> dict[str, Any]:
-    return {name: read_value(each, model, slots) for name, each in saved.items()}
+    return {name: read_value(value, model, slots) for name, value in saved.items()}
 
 
 def signals_document(instances: Iterable[Instance], slots: Slots) -> list[Any]:
@@ -203,9 +203,9 @@ def signals_document(instances: Iterable[Instance], slots: Slots) -> list[Any]:
     They are in the order of numbers and names: which was used first does not outlive a restore.
     """
     return [
-        signal_document(each.signals[name], slots)
-        for each in sorted(instances, key=lambda instance: instance.number)
-        for name in sorted(each.signals)
+        signal_document(owner.signals[name], slots)
+        for owner in sorted(instances, key=lambda instance: instance.number)
+        for name in sorted(owner.signals)
     ]
 
 
@@ -255,10 +255,10 @@ def read_value(saved: Any, model: DataModel, slots: Slots) -> Any:
     Raises:
         ValueError: It is damaged.
     """
-    found = _read(saved, model, slots)
-    if found is None:
+    value = _read(saved, model, slots)
+    if value is None:
         raise ValueError(f"{saved!r} is no value of a property or an attribute")
-    return found
+    return value
 
 
 def _read(saved: Any, model: DataModel, slots: Slots) -> Any:

@@ -40,7 +40,7 @@ def boxes_overlap(first: Box, second: Box) -> bool:
     between = (b[0] - a[0], b[1] - a[1], b[2] - a[2])
     if math.hypot(*between) > first.reach + second.reach:
         return False
-    crossed = (cross(one, other) for one in first.axes for other in second.axes)
+    crossed = (cross(a, b) for a in first.axes for b in second.axes)
     for axis in (*first.axes, *second.axes, *crossed):
         length = math.hypot(*axis)
         if length < 1e-6:

@@ -60,9 +60,12 @@ class Ground:
 
     def document(self) -> Any:
         """Return its part of a snapshot."""
-        return {"made": self._made, "chunks": [[key, each] for key, each in self._chunks.items()]}
+        return {
+            "made": self._made,
+            "chunks": [[key, bodies] for key, bodies in self._chunks.items()],
+        }
 
     def restore(self, document: Any) -> None:
         """Restore what `document` returned."""
         self._made = document["made"]
-        self._chunks = {(x, y, z): list(each) for (x, y, z), each in document["chunks"]}
+        self._chunks = {(x, y, z): list(bodies) for (x, y, z), bodies in document["chunks"]}

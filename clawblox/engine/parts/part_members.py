@@ -86,14 +86,14 @@ class _PartMembers:
         """``AssemblyMass``: the mass of all welded parts except massless parts."""
         root = self._root(part)
         return sum(
-            self.mass(each)
-            for each in self._assembly(part)
-            if each is root or not each.read("Massless")
+            self.mass(member)
+            for member in self._assembly(part)
+            if member is root or not member.read("Massless")
         )
 
     def connected(self, part: Instance) -> Any:
         """``GetConnectedParts()``: the parts that are welded together, this one first."""
-        return as_list([part, *(each for each in self._assembly(part) if each is not part)])
+        return as_list([part, *(member for member in self._assembly(part) if member is not part)])
 
     def _root(self, part: Instance) -> Instance:
         fixture = self._marks.welds.fixtures.get(part.number)

@@ -57,9 +57,9 @@ def _move_part(part: Instance, target: Any) -> Any:
 
 def parts_below(model: Instance) -> list[Instance]:
     """Return the parts below a model, in the order of the tree; this costs steps."""
-    found = walk(model)
-    model.model.scheduler.charge(len(found) * _MOVE_STEPS)
-    return [each for each in found if "Part" in each.spec.lineage]
+    instances = walk(model)
+    model.model.scheduler.charge(len(instances) * _MOVE_STEPS)
+    return [instance for instance in instances if "Part" in instance.spec.lineage]
 
 
 def _pivot(model: Instance) -> CFrame:
@@ -209,9 +209,9 @@ class ModelPlacing:
         lift = 0.0
         while True:
             x, y, z = box.centre
-            found = self._marks.space.queries.overlapping(shape, (x, y + lift, z), box.rotation)
-            charge(_SEARCH_STEPS + len(found) * _PART_STEPS)
-            tops = [self._top(number) for number in found if self._is_in_way(number, own)]
+            numbers = self._marks.space.queries.overlapping(shape, (x, y + lift, z), box.rotation)
+            charge(_SEARCH_STEPS + len(numbers) * _PART_STEPS)
+            tops = [self._top(number) for number in numbers if self._is_in_way(number, own)]
             higher = max(tops, default=-math.inf) - bottom
             if higher <= lift:
                 return lift

@@ -133,10 +133,10 @@ class Searches:
         if not isinstance(part, Instance) or "Part" not in part.spec.lineage:
             raise refuse_value("part", "BasePart", part)
         self._refresh(workspace)
-        found = self._marks.space.queries.overlapping(
+        overlapping = self._marks.space.queries.overlapping(
             part_shape(part), triple(part.read("Position")), rotation(part)
         )
-        numbers = dict.fromkeys(number for number in found if number != part.number)
+        numbers = dict.fromkeys(number for number in overlapping if number != part.number)
         steps = len(numbers) * _PART_STEPS + len(self._marks.members) * _ORDER_STEPS
         workspace.model.scheduler.charge(steps)
         return self._list(_in_tree_order(workspace, numbers), params)
@@ -144,13 +144,13 @@ class Searches:
     def _bounded(self, workspace: Instance, params: Any, is_inside: Accept) -> LuaTable:
         members = self._marks.members
         workspace.model.scheduler.charge(len(members) * _BOX_STEPS)
-        parts = (each for each in walk(workspace) if each.number in members)
+        parts = (instance for instance in walk(workspace) if instance.number in members)
         return self._list(filter(is_inside, parts), params)
 
     def _list(self, parts: Iterable[Instance], params: Any) -> LuaTable:
-        found = list(filter(self._filter(params), parts))
+        accepted = list(filter(self._filter(params), parts))
         most = params.members["MaxParts"] if isinstance(params, OverlapParams) else 0.0
-        return as_list(found[: int(most)] if most >= 1.0 else found)
+        return as_list(accepted[: int(most)] if most >= 1.0 else accepted)
 
     def _refresh(self, workspace: Instance) -> None:
         workspace.model.scheduler.charge(_SEARCH_STEPS)
@@ -185,27 +185,29 @@ def _vector(value: Any, name: str) -> Vector:
 
 
 def _numbers(instances: Iterable[Any]) -> dict[int, None]:
-    return dict.fromkeys(each.number for each in instances if isinstance(each, Instance))
+    return dict.fromkeys(
+        instance.number for instance in instances if isinstance(instance, Instance)
+    )
 
 
 def _is_in(part: Instance, roots: dict[int, None]) -> bool:
     """Return whether a part is among some instances, or a descendant of them."""
     if not roots:
         return False
-    found: Instance | None = part
-    while found is not None:
-        if found.number in roots:
+    ancestor: Instance | None = part
+    while ancestor is not None:
+        if ancestor.number in roots:
             return True
-        found = found.parent
+        ancestor = ancestor.parent
     return False
 
 
 def _in_tree_order(workspace: Instance, numbers: Any) -> Iterator[Instance]:
     left = len(numbers)
     if left:
-        for each in workspace.descendants():
-            if each.number in numbers:
-                yield each
+        for instance in workspace.descendants():
+            if instance.number in numbers:
+                yield instance
                 left -= 1
                 if not left:
                     return

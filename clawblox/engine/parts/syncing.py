@@ -221,10 +221,10 @@ class Marks:
             self.space.forces.set_velocity(part.number, _triple(linear), _triple(angular))
 
     def _material(self, part: Instance, fixture: Fixture | None) -> dict[str, Any]:
-        found = material(part)
+        properties = material(part)
         if fixture is not None and part.read("Massless"):
-            found["density"] = 0.0
-        return found
+            properties["density"] = 0.0
+        return properties
 
     def _unfix(self) -> None:
         """Remove the bodies whose root is another now; they come back where they belong."""

@@ -71,13 +71,13 @@ class Welds:
         while at in found and at not in self.fixtures:
             chain.append(at)
             at = found[at][0].number
-        for each in reversed(chain):
-            leader, part, offset = found[each]
+        for follower in reversed(chain):
+            leader, part, offset = found[follower]
             above = self.fixtures.get(leader.number)
             root, in_root = leader, offset
             if above is not None:
                 root, in_root = above.root, multiply(above.in_root, offset)
-            self.fixtures[each] = Fixture(part, leader, root, offset, in_root)
+            self.fixtures[follower] = Fixture(part, leader, root, offset, in_root)
 
     def _link(self, joint: Instance) -> tuple[Instance, Instance, CFrame] | None:
         """Return leader, part and place of an effective joint; None for another."""

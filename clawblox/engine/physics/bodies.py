@@ -205,13 +205,13 @@ class Bodies:
         if body.traits.motion is FIXED:
             self.world.remove_collider(body.collider_handle)
         else:
-            removed += [each.number for each in self.fixed.values() if each.fixed_to == number]
+            removed += [fixed.number for fixed in self.fixed.values() if fixed.fixed_to == number]
             self.world.remove_body(body.body_handle)
-        for each in removed:
-            gone = self.by_number.pop(each)
+        for fixed in removed:
+            gone = self.by_number.pop(fixed)
             del self.numbers[gone.collider_handle.index]
             for bodies in (self.characters, self.dynamic, self.fixed):
-                bodies.pop(each, None)
+                bodies.pop(fixed, None)
         return removed
 
     def number(self, handle: ColliderHandle) -> int | None:

@@ -98,10 +98,10 @@ def check_crowding(bodies: Bodies, changed: Iterable[int], contacts: int) -> Non
     neighbours = 0
     for number in changed:
         body = bodies.by_number[number]
-        found = _count(bodies, body.collider.compute_aabb(), MOST_NEIGHBOURS - neighbours)
-        neighbours += found
+        nearby = _count(bodies, body.collider.compute_aabb(), MOST_NEIGHBOURS - neighbours)
+        neighbours += nearby
         if body.traits.motion is DYNAMIC:
-            contacts += found
+            contacts += nearby
         if contacts > MOST_CONTACTS:
             raise TooCrowdedError(number, MOST_CONTACTS)
         if neighbours >= MOST_NEIGHBOURS:
@@ -110,12 +110,12 @@ def check_crowding(bodies: Bodies, changed: Iterable[int], contacts: int) -> Non
 
 def _count(bodies: Bodies, bounds: Aabb, most: int) -> int:
     """Return how many bodies' bounds meet some bounds, up to a number."""
-    found = -1  # itself
+    met = -1  # itself
 
     def count(_handle: ColliderHandle) -> bool:
-        nonlocal found
-        found += 1
-        return found < most
+        nonlocal met
+        met += 1
+        return met < most
 
     bodies.world.query_pipeline.colliders_with_aabb_intersecting_aabb(bounds, count)
-    return max(found, 0)
+    return max(met, 0)

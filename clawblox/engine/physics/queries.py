@@ -137,8 +137,8 @@ class Queries:
             groups=interaction(body.traits),
         )
         at = body.rigid.translation.to_tuple()
-        found = self._overlapping(capsule(), at, NO_TURN, what)
-        return [other for other in found if not self._bodies.goes_with_character(other)]
+        numbers = self._overlapping(capsule(), at, NO_TURN, what)
+        return [other for other in numbers if not self._bodies.goes_with_character(other)]
 
     def support(self, number: int, reach: float) -> tuple[int, float] | None:
         """Return the nearest solid body straight below a character's centre, and its distance.

@@ -136,7 +136,7 @@ class Walking:
     def _is_near_another(self, body: Body, at: Triple, wish: Triple) -> bool:
         """Return whether the costly test of single bodies is needed."""
         bodies = self._bodies
-        if any(each.fixed_to in bodies.characters for each in bodies.fixed.values()):
+        if any(fixture.fixed_to in bodies.characters for fixture in bodies.fixed.values()):
             return True
         far = abs(wish[0]) + abs(wish[1]) + abs(wish[2])
         beside, above = _BESIDE + far, _ABOVE + far

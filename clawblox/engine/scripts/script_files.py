@@ -54,7 +54,7 @@ class WorldScripts:
 
     def sources(self) -> list[list[str]]:
         """Return the path and the text of each script."""
-        return [[each.path, each.source] for each in (self.main, *self.tree)]
+        return [[script.path, script.source] for script in (self.main, *self.tree)]
 
 
 def read_scripts(directory: Path, main: str, tree: str) -> WorldScripts:

@@ -133,13 +133,15 @@ def make_instance_library(host: Host, model: DataModel) -> LuaTable:
         name = text_argument(class_name, 1, "new")
         spec = model.classes.find(name)
         if spec is None or not spec.creatable:
-            likely = suggest(name, (each.name for each in model.classes if each.creatable))
+            likely = suggest(
+                name, (candidate.name for candidate in model.classes if candidate.creatable)
+            )
             raise RuntimeFault(f"Unknown class {describe_key(name)}{likely}")
         if parent is not None and not isinstance(parent, Instance):
             raise RuntimeFault("invalid argument #2 to 'new' (Instance expected)")
-        made = model.make(name)
+        instance = model.make(name)
         if parent is not None:
-            set_parent(made, parent)
-        return made
+            set_parent(instance, parent)
+        return instance
 
     return LuaTable({"new": new})

@@ -89,13 +89,13 @@ class ScriptRunner:
         service, *folders = file.folders
         parent = self._model.services[service]
         for name in folders:
-            children = (each for each in parent.children if each.name == name)
-            found = next((each for each in children if each.spec.name == "Folder"), None)
-            if found is None:
-                found = self._model.make("Folder")
-                found.name = name
-                set_parent(found, parent)
-            parent = found
+            children = (child for child in parent.children if child.name == name)
+            folder = next((child for child in children if child.spec.name == "Folder"), None)
+            if folder is None:
+                folder = self._model.make("Folder")
+                folder.name = name
+                set_parent(folder, parent)
+            parent = folder
         return parent
 
     def _add(self, file: ScriptFile, parent: Instance) -> Instance:
@@ -129,8 +129,8 @@ class ScriptRunner:
         return script.read("Enabled") and any(map(script.is_below, self._roots()))
 
     def _in_tree_order(self) -> list[Instance]:
-        found = (each for root in self._roots() for each in root.descendants())
-        return [each for each in found if each.number in self._waiting]
+        instances = (instance for root in self._roots() for instance in root.descendants())
+        return [instance for instance in instances if instance.number in self._waiting]
 
     def _run(self, script: Instance) -> None:
         scheduler = self._model.scheduler

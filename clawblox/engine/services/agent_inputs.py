@@ -99,7 +99,7 @@ class _Queue:
 
     def __init__(self, inputs: Iterable[_Input] = ()) -> None:
         self.inputs = deque(inputs)
-        self._size_bytes = sum(each.size_bytes for each in self.inputs)
+        self._size_bytes = sum(waiting.size_bytes for waiting in self.inputs)
 
     def add(self, arrived: _Input) -> bool:
         """Add an input; return whether older inputs were displaced."""
@@ -132,9 +132,9 @@ class AgentInputs:
 
     def add(self, player: Instance, action: str, data: Json) -> None:
         """Queue an input that `check_input` has accepted for the next tick."""
-        made = _Input(action, data)
-        self._arrived.setdefault(player.number, []).append(made)
-        has_dropped = self._queues.setdefault(player.number, _Queue()).add(made)
+        waiting = _Input(action, data)
+        self._arrived.setdefault(player.number, []).append(waiting)
+        has_dropped = self._queues.setdefault(player.number, _Queue()).add(waiting)
         if has_dropped and not self._is_heard():
             self._model.scheduler.warn_once(
                 f"AgentInputService: too many inputs of {to_text(player.name)} wait for GetInputs; "
@@ -161,18 +161,20 @@ class AgentInputs:
         arrived, self._arrived = self._arrived, {}
         service = self._model.services["AgentInputService"]
         for player in tuple(self._model.services["Players"].children):
-            for made in arrived.get(player.number, ()):
+            for waiting in arrived.get(player.number, ()):
                 if player.parent is None:  # a handler has removed the player
                     break
-                service.fire("InputReceived", player, to_luau_text(made.action), to_luau(made.data))
-                effect = self.effects.get(made.action)
+                service.fire(
+                    "InputReceived", player, to_luau_text(waiting.action), to_luau(waiting.data)
+                )
+                effect = self.effects.get(waiting.action)
                 if effect is not None:
-                    effect(player, made.data)
+                    effect(player, waiting.data)
 
     def take(self, player: Any) -> list[LuaTable]:
         """Return the queue of a player as entries, and empty it."""
         queue = self._queues.pop(getattr(player, "number", 0), None)
-        return [] if queue is None else [made.entry() for made in queue.inputs]
+        return [] if queue is None else [waiting.entry() for waiting in queue.inputs]
 
     def has_pending(self, player: Any) -> bool:
         """Return whether the queue of a player has inputs."""
@@ -192,7 +194,7 @@ class AgentInputs:
         arrived = self._arrived.get(number, [])
         queue = self._queues.get(number)
         queued = [] if queue is None else list(queue.inputs)
-        inputs = [[made.action, made.data] for made in max(arrived, queued, key=len)]
+        inputs = [[waiting.action, waiting.data] for waiting in max(arrived, queued, key=len)]
         return [number, len(arrived), len(queued), inputs]
 
     def restore(self, document: list[Any]) -> None:

@@ -281,9 +281,9 @@ class DataStores:
             ValueError: The snapshot is damaged.
         """
         self.game_id = document["game_id"]
-        self._made = [_restore_call(each, slots) for each in document["made"]]
-        self._sent = [_restore_call(each, slots) for each in document["sent"]]
-        self._answers = [_restore_answer(each) for each in document["answers"]]
+        self._made = [_restore_call(entry, slots) for entry in document["made"]]
+        self._sent = [_restore_call(entry, slots) for entry in document["sent"]]
+        self._answers = [_restore_answer(entry) for entry in document["answers"]]
         if len(self._sent) != len(self._answers):
             raise ValueError("a request to a data store has no answer")
         for call in (*self._made, *self._sent):
@@ -303,7 +303,9 @@ _REQUESTS: Final = {"read": Read, "write": WriteRequest, "sorted": ReadSorted}
 
 
 def _call_document(call: _Call, slots: Slots) -> list[Any]:
-    kind = next(name for name, each in _REQUESTS.items() if isinstance(call.request, each))
+    kind = next(
+        name for name, request_class in _REQUESTS.items() if isinstance(call.request, request_class)
+    )
     request = [kind, *attrs.astuple(call.request)]
     return [call.name, slots.put(call.thread), request, call.ordered, slots.put(call.change)]
 
@@ -348,10 +350,10 @@ def _open(service: Instance, class_name: str, name: Any, method: str) -> Instanc
     for child in service.children:
         if child.spec.name == class_name and child.name == shown:
             return child
-    made = service.model.make(class_name)
-    made.name = shown
-    made.link(service)
-    return made
+    store = service.model.make(class_name)
+    store.name = shown
+    store.link(service)
+    return store
 
 
 def get_data_store(service: Instance, name: Any) -> Any:

@@ -66,12 +66,12 @@ class ClosingCalls:
 def get_service(game: Instance, name: Any) -> Any:
     """``GetService(name)``: nil, and a warning, if there is no such service."""
     services = game.model.services
-    found = services.get(name)
-    if found is None:
+    service = services.get(name)
+    if service is None:
         shown = describe_key(key_value(name))
         text = f"GetService: {shown} is not a service of {game.spec.name}{suggest(name, services)}"
         game.model.scheduler.warn_once(to_text(text))
-    return found
+    return service
 
 
 def find_service(game: Instance, name: Any) -> Any:
@@ -133,7 +133,7 @@ class DebrisQueue:
             WorldHalted: A handler fails.
         """
         tick = self._model.scheduler.tick
-        for instance in [each for each, due in self._due.items() if due <= tick]:
+        for instance in [candidate for candidate, due in self._due.items() if due <= tick]:
             self._due.pop(instance, None)
             destroy(instance)
 

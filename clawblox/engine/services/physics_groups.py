@@ -112,11 +112,11 @@ class CollisionGroups:
             RuntimeFault: A group is not registered.
         """
         a, b = self.index(first), self.index(second)
-        for one, other in ((a, b), (b, a)):
+        for bit, other in ((a, b), (b, a)):
             if collidable:
-                self._masks[one] |= 1 << other
+                self._masks[bit] |= 1 << other
             else:
-                self._masks[one] &= ~(1 << other)
+                self._masks[bit] &= ~(1 << other)
         self.changed()
 
     def are_collidable(self, first: str, second: str) -> bool:
@@ -125,14 +125,14 @@ class CollisionGroups:
         _, mask = self.bits(second)
         return bool(bit & mask)
 
-    def finds(self, group: str, found: str) -> bool:
+    def finds(self, group: str, other: str) -> bool:
         """Return whether a query in a group finds a part of another group.
 
         A query in ``Default`` or without a group finds every part.
         """
         if group in ("", DEFAULT_GROUP):
             return True
-        return self.are_collidable(found, group) if group in self._names else found == group
+        return self.are_collidable(other, group) if group in self._names else other == group
 
     def document(self) -> list[list[Any]]:
         """Return its part of a snapshot: names and masks."""

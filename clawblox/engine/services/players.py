@@ -216,7 +216,7 @@ class Players:
             player: The player.
             reason: The reason, for the log.
         """
-        if not any(each is player for each, _ in self._kicks):
+        if not any(kicked is player for kicked, _ in self._kicks):
             self._kicks.append((player, reason))
 
     def add_bot(self, name: str) -> None:

@@ -109,8 +109,8 @@ SHAPE: Final = {
 def _flat(payload: Json) -> Json:
     """Return a payload with tuples in place of objects: the VM cannot measure objects."""
     if isinstance(payload, dict):
-        return tuple(_flat(each) for item in payload.items() for each in item)
-    return [_flat(each) for each in payload] if isinstance(payload, list) else payload
+        return tuple(_flat(member) for item in payload.items() for member in item)
+    return [_flat(member) for member in payload] if isinstance(payload, list) else payload
 
 
 class RemoteEvents:
@@ -200,16 +200,16 @@ class RemoteEvents:
         if not isinstance(name, str):
             return
         shown = to_luau_text(name)
-        for found in self._model.services["ReplicatedStorage"].descendants():
-            if found.spec.name == "RemoteEvent" and found.name == shown:
-                found.fire("OnServerEvent", player, to_luau(data.get("payload")))
+        for event in self._model.services["ReplicatedStorage"].descendants():
+            if event.spec.name == "RemoteEvent" and event.name == shown:
+                event.fire("OnServerEvent", player, to_luau(data.get("payload")))
                 return
 
     def document(self) -> dict[str, Json]:
         """Return its part of a snapshot."""
         return {
-            "fired": [list(each) for each in self._fired],
-            "recent": [list(each) for each in self._recent],
+            "fired": [list(event) for event in self._fired],
+            "recent": [list(event) for event in self._recent],
             "published": self._published,
         }
 

@@ -106,19 +106,19 @@ def spectate_sounds(root: Instance) -> list[dict[str, Json]]:
     """
     return [
         {
-            "id": found.number,
-            "name": to_text(found.name),
-            "parent_id": found.parent.number,
-            "sound_id": to_text(found.read("SoundId")),
-            "volume": attribute_json(found.read("Volume")),
-            "playback_speed": attribute_json(found.read("PlaybackSpeed")),
-            "looped": found.read("Looped"),
-            "time_position": round(time_position(found), 2),
-            "roll_off_min_distance": attribute_json(found.read("RollOffMinDistance")),
-            "roll_off_max_distance": attribute_json(found.read("RollOffMaxDistance")),
+            "id": sound.number,
+            "name": to_text(sound.name),
+            "parent_id": sound.parent.number,
+            "sound_id": to_text(sound.read("SoundId")),
+            "volume": attribute_json(sound.read("Volume")),
+            "playback_speed": attribute_json(sound.read("PlaybackSpeed")),
+            "looped": sound.read("Looped"),
+            "time_position": round(time_position(sound), 2),
+            "roll_off_min_distance": attribute_json(sound.read("RollOffMinDistance")),
+            "roll_off_max_distance": attribute_json(sound.read("RollOffMaxDistance")),
         }
-        for found in root.descendants()
-        if found.spec.name == "Sound" and found.parent is not None and found.read("Playing")
+        for sound in root.descendants()
+        if sound.spec.name == "Sound" and sound.parent is not None and sound.read("Playing")
     ]
 
 

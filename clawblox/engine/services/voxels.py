@@ -185,11 +185,11 @@ def _grow(solid: bytearray, x: int, y: int, z: int) -> Cell:
     while z + nz < _SIDE and has_row(y, z + nz):
         nz += 1
     ny = 1
-    while y + ny < _SIDE and all(has_row(y + ny, each) for each in range(z, z + nz)):
+    while y + ny < _SIDE and all(has_row(y + ny, cell_z) for cell_z in range(z, z + nz)):
         ny += 1
     for up in range(y, y + ny):
-        for each in range(z, z + nz):
-            solid[at(up, each) : at(up, each) + nx] = bytes(nx)
+        for cell_z in range(z, z + nz):
+            solid[at(up, cell_z) : at(up, cell_z) + nx] = bytes(nx)
     return nx, ny, nz
 
 

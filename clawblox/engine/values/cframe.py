@@ -144,7 +144,7 @@ def look_at(at: Vector, target: Vector, up: Vector = _Y_AXIS) -> CFrame:
 
 
 def _new(*args: Any) -> CFrame:
-    if len(args) == 3 and all(each.__class__ is float for each in args):
+    if len(args) == 3 and all(number.__class__ is float for number in args):
         return CFrame(make_vector(*args))
     if args and args[0].__class__ is Vector:
         if len(args) > 1 and args[1] is not None:

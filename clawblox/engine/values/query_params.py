@@ -48,7 +48,9 @@ class QueryParams(Value):
 
     def fill(self, *values: Any) -> None:
         """Restore contents."""
-        expect_contents(values, *(each.__class__ for each in self.defaults.values()), LuaTable)
+        expect_contents(
+            values, *(default.__class__ for default in self.defaults.values()), LuaTable
+        )
         names = (*self.defaults, "FilterDescendantsInstances")
         self.members = dict(zip(names, values, strict=True))
 
@@ -124,8 +126,8 @@ def _copy_list(name: str, value: Any) -> LuaTable:
         raise _refuse(name, "table", value)
     length = int(border(value))
     charge_work(length)
-    found = (value.get(float(at)) for at in range(1, length + 1))
-    items = [item for item in found if item is not None]
+    values = (value.get(float(at)) for at in range(1, length + 1))
+    items = [item for item in values if item is not None]
     for item in items:
         if not _is_instance(item):
             raise _refuse(name, "table of Instances", item)

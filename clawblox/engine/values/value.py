@@ -142,7 +142,7 @@ def expect_contents(values: tuple[Any, ...], *classes: type[Any]) -> None:
         TypeError: They are not exactly an object of each class.
     """
     if len(values) != len(classes) or not all(map(isinstance, values, classes)):
-        raise TypeError(f"expected {', '.join(each.__name__ for each in classes)}")
+        raise TypeError(f"expected {', '.join(cls.__name__ for cls in classes)}")
 
 
 def numbers_text(*numbers: float) -> str:

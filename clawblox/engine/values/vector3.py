@@ -108,10 +108,10 @@ def _fuzzy_equal(a: Vector, b: Vector, epsilon: float) -> bool:
 @checked(METHODS, "Angle", vector, vector, optional(vector, None))
 def _angle(a: Vector, b: Vector, axis: Vector | None) -> float:
     across = cross(triple(a), triple(b))
-    found = math.atan2(math.sqrt(dot(across, across)), dot(triple(a), triple(b)))
+    angle = math.atan2(math.sqrt(dot(across, across)), dot(triple(a), triple(b)))
     if axis is not None and dot(across, triple(axis)) < 0.0:
-        return single(-found)
-    return single(found)
+        return single(-angle)
+    return single(angle)
 
 
 def _add_each(name: str, compute: Callable[[float], float]) -> None:

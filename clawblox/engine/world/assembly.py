@@ -52,8 +52,8 @@ class _WorldHost(Host):
     model: DataModel
 
     def find_object(self, ident: str) -> HostObject | None:
-        found = find_enum_object(ident)
-        return self.model.find_object(ident) if found is None else found
+        enum_object = find_enum_object(ident)
+        return self.model.find_object(ident) if enum_object is None else enum_object
 
 
 class Assembly:
@@ -150,11 +150,13 @@ class Assembly:
             SettingsError: A script does not compile; the message quotes it.
         """
         files = (self._files.main, *self._files.tree)
-        chosen = [each for each in files if each.class_name == "Script" or each.path in changed]
+        chosen = [
+            script for script in files if script.class_name == "Script" or script.path in changed
+        ]
         try:
             self.scripts.check(chosen)
         except LuauSyntaxError as error:
-            lines = quote(str(error), ((f"={each.path}", each.source) for each in chosen))
+            lines = quote(str(error), ((f"={script.path}", script.source) for script in chosen))
             raise SettingsError("\n".join([str(error), *lines])) from error
 
     def begin(self) -> None:

@@ -109,7 +109,7 @@ def quote(reason: str, sources: Iterable[tuple[str, str]]) -> list[str]:
     if position is None:
         return []
     name, at = position["name"], int(position["line"])
-    source = next((text for found, text in sources if to_text(found).lstrip("=@") == name), None)
+    source = next((text for path, text in sources if to_text(path).lstrip("=@") == name), None)
     if source is None:
         return []
     lines = to_text(source).split("\n")

@@ -202,8 +202,8 @@ class EngineWorld(Simulation):
         if not self.settings.speech_is_near:
             return None
         players = [
-            (each, player_position(player))
-            for each, player in self._parts.services.players.listed()
+            (listener, player_position(player))
+            for listener, player in self._parts.services.players.listed()
         ]
         speaker = player_position(self._player(agent_id))
         return within_hearing(speaker, players, self.settings.hearing_radius)

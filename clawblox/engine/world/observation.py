@@ -173,9 +173,9 @@ def observe_entities(workspace: Instance, eye: Vector, radius: float) -> list[di
 def observe_map(workspace: Instance) -> list[dict[str, Json]]:
     """Return the parts that `observe_entities` leaves out, in the order of the tree."""
     return [
-        _part(found)
-        for found in workspace.descendants()
-        if _is_part(found) and _HIDDEN_TAG in found.tags
+        _part(part)
+        for part in workspace.descendants()
+        if _is_part(part) and _HIDDEN_TAG in part.tags
     ]
 
 
@@ -185,16 +185,16 @@ def _is_part(instance: Instance) -> bool:
 
 def _entities(workspace: Instance, eye: Vector, radius: float) -> Iterator[dict[str, Json]]:
     reach = radius * radius
-    for found in workspace.descendants():
-        if found.spec.name == "Folder":
-            if found.attributes:
-                yield _folder(found)
+    for instance in workspace.descendants():
+        if instance.spec.name == "Folder":
+            if instance.attributes:
+                yield _folder(instance)
         elif (
-            _is_part(found)
-            and _HIDDEN_TAG not in found.tags
-            and _squared_distance(found, eye) <= reach
+            _is_part(instance)
+            and _HIDDEN_TAG not in instance.tags
+            and _squared_distance(instance, eye) <= reach
         ):
-            yield _part(found)
+            yield _part(instance)
 
 
 def _squared_distance(part: Instance, eye: Vector) -> float:

@@ -71,9 +71,9 @@ def spectate_player(player: Instance, agent_id: str, animations: Animations) -> 
 def spectate_entities(workspace: Instance) -> list[dict[str, Json]]:
     """Return all parts, in the order of the tree."""
     return [
-        _part(found)
-        for found in workspace.descendants()
-        if "BasePart" in found.spec.lineage and found.spec.name != "Terrain"
+        _part(part)
+        for part in workspace.descendants()
+        if "BasePart" in part.spec.lineage and part.spec.name != "Terrain"
     ]
 
 
@@ -92,7 +92,7 @@ def _part(part: Instance) -> dict[str, Json]:
     if url is not None and url.strip():
         entity["model_url"] = resolve_asset(url.strip())
     yaws = map(part.attributes.get, ("ModelYawOffsetDeg", "model_yaw_offset_deg"))
-    yaw = next((each for each in yaws if each.__class__ is float), None)
+    yaw = next((candidate for candidate in yaws if candidate.__class__ is float), None)
     if yaw is not None:
         entity["model_yaw_offset_deg"] = attribute_json(yaw)
     billboard = billboard_json(part)

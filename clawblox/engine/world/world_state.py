@@ -73,24 +73,24 @@ def write_world(model: DataModel, vm: VM, systems: Mapping[str, System]) -> dict
     Instances outside the tree that only scripts refer to are found by saving the VM. If they have
     handlers or values that it does not know yet, the VM is saved once more with those.
     """
-    found = find_instances(model, ())
+    instances = find_instances(model, ())
     while True:
         slots = Slots()
-        document, lent = _write(model, vm, systems, found, slots)
+        document, lent = _write(model, vm, systems, instances, slots)
         more = find_instances(model, lent)
-        if len(more) == len(found):
+        if len(more) == len(instances):
             return document
-        known, found, count = found, more, len(slots)
-        document["tree"] = tree_document(model, found, slots)
-        if len(slots) == count and not _have_listeners(found, known):
+        known, instances, count = instances, more, len(slots)
+        document["tree"] = tree_document(model, instances, slots)
+        if len(slots) == count and not _have_listeners(instances, known):
             return document
 
 
 def _have_listeners(found: Iterable[Instance], known: Iterable[Instance]) -> bool:
     """Return whether anything listens to those instances that are not known."""
     numbers = {instance.number for instance in known}
-    added = (each for each in found if each.number not in numbers)
-    return any(each.signals for each in added)
+    added = (member for member in found if member.number not in numbers)
+    return any(member.signals for member in added)
 
 
 def _write(
@@ -112,7 +112,9 @@ def _write(
         document["vm"] = vm.snapshot(lent=lent)
     finally:
         slots.clear(vm)
-    return document, [each for value in lent if (each := _instance_behind(value)) is not None]
+    return document, [
+        instance for value in lent if (instance := _instance_behind(value)) is not None
+    ]
 
 
 def _instance_behind(value: HostObject) -> Instance | None:
@@ -141,7 +143,7 @@ def find_instances(model: DataModel, held: Iterable[Instance]) -> list[Instance]
             root = root.parent
         for instance in (root, *root.descendants()):
             known[instance.number] = instance
-            waiting += [each for each in instance.props.values() if isinstance(each, Instance)]
+            waiting += [value for value in instance.props.values() if isinstance(value, Instance)]
     return list(known.values())
 
 
@@ -174,8 +176,8 @@ def check_document(systems: Mapping[str, System], document: Json) -> None:
     Raises:
         ValueError: It is damaged; the message states where.
     """
-    found = document.get("systems")
-    if not isinstance(found, dict) or found.keys() != systems.keys():
+    saved = document.get("systems")
+    if not isinstance(saved, dict) or saved.keys() != systems.keys():
         raise SnapshotMismatch("the snapshot is of an engine with other parts")
     own = {name: system.shape for name, system in systems.items()}
     shapes.check_shape(document, {**_SHAPE, "systems": own}, "state")
