@@ -5,8 +5,8 @@ snapshots, exact resume, recordings and the ``WORLD_*`` contract. The kit import
 orchestrator, so a world's image needs only this package, starlette and uvicorn (extra ``server``).
 
 - ``simulation``: the class that an author writes.
-- ``program``: the entry of a world's program, and the socket that it may have inherited.
-- ``settings``: flags and ``WORLD_*`` variables.
+- ``serving``: the entry of a world's program, and the socket that it may have inherited.
+- ``launch_settings``: flags and ``WORLD_*`` variables.
 - ``hosted_world``: a simulation with its sessions, waiting inputs and chat.
 - ``clocks``: when ticks happen, and how fast.
 - ``sessions``, ``chat``: the agents in the world, and their messages.
@@ -26,8 +26,8 @@ require_extra("server", __name__)
 from clawblox.server.app import create_app
 from clawblox.server.feed import Feed
 from clawblox.server.hosted_world import HostedWorld, WorldFull
-from clawblox.server.program import serve, serve_with
-from clawblox.server.settings import Settings, read_settings
+from clawblox.server.launch_settings import Settings, read_settings
+from clawblox.server.serving import serve, serve_with
 from clawblox.server.simulation import (
     Clock,
     Halted,

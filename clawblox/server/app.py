@@ -47,9 +47,9 @@ from clawblox.protocol import (
 from clawblox.server.chat import MAX_CONTENT
 from clawblox.server.clocks import WorldClock, make_clock
 from clawblox.server.hosted_world import HostedWorld, WorldFull
+from clawblox.server.launch_settings import Settings
 from clawblox.server.payload import encode_json, encode_large_json, read_json
-from clawblox.server.sessions import Session
-from clawblox.server.settings import Settings
+from clawblox.server.sessions import AgentSession
 from clawblox.server.simulation import Halted, InputError
 from clawblox.server.snapshot_document import make_snapshot
 
@@ -228,7 +228,7 @@ class _Api:
             headers[DATASTORE_HEADER] = "made"
         return Response(body, media_type="application/json", headers=headers)
 
-    def _find_session(self, request: Request) -> Session:
+    def _find_session(self, request: Request) -> AgentSession:
         session_id = request.headers.get(SESSION_HEADER)
         if not session_id:
             raise HTTPException(401, "Missing X-Session header")

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import attrs
 
-from clawblox.server.sessions import Session
+from clawblox.server.sessions import AgentSession
 
 MAX_CONTENT: Final = 500
 """Maximum length of a message, in characters."""
@@ -82,7 +82,7 @@ class Chat:
 
     def post(
         self,
-        author: Session,
+        author: AgentSession,
         content: str,
         time: float,
         media_url: str | None = None,

@@ -15,7 +15,7 @@ import anyio
 
 from clawblox.protocol import TickRate
 from clawblox.server.hosted_world import HostedWorld
-from clawblox.server.sessions import Session
+from clawblox.server.sessions import AgentSession
 from clawblox.server.simulation import Clock, Halted, InputError
 
 MAX_LAG_S: Final = 0.25
@@ -29,7 +29,7 @@ world that cannot keep up with real time still answers requests."""
 class WorldClock(Protocol):
     """Decides when a world ticks."""
 
-    async def submit(self, session: Session, action: str, data: object) -> None:
+    async def submit(self, session: AgentSession, action: str, data: object) -> None:
         """Queue an input and return after the tick that applied it.
 
         Raises:
@@ -63,7 +63,7 @@ class LockstepClock:
     def __init__(self, world: HostedWorld) -> None:
         self._world = world
 
-    async def submit(self, session: Session, action: str, data: object) -> None:
+    async def submit(self, session: AgentSession, action: str, data: object) -> None:
         """Apply an input and tick immediately; a refused input takes no time.
 
         Raises:
@@ -97,7 +97,7 @@ class RealtimeClock:
         self._due = math.inf
         self._meter = RateMeter(world.simulation.tick_rate)
 
-    async def submit(self, session: Session, action: str, data: object) -> None:
+    async def submit(self, session: AgentSession, action: str, data: object) -> None:
         """Queue an input and return after the tick that applied it.
 
         Raises:

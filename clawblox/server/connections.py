@@ -29,7 +29,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from clawblox.server.app import PATIENT
-from clawblox.server.settings import Settings
+from clawblox.server.launch_settings import Settings
 from clawblox.server.stop_signals import StopSignals
 from clawblox.telemetry.throttle import Throttle
 

@@ -15,7 +15,7 @@ import attrs
 
 from clawblox.server.chat import Chat, ChatMessage
 from clawblox.server.payload import encode_json
-from clawblox.server.sessions import IdSource, Session, Sessions
+from clawblox.server.sessions import AgentSession, IdSource, Sessions
 from clawblox.server.simulation import Halted, InputError, Json, Simulation
 
 _log = logging.getLogger("clawblox.server")
@@ -98,7 +98,7 @@ class HostedWorld:
         self.simulation.reseed(seed)
         self.seed = seed
 
-    def join(self, name: str) -> Session:
+    def join(self, name: str) -> AgentSession:
         """Add an agent and return its session.
 
         Raises:
@@ -107,7 +107,7 @@ class HostedWorld:
         """
         if len(self.sessions) >= self.simulation.max_agents:
             raise WorldFull
-        session = Session(*self.ids.issue(), name)
+        session = AgentSession(*self.ids.issue(), name)
         self.version += 1
         with self.running():
             self.simulation.join(session.agent_id, name)
@@ -115,7 +115,7 @@ class HostedWorld:
         self._event("join", agent_id=session.agent_id, name=name)
         return session
 
-    def leave(self, session: Session) -> None:
+    def leave(self, session: AgentSession) -> None:
         """Remove an agent and its waiting inputs.
 
         Raises:
@@ -128,7 +128,7 @@ class HostedWorld:
         self._drop_inputs(session)
         self._event("leave", agent_id=session.agent_id)
 
-    def observe(self, session: Session, *, is_fresh: bool = False) -> bytes:
+    def observe(self, session: AgentSession, *, is_fresh: bool = False) -> bytes:
         """Return the observation of an agent, encoded as JSON.
 
         Args:
@@ -154,7 +154,7 @@ class HostedWorld:
                 seen = {"tick": self.tick, "time": self.time, "game_status": "active", **seen}
             return encode_json(seen)
 
-    def queue(self, session: Session, action: str, data: object) -> PendingInput:
+    def queue(self, session: AgentSession, action: str, data: object) -> PendingInput:
         """Queue an input for the next tick.
 
         Raises:
@@ -198,7 +198,7 @@ class HostedWorld:
         for agent_id in removed:
             self._end_session(agent_id)
 
-    def say(self, session: Session, content: str, media_url: str | None = None) -> ChatMessage:
+    def say(self, session: AgentSession, content: str, media_url: str | None = None) -> ChatMessage:
         """Post a chat message.
 
         Raises:
@@ -257,7 +257,7 @@ class HostedWorld:
             self._drop_inputs(session)
             self._event("removed", agent_id=agent_id)
 
-    def _drop_inputs(self, session: Session) -> None:
+    def _drop_inputs(self, session: AgentSession) -> None:
         self.pending = [item for item in self.pending if item.agent_id != session.agent_id]
 
     def _event(self, event: str, **fields: object) -> None:

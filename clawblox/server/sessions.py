@@ -17,7 +17,7 @@ _TEXT = attrs.validators.instance_of(str)
 
 
 @attrs.frozen
-class Session:
+class AgentSession:
     """An agent's place in the world.
 
     Attributes:
@@ -82,11 +82,11 @@ class Sessions:
         ended: Ids of sessions that the world has ended, oldest first.
     """
 
-    def __init__(self, sessions: Iterable[Session] = (), ended: Iterable[str] = ()) -> None:
+    def __init__(self, sessions: Iterable[AgentSession] = (), ended: Iterable[str] = ()) -> None:
         self._by_id = {session.session: session for session in sessions}
         self._ended = dict.fromkeys(ended)
 
-    def __iter__(self) -> Iterator[Session]:
+    def __iter__(self) -> Iterator[AgentSession]:
         return iter(self._by_id.values())
 
     def __len__(self) -> int:
@@ -97,11 +97,11 @@ class Sessions:
         """Ids of the sessions that the world has ended, oldest first."""
         return list(self._ended)
 
-    def find(self, session_id: str) -> Session | None:
+    def find(self, session_id: str) -> AgentSession | None:
         """Return the session with this id; None if it is not in the world."""
         return self._by_id.get(session_id)
 
-    def find_agent(self, agent_id: str) -> Session | None:
+    def find_agent(self, agent_id: str) -> AgentSession | None:
         """Return the session of an agent; None if it is not in the world."""
         return next((session for session in self if session.agent_id == agent_id), None)
 
@@ -109,11 +109,11 @@ class Sessions:
         """Return whether the world has ended this session."""
         return session_id in self._ended
 
-    def add(self, session: Session) -> None:
+    def add(self, session: AgentSession) -> None:
         """Add a session."""
         self._by_id[session.session] = session
 
-    def remove(self, session: Session) -> None:
+    def remove(self, session: AgentSession) -> None:
         """Remove a session; its id is never valid again.
 
         Raises:
@@ -121,7 +121,7 @@ class Sessions:
         """
         del self._by_id[session.session]
 
-    def end(self, session: Session) -> None:
+    def end(self, session: AgentSession) -> None:
         """Remove a session and remember that the world has ended it.
 
         Raises:

@@ -17,7 +17,7 @@ from clawblox.protocol import SEEDS
 from clawblox.server.chat import Chat, ChatMessage
 from clawblox.server.hosted_world import HostedWorld, PendingInput
 from clawblox.server.payload import refuse_constant
-from clawblox.server.sessions import Session, Sessions
+from clawblox.server.sessions import AgentSession, Sessions
 
 VERSION: Final = 1
 """Version of the kit's document around the simulation's state."""
@@ -111,7 +111,7 @@ def _restore_kit(world: HostedWorld, document: dict[str, Any]) -> None:
     world.tick = _field(document, "tick", int)
     world.seed = _seed(document)
     world.ids.restore(_read_hex(_field(ids, "key", str)), _field(ids, "issued", int))
-    world.sessions = Sessions(_entries(document, "sessions", Session), _ended(document))
+    world.sessions = Sessions(_entries(document, "sessions", AgentSession), _ended(document))
     world.chat = Chat(_entries(chat, "messages", ChatMessage), _field(chat, "posted", int))
     world.pending = _entries(document, "pending_inputs", PendingInput)
 

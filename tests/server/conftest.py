@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from clawblox.server import HostedWorld, Settings, create_app
-from clawblox.server.settings import SESSION_NONCE_ENV
+from clawblox.server.launch_settings import SESSION_NONCE_ENV
 from tests.server.tally import Tally
 from tests.support import Answer, ask, wait_until
 from tests.template import ForkedProgram, Template, running_template

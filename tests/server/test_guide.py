@@ -13,7 +13,7 @@ import pytest
 
 from clawblox.server import Clock, Simulation
 from clawblox.server.app import _Api
-from clawblox.server.settings import _add_flags
+from clawblox.server.launch_settings import _add_flags
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
 JSON = {"Content-Type": "application/json"}

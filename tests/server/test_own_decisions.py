@@ -7,7 +7,7 @@ import json
 import pytest
 
 from clawblox.server import HostedWorld
-from clawblox.server.sessions import MAX_ENDED, Session, Sessions
+from clawblox.server.sessions import MAX_ENDED, AgentSession, Sessions
 from clawblox.server.snapshot_document import SnapshotRefusal, make_snapshot, restore_snapshot
 from tests.server.gallery import Gallery
 from tests.server.test_own_routes import GALLERY
@@ -89,7 +89,7 @@ async def test_ended_sessions_are_in_the_snapshot(hosted, tmp_path):
 def test_only_the_newest_ended_sessions_are_remembered():
     sessions = Sessions()
     for number in range(MAX_ENDED + 1):
-        session = Session(f"s{number}", f"a{number}", "Rocky")
+        session = AgentSession(f"s{number}", f"a{number}", "Rocky")
         sessions.add(session)
         sessions.end(session)
     assert len(sessions.ended) == MAX_ENDED

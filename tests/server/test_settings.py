@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clawblox.server import Clock, Settings
-from clawblox.server.settings import SESSION_NONCE_ENV, read_settings
+from clawblox.server.launch_settings import SESSION_NONCE_ENV, read_settings
 
 FULL = {
     "WORLD_HOST": "127.0.0.2",

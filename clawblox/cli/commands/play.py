@@ -22,9 +22,9 @@ from clawblox.cli.parameters import (
 from clawblox.cli.playing.consoles import Console, StreamConsole
 from clawblox.cli.playing.lines import InputExample, complete_line, find_examples
 from clawblox.cli.playing.session import Session
+from clawblox.cli.running.command_signals import CommandSignals
 from clawblox.cli.running.foreground import summarise_run
 from clawblox.cli.running.run_dirs import open_world, opened_run_dir
-from clawblox.cli.running.signals import StopSignals
 from clawblox.cli.running.start_progress import StartProgress
 from clawblox.cli.terminal.output import OutputGone, note
 from clawblox.cli.terminal.warnings import configure_logging
@@ -128,7 +128,7 @@ class Game:
         self._agent = agent
         self._world = world
         self._session: Session | None = None
-        self._signals = StopSignals()
+        self._signals = CommandSignals()
         self._status = 1
 
     async def run(self) -> int:

@@ -20,7 +20,7 @@ import anyio
 
 from clawblox import protocol
 from clawblox.agents.status import read_agents
-from clawblox.cli.running.signals import StopSignals
+from clawblox.cli.running.command_signals import CommandSignals
 from clawblox.cli.running.start_progress import WAITING_FOR_PORT, StartProgress
 from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.concurrency.tasks import Tasks
@@ -87,7 +87,7 @@ class Foreground:
         self._grace_seconds = grace_seconds
         self._companion = companion
         self._progress = StartProgress(world, run_dir, self._secrets, waiting=waiting)
-        self._signals = StopSignals()
+        self._signals = CommandSignals()
         self._starting = anyio.CancelScope()
         self._is_ending = anyio.Event()
         self._is_printed = anyio.Event()

@@ -14,9 +14,9 @@ import anyio
 from clawblox.agents.status import describe_metrics, read_agents
 from clawblox.cli.options import OrchestratorOptions
 from clawblox.cli.running.background import StarterChannel
+from clawblox.cli.running.command_signals import CommandSignals
 from clawblox.cli.running.displays import Display
 from clawblox.cli.running.instance_states import InstanceStates
-from clawblox.cli.running.signals import StopSignals
 from clawblox.concurrency.batch import Batch
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
@@ -72,7 +72,7 @@ class Orchestrator:
         self._starter = starter
         self._verb = verb
         self._facts: list[str] = []
-        self._signals = StopSignals()
+        self._signals = CommandSignals()
         self._is_output_gone = False
         self._starting = anyio.CancelScope()
         self._gentle_end = anyio.CancelScope()

@@ -7,6 +7,6 @@ it asks the VM to stop at its next charge point and so halts the world; if the V
 there, it ends the process with a status of its own.
 
 - ``client``: in the world's process.
-- ``program``: the helper process, standard library only.
+- ``watcher``: the helper process, standard library only.
 - ``slot``: the memory that the two share.
 """

@@ -15,8 +15,8 @@ from typing import Final
 import attrs
 
 from clawblox.engine.errors import to_text
-from clawblox.engine.watchdog.program import ASK_SIGNAL, CAUSES
 from clawblox.engine.watchdog.slot import Slot, open_slot_file
+from clawblox.engine.watchdog.watcher import ASK_SIGNAL, CAUSES
 from clawblox.luau import Places
 from clawblox.protocol import WATCHDOG_MARK, WATCHDOG_STATUS
 from clawblox.system.helper import spawn_helper
@@ -90,7 +90,7 @@ class Watchdog:
             self._slot, self._limits = Slot(descriptor), limits
             self._pid = spawn_helper(
                 WATCHDOG_NAME,
-                "clawblox.engine.watchdog.program:main",
+                "clawblox.engine.watchdog.watcher:main",
                 *(str(os.getpid()), str(WATCHDOG_STATUS), WATCHDOG_MARK),
                 *(str(limits.cpu_s), str(limits.memory_bytes)),
                 *(str(limits.patience_s), str(limits.interval_s)),

@@ -15,7 +15,7 @@ _LAST_RESORT_S = 10.0
 """Killing everything takes a second or two; whatever takes longer is stuck."""
 
 
-class StopSignals:
+class CommandSignals:
     """INT, TERM and HUP while a command runs; HUP is left alone under ``nohup``.
 
     Attributes:

@@ -31,8 +31,8 @@ from clawblox.protocol import (
 )
 from clawblox.server.app import BackgroundTask, create_app
 from clawblox.server.hosted_world import HostedWorld
+from clawblox.server.launch_settings import Settings, read_settings
 from clawblox.server.recording import Recording, open_recording, register_recording
-from clawblox.server.settings import Settings, read_settings
 from clawblox.server.simulation import Halted, Simulation
 from clawblox.server.snapshot_document import SnapshotRefusal, restore_snapshot
 from clawblox.server.stop_signals import StopSignals

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from clawblox.cli.running import signals
-from clawblox.cli.running.signals import StopSignals
+from clawblox.cli.running.command_signals import CommandSignals
 from tests.support import HANG_S
 
 
@@ -21,7 +21,7 @@ class Command:
             signals, "_end_at_last", lambda number: self.asked.append("last resort")
         )
         self.asked: list[str] = []
-        self.signals = StopSignals()
+        self.signals = CommandSignals()
         self._refused = refused
         self._news = anyio.Event()
 
