@@ -8,7 +8,7 @@ import signal
 import anyio
 import pytest
 
-from clawblox.cli.running import signals
+from clawblox.cli.running import command_signals
 from clawblox.cli.running.command_signals import CommandSignals
 from tests.support import HANG_S
 
@@ -18,7 +18,7 @@ class Command:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, refused: int | None = None) -> None:
         monkeypatch.setattr(
-            signals, "_end_at_last", lambda number: self.asked.append("last resort")
+            command_signals, "_end_at_last", lambda number: self.asked.append("last resort")
         )
         self.asked: list[str] = []
         self.signals = CommandSignals()

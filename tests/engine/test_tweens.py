@@ -348,7 +348,7 @@ print("last", last.Completed:Wait())
 """
 
 
-@pytest.mark.parametrize(("every", "on"), [(5, 7), pytest.param(1, 45, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(("every", "on"), [(13, 7), pytest.param(1, 45, marks=pytest.mark.thorough)])
 def test_a_world_with_tweens_continues_exactly(tmp_path: Path, every: int, on: int) -> None:
     (tmp_path / "world.toml").write_text('name = "tweens"\n')
     (tmp_path / "main.lua").write_text(SAVED)
