@@ -66,11 +66,11 @@ def is_alive(port: int) -> bool:
     return bool(first < second) and ask(port, "GET", "/health").status == 200
 
 
-@pytest.mark.parametrize("data", FRAMES.values(), ids=FRAMES)
-def test_a_spectator_who_sends_wrong_frames_does_no_harm(port: int, data: bytes) -> None:
-    with WebSocketClient(port, PATH) as client, suppress(OSError):
-        client.send_raw(data)
-    assert is_alive(port)
+def test_a_spectator_who_sends_wrong_frames_does_no_harm(port: int) -> None:
+    for name, data in FRAMES.items():
+        with WebSocketClient(port, PATH) as client, suppress(OSError):
+            client.send_raw(data)
+        assert is_alive(port), name
 
 
 def test_spectators_who_send_random_bytes_do_no_harm(port: int) -> None:

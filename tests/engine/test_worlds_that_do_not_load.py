@@ -76,11 +76,8 @@ def run_command(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(
-    "command",
-    [("run", "--port", "0"), pytest.param(("up", "-n", "2"), marks=pytest.mark.thorough)],
-    ids=["run", "up"],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("command", [("run", "--port", "0"), ("up", "-n", "2")], ids=["run", "up"])
 def test_the_command_line_fails_and_quotes_the_script(command, tmp_path):
     files, place, quoted = SCRIPTS["a main script with an error"]
     directory = write_world(tmp_path / "broken", files)

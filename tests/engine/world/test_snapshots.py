@@ -77,7 +77,9 @@ def make_world(directory: Path, main: str, extra: str = "") -> Path:
     return directory
 
 
-@pytest.mark.parametrize(("every", "on"), [(11, 6), pytest.param(4, 45, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(
+    ("every", "on"), [(11, 6), pytest.param(4, 45, marks=pytest.mark.thorough)]
+)
 def test_a_world_whose_threads_wait_in_every_way_continues_exactly(tmp_path, every, on):
     plan = (
         Plan()
