@@ -207,14 +207,14 @@ def open_store(
     url = environment.get(DATABASE_URL)
     if not url:
         raise ValueError(
-            f"the data stores are to be on Postgres, but {DATABASE_URL} is not set: set it, for"
-            " example to postgresql://user@host/database, or choose sqlite or none"
+            f"{DATABASE_URL}: must be set for data stores on Postgres, for example to"
+            " postgresql://user@host/database; or choose sqlite or none"
         )
     try:
         from clawblox.engine.datastore.postgres import PostgresStore
     except ImportError as error:
         raise ValueError(
-            f"the data stores are to be on Postgres, but psycopg cannot be imported ({error}):"
+            f"data stores on Postgres need psycopg, but it cannot be imported ({error}):"
             f" {install_command('postgres')}"
         ) from error
     store = PostgresStore(url)
@@ -223,7 +223,7 @@ def open_store(
     except UnfitDatabase as error:
         raise ValueError(f"{DATABASE_URL}: {error}") from error
     except StoreError as error:
-        _log.warning("the data stores are on Postgres, which cannot be reached yet: %s", error)
+        _log.warning("the Postgres server of the data stores cannot be reached yet: %s", error)
     return store
 
 
@@ -252,6 +252,6 @@ def read_game_id(world: Path) -> str:
         return str(uuid.UUID(text))
     except ValueError:
         raise ValueError(
-            f"{path}: {text[:80]!r} is not a UUID: restore it, or delete the file to begin with"
-            " empty data stores"
+            f"{path}: must be a UUID, not {text[:80]!r}: restore it, or delete the file to begin"
+            " with empty data stores"
         ) from None

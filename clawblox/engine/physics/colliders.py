@@ -67,7 +67,7 @@ def volume(shape: Shape) -> float:
 
 def _half_side(side: float) -> float:
     if math.isnan(side):
-        raise ValueError("A size must hold numbers only, got nan")
+        raise ValueError("A size must be a number on each axis, not nan")
     return min(max(side, SMALLEST), LARGEST) / 2.0
 
 

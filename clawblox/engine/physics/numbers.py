@@ -34,7 +34,7 @@ def checked(what: str, values: Triple, limit: float = LIMIT) -> Triple:
     if -limit <= x <= limit and -limit <= y <= limit and -limit <= z <= limit:
         return values
     if not is_finite(values):
-        raise ValueError(f"{what} must be finite, got ({x:g}, {y:g}, {z:g})")
+        raise ValueError(f"{what} must be finite, not ({x:g}, {y:g}, {z:g})")
     return _within(x, limit), _within(y, limit), _within(z, limit)
 
 
@@ -57,7 +57,7 @@ def to_quaternion(matrix: Rotation | None) -> Quaternion:
     if matrix is None:
         return NO_TURN
     if not all(map(math.isfinite, matrix)):
-        raise ValueError("A rotation must hold finite numbers only")
+        raise ValueError("A rotation must consist of finite numbers")
     x, y, z, w = rotations.to_quaternion(matrix)
     length = math.sqrt(w * w + x * x + y * y + z * z)
     if length < 1e-6:

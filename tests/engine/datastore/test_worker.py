@@ -128,7 +128,7 @@ def test_no_backend_has_no_store(tmp_path: Path) -> None:
 
 
 def test_postgres_needs_its_address(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="DATABASE_URL is not set"):
+    with pytest.raises(ValueError, match="DATABASE_URL: must be set"):
         open_store(Backend.POSTGRES, tmp_path, 8080, {})
     assert open_store(Backend.POSTGRES, tmp_path, 8080, {"DATABASE_URL": "postgresql://x"})
 
@@ -143,5 +143,5 @@ def test_the_game_id_is_made_once(tmp_path: Path) -> None:
 def test_a_wrong_game_id_is_named(tmp_path: Path) -> None:
     read_game_id(tmp_path)
     (tmp_path / ".clawblox" / "game_id").write_text("mine")
-    with pytest.raises(ValueError, match=r"game_id: 'mine' is not a UUID"):
+    with pytest.raises(ValueError, match=r"game_id: must be a UUID, not 'mine'"):
         read_game_id(tmp_path)
