@@ -13,7 +13,7 @@ from docs.engine_classes import PAGE, build_world, render_page
 TEXT = PAGE.read_text()
 
 
-def test_the_reference_of_classes_is_what_the_engine_has() -> None:
+def test_the_reference_of_classes_matches_the_engine() -> None:
     assert render_page() == TEXT, "run: python -m docs.engine_classes"
 
 
@@ -37,7 +37,7 @@ def test_the_reference_has_signatures(row: str) -> None:
     assert row in TEXT
 
 
-def test_the_reference_tells_when_character_added_fires() -> None:
+def test_the_reference_states_when_character_added_fires() -> None:
     (row,) = (line for line in TEXT.splitlines() if line.startswith("| `CharacterAdded"))
     assert "not for the first one" in row
 

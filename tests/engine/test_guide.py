@@ -41,7 +41,7 @@ def test_the_page_has_a_world_in_three_files():
     assert FILES.keys() == {"lamp/world.toml", "lamp/main.lua", "lamp/API.md"}
 
 
-def test_the_lamp_is_switched_by_those_who_stand_near(tmp_path):
+def test_the_lamp_is_switched_by_agents_near_it(tmp_path):
     plan = Plan().join(0, "Ada").act(1, "Ada", "Switch")
     plan.act(2, "Ada", "MoveTo", {"position": [10, 0, 0]}).act(60, "Ada", "Switch")
     far, near = (play(tmp_path, MAIN, ticks, plan) for ticks in (50, 70))
@@ -63,7 +63,7 @@ def test_an_observation_has_the_keys_that_the_page_shows(tmp_path):
     assert list(lamp) == list(shown["world"]["entities"][0])
 
 
-def test_a_mistake_is_shown_as_the_page_shows_it(tmp_path):
+def test_a_mistake_looks_as_on_the_page(tmp_path):
     (shown,) = (block for block in blocks("text") if "[Halted]" in block)
     wrong = MAIN.replace("local root = player.Character.", "local root = player.Charakter.")
     plan = Plan().join(0, "Ada").act(1, "Ada", "Switch")

@@ -25,7 +25,7 @@ def test_n8_ids_count_from_one_and_equality_is_identity(tmp_path):
     ]
 
 
-def test_n8_reparenting_tells_the_old_parent_the_new_parent_and_then_the_property(tmp_path):
+def test_n8_reparenting_notifies_the_old_parent_the_new_parent_and_then_the_property(tmp_path):
     assert say(
         tmp_path,
         """
@@ -167,7 +167,7 @@ def test_n8_recursive_search_is_depth_first_parents_before_children(tmp_path):
     ) == ["true", "b x x"]
 
 
-def test_n8_attributes_tell_of_every_assignment_and_nil_removes_them(tmp_path):
+def test_n8_attributes_report_every_assignment_and_nil_removes_them(tmp_path):
     assert say(
         tmp_path,
         """
@@ -335,7 +335,7 @@ def test_n8_the_workspace_has_two_names_in_game(tmp_path):
     ]
 
 
-def test_no_script_reads_what_the_engine_keeps_about_a_rotation(tmp_path):
+def test_no_script_reads_the_internal_state_of_a_rotation(tmp_path):
     script = """
         local part = Instance.new("Part")
         part.CFrame = CFrame.Angles(1, 2, 3)

@@ -64,7 +64,7 @@ def test_n13_encoding(expression: str, text: str) -> None:
         ("coroutine.create(print)", "thread has no JSON form"),
     ],
 )
-def test_strict_encoding_names_what_has_no_form(expression: str, why: str) -> None:
+def test_strict_encoding_names_values_without_a_json_form(expression: str, why: str) -> None:
     value = evaluate(expression)
     with VM().entered(), pytest.raises(ValueError, match=f"^{why}$"):
         write_text(value, free, strict=True)
@@ -105,6 +105,6 @@ DEEP = "[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1)
     ["", "{", "[1,]", "NaN", "Infinity", "1e999", "9" * 400, '"\\ud800"', "[" * 200_000, DEEP],
     ids=lambda text: text[:12] or "empty",
 )
-def test_what_is_no_json_is_refused(text: str) -> None:
+def test_invalid_json_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the reason differs
         read_text(text, free)

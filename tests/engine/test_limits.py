@@ -44,7 +44,7 @@ def test_an_endless_loop_halts_the_world_and_the_text_names_the_key(loop, tmp_pa
 
 
 @pytest.mark.parametrize("kept", KEPT)
-def test_what_a_script_keeps_in_the_engine_counts_as_its_memory(kept, tmp_path):
+def test_values_that_a_script_keeps_in_the_engine_count_as_its_memory(kept, tmp_path):
     source = f"""
         local long = string.rep("x", 10000)
         for number = 1, 20000 do
@@ -180,7 +180,7 @@ DEAR = {
 
 
 @pytest.mark.parametrize("main", DEAR.values(), ids=DEAR)
-def test_what_the_engine_does_for_a_script_costs_steps(tmp_path, main):
+def test_work_of_the_engine_for_a_script_costs_steps(tmp_path, main):
     run = play(tmp_path, main, 1, steps_per_tick=BUDGET)
     assert run.world.failure is not None
     assert run.world.failure.endswith(BUDGET_TEXT)

@@ -96,7 +96,7 @@ def test_an_instance_finds_its_rows_again_on_another_port_and_no_other_does(worl
 
 
 @pytest.mark.thorough
-def test_a_restart_from_a_save_takes_the_rows_of_that_save_and_a_fresh_one_keeps_them(
+def test_a_restart_from_a_save_restores_its_rows_and_a_fresh_restart_keeps_the_rows(
     world_dir, tmp_path
 ):
     with World(dir=world_dir, run_dir=tmp_path / "run") as world:
@@ -146,7 +146,7 @@ def test_a_start_on_a_port_of_its_own_choice_keeps_the_public_place(world_dir, t
         pytest.param("a link", marks=pytest.mark.thorough),
     ],
 )
-def test_rows_that_are_not_those_that_were_saved_are_refused(world_dir, tmp_path, damage):
+def test_rows_that_differ_from_the_saved_rows_are_refused(world_dir, tmp_path, damage):
     with World(dir=world_dir, run_dir=tmp_path / "run") as world:
         (started,) = world.start_many(1)
         write(started, 42)

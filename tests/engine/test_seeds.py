@@ -88,7 +88,7 @@ def test_a_restart_without_a_save_repeats_the_world(world_dir, tmp_path):
 
 
 @pytest.mark.thorough
-def test_a_watched_world_that_begins_anew_keeps_its_seed(world_dir, tmp_path):
+def test_a_watched_world_that_starts_over_keeps_its_seed(world_dir, tmp_path):
     with World(dir=world_dir) as world:
         started = world.start(run_dir=tmp_path / "run", watch=True)
         maze = look(started.port)

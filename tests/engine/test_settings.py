@@ -168,7 +168,7 @@ def test_n15_an_unusable_renderer_entry_is_null_with_a_warning(write, caplog, en
     assert f"renderer.entry must be a file below renderer/, not {entry!r}" in caplog.text
 
 
-def test_budgets_names_and_renderers_do_not_change_how_a_world_goes_on(write):
+def test_budgets_names_and_renderers_do_not_change_how_a_world_continues(write):
     usual = write('name = "w"').tables
     assert write('name = "v"\nclawblox.steps_per_tick = 1\nrenderer.name = "R"').tables == usual
     assert write('name = "w"\nmax_players = 7').tables != usual

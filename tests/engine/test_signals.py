@@ -30,7 +30,7 @@ def test_n2_handlers_run_in_order_of_connection_each_in_a_thread_of_its_own(tmp_
     ) == ["1\tWorkspace", "2\tWorkspace", "3\tWorkspace", "3"]
 
 
-def test_n2_a_handler_disconnected_meanwhile_is_skipped_and_a_new_one_waits(tmp_path):
+def test_n2_a_handler_disconnected_meanwhile_is_skipped_and_a_new_handler_waits(tmp_path):
     assert say(
         tmp_path,
         EVENT
@@ -97,7 +97,7 @@ def test_events_within_events_end_in_a_halted_world(tmp_path):
     assert "stack overflow" in run.world.failure
 
 
-def test_connect_refuses_what_is_no_function_and_a_dot_instead_of_a_colon(tmp_path):
+def test_connect_refuses_other_values_than_functions_and_a_dot_instead_of_a_colon(tmp_path):
     assert say(
         tmp_path,
         EVENT

@@ -180,14 +180,14 @@ def test_a_world_without_rows_runs_from_a_directory_that_cannot_be_written(world
         world.start(run_dir=tmp_path / "third")
 
 
-def test_without_the_extra_the_start_names_it(world_dir, monkeypatch, tmp_path):
+def test_a_start_without_the_extra_names_it(world_dir, monkeypatch, tmp_path):
     monkeypatch.setattr(launch, "find_missing", lambda _extra: ("rapier3d",))
     with World(dir=world_dir) as world, pytest.raises(ConfigError) as caught:
         world.start(run_dir=tmp_path / "run")
     assert install_command("engine") in str(caught.value)
 
 
-def test_by_hand_too_the_missing_extra_is_named_in_one_line(world_dir):
+def test_a_start_by_hand_names_the_missing_extra_in_one_line(world_dir):
     code = (
         "import runpy, sys; sys.modules |= {'numpy': None, 'starlette': None}; "
         "runpy.run_module('clawblox.engine', run_name='__main__')"
@@ -252,7 +252,7 @@ def test_watching_keeps_the_state_unless_the_scripts_change(world_dir, tmp_path)
 
 
 @pytest.mark.thorough
-def test_a_watched_script_that_does_not_compile_is_refused_and_one_that_fails_is_waited_for(
+def test_a_watched_script_that_does_not_compile_is_refused_and_a_failing_script_waits_for_a_change(
     world_dir, tmp_path
 ):
     def wait_for(text: str) -> None:

@@ -35,7 +35,7 @@ RunService.Heartbeat:Connect(function() print("heartbeat") end)
 """
 
 
-def test_n17_what_main_defers_runs_in_the_first_tick_before_stepped_and_heartbeat(tmp_path):
+def test_n17_threads_deferred_by_main_run_in_the_first_tick_before_stepped_and_heartbeat(tmp_path):
     lines = say(
         tmp_path,
         FRAMES
@@ -57,7 +57,7 @@ def test_n17_what_main_defers_runs_in_the_first_tick_before_stepped_and_heartbea
     assert lines == [*first, *frame, "deferred again", *frame]
 
 
-def test_n17_what_a_player_who_joins_defers_runs_in_the_next_tick_before_heartbeat(tmp_path):
+def test_n17_threads_deferred_by_player_added_run_in_the_next_tick_before_heartbeat(tmp_path):
     lines = say(
         tmp_path,
         FRAMES
@@ -74,14 +74,14 @@ def test_n17_what_a_player_who_joins_defers_runs_in_the_next_tick_before_heartbe
     assert lines == [*frame, "Ada", "deferred", *frame]
 
 
-def test_n17_what_a_script_of_the_tree_defers_runs_in_the_tick_in_which_it_starts(tmp_path):
+def test_n17_threads_deferred_by_a_script_of_the_tree_run_in_the_tick_in_which_it_starts(tmp_path):
     (tmp_path / "scripts" / "ServerScriptService").mkdir(parents=True)
     script = tmp_path / "scripts" / "ServerScriptService" / "Late.server.lua"
     script.write_text('task.defer(print, "deferred") print("started")')
     assert say(tmp_path, FRAMES, 1) == ["started", "deferred", "stepped", "heartbeat"]
 
 
-def test_n2_what_is_deferred_in_a_tick_runs_in_the_next_one(tmp_path):
+def test_n2_threads_deferred_in_a_tick_run_in_the_next_tick(tmp_path):
     lines = say(
         tmp_path,
         FRAMES
@@ -134,7 +134,7 @@ def test_n2_a_thread_resumed_by_another_no_longer_waits_for_its_old_time(tmp_pat
     ) == ["0\tearly", f"1\t{5 / 60}", "6"]
 
 
-def test_n2_spawn_runs_at_once_up_to_its_first_wait_and_returns_the_thread(tmp_path):
+def test_n2_spawn_runs_immediately_up_to_its_first_wait_and_returns_the_thread(tmp_path):
     assert say(
         tmp_path,
         """
@@ -194,7 +194,7 @@ def test_n2_all_clocks_are_simulation_time(tmp_path):
     assert lines == ["true\ttrue\ttrue\ttrue"]
 
 
-def test_n8_wait_for_child_returns_at_once_looks_each_tick_and_gives_up(tmp_path):
+def test_n8_wait_for_child_returns_immediately_looks_each_tick_and_gives_up(tmp_path):
     assert say(
         tmp_path,
         """

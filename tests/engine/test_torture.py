@@ -39,13 +39,13 @@ def check(name: str, directory: Path, *, saves: list[int], on: int) -> None:
     "name",
     [pytest.param(name, marks=() if name == DEFAULT else pytest.mark.thorough) for name in SAMPLES],
 )
-def test_a_world_goes_on_exactly(name: str, tmp_path: Path) -> None:
+def test_a_world_continues_exactly(name: str, tmp_path: Path) -> None:
     check(name, tmp_path, saves=list(SAMPLES[name]), on=60)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", WORLDS)
-def test_every_world_goes_on_exactly_from_random_ticks(name: str, tmp_path: Path) -> None:
+def test_every_world_continues_exactly_from_random_ticks(name: str, tmp_path: Path) -> None:
     chance = random.Random(name)
     saves = [chance.randint(0, 10), chance.randint(10, 100), chance.randint(100, LONGEST)]
     check(name, tmp_path, saves=saves, on=ON)
@@ -53,7 +53,7 @@ def test_every_world_goes_on_exactly_from_random_ticks(name: str, tmp_path: Path
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", SHORT)
-def test_a_short_world_goes_on_exactly_from_each_tick(name: str, tmp_path: Path) -> None:
+def test_a_short_world_continues_exactly_from_each_tick(name: str, tmp_path: Path) -> None:
     check(name, tmp_path, saves=list(range(40)), on=100)
 
 

@@ -193,7 +193,7 @@ def test_a_tween_without_time_sets_its_goal_in_the_next_tick(tmp_path: Path) -> 
     assert endless == ["0\tPlaying", "100\tPlaying", "100\tPlaying", "100\tPlaying"]
 
 
-def test_a_paused_tween_goes_on_and_a_cancelled_one_begins_again(tmp_path: Path) -> None:
+def test_a_paused_tween_continues_and_a_cancelled_one_begins_again(tmp_path: Path) -> None:
     lines = watch(
         tmp_path,
         "tween(4 / 60, { Transparency = 1 })",

@@ -144,7 +144,7 @@ async def test_in_lockstep_an_accepted_input_advances_the_world(hosted, lockstep
     assert hosted.tick == 3
 
 
-async def test_in_lockstep_time_stands_still_without_input(hosted, lockstep):
+async def test_in_lockstep_no_time_passes_without_input(hosted, lockstep):
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lockstep.run)
         await anyio.wait_all_tasks_blocked()

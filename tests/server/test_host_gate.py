@@ -85,7 +85,7 @@ LINK = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch
         ("GET", {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"}, 200),
     ],
 )
-async def test_what_a_foreign_page_loads_is_forbidden_but_not_a_link_to_us(
+async def test_foreign_pages_may_not_load_a_world_but_may_link_to_it(
     client, method, headers, status
 ):
     answer = await client.request(method, "/api.md", headers=headers)
@@ -103,9 +103,7 @@ async def test_what_a_foreign_page_loads_is_forbidden_but_not_a_link_to_us(
         ("/api.md", {"Origin": "http://evil.example"}, 403),
     ],
 )
-async def test_every_answer_says_that_no_other_page_may_frame_or_load_it(
-    client, path, headers, status
-):
+async def test_every_answer_forbids_other_pages_to_frame_or_load_it(client, path, headers, status):
     answer = await client.get(path, headers=headers)
     assert answer.status_code == status
     assert PROTECTION.items() <= dict(answer.headers).items()

@@ -116,7 +116,7 @@ async def test_n3_a_simulation_halts_in_its_own_words(client, hosted, caplog):
     assert "Traceback" not in caplog.text
 
 
-async def test_a_simulation_hears_what_is_said_and_may_halt_at_it(client, hosted):
+async def test_a_simulation_hears_chat_messages_and_may_halt_at_them(client, hosted):
     session = await join(client)
     await client.post("/chat", headers=session, json={"content": " hello "})
     ((author, content),) = hosted.simulation.heard

@@ -316,7 +316,7 @@ async def watch(hosted, simulation):
         tasks.cancel_scope.cancel()
 
 
-async def test_a_spectator_gets_the_state_at_once_and_after_each_tick(watch, hosted):
+async def test_a_spectator_gets_the_state_immediately_and_after_each_tick(watch, hosted):
     spectator = watch()
     await wait_until_async(lambda: spectator.states == ['{"ticks":0}'])
     hosted.step()

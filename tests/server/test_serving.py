@@ -16,7 +16,7 @@ from tests.support import free_port, is_listening, wait_until
 JSON = {"Content-Type": "application/json"}
 
 
-def test_the_environment_tells_a_world_where_to_serve(launch):
+def test_the_environment_sets_where_a_world_serves(launch):
     port = free_port()
     world = launch(env={"WORLD_PORT": str(port), "WORLD_BASE_PATH": "/one/"})
     assert world.port == port
@@ -87,7 +87,7 @@ def test_a_malformed_request_is_refused_and_the_world_runs_on(launch, request_he
     assert world.ask("GET", "/api.md").status == 200
 
 
-def test_no_argument_and_no_log_holds_the_token(launch):
+def test_no_argument_and_no_log_contains_the_token(launch):
     world = launch()
     world.snapshot()
     with open(f"/proc/{world.process.pid}/cmdline") as arguments:

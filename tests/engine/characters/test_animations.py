@@ -67,7 +67,7 @@ def test_n13_a_track_ends_at_its_length_first_stopped_then_ended(world):
     assert spectate(world) == []
 
 
-def test_a_looped_track_begins_anew(world):
+def test_a_looped_track_begins_again(world):
     world.run("track = load('x') track.Looped = true follow(track, 'a') track:Play()")
     world.tick(61)
     assert world.ask("take()") == "a DidLoop, a DidLoop"
@@ -78,7 +78,7 @@ def test_a_looped_track_begins_anew(world):
     assert world.ask("track.TimePosition") == pytest.approx(0.5 - 1 / 60)
 
 
-def test_stopped_fires_at_once_and_ended_when_the_track_has_faded_out(world):
+def test_stopped_fires_immediately_and_ended_when_the_track_has_faded_out(world):
     world.run("track = load('x') track.Looped = true follow(track, 'a') track:Play(0)")
     world.tick(5)
     world.run("track:Stop(0.2) track:Stop()")
@@ -149,7 +149,7 @@ def test_the_tracks_of_a_character_that_leaves_stop_silently(world):
     assert world.ask("take()") == ""
 
 
-def test_tracks_go_on_exactly_from_a_snapshot(world):
+def test_tracks_continue_exactly_from_a_snapshot(world):
     world.run("""
         held = load("local://idle_default")
         held.Looped = true

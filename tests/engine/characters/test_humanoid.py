@@ -57,7 +57,7 @@ def test_n4_character_added_does_not_fire_for_the_first_character():
     assert world.ask("ann.Character.Humanoid.ClassName") == "Humanoid"
 
 
-def test_n4_load_character_tells_of_the_old_one_and_then_of_the_new_one(world):
+def test_n4_load_character_reports_the_old_character_and_then_the_new_character(world):
     world.run("""
         old = ann.Character
         ann.CharacterRemoving:Connect(function(character)
@@ -202,7 +202,7 @@ def test_n4_cancel_move_to_always_fires(world):
     assert world.ask("root.Position.X") == pytest.approx(at, abs=1e-3)
 
 
-def test_move_walks_until_told_otherwise(world):
+def test_move_walks_until_the_next_request(world):
     stand(world)
     world.run("humanoid:Move(Vector3.new(0, 0, -3))")
     world.tick(60)
@@ -301,7 +301,7 @@ def test_n4_landed_lasts_one_tick_and_change_state_only_overwrites(world):
     assert world.ask("take()") == "StateChanged Physics Running"
 
 
-def test_n4_a_dead_character_goes_on_obeying_move_to(world):
+def test_n4_a_dead_character_continues_obeying_move_to(world):
     stand(world)
     world.run("humanoid.Health = 0 humanoid:MoveTo(Vector3.new(20, 0, 0))")
     world.tick(30)
@@ -339,7 +339,7 @@ def test_n4_a_teleport_among_the_inputs_reads_back_unchanged_until_the_next_tick
     assert world.ask("root.Position.X") == 0.0
 
 
-def test_a_walk_asked_for_after_a_teleport_in_the_same_handler_goes_on(world):
+def test_a_walk_asked_for_after_a_teleport_in_the_same_handler_continues(world):
     stand(world)
     world.run("""
         root.Position = Vector3.new(5, 2.55, 0)
@@ -477,7 +477,7 @@ SCENE = """
     "saved_at",
     [37, *(pytest.param(at, marks=pytest.mark.thorough) for at in range(1, 120, 7))],
 )
-def test_characters_go_on_exactly_from_a_snapshot(saved_at):
+def test_characters_continue_exactly_from_a_snapshot(saved_at):
     world = SmallWorld()
     for name in ("a", "b", "c"):
         world.join(name)

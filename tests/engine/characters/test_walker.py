@@ -115,7 +115,7 @@ def test_n4_a_ceiling_ends_a_rise(scene):
     assert scene.walker.rising <= 0.0
 
 
-def test_n4_walking_has_its_full_speed_at_once_and_to_the_end(scene):
+def test_n4_walking_has_its_full_speed_immediately_and_to_the_end(scene):
     scene.walker.target = (0.0, 0.0, -3.0)
     steps = [scene.step().z for _ in range(9)]
     assert steps == pytest.approx([-16.0 / 60.0] * 9, abs=2e-3)
@@ -129,7 +129,7 @@ def test_n4_in_the_air_the_velocity_changes_by_220_a_second(scene):
     assert steps == pytest.approx([220.0 / 60.0 * n for n in (1, 2, 3, 4)] + [16.0] * 2, abs=1e-4)
 
 
-def test_n4_without_a_target_a_character_in_the_air_slows_down_and_does_not_stop_at_once(scene):
+def test_n4_without_a_target_a_character_in_the_air_slows_down_and_does_not_stop_immediately(scene):
     scene.walker.direction = (1.0, 0.0)
     scene.step()
     scene.jump()
@@ -279,7 +279,7 @@ def test_a_wall_ends_a_thrown_velocity(scene):
 
 
 @pytest.mark.parametrize("pushes", [True, False])
-def test_characters_push_dynamic_parts_if_the_world_says_so(scene, pushes):
+def test_characters_push_dynamic_parts_if_the_world_allows_it(scene, pushes):
     add(scene, 3, (2.0, 2.0, 2.0), (3.0, 1.0, 0.0), motion=DYNAMIC)
     scene.space.characters_push = pushes
     scene.step(20)
@@ -302,7 +302,7 @@ def test_no_number_of_a_script_leads_out_of_the_world(scene):
                 assert all(abs(part) <= 1e6 for part in scene.at)
 
 
-def test_a_walker_goes_on_from_its_document(scene):
+def test_a_walker_continues_from_its_document(scene):
     scene.walker.target = (9.0, 0.0, 1.0)
     scene.walker.throw((30.0, 40.0, 0.0))
     scene.step(7)

@@ -65,7 +65,7 @@ def read(store: Store, name: str, key: str, game: str = GAME) -> object:
     return answer if answer is None else json.loads(answer, parse_int=float)
 
 
-def test_what_is_written_is_read(store: Store) -> None:
+def test_written_values_are_read_back(store: Store) -> None:
     value = {"name": "Ann \N{SNOWMAN}", "list": [1, None, 2.5], "big": 1e300, "empty": {}}
     text = json.dumps(value, ensure_ascii=False)
     assert store.execute(GAME, [WriteRequest("a", "k", text)]) == [None]

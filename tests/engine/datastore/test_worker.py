@@ -96,7 +96,7 @@ def test_an_unexpected_failure_is_an_answer() -> None:
     worker.close()
 
 
-def test_closing_carries_out_what_was_submitted(tmp_path: Path) -> None:
+def test_closing_carries_out_the_submitted_batches(tmp_path: Path) -> None:
     worker = Worker(SqliteStore(tmp_path / "rows.db"))
     batches = [worker.submit(GAME, [WriteRequest("s", str(at), "1")]) for at in range(20)]
     worker.close()

@@ -162,7 +162,7 @@ def poll(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
-def test_an_example_goes_on_exactly_at_equal_times_in_real_time(
+def test_an_example_continues_exactly_at_equal_times_in_real_time(
     launch: Launch, tmp_path: Path, name: str
 ) -> None:
     directory = copy(ROOT / "examples" / name, tmp_path / "original")

@@ -138,7 +138,7 @@ def test_walks_are_relative_to_the_camera(browser: Chromium, serve: Serve) -> No
         assert right == [10, 3, 28], "D goes to the right of that, here +Z"
 
 
-def test_a_halted_world_says_why_and_a_lost_socket_becomes_polling(
+def test_a_halted_world_shows_the_reason_and_a_lost_socket_becomes_polling(
     browser: Chromium, serve: Serve
 ) -> None:
     world = serve()
@@ -197,9 +197,7 @@ def test_a_broken_renderer_module_is_replaced_by_the_starter(
         assert "/renderer-files/index.js has no function createRenderer" in reason
 
 
-def test_a_snapshot_buffer_shows_what_lies_between_two_states(
-    browser: Chromium, serve: Serve
-) -> None:
+def test_a_snapshot_buffer_interpolates_between_two_states(browser: Chromium, serve: Serve) -> None:
     with browser.open(serve().url) as page:
         page.wait_for("window.__frames > 0")
         quarter = [[0, 0, 1], [0, 1, 0], [-1, 0, 0]]

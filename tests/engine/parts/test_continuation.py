@@ -18,7 +18,7 @@ from .test_parts import FLOOR, near, position, triple
         *(pytest.param(seed, 180, 1, marks=pytest.mark.thorough) for seed in range(2, 22)),
     ],
 )
-def test_parts_go_on_exactly_in_a_new_process(seed, after, every):
+def test_parts_continue_exactly_in_a_new_process(seed, after, every):
     saved_at = 12 + seed * 37 % 60
     bench = scenes.build(seed)
     scenes.go_on(bench, seed, saved_at, every)
@@ -35,7 +35,7 @@ def test_parts_go_on_exactly_in_a_new_process(seed, after, every):
     assert json.loads(answer.stdout) == here
 
 
-def test_a_touching_sleeping_pile_goes_on_without_events(bench):
+def test_a_touching_sleeping_pile_continues_without_events(bench):
     bench.run(FLOOR + "for i = 1, 5 do part('P' .. i, 0, 2 * i, 0) end")
     bench.tick(240)
     other = Bench(bench.document())
@@ -52,7 +52,7 @@ def test_a_touching_sleeping_pile_goes_on_without_events(bench):
 
 
 @pytest.mark.thorough
-def test_saving_does_not_change_what_happens(bench):
+def test_saving_does_not_change_the_run(bench):
     other = scenes.build(3)
     bench = scenes.build(3)
     for tick in range(12):

@@ -120,7 +120,7 @@ def test_n5_gravity_is_read_in_every_tick(bench):
     assert position(bench, "A").y == pytest.approx(20 - 60 * 0.5 * 0.25, abs=0.3)
 
 
-def test_gravity_that_returns_wakes_what_sleeps(bench):
+def test_returning_gravity_wakes_sleeping_bodies(bench):
     bench.run(FLOOR + 'workspace.Gravity = 0 part("A", 0, 20, 0)')
     bench.tick(200)
     bench.run("workspace.Gravity = 60")
@@ -154,7 +154,7 @@ def test_a_part_that_falls_below_the_destroy_height_is_destroyed(bench):
         "workspace.A:ApplyImpulse(Vector3.new(0/0, 1, 1))",
     ],
 )
-def test_what_is_not_finite_is_refused_where_it_is_written(bench, write):
+def test_numbers_that_are_not_finite_are_refused_where_they_are_written(bench, write):
     bench.run(FLOOR + 'part("A", 0, 1, 0)')
     with pytest.raises(WorldHalted, match="finite"):
         bench.run(write)
@@ -237,7 +237,7 @@ def test_a_model_without_primary_part_turns_about_its_middle(bench):
     assert near(b, (-2, 0, 0), 1e-4)
 
 
-def test_writes_tell_listeners_of_the_pose(bench):
+def test_writes_notify_listeners_of_the_pose(bench):
     (seen,) = bench.run(
         'local p = Instance.new("Part") local seen = {} '
         'for _, name in {"Position", "CFrame", "Velocity"} do '

@@ -71,7 +71,7 @@ def test_n7_from_inside_a_part_its_far_face_is_hit(bench):
     assert triple(found[2]) == (0, 1, 0)
 
 
-def test_n7_what_a_ray_does_not_hit(bench):
+def test_n7_parts_that_a_ray_does_not_hit(bench):
     bench.run(FLOOR + 'part("A", 0, 9, 0, {CanQuery = false}) part("B", 9, 9, 0)')
     short, none, outside = bench.run(
         "local from = Vector3.new(9, 20, 0) workspace.B.Parent.Name = 'W' "

@@ -75,7 +75,7 @@ def test_n6_the_pairs_of_a_destroyed_part_end_silently(bench):
     assert log(bench) == "Floor+A A+Floor"
 
 
-def test_n6_a_handler_may_destroy_what_touches(bench):
+def test_n6_a_handler_may_destroy_a_touching_part(bench):
     bench.run(
         FLOOR + WATCH + 'part("A", 0, 1, 0) '
         "floor.Touched:Connect(function(other) other:Destroy() end) watch(workspace.A)"

@@ -24,7 +24,7 @@ def continue_elsewhere(document, *numbers):
 
 @pytest.mark.thorough  # ``parts`` does it in each run
 @pytest.mark.parametrize(("seed", "every"), [(1, 30), *((seed, 1) for seed in range(2, 22))])
-def test_a_space_goes_on_exactly_in_a_new_process(seed, every):
+def test_a_space_continues_exactly_in_a_new_process(seed, every):
     saved_at = 20 + seed * 37 % 100
     space = scenes.build(seed)
     scenes.go_on(space, seed, 0, saved_at, every)

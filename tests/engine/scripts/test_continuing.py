@@ -58,7 +58,7 @@ late.Parent = script
 
 
 @pytest.mark.thorough
-def test_scripts_modules_values_and_guis_go_on_exactly_from_each_tick(tmp_path: Path) -> None:
+def test_scripts_modules_values_and_guis_continue_exactly_from_each_tick(tmp_path: Path) -> None:
     files = {"ServerScriptService__Rules.module.lua": RULES, "Workspace__Things__Spin.lua": SPIN}
     (tmp_path / "world.toml").write_text('name = "scripts"\ngame_type = "lua"\n')
     write_world(tmp_path, MAIN, **files)

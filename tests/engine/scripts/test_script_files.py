@@ -75,6 +75,6 @@ def test_a_byte_order_mark_is_no_part_of_a_script(tmp_path: Path) -> None:
     assert read(tmp_path).main.source == "print('\xc3\xab')"
 
 
-def test_a_missing_main_script_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_a_missing_main_script_is_named_by_the_error(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"main\.lua: cannot be read: No such file"):
         read(tmp_path)

@@ -148,7 +148,7 @@ def test_errors_of_require(tmp_path: Path, call: str, module: str, error: str) -
     world.tick(3)  # no thread of the module goes on
 
 
-def test_a_module_that_waits_never_goes_on(tmp_path: Path) -> None:
+def test_a_module_that_waits_never_continues(tmp_path: Path) -> None:
     world = begin(
         tmp_path,
         "print(pcall(require, Workspace.m))",
@@ -208,7 +208,7 @@ def test_a_script_that_never_ends_to_load_halts_the_world(tmp_path: Path) -> Non
     assert "Begin frame error" in found
 
 
-def test_scripts_and_modules_go_on_after_a_restore(tmp_path: Path) -> None:
+def test_scripts_and_modules_continue_after_a_restore(tmp_path: Path) -> None:
     world = begin(
         tmp_path,
         "local m = require(Workspace.m) Workspace.off.Disabled = true "

@@ -198,7 +198,7 @@ def test_a_script_that_polls_twice_a_second_sees_every_input(tmp_path: Path) -> 
 FULL = "AgentInputService: too many inputs of Ann wait for GetInputs; the oldest are dropped"
 
 
-def test_a_queue_keeps_the_newest_256_inputs_of_a_player_and_says_so_once() -> None:
+def test_a_queue_keeps_the_newest_256_inputs_of_a_player_and_warns_once() -> None:
     world = bench("", players=["Ann", "Bob"])
     ann, bob = map(world.services.players.find, (ANN, BOB))
     world.services.inputs.add(bob, "Bob's", 0)
@@ -217,7 +217,7 @@ def test_a_queue_keeps_the_newest_256_inputs_of_a_player_and_says_so_once() -> N
     ]
 
 
-def test_large_inputs_that_nobody_takes_are_bounded_by_their_size() -> None:
+def test_large_inputs_that_no_script_takes_are_bounded_by_their_size() -> None:
     world = bench("", players=["Ann"])
     for number in range(60):
         world.services.inputs.add(world.services.players.find(ANN), "Big", [number, "x" * 60_000])
@@ -228,7 +228,7 @@ def test_large_inputs_that_nobody_takes_are_bounded_by_their_size() -> None:
     assert world.printed()[-1] == "17\t59"
 
 
-def test_nothing_is_said_of_a_full_queue_where_the_event_has_delivered_the_inputs() -> None:
+def test_a_full_queue_is_not_reported_if_the_event_has_delivered_the_inputs() -> None:
     world = bench("AgentInputService.InputReceived:Connect(function() end)", players=["Ann"])
     for number in range(300):
         world.services.inputs.add(world.services.players.find(ANN), "Step", number)
@@ -237,7 +237,9 @@ def test_nothing_is_said_of_a_full_queue_where_the_event_has_delivered_the_input
 
 
 @pytest.mark.parametrize("taken", [0, 1, 2, 3])
-def test_a_snapshot_has_what_no_tick_has_seen_and_what_nobody_has_taken(taken: int) -> None:
+def test_a_snapshot_has_the_inputs_that_no_tick_has_processed_and_no_script_has_taken(
+    taken: int,
+) -> None:
     world = bench(
         "AgentInputService.InputReceived:Connect(function(_, kind) print(kind) end)",
         players=["Ann"],

@@ -43,7 +43,7 @@ def test_instances_of_the_tree_are_found_by_tag_in_the_order_in_which_they_were_
     ) == ["a b", "a b c", "0\t0", "true\tfalse", "Coin Old"]
 
 
-def test_signals_tell_of_tags_that_come_to_the_tree_and_leave_it() -> None:
+def test_signals_report_tags_that_enter_and_leave_the_tree() -> None:
     assert output(
         SETUP
         + """

@@ -316,7 +316,7 @@ game:BindToClose(function() print('closed', d ~= nil) end)
 
 
 @pytest.mark.parametrize("at", range(8))
-def test_requests_in_flight_go_on_in_another_world_exactly(tmp_path: Path, at: int) -> None:
+def test_requests_in_flight_continue_in_another_world_exactly(tmp_path: Path, at: int) -> None:
     first = Bench(SqliteStore(tmp_path / "rows.db")).begin()
     first.run(SHARED)
     first.tick(at)
@@ -377,7 +377,7 @@ def test_requests_that_wait_in_a_snapshot_fail_where_there_is_no_database(
     assert second.printed() == [line]
 
 
-def test_closing_carries_out_what_bind_to_close_asks_for(tmp_path: Path) -> None:
+def test_closing_carries_out_the_requests_of_bind_to_close(tmp_path: Path) -> None:
     world = Bench(SqliteStore(tmp_path / "rows.db")).begin()
     script(world, "game:BindToClose(function() d:SetAsync('k', 'end') end)")
     world.tick()

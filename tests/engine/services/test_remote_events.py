@@ -124,7 +124,7 @@ def test_an_event_for_one_player_is_seen_by_that_agent_and_by_spectators() -> No
     assert events.latest() == world.services.remote_events.latest()
 
 
-def test_events_for_others_do_not_displace_what_an_agent_sees() -> None:
+def test_events_for_others_do_not_displace_the_events_of_an_agent() -> None:
     world = bench("", players=["Ann", "Bob"])
     world.run(PRIVATE + "for i = 1, 300 do event:FireClient(bob, i) end")
     world.tick()

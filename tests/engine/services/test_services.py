@@ -170,7 +170,7 @@ def test_speech_is_heard_within_the_hearing_radius() -> None:
 # Snapshots
 
 
-def test_services_with_state_go_on_in_another_world_exactly() -> None:
+def test_services_with_state_continue_in_another_world_exactly() -> None:
     source = """
     PhysicsService:RegisterCollisionGroup('a')
     PhysicsService:CollisionGroupSetCollidable('a', 'a', false)

@@ -79,7 +79,7 @@ def test_a_turned_block_fills_the_same_volume() -> None:
     )
 
 
-def test_what_is_written_is_read() -> None:
+def test_written_values_are_read_back() -> None:
     source = """
     local region = Region3.new(Vector3.new(-4, 0, 60), Vector3.new(4, 4, 68))
     local air, neon = Enum.Material.Air, Enum.Material.Neon
@@ -108,7 +108,7 @@ def test_what_is_written_is_read() -> None:
         ("t:WriteVoxelChannels(r, 4, {SolidOccupancy = {{{2}}}})", "a number from 0 to 1"),
     ],
 )
-def test_wrong_calls_say_what_is_wrong(call: str, message: str) -> None:
+def test_wrong_calls_name_the_mistake(call: str, message: str) -> None:
     head = (
         "local t, m = Workspace.Terrain, Enum.Material.Grass\n"
         "local r = Region3.new(Vector3.zero, Vector3.new(4, 4, 4))\n"

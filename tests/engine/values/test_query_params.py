@@ -63,7 +63,7 @@ def test_wrong_values_are_refused() -> None:
     )
 
 
-def test_filters_name_what_they_include() -> None:
+def test_filters_list_the_instances_that_they_include() -> None:
     run = shared_world().run
     assert not run("return RaycastParams.new()").includes
     for name in ("Include", "Whitelist"):

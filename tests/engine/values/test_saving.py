@@ -43,7 +43,7 @@ return table.concat(texts, "; "), kept.stream:NextNumber()
 """
 
 
-def test_values_go_on_after_a_restore_as_the_same_objects() -> None:
+def test_values_continue_after_a_restore_as_the_same_objects() -> None:
     vm = make_vm()
     vm.roots["main"] = vm.coroutine(vm.load(SETUP, "=t", vm.new_environment()))
     vm.resume(vm.roots["main"])

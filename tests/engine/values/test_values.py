@@ -278,7 +278,7 @@ def test_regions_have_a_center_and_a_size() -> None:
 # Random
 
 
-def test_random_streams_of_one_seed_are_equal_and_a_clone_goes_on_alike() -> None:
+def test_random_streams_of_one_seed_are_equal_and_a_clone_continues_alike() -> None:
     assert run(
         "local a, b = Random.new(7), Random.new(7) "
         "for _ = 1, 5 do assert(a:NextNumber() == b:NextNumber()) end "

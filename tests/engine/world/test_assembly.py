@@ -68,7 +68,7 @@ def test_every_class_that_scripts_may_make_can_be_made_copied_saved_and_destroye
     assert len(saved["tree"]["instances"]) > len(run.world.snapshot()["tree"]["instances"])
 
 
-def test_characters_push_parts_only_if_the_world_says_so(tmp_path):
+def test_characters_push_parts_only_if_the_world_allows_it(tmp_path):
     (tmp_path / "main.lua").write_text("")
     for pushes in (True, False):
         settings = EngineSettings(directory=tmp_path, player_object_physics=pushes)

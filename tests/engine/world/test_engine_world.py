@@ -191,7 +191,7 @@ def test_the_manifest_of_the_renderer(client, directory, lines):
     assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
 
 
-def test_files_of_the_world_are_served_and_nothing_else_of_it(client, directory):
+def test_only_the_public_files_of_the_world_are_served(client, directory):
     names = {"/assets": "assets", "/renderer-files": "renderer", "/static": "static"}
     for route, name in names.items():
         (directory / name).mkdir()

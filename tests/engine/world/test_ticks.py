@@ -189,7 +189,7 @@ def test_n4_leaving_fires_player_removing_while_the_character_is_there(tmp_path)
         ("part.Touched:Connect(error)", "Touch event"),
     ],
 )
-def test_n3_a_halted_world_says_where(tmp_path, statement, where):
+def test_n3_a_halted_world_names_the_place(tmp_path, statement, where):
     height = -499.9 if "Destroying" in statement else 6
     main = (
         'local run = game:GetService("RunService")\n'
