@@ -10,7 +10,8 @@ import anyio
 import pytest
 
 from clawblox.instance.calls import Calls
-from clawblox.instance.lifecycle import Lifecycle, State
+from clawblox.instance.lifecycle import MOVES, State
+from clawblox.supervision.lifecycle import Lifecycle
 
 pytestmark = pytest.mark.anyio
 
@@ -20,10 +21,10 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def serving() -> tuple[Calls, Any, Lifecycle]:
+def serving() -> tuple[Calls, Any, Lifecycle[State]]:
     """Return the calls to an instance that serves, the instance, and its state."""
     instance: Any = SimpleNamespace(restarts=0, halt=None)
-    lifecycle = Lifecycle()
+    lifecycle = Lifecycle(MOVES, State.LEASING)
     for state in (State.SPAWNING, State.PROBING, State.READY):
         lifecycle.move(state)
     return Calls(instance, lifecycle), instance, lifecycle

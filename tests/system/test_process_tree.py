@@ -33,7 +33,7 @@ from tests.support import is_alive, kill_processes, wait_until
 
 CHAIN = """
 import os, sys, time
-for _ in range(200):
+for _ in range(3000):
     if os.fork():
         os._exit(0)
     time.sleep(0.02)
@@ -42,7 +42,7 @@ for _ in range(200):
 
 SWARM = """
 import os, time
-for _ in range(200):
+for _ in range(3000):
     if os.fork() == 0:
         time.sleep(60)
         os._exit(0)
