@@ -74,7 +74,7 @@ def test_dealing_with_a_run_loads_neither_an_http_client_nor_the_orchestrator(na
     assert not loaded & {
         "clawblox.world.fleet",
         "clawblox.instance.supervisor",
-        "clawblox.system.http",
+        "clawblox.config.download",
     }
 
 

@@ -19,7 +19,7 @@ from clawblox.config.arguments import check_count, checked, mismatch
 from clawblox.errors import AgentError
 from clawblox.foreign_values import MAX_NUMBER, finite_number, whole_number
 from clawblox.system.files import publish_bytes
-from clawblox.system.foreign_files import read_file
+from clawblox.system.regular_files import read_file
 
 _SCHEMA_VERSION: Final = 1
 _MAX_BYTES: Final = 16 << 20

@@ -2,7 +2,8 @@
 
 Owns the address, the cache and the unpacking. A folder is stored by the commit it was taken from,
 ``<home>/worlds/<owner>/<repo>/<commit>/<folder>``, complete or absent: its ``world.toml`` comes
-last. ``http`` speaks HTTP. Everything here blocks.
+last. The only module that knows httpx, which it imports at the first download, because that takes
+longer to load than everything else. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import gzip
+import io
 import os
 import re
 import shutil
 import tarfile
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Final, NoReturn, Self
+from typing import IO, TYPE_CHECKING, BinaryIO, Final, NoReturn, Self
 from urllib.parse import quote, unquote, urlsplit
 
 import attrs
@@ -26,13 +29,20 @@ from clawblox.config.arguments import mismatch
 from clawblox.config.home import home_dir
 from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.errors import FetchError
-from clawblox.system.files import PRIVATE_DIR, fsync_directory, partial_name, sweep_partials
-from clawblox.system.http import download, fetch_text
+from clawblox.system.files import fsync_directory, partial_name, sweep_partials
+from clawblox.system.regular_files import PRIVATE_DIR
+
+if TYPE_CHECKING:
+    import httpx
 
 _FORM: Final = "https://github.com/<owner>/<repo>/tree/<ref>/<folder>"
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 _NAME: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
 _SHA_MEDIA_TYPE: Final = "application/vnd.github.sha"
+_MAX_TEXT_BYTES = 64 << 10
+_MAX_REDIRECTS = 5
+_SILENCE_S = 30.0
+"""Longest silence of a public host, in seconds."""
 _DAMAGE: Final = (
     tarfile.TarError,
     gzip.BadGzipFile,
@@ -192,7 +202,7 @@ def _resolve(address: _Address, hosts: GitHubHosts, limits: FetchLimits) -> _Fol
 
 def _find_commit(ref: str, address: _Address, hosts: GitHubHosts, limits: FetchLimits) -> str:
     url = f"{hosts.api}/repos/{address.owner}/{address.repo}/commits/{quote(ref)}"
-    text = fetch_text(url, timeout=limits.timeout_s, accept=_SHA_MEDIA_TYPE).strip()
+    text = _fetch_text(url, timeout=limits.timeout_s, accept=_SHA_MEDIA_TYPE).strip()
     if not _COMMIT.fullmatch(text):
         raise FetchError(f"the host did not answer with a commit: {text[:80]!r}", url=url)
     return text
@@ -224,7 +234,7 @@ def _fetch(folder: _Folder, staging: Path, hosts: GitHubHosts, limits: FetchLimi
     url = f"{hosts.archive}/{address.owner}/{address.repo}/tar.gz/{folder.commit}"
     archive = staging / "archive.tar.gz"
     with archive.open("wb") as sink:
-        download(url, sink, max_bytes=limits.archive_bytes, timeout=limits.timeout_s)
+        _download(url, sink, max_bytes=limits.archive_bytes, timeout=limits.timeout_s)
     try:
         _unpack(archive, folder, staging / "folder", limits)
     except _DAMAGE as error:
@@ -383,3 +393,91 @@ def _graft(source: Path, target: Path) -> None:
         if not _is_complete(target):
             for entry in sorted(source.iterdir(), key=lambda path: path.name == CONFIG_NAME):
                 _graft(entry, target / entry.name)
+
+
+# --- HTTP -----------------------------------------------------------------------------------
+
+
+def _download(
+    url: str, sink: BinaryIO, *, max_bytes: int, timeout: float, accept: str = "*/*"
+) -> None:
+    """Write the answer of a public host into ``sink``, without decoding it.
+
+    Certificates are verified and the proxies of the environment used. A redirect is followed
+    to HTTPS, or within the host that was asked.
+
+    Args:
+        url: What to get.
+        sink: An open file; after an error it holds a part of the answer.
+        max_bytes: Most bytes that are taken.
+        timeout: Seconds for the whole download.
+        accept: Media type to ask for.
+
+    Raises:
+        FetchError: There was no answer, a status other than 200, too many bytes, or no time left.
+    """
+    import httpx
+
+    deadline = time.monotonic() + timeout
+    headers = {"Accept": accept, "Accept-Encoding": "identity"}
+    try:
+        with httpx.Client(timeout=min(timeout, _SILENCE_S), headers=headers) as client:
+            response = _follow(client, client.build_request("GET", url))
+            try:
+                _copy(response, sink, max_bytes, deadline)
+            finally:
+                response.close()
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        reason = str(error) or type(error).__name__
+        hint = "is the network up, and does the address open in a browser?"
+        raise FetchError(f"the download failed: {reason}", url=url, hint=hint) from error
+
+
+def _fetch_text(url: str, *, timeout: float, accept: str = "*/*") -> str:
+    """Return the short text that a public host answers.
+
+    Raises:
+        FetchError: As that.
+    """
+    sink = io.BytesIO()
+    _download(url, sink, max_bytes=_MAX_TEXT_BYTES, timeout=timeout, accept=accept)
+    return sink.getvalue().decode(errors="replace")
+
+
+def _follow(client: httpx.Client, request: httpx.Request) -> httpx.Response:
+    origin = request.url
+    for _ in range(_MAX_REDIRECTS + 1):
+        response = client.send(request, stream=True)
+        if response.next_request is None:
+            return response
+        response.close()
+        request = response.next_request
+        is_same_host = request.url.copy_with(raw_path=b"/") == origin.copy_with(raw_path=b"/")
+        if request.url.scheme != "https" and not is_same_host:
+            raise FetchError(f"the host redirects to {request.url}", url=str(origin))
+    raise FetchError(f"the host redirects more than {_MAX_REDIRECTS} times", url=str(origin))
+
+
+def _copy(response: httpx.Response, sink: BinaryIO, max_bytes: int, deadline: float) -> None:
+    url, status = str(response.url), response.status_code
+    if status != 200:
+        message = f"the host answered {status} {response.reason_phrase}".rstrip()
+        raise FetchError(message, url=url, status=status, hint=_limit_hint(response))
+    received = 0
+    for chunk in response.iter_raw():
+        received += len(chunk)
+        if received > max_bytes:
+            raise FetchError(f"the answer is larger than {max_bytes} bytes", url=url, status=status)
+        if time.monotonic() > deadline:
+            raise FetchError(f"the download is too slow: {received} bytes so far", url=url)
+        sink.write(chunk)
+
+
+def _limit_hint(response: httpx.Response) -> str | None:
+    headers = response.headers
+    is_limit = headers.get("x-ratelimit-remaining") == "0" or "retry-after" in headers
+    if response.status_code not in (403, 429) or not is_limit:
+        return None
+    wait = headers.get("retry-after")
+    when = f"in {wait} s" if wait else "later, at most in an hour"
+    return f"the host's limit for requests without an account is used up; try again {when}"

@@ -26,9 +26,8 @@ from clawblox.instance.launcher import Ending, Launcher
 from clawblox.instance.lifecycle import State
 from clawblox.instance.ramp import Pace
 from clawblox.results import EventKind
-from clawblox.supervision.tree import Grace
+from clawblox.supervision.tree import Grace, current_finder
 from clawblox.system.ports import describe_owner
-from clawblox.system.process_finder import current_finder
 from clawblox.telemetry.own_log import OwnLog
 
 FAILED_START_GRACE_S = 1.0

@@ -32,9 +32,8 @@ from clawblox.system.files import (
     make_private_dir,
     write_all,
 )
-from clawblox.system.foreign_files import open_file
 from clawblox.system.locks import lock_descriptor
-from clawblox.system.regular_files import open_own, open_regular
+from clawblox.system.regular_files import open_file, open_own, open_regular
 
 MAX_BLOB_BYTES: Final = 64 << 30
 _READ_BYTES: Final = 1 << 20

@@ -38,7 +38,8 @@ from clawblox.rundir.control_client import (
     remove_dead_sockets,
     short_path,
 )
-from clawblox.system.files import PRIVATE_DIR, PRIVATE_FILE, make_private_dir
+from clawblox.system.files import make_private_dir
+from clawblox.system.regular_files import PRIVATE_DIR, PRIVATE_FILE
 from clawblox.system.sockets import Place, close_in_forked_child, serve_connections
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.telemetry.throttle import Throttle

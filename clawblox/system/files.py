@@ -25,10 +25,8 @@ from pathlib import Path
 from typing import Final
 
 from clawblox.system.process_tree import is_same_process, read_start_time
-from clawblox.system.regular_files import open_regular
+from clawblox.system.regular_files import PRIVATE_DIR, PRIVATE_FILE, open_regular
 
-PRIVATE_FILE = 0o600
-PRIVATE_DIR = 0o700
 _MAX_DIGEST_BYTES: Final = 64 << 30
 
 _PARTIAL = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)-(?P<start>\d+)\.[0-9a-f]+\.partial")

@@ -20,16 +20,13 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from clawblox.system.files import (
-    PRIVATE_DIR,
-    PRIVATE_FILE,
     PartialFile,
     partial_name,
     sweep_partials,
     write_all,
 )
-from clawblox.system.foreign_files import open_directory
-from clawblox.system.regular_files import open_regular
-from clawblox.system.short_process import run_briefly
+from clawblox.system.process import run_briefly
+from clawblox.system.regular_files import PRIVATE_DIR, PRIVATE_FILE, open_directory, open_regular
 from clawblox.system.sqlite_program import MAX_ANSWER_BYTES
 
 MAX_DATABASE_BYTES: Final = 4 << 30

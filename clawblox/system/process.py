@@ -1,8 +1,8 @@
-"""Starting and watching processes, which only this module, guard and tmux do.
+"""Starting and watching processes. Only this module, guard and tmux start programs.
 
-Every process leads its own session, has no standard input unless it is given one, and writes its
-output to given descriptors. It is watched through a pidfd, which needs no SIGCHLD, no thread per
-child, and no particular event loop.
+:func:`run_briefly` runs a program that ends soon. Every other process leads its own session, has an
+empty standard input unless it is given one, and writes its output to given descriptors. It is
+watched through a pidfd, which needs no SIGCHLD, no thread per child, and no particular event loop.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import signal
 import stat
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import anyio
 import attrs
@@ -36,6 +38,8 @@ _HAND_OVER = f'export {LISTEN_PID_ENV}=$$; exec "$@" {LISTEN_FD}<&0 </dev/null'
 """Turns standard input into the descriptor that is handed over. A shell does that, because only the
 process itself knows its pid before its program runs."""
 
+_MAX_OUTPUT_BYTES: Final = 1 << 20
+_CHUNK_BYTES: Final = 1 << 16
 _HEAD_BYTES = 256
 """The part of a program that the kernel looks at."""
 
@@ -312,3 +316,94 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+@attrs.frozen
+class Outcome:
+    """How a program ended.
+
+    Attributes:
+        status: Its exit status; the negative number of the signal that ended it.
+        output: What it wrote to standard output and error.
+    """
+
+    status: int
+    output: str
+
+    @property
+    def first_line(self) -> str:
+        """The first line that it wrote."""
+        return self.output.strip().partition("\n")[0]
+
+
+def run_briefly(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    timeout: float,
+    cwd: str = "/",
+    pass_fds: Sequence[int] = (),
+    max_bytes: int = _MAX_OUTPUT_BYTES,
+) -> Outcome:
+    """Run a program to its end. Blocks.
+
+    Args:
+        command: Program and arguments.
+        env: The whole environment.
+        timeout: Seconds after which it is killed, with its process group.
+        cwd: Working directory.
+        pass_fds: Further descriptors that it inherits, under their own numbers.
+        max_bytes: Maximum output in bytes; a program that writes more is killed too.
+
+    Raises:
+        OSError: It cannot be executed, or wrote too much and was killed.
+        TimeoutError: It did not end in time, and was killed.
+    """
+    deadline = time.monotonic() + timeout
+    with subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        pass_fds=pass_fds,
+        start_new_session=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            output = _read_output(process.stdout.fileno(), deadline, max_bytes)
+            status = process.wait(max(0.0, deadline - time.monotonic()))
+        except (TimeoutError, subprocess.TimeoutExpired):
+            _kill_group(process)
+            raise TimeoutError(f"{command[0]} did not end within {timeout:g} s") from None
+        except BaseException:
+            _kill_group(process)
+            raise
+    return Outcome(status, output.decode(errors="replace"))
+
+
+def _kill_group(leader: subprocess.Popen[bytes]) -> None:
+    if leader.returncode is None:  # unreaped, so the number of its group is still its own
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(leader.pid, signal.SIGKILL)
+
+
+def _read_output(pipe: int, deadline: float, max_bytes: int) -> bytes:
+    """Return all that is written to a pipe until its end.
+
+    Raises:
+        TimeoutError: It has not ended by the deadline.
+        OSError: It is more than ``max_bytes``.
+    """
+    output = bytearray()
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    while poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+        chunk = os.read(pipe, _CHUNK_BYTES)
+        if not chunk:
+            return bytes(output)
+        output += chunk
+        if len(output) > max_bytes:
+            raise OSError(errno.EFBIG, f"it wrote more than {max_bytes} bytes")
+    raise TimeoutError

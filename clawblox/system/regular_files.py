@@ -1,19 +1,32 @@
-"""The one way to open a file that a world, an agent or a stranger can replace at any moment.
+"""Opening files that a world, an agent or a stranger can replace at any moment.
 
 Opening never waits, follows no link, and yields regular files only. So a pipe, a device or a link
-in place of a file is an error that names the path, and neither hangs nor leads anywhere else. What
-is read has a limit; a sparse file of terabytes is refused before a byte is read. Everything here
-blocks no longer than the disk does.
+in place of a file is an error that names the path. Every read has a limit; a sparse file of
+terabytes is refused before a byte is read. Where the directories can be replaced too, every path is
+walked through directory descriptors, one component at a time, so a directory that is swapped for a
+link leads nowhere else. Everything here blocks no longer than the disk does.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fnmatch
 import os
+import re
 import stat
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+PRIVATE_FILE: Final = 0o600
+PRIVATE_DIR: Final = 0o700
+
+OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+"""Flags that open a directory, but not through a link."""
+
+_MAX_MERGED_DEPTH: Final = 64
+_WILDCARD: Final = re.compile(r"[*?[]")
 _PIECE_BYTES: Final = 1 << 16
 _SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
@@ -24,8 +37,8 @@ def open_regular(
     """Open a regular file for reading and return its descriptor.
 
     Args:
-        path: The file. Its directory is trusted; use :mod:`clawblox.system.foreign_files` where
-            another program can replace that too.
+        path: The file. Its directory is trusted; use :func:`open_file` where another program
+            can replace that too.
         dir_fd: Descriptor of the directory that a relative path is in.
         max_bytes: Maximum apparent size in bytes; None means no limit.
 
@@ -79,7 +92,9 @@ def read_rest(fd: int, *, max_bytes: int) -> bytes:
     return b"".join(pieces)
 
 
-def open_own(path: Path | str, flags: int, *, dir_fd: int | None = None, mode: int = 0o600) -> int:
+def open_own(
+    path: Path | str, flags: int, *, dir_fd: int | None = None, mode: int = PRIVATE_FILE
+) -> int:
     """Open a regular file that this package writes, and return its descriptor.
 
     A file with a second name is refused: that name may be a file of the user.
@@ -104,7 +119,7 @@ def _open(
     *,
     dir_fd: int | None,
     max_bytes: int | None = None,
-    mode: int = 0o600,
+    mode: int = PRIVATE_FILE,
     is_own: bool = False,
 ) -> int:
     try:
@@ -136,3 +151,240 @@ def _not_regular(path: Path | str) -> OSError:
 
 def _too_large(path: Path | str, max_bytes: int) -> OSError:
     return OSError(errno.EFBIG, f"is larger than {max_bytes} bytes", str(path))
+
+
+# -- below a directory in which another program may change anything --------------------------
+
+
+class FoundFile(NamedTuple):
+    """A regular file that was found.
+
+    Attributes:
+        path: Where it is.
+        size: Its length in bytes.
+        mtime_ns: When it was last changed, in nanoseconds of Unix time.
+    """
+
+    path: Path
+    size: int
+    mtime_ns: int
+
+
+def open_directory(root: Path, path: str = "") -> int:
+    """Open a directory and return its descriptor.
+
+    Args:
+        root: A directory; its own path is trusted.
+        path: Path below ``root``, ``/`` between components; no link is followed.
+
+    Raises:
+        OSError: It does not exist or is not a directory.
+    """
+    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for part in filter(None, path.split("/")):
+        try:
+            deeper = os.open(part, OPEN_DIRECTORY, dir_fd=fd)
+        finally:
+            os.close(fd)
+        fd = deeper
+    return fd
+
+
+def open_file(root: Path, path: str) -> int:
+    """Open a regular file for reading and return its descriptor; it never waits.
+
+    Args:
+        root: A directory; its own path is trusted.
+        path: Path below ``root``, ``/`` between components; no link is followed.
+
+    Raises:
+        OSError: It does not exist or is not a regular file.
+    """
+    with _opened_parent(root, path) as (parent, name):
+        return open_regular(name, dir_fd=parent)
+
+
+def read_file(root: Path, path: str, *, max_bytes: int) -> bytes:
+    """Return the content of a regular file.
+
+    Args:
+        root: A directory; its own path is trusted.
+        path: Path below ``root``, ``/`` between components; no link is followed.
+        max_bytes: Maximum size in bytes.
+
+    Raises:
+        OSError: It does not exist, is not a regular file, or is larger.
+    """
+    with _opened_parent(root, path) as (parent, name):
+        return read_regular(name, dir_fd=parent, max_bytes=max_bytes)
+
+
+@contextlib.contextmanager
+def _opened_parent(root: Path, path: str) -> Iterator[tuple[int, str]]:
+    """Yield the directory that a file is in, open, and the file's name there."""
+    directory, _, name = path.rpartition("/")
+    parent = open_directory(root, directory)
+    try:
+        yield parent, name
+    except OSError as error:
+        error.filename = str(root / path)
+        raise
+    finally:
+        os.close(parent)
+
+
+def rewrite_lines(
+    root: Path,
+    path: str,
+    rewrite: Callable[[bytes], bytes],
+    *,
+    max_bytes: int,
+    max_line_bytes: int = 64 << 20,
+) -> None:
+    """Rewrite a regular file line by line; a reader finds the file of before or the new one.
+
+    Args:
+        root: A directory; its own path is trusted.
+        path: Path below ``root``, ``/`` between components; no link is followed.
+        rewrite: Returns what replaces a line; lines include their newline.
+        max_bytes: Maximum apparent size of the file.
+        max_line_bytes: Maximum length of a line.
+
+    Raises:
+        OSError: It does not exist, is not a regular file, or exceeds a limit; or it cannot be
+            written. It is as it was.
+    """
+    directory, _, name = path.rpartition("/")
+    parent, new_name = open_directory(root, directory), f".{name}.partial"
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(new_name, dir_fd=parent)
+        with (
+            os.fdopen(open_regular(name, dir_fd=parent, max_bytes=max_bytes), "rb", 1 << 20) as old,
+            os.fdopen(_create(parent, new_name), "wb") as new,
+        ):
+            while line := old.readline(max_line_bytes + 1):
+                if len(line) > max_line_bytes:
+                    message = f"has a line of more than {max_line_bytes} bytes"
+                    raise OSError(errno.EFBIG, message, str(root / path))
+                new.write(rewrite(line))
+            new.flush()
+            os.fsync(new.fileno())
+        os.rename(new_name, name, src_dir_fd=parent, dst_dir_fd=parent)
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(new_name, dir_fd=parent)
+        os.close(parent)
+
+
+def _create(directory: int, name: str) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(name, flags, PRIVATE_FILE, dir_fd=directory)
+
+
+def find_files(root: Path, pattern: str) -> list[FoundFile]:
+    """Return the regular files whose path below ``root`` matches, in no order.
+
+    Args:
+        root: A directory; its own path is trusted. It need not exist.
+        pattern: Patterns of names as of :mod:`fnmatch`, one for each component, with ``/`` between.
+    """
+    try:
+        fd = open_directory(root)
+    except OSError:
+        return []
+    return [*_find(fd, root, pattern.split("/"))]
+
+
+def _find(directory: int, place: Path, patterns: list[str]) -> Iterator[FoundFile]:
+    """Yield the files of an open directory, which is closed afterwards."""
+    try:
+        for name in _matching_names(directory, patterns[0]):
+            with contextlib.suppress(OSError):  # it has gone, or is something else
+                if patterns[1:]:
+                    deeper = os.open(name, OPEN_DIRECTORY, dir_fd=directory)
+                    yield from _find(deeper, place / name, patterns[1:])
+                    continue
+                status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode):
+                    yield FoundFile(place / name, status.st_size, status.st_mtime_ns)
+    finally:
+        os.close(directory)
+
+
+def _matching_names(directory: int, pattern: str) -> list[str]:
+    is_name = not _WILDCARD.search(pattern)
+    return [pattern] if is_name else fnmatch.filter(os.listdir(directory), pattern)
+
+
+def make_directory(root: Path, path: str) -> int:
+    """Open a directory, made with its missing parents, each 0700; return its descriptor.
+
+    Args:
+        root: A directory, which exists; its own path is trusted.
+        path: Path below ``root``, ``/`` between components; no link is followed.
+
+    Raises:
+        OSError: It cannot be made, or something else is there.
+    """
+    fd = open_directory(root)
+    for part in path.split("/"):
+        try:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(part, PRIVATE_DIR, dir_fd=fd)
+            deeper = os.open(part, OPEN_DIRECTORY, dir_fd=fd)
+        finally:
+            os.close(fd)
+        fd = deeper
+    return fd
+
+
+def merge_directory(root: Path, source: str, destination: str) -> None:
+    """Move all that is in one directory into another one; what is there already stays.
+
+    So does what is 64 directories deep in both.
+
+    Args:
+        root: A directory; its own path is trusted.
+        source: Path of the one below ``root``; it is removed if nothing stays in it.
+        destination: Path of the other, which is made where it is missing.
+
+    Raises:
+        OSError: Something cannot be moved; perhaps a part was.
+    """
+    place, _, name = source.rpartition("/")
+    with contextlib.ExitStack() as opened:
+        parent = open_directory(root, place)
+        opened.callback(os.close, parent)
+        old = open_directory(root, source)
+        opened.callback(os.close, old)
+        new = make_directory(root, destination)
+        opened.callback(os.close, new)
+        _merge(old, new, _MAX_MERGED_DEPTH)
+        with contextlib.suppress(OSError):  # what was not moved is still there
+            os.rmdir(name, dir_fd=parent)
+
+
+def _merge(source: int, destination: int, depth: int) -> None:
+    if not depth:  # more than a program makes
+        return
+    for name in os.listdir(source):
+        if not _exists(destination, name):
+            os.rename(name, name, src_dir_fd=source, dst_dir_fd=destination)
+            continue
+        with contextlib.suppress(NotADirectoryError), contextlib.ExitStack() as opened:
+            inner = []
+            for fd in (source, destination):
+                inner.append(os.open(name, OPEN_DIRECTORY, dir_fd=fd))
+                opened.callback(os.close, inner[-1])
+            _merge(inner[0], inner[1], depth - 1)
+            with contextlib.suppress(OSError):  # what was not moved is still there
+                os.rmdir(name, dir_fd=source)
+
+
+def _exists(directory: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

@@ -12,7 +12,7 @@ import pytest
 
 from clawblox.checkpoint.collect import tree
 from clawblox.errors import CheckpointError
-from clawblox.system import foreign_files
+from clawblox.system import regular_files
 
 
 def look(root, path="", judge=lambda _path, _is_directory: None, is_name=lambda _path: True):
@@ -74,7 +74,7 @@ def test_what_is_no_file_is_listed_and_does_not_hold_us_up(tmp_path, make, reque
             pytest.skip("only root makes devices")
     assert look(tmp_path).excluded == (("thing", f"a {make}"),)
     with pytest.raises(OSError) as caught:  # noqa: PT011 - its errno is looked at
-        foreign_files.open_file(tmp_path, "thing")
+        regular_files.open_file(tmp_path, "thing")
     assert caught.value.errno in (errno.EINVAL, errno.ENXIO)
     assert not tree.is_file(tmp_path, "thing")
 
@@ -84,10 +84,10 @@ def test_no_part_of_a_path_may_be_a_link(tmp_path):
     (tmp_path / "real" / "file").write_bytes(b"x")
     (tmp_path / "link").symlink_to("real")
     (tmp_path / "real" / "link").symlink_to("file")
-    assert content(foreign_files.open_file(tmp_path, "real/file")) == b"x"
+    assert content(regular_files.open_file(tmp_path, "real/file")) == b"x"
     for path in ("link/file", "real/link"):
         with pytest.raises(OSError) as caught:  # noqa: PT011 - its errno is looked at
-            foreign_files.open_file(tmp_path, path)
+            regular_files.open_file(tmp_path, path)
         assert caught.value.errno in (errno.ELOOP, errno.ENOTDIR)
     with pytest.raises(NotADirectoryError):
         look(tmp_path, "link")
@@ -97,7 +97,7 @@ def test_the_root_itself_may_be_reached_through_a_link(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "file").write_bytes(b"x")
     (tmp_path / "link").symlink_to("real")
-    assert content(foreign_files.open_file(tmp_path / "link", "file")) == b"x"
+    assert content(regular_files.open_file(tmp_path / "link", "file")) == b"x"
 
 
 def test_a_file_that_is_swapped_for_a_link_after_the_look_is_not_followed(tmp_path):

@@ -14,8 +14,8 @@ import pytest
 
 from clawblox.results import ProcessExit
 from clawblox.supervision import tree
+from clawblox.supervision import tree as finder
 from clawblox.supervision.tree import Grace, ProcessTree, TreeEnd, end_tree
-from clawblox.system import process_finder as finder
 from clawblox.system.process import Process
 from clawblox.system.process_tree import Mark, Proc, Search, find_trees
 from tests.support import descendants, is_alive, marked_processes, wait_until_async

@@ -25,7 +25,6 @@ from clawblox.agents.access.proxy import Limits, Proxy
 from clawblox.agents.layout import AgentDir
 from clawblox.errors import AgentResumeError, AgentSetupError
 from clawblox.system.files import make_private_dir, publish_bytes
-from clawblox.system.foreign_files import read_file
 from clawblox.system.ports import (
     LEASE_RANGE,
     Lease,
@@ -35,6 +34,7 @@ from clawblox.system.ports import (
     take_free_port,
     take_port,
 )
+from clawblox.system.regular_files import read_file
 from clawblox.system.sockets import close_in_forked_child
 
 WORLD_LISTENER: Final = "world"

@@ -46,7 +46,7 @@ from clawblox.agents.programs.program import project_slug
 from clawblox.agents.values import ErrorKind, Report, Usage, UsageScope
 from clawblox.foreign_values import parse_document
 from clawblox.system.files import make_private_dir, publish_bytes
-from clawblox.system.foreign_files import find_files, merge_directory, read_file
+from clawblox.system.regular_files import find_files, merge_directory, read_file
 
 _STREAM: Final = (
     "-p",

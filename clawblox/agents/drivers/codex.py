@@ -45,7 +45,7 @@ from clawblox.agents.programs.program import thread_id
 from clawblox.agents.values import Report, Usage
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.foreign_database import copy_database, remove_database
-from clawblox.system.foreign_files import find_files
+from clawblox.system.regular_files import find_files
 
 _EVERYTHING: Final = "--dangerously-bypass-approvals-and-sandbox"
 _MODES: Final = {

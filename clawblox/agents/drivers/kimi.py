@@ -55,7 +55,7 @@ from clawblox.agents.programs.kimi import (
 from clawblox.agents.usage import add_usage
 from clawblox.agents.values import Report, Usage
 from clawblox.system.files import make_private_dir, publish_bytes
-from clawblox.system.foreign_files import (
+from clawblox.system.regular_files import (
     find_files,
     make_directory,
     open_file,

@@ -23,7 +23,7 @@ from clawblox.agents.running.output import read_lines, read_reports
 from clawblox.agents.values import Report
 from clawblox.concurrency.threads import run_blocking, run_interruptible
 from clawblox.errors import AgentResumeError
-from clawblox.system.foreign_files import open_file, read_file
+from clawblox.system.regular_files import open_file, read_file
 from clawblox.telemetry.log_segments import log_end
 from clawblox.telemetry.own_log import OwnLog
 

@@ -22,7 +22,7 @@ import attrs
 from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
 from clawblox.agents.running.hooks import Enclosed, View
 from clawblox.agents.sandbox.endpoints import WORLD_ENDPOINT, Endpoint, find_endpoints
-from clawblox.agents.sandbox.entry import Entry, Limits, find_limits
+from clawblox.agents.sandbox.entry import ControlGroup, Entry, Limits, find_limits
 from clawblox.agents.sandbox.inside import (
     SANDBOX_DEPS,
     SANDBOX_HOME,
@@ -40,11 +40,10 @@ from clawblox.agents.sandbox.system_calls import build_filter
 from clawblox.agents.values import SandboxLevel
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import AgentSetupError
-from clawblox.system.control_groups import ControlGroup
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.network_namespace import Confinement, NamespaceRefused
 from clawblox.system.outer_user import OUTER_DIR, choose_uid, find_obstacle
-from clawblox.system.short_process import Outcome, run_briefly
+from clawblox.system.process import Outcome, run_briefly
 
 _PROBE_TIMEOUT_S: Final = 30.0
 _ETC: Final = "etc"

@@ -20,7 +20,7 @@ from clawblox.agents.running.hooks import Enclosed, NoEnclosure
 from clawblox.agents.values import SandboxLevel
 from clawblox.errors import AgentSetupError
 from clawblox.system.files import publish_bytes
-from clawblox.system.short_process import Outcome, run_briefly
+from clawblox.system.process import Outcome, run_briefly
 
 NATIVE_PROGRAMS: Final = ("bwrap", "socat", "rg")
 """Programs that it needs on PATH."""

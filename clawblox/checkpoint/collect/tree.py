@@ -1,6 +1,6 @@
 """Reads directories that belong to an agent, which may change them at any moment.
 
-Nothing is opened but through ``system.foreign_files``, so that no link is followed and no pipe
+Nothing is opened but through ``system.regular_files``, so that no link is followed and no pipe
 blocks a save. ``policy`` decides what is left out. Everything here blocks.
 """
 
@@ -18,8 +18,7 @@ import attrs
 
 from clawblox.checkpoint import names
 from clawblox.errors import CheckpointError
-from clawblox.system.foreign_files import OPEN_DIRECTORY, open_directory, open_file
-from clawblox.system.regular_files import open_regular
+from clawblox.system.regular_files import OPEN_DIRECTORY, open_directory, open_file, open_regular
 
 _REPLACED: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 """Errors of opening a directory that has vanished or was replaced since it was listed."""

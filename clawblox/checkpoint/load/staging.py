@@ -25,7 +25,6 @@ import attrs
 from clawblox.errors import CheckpointError, CheckpointPathError
 from clawblox.system.files import (
     NO_REPLACE,
-    PRIVATE_DIR,
     available_bytes,
     partial_name,
     rename_with,
@@ -33,6 +32,7 @@ from clawblox.system.files import (
     write_all,
 )
 from clawblox.system.process_tree import is_same_process
+from clawblox.system.regular_files import PRIVATE_DIR
 
 Parts = tuple[str, ...]
 

@@ -35,8 +35,7 @@ from clawblox.cli.doctor.software import run_program
 from clawblox.errors import AgentSetupError
 from clawblox.system.files import make_private_dir
 from clawblox.system.network_namespace import helper_command, open_channel, receive_listeners
-from clawblox.system.process import CannotExecute
-from clawblox.system.short_process import run_briefly
+from clawblox.system.process import CannotExecute, run_briefly
 
 _TIMEOUT_S = 8.0
 """Programs in Node.js take a second or more, and all are asked at the same time."""

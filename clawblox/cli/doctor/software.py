@@ -14,7 +14,7 @@ import attrs
 
 from clawblox.checks import Check, CheckResult, missing, ok, warning
 from clawblox.extras import EXTRAS, install_command
-from clawblox.system.short_process import run_briefly
+from clawblox.system.process import run_briefly
 
 _TIMEOUT_S = 4.0
 _OLDEST_TMUX = (3, 0)

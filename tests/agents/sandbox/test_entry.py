@@ -12,10 +12,8 @@ from typing import Any
 import pytest
 
 from clawblox.agents.sandbox import entry
-from clawblox.agents.sandbox.entry import find_limits
+from clawblox.agents.sandbox.entry import find_delegated, find_limits, make_group
 from clawblox.concurrency.threads import run_blocking
-from clawblox.system import control_groups
-from clawblox.system.control_groups import find_delegated, make_group
 from clawblox.system.process_tree import read_start_time
 from tests.agents.sandbox.support import PYTHON, TIMEOUT_S, Sandbox
 from tests.support import wait_until, wait_until_async
@@ -85,9 +83,9 @@ class Hierarchy:
         self.control.write_text("cpu memory pids\n")
         self.membership = root / "membership"
         self.membership.write_text("4:memory:/elsewhere\n0::/delegated/own\n")
-        monkeypatch.setattr(control_groups, "_HIERARCHY", root)
-        monkeypatch.setattr(control_groups, "_MEMBERSHIP", self.membership)
-        monkeypatch.setattr(control_groups, "_SYSTEMD", root / "systemd")
+        monkeypatch.setattr(entry, "_HIERARCHY", root)
+        monkeypatch.setattr(entry, "_MEMBERSHIP", self.membership)
+        monkeypatch.setattr(entry, "_SYSTEMD", root / "systemd")
 
 
 @pytest.fixture
@@ -170,7 +168,7 @@ async def test_the_kernel_moves_a_sandbox_into_its_group_and_ends_it_there(
         pytest.skip("no control group can be made here")
     made = []
 
-    def make(parent: Path, _limits: object) -> control_groups.ControlGroup:
+    def make(parent: Path, _limits: object) -> entry.ControlGroup:
         made.append(make_group(parent, {}))
         return made[0]
 

@@ -28,7 +28,7 @@ from clawblox.checkpoint.model import Source, Transform
 from clawblox.checkpoint.zstd import Zstandard, find_zstandard
 from clawblox.errors import CheckpointError
 from clawblox.extras import install_command
-from clawblox.system import foreign_files
+from clawblox.system import regular_files
 
 _SLICE: Final = 256
 """Bytes to decompress at a time. They may expand 40,000 times, all of it in memory."""
@@ -73,7 +73,7 @@ def _read_compressed_head(root: Path, path: str, size: int) -> bytes:
     """
     transform = _decompression(root / path)
     head = b""
-    with os.fdopen(foreign_files.open_file(root, path), "rb") as file:
+    with os.fdopen(regular_files.open_file(root, path), "rb") as file:
         for piece in transform(iter(lambda: file.read(_SLICE), b"")):
             head += piece
             if len(head) >= size:

@@ -25,7 +25,7 @@ from clawblox.checkpoint.collect.sessions import transcripts
 from clawblox.checkpoint.collect.sessions.transcripts import Record
 from clawblox.checkpoint.model import Source, Transform
 from clawblox.errors import CheckpointError, CheckpointFormatError
-from clawblox.system import foreign_files
+from clawblox.system import regular_files
 from clawblox.system.files import write_all
 from clawblox.telemetry.log_segments import SEGMENT_SUFFIX, list_segments
 
@@ -348,7 +348,7 @@ def _segments(agent_dir: Path) -> dict[str, str]:
 def _read_usage(agent_dir: Path) -> bytes | None:
     """Return what was counted so far; None if there is nothing to read."""
     try:
-        return foreign_files.read_file(agent_dir, _USAGE, max_bytes=_MAX_USAGE_BYTES)
+        return regular_files.read_file(agent_dir, _USAGE, max_bytes=_MAX_USAGE_BYTES)
     except OSError:
         return None
 

@@ -17,7 +17,7 @@ from clawblox.checkpoint.collect import tree
 from clawblox.checkpoint.model import Transform
 from clawblox.errors import CheckpointError, CheckpointLimitError
 from clawblox.foreign_values import MAX_MEMBERS, parse_document
-from clawblox.system import foreign_files
+from clawblox.system import regular_files
 
 Record = dict[str, Any]
 
@@ -59,7 +59,7 @@ def newest_records(root: Path, path: str) -> Iterator[Iterator[Record]]:
         CheckpointLimitError: A record is too large.
     """
     try:
-        fd = foreign_files.open_file(root, path)
+        fd = regular_files.open_file(root, path)
     except OSError as error:
         raise tree.unreadable_error(root / path, error) from None
     try:

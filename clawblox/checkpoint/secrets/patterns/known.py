@@ -21,7 +21,7 @@ import attrs
 
 from clawblox import protocol
 from clawblox.checkpoint.secrets.patterns.shapes import Match, is_word, occurrences
-from clawblox.system.foreign_files import find_files, open_file
+from clawblox.system.regular_files import find_files, open_file
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9]+")
 _UNESCAPED: Final = re.compile(r"[A-Za-z0-9_.~-]*")

@@ -16,8 +16,8 @@ from typing import Any
 import anyio
 import pytest
 
-from clawblox.system import process_finder as finder_module
-from clawblox.system.process_finder import Finder, current_finder
+from clawblox.supervision import tree as finder_module
+from clawblox.supervision.tree import Finder, current_finder
 from clawblox.system.process_tree import Mark, Proc, Search, find_trees, signal_processes
 from tests.support import (
     is_alive,
