@@ -1,8 +1,8 @@
 """Append-only logs: files of lines that any number of processes extend and read. All of it blocks.
 
 Writers take turns through a lock on the file, so the order of the lines is the order of the writes,
-whatever the clocks say. A line counts once its newline is written. An incomplete last line is what
-a killed writer left: readers ignore it, and the next writer ends it, so that no later line is
+independent of clocks. A line counts once its newline is written. A killed writer may leave an
+incomplete last line: readers ignore it, and the next writer ends it, so that no later line is
 joined to it. A reader must therefore skip lines that it cannot parse. Nothing here drops a line.
 """
 
@@ -29,17 +29,17 @@ MAX_LOG_BYTES: Final = 64 << 20
 def append_lines(
     path: Path, lines: bytes, *, durable: bool = False, lock_wait: float = LOCK_WAIT_S
 ) -> None:
-    """Append lines to a log, which is created private where it is missing.
+    """Append lines to a log; a missing log is created private.
 
     Args:
         path: The log; its directory must exist.
         lines: The lines, each with its newline.
-        durable: Whether they must survive a loss of power; otherwise every living reader sees them.
-        lock_wait: How long to wait for other writers, in seconds.
+        durable: Whether the lines must survive a loss of power; living readers see them anyway.
+        lock_wait: Time to wait for other writers, in seconds.
 
     Raises:
-        OSError: The lines are not in the log; or, from an fsync alone, they are and may not be
-            durable. A TimeoutError if another process, a suspended one for example, keeps the lock.
+        OSError: The lines are not in the log; or, if an fsync failed, they are but may not be
+            durable. A TimeoutError if another process, perhaps suspended, keeps the lock.
     """
     with open_log(path, lock_wait=lock_wait) as fd:
         is_new = not append(fd, lines)
@@ -50,7 +50,7 @@ def append_lines(
 
 
 def read_complete_lines(path: Path, *, max_bytes: int = MAX_LOG_BYTES) -> list[bytes]:
-    """Return the complete lines of a log, each with its newline; none if it is missing.
+    """Return the complete lines of a log, each with its newline; empty if it is missing.
 
     Raises:
         OSError: It cannot be read, is not a regular file, or is larger than ``max_bytes``.
@@ -62,23 +62,23 @@ def read_complete_lines(path: Path, *, max_bytes: int = MAX_LOG_BYTES) -> list[b
 
 
 def complete_lines(data: bytes) -> list[bytes]:
-    """Return the lines of a part of a log, without an incomplete last one."""
+    """Return the complete lines of a part of a log."""
     return data[: data.rfind(b"\n") + 1].splitlines(keepends=True)
 
 
 @contextlib.contextmanager
 def open_log(path: Path, *, lock_wait: float = LOCK_WAIT_S) -> Iterator[int]:
-    """Open a log, which is created if it is missing, as its only writer.
+    """Open a log as its only writer; a missing log is created.
 
     Args:
         path: The log; its directory must exist.
-        lock_wait: How long to wait for other writers, in seconds.
+        lock_wait: Time to wait for other writers, in seconds.
 
     Yields:
         A descriptor for :func:`append`.
 
     Raises:
-        OSError: It cannot be opened, or is not a file of ours. A TimeoutError if another process
+        OSError: It cannot be opened, or is not one of our files. A TimeoutError if another process
             keeps the lock.
     """
     while True:
@@ -91,13 +91,13 @@ def open_log(path: Path, *, lock_wait: float = LOCK_WAIT_S) -> Iterator[int]:
             yield fd
             return
         finally:
-            # Closing is not enough: a fork that happened meanwhile holds the lock too.
+            # Closing is not enough: a child that was forked meanwhile has the lock too.
             fcntl.flock(fd, fcntl.LOCK_UN)
             os.close(fd)
 
 
 def append(fd: int, lines: bytes, *, max_bytes: int = MAX_LOG_BYTES) -> int:
-    """Append lines to an open log, after the end of an incomplete one.
+    """Append lines to an open log, and end an incomplete line before.
 
     Args:
         fd: A descriptor that :func:`open_log` yielded.
@@ -105,10 +105,10 @@ def append(fd: int, lines: bytes, *, max_bytes: int = MAX_LOG_BYTES) -> int:
         max_bytes: Size that the log must not exceed.
 
     Returns:
-        The size of the log before, in bytes.
+        The previous size of the log, in bytes.
 
     Raises:
-        OSError: The log is as it was.
+        OSError: The log is unchanged.
     """
     size = os.fstat(fd).st_size
     if size + len(lines) > max_bytes:

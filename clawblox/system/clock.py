@@ -1,4 +1,4 @@
-"""The one place that reads the wall clock. Durations use ``time.monotonic`` instead.
+"""The only place that reads the wall clock. Durations use ``time.monotonic`` instead.
 
 A plan whose tests must not wait takes a :class:`Clock`; processes are always supervised in real
 time.
@@ -19,7 +19,7 @@ class Clock(Protocol):
         """Return the wall-clock time, in UTC."""
 
     def monotonic(self) -> float:
-        """Return seconds from an arbitrary origin, which no setting of the wall clock changes."""
+        """Return seconds from an arbitrary origin; setting the wall clock does not change them."""
 
     async def sleep_until(self, deadline: float) -> None:
         """Wait until :meth:`monotonic` reaches a deadline; return immediately after it.
@@ -36,7 +36,7 @@ class SystemClock:
         return utc_now()
 
     def monotonic(self) -> float:
-        """Return seconds from an arbitrary origin, which no setting of the wall clock changes."""
+        """Return seconds from an arbitrary origin; setting the wall clock does not change them."""
         return time.monotonic()
 
     async def sleep_until(self, deadline: float) -> None:
@@ -55,17 +55,17 @@ def utc_now() -> datetime:
 
 
 def format_utc(value: datetime) -> str:
-    """Write a time as the manifest does: ``2026-06-22T18:59:25Z``.
+    """Format a time as the manifest does: ``2026-06-22T18:59:25Z``.
 
     Args:
-        value: A time with a zone; a naive one is taken as UTC.
+        value: The time; it is taken as UTC if it has no zone.
     """
     aware = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     return aware.replace(microsecond=0, tzinfo=None).isoformat() + "Z"
 
 
 def parse_utc(text: str | None) -> datetime | None:
-    """Return a time as a manifest has it; None if it is missing or malformed.
+    """Parse a time of a manifest; None if it is missing or malformed.
 
     Args:
         text: ISO 8601; a time without a zone is UTC.
@@ -83,7 +83,7 @@ def utc_now_ns() -> int:
 
 
 def format_utc_ms(ns: int) -> str:
-    """Write a time with milliseconds: ``2026-06-22T18:59:25.104Z``. Such texts sort by time.
+    """Format a time with milliseconds: ``2026-06-22T18:59:25.104Z``. Such texts sort by time.
 
     Args:
         ns: Nanoseconds since 1970, as :func:`utc_now_ns` returns.
@@ -91,7 +91,7 @@ def format_utc_ms(ns: int) -> str:
     return _format_ms(ns // 1_000_000)
 
 
-@lru_cache(maxsize=16)  # much happens in the same millisecond
+@lru_cache(maxsize=16)  # many events happen in the same millisecond
 def _format_ms(ms: int) -> str:
     value = datetime.fromtimestamp(ms / 1000, UTC)
     return value.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"

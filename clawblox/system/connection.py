@@ -1,8 +1,8 @@
-"""Kept HTTP/1.1 connections to one address: the only module that knows httptools.
+"""Persistent HTTP/1.1 connections to one address: the only module that knows httptools.
 
 This is the client for all calls to worlds, some of which come many times a second. It does little:
 plain HTTP to one address, whole answers of limited size, a deadline for each request. It never
-follows a redirect, asks a proxy or decodes a body. What it does not understand in an answer is an
+follows a redirect, asks a proxy or decodes a body. An answer that it does not understand is an
 error, and a connection on which anything unexpected happened is never used again.
 
 httptools is imported when the first connection is opened.
@@ -31,11 +31,11 @@ from clawblox.system.request import (
 from clawblox.system.sockets import connect, send_all
 
 MAX_HEAD_BYTES: Final = 64 << 10
-"""Most bytes of status lines and headers in one answer."""
+"""Maximum size of the status lines and headers of an answer, in bytes."""
 
 _RECEIVE_BYTES = 64 << 10
 _CHUNK_BYTES = 6
-"""Size of the smallest chunk, which has one byte of the body."""
+"""Size of the smallest chunk: a single byte of the body."""
 
 _NO_BODY = frozenset({204, 304})
 _INTERIM = frozenset({100, 102, 103})
@@ -45,7 +45,7 @@ _FRAMING = frozenset({b"content-length", b"transfer-encoding", b"content-encodin
 
 @attrs.define
 class Delivery:
-    """How far a request has come, also for a caller whose call was cancelled.
+    """Progress of a request, which a caller can read after its call was cancelled.
 
     Attributes:
         has_begun: Whether the other end may have received some of it.
@@ -65,9 +65,9 @@ class _ClosedUnansweredError(WorldCallError):
 class Connections:
     """The connections to one address; each request under way has one of its own.
 
-    A connection is kept after its answer and serves the next request. One that was closed
-    meanwhile is not used. If it is closed at the very moment of a request, a GET or HEAD is sent
-    once more, on a new connection; any other request fails, since it may have taken effect.
+    A connection is kept after its answer and serves the next request, unless it was closed
+    meanwhile. If it is closed during a request, a GET or HEAD is sent once more, on a new
+    connection; any other request fails, since it may have taken effect.
 
     Args:
         url: Address, base path included: ``http://127.0.0.1:8080/w1`` or ``http://[::1]:8080``.
@@ -97,10 +97,10 @@ class Connections:
             route: Route below the address.
             query: Encoded query, without its question mark.
             headers: Headers besides those that the connection needs itself.
-            host: Value of the ``Host`` header; None sends that of the address.
+            host: Value of the ``Host`` header; None sends the address itself.
 
         Raises:
-            ConfigError: One of them cannot be sent in a request.
+            ConfigError: An argument cannot be sent in a request.
         """
         return make_request(self._address, method, route, query, headers or {}, host)
 
@@ -116,17 +116,17 @@ class Connections:
         """Send a request and return its answer, whatever its status.
 
         Args:
-            request: What :meth:`prepare` returned.
-            body: Body of the request; None for a request without one.
+            request: A request from :meth:`prepare`.
+            body: Body of the request; None for no body.
             timeout: Seconds for the whole call.
-            max_body_bytes: Most bytes of the answer's body.
-            delivery: Notes when the first byte is sent.
+            max_body_bytes: Maximum size of the answer's body, in bytes.
+            delivery: Updated when the first byte is sent.
 
         Raises:
-            NotSentError: There is no connection.
-            WorldCallError: There was no answer in time, or none that can be used.
+            NotSentError: The connection could not be opened.
+            WorldCallError: There was no usable answer in time.
 
-        Cancellation: the connection is closed; ``delivery`` has whether the request may have been
+        Cancellation: the connection is closed; ``delivery`` shows whether the request may have been
         received.
         """
         data = request.encode(body)
@@ -161,7 +161,7 @@ class Connections:
             connection.close()
             return
         self._idle.append(connection)
-        # The last one is used first, so the world closes the first one after a while.
+        # The newest is used first, so the world closes the oldest after a while.
         if len(self._idle) > 1 and not self._idle[0].is_quiet():
             self._idle.pop(0).close()
 
@@ -174,16 +174,16 @@ class Connections:
         return None
 
     def close(self) -> None:
-        """Close every idle connection, and each other one when its answer is there."""
+        """Close idle connections now, and the others when their answers are complete."""
         self._is_closed = True
         while self._idle:
             self._idle.pop().close()
 
 
 class Connection:
-    """One connection, for one request at a time; opened by its first.
+    """A connection that carries one request at a time, and is opened by the first.
 
-    It is a plain socket that waits by ``anyio.wait_readable``: a stream costs twice as much.
+    It is a plain socket that waits by ``anyio.wait_readable``; a stream costs twice as much.
 
     Args:
         host: Host name or address, without brackets.
@@ -199,11 +199,11 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether it can take a request."""
+        """Whether it is connected."""
         return self._socket is not None
 
     def is_quiet(self) -> bool:
-        """Return whether nothing has arrived since the last answer, not even its end."""
+        """Return whether nothing has arrived since the last answer, not even an end of file."""
         return not self._poll.poll(0)
 
     async def exchange(
@@ -214,14 +214,14 @@ class Connection:
         Args:
             request: The request.
             data: Its bytes.
-            max_body_bytes: Most bytes of the answer's body.
-            delivery: Notes when the first byte is sent.
+            max_body_bytes: Maximum size of the answer's body, in bytes.
+            delivery: Updated when the first byte is sent.
 
         Raises:
             NotSentError: The connection could not be opened.
             WorldCallError: There was no usable answer; the connection is closed.
 
-        Cancellation: the connection is closed; ``delivery`` has whether the request may have been
+        Cancellation: the connection is closed; ``delivery`` shows whether the request may have been
         received.
         """
         connection = self._socket or await self._open(request)
@@ -251,7 +251,10 @@ class Connection:
         try:
             reader = _AnswerReader()
             connection = await connect(self._host, self._port)
-        except (OSError, ImportError) as error:  # without descriptors, no parser can be loaded
+        except (
+            OSError,
+            ImportError,
+        ) as error:  # without a free descriptor, the parser cannot be imported
             raise NotSentError(f"{request} failed: {_reason(error)}") from error
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
@@ -260,14 +263,14 @@ class Connection:
         return connection
 
     def close(self) -> None:
-        """Close it; a second call does nothing."""
+        """Close it; idempotent."""
         connection, self._socket = self._socket, None
         if connection is not None:
             connection.close()
 
 
 def _receive(connection: socket.socket) -> bytes | None:
-    """Return what has arrived; nothing at the end; None if the wait ended for no reason."""
+    """Return the bytes that have arrived; none at the end; None if the wakeup was spurious."""
     try:
         return connection.recv(_RECEIVE_BYTES)
     except BlockingIOError:
@@ -275,7 +278,7 @@ def _receive(connection: socket.socket) -> bytes | None:
 
 
 class _AnswerReader:
-    """Reads the answers of one connection; the parser calls the ``on_`` methods."""
+    """Reads the answers of a connection; the parser calls the ``on_`` methods."""
 
     def __init__(self) -> None:
         from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -302,7 +305,7 @@ class _AnswerReader:
         return self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
 
     def feed(self, data: bytes) -> None:
-        """Read on.
+        """Parse further bytes.
 
         Raises:
             WorldCallError: The answer cannot be used.
@@ -316,13 +319,13 @@ class _AnswerReader:
         if self._received > MAX_HEAD_BYTES + _CHUNK_BYTES * self._body_bytes:
             self._fault = self._fault or f"has more than {MAX_HEAD_BYTES} bytes of headers"
         if self._fault:
-            # Without a head the world may have died, which would then be the better error.
+            # Without a status the world may have died, and the caller can raise a better error.
             raise WorldCallError(
                 f"the answer to {self._request} {self._fault}", status=self.status or None
             )
 
     def feed_end(self) -> None:
-        """Note that the connection was closed by the world.
+        """Note that the world closed the connection.
 
         Raises:
             WorldCallError: The answer is not complete.
@@ -339,22 +342,22 @@ class _AnswerReader:
         error = WorldCallError if self._received else _ClosedUnansweredError
         return error(f"{self._request} failed: {reason}")
 
-    # -- called by the parser; what they raised would be lost ---------------------------------
+    # -- called by the parser, which would discard an exception -------------------------------
 
     def on_message_begin(self) -> None:
-        """Take note of bytes that belong to no request."""
+        """Note bytes that belong to no request."""
         if self.is_complete:
             self.can_continue = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header; those after the body come too late to count."""
+        """Keep a header, unless it is a trailer."""
         if self.status:
             return
         self.raw_headers.append((name, value))
         name = name.lower()
         if name in _FRAMING:
-            known = self._framing.get(name)
-            self._framing[name] = value if known is None else b"%s, %s" % (known, value)
+            earlier = self._framing.get(name)
+            self._framing[name] = value if earlier is None else b"%s, %s" % (earlier, value)
 
     def on_headers_complete(self) -> None:
         """Decide how the body ends, and whether to read it."""
@@ -363,7 +366,7 @@ class _AnswerReader:
             self._framing.clear()
             self.raw_headers.clear()
             return
-        if status < 200:  # after an unknown one the world may never say more
+        if status < 200:  # after an unknown status no answer may ever follow
             self._fault = f"has the status {status}, which is no answer"
             return
         self.status = status
@@ -380,7 +383,7 @@ class _AnswerReader:
             self._fault = f"has the Transfer-Encoding {transfer.decode('latin-1')!r}"
         elif has_no_body:
             if length or transfer or self._request.method == "HEAD":
-                self.is_complete, self.can_continue = True, False  # the parser may await a body
+                self.is_complete, self.can_continue = True, False  # the parser may expect a body
         elif coding != b"identity":
             self._fault = f"has the Content-Encoding {coding.decode('latin-1')!r}"
         elif length and int(length) > self._max_body_bytes:
@@ -399,12 +402,12 @@ class _AnswerReader:
         self._fault = f"is larger than {self._max_body_bytes} bytes"
 
     def on_message_complete(self) -> None:
-        """End the answer, unless it was an interim one."""
+        """End the answer, unless it was interim."""
         self.is_complete = self.status != 0
 
 
 def _reason(error: BaseException) -> str:
-    """Return what broke a connection, as the system says it."""
+    """Return why a connection broke, in the words of the system."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno:

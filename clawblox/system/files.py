@@ -4,8 +4,8 @@ The recipe: an exclusive private partial file in the destination's directory, fs
 file, link or rename, fsync of the directory. A rename alone is atomic against the death of
 this process; the fsyncs make it durable against the loss of power. Everything here blocks.
 
-Each start comes through here several times, so the file system is asked by ``os`` and not by
-``pathlib``, which costs as much again.
+Each start runs this code several times, so it uses ``os`` rather than ``pathlib``, whose overhead
+would double the cost.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _PARTIAL = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)-(?P<start>\d+)\.[0-9a-f]+\.
 
 
 class PartialFile:
-    """A private file beside its destination, which becomes the destination or disappears.
+    """A private file in the directory of its destination; it becomes the destination or disappears.
 
     Its name contains its owner (pid and start time), so that :func:`sweep_partials` can remove
-    what a killed owner left.
+    the files of a killed owner.
 
     Args:
-        directory: Where the destination will be; it must exist.
-        stem: A word for the name, which tells people what the file is.
+        directory: Directory of the destination; it must exist.
+        stem: A word in the name, for people who see the file.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: It cannot be created.
 
     Attributes:
-        path: Where it is until it is published.
+        path: Its path until it is published.
         fd: Open descriptor for reading and writing.
     """
 
@@ -64,18 +64,18 @@ class PartialFile:
         mode: int = PRIVATE_FILE,
         durable: bool = True,
     ) -> None:
-        """Make it ``destination``.
+        """Rename it to ``destination``.
 
         Args:
             destination: The final path, in the same directory.
-            overwrite: Replace what is there; otherwise that is a FileExistsError.
+            overwrite: Replace an existing file; otherwise that is a FileExistsError.
             mode: Permissions of the published file.
             durable: Whether it must survive a loss of power too; otherwise a rename alone
                 makes it complete or absent for every living reader.
 
         Raises:
             FileExistsError: ``destination`` exists and ``overwrite`` is False.
-            OSError: The file is not published; or, from the directory's fsync alone, it is
+            OSError: The file is not published; or, if only the fsync of the directory failed, it is
                 complete but perhaps not durable.
         """
         os.fchmod(self.fd, mode)
@@ -105,10 +105,10 @@ class PartialFile:
 
 
 def partial_name(stem: str) -> str:
-    """Return a new name for what this process is writing, as :func:`sweep_partials` knows it.
+    """Return a new name for a partial file or tree of this process; see :func:`sweep_partials`.
 
     Args:
-        stem: A word for the name, which tells people what it is.
+        stem: A word in the name, for people who see it.
     """
     return f".{stem}.{_identity(os.getpid())}.{secrets.token_hex(4)}.partial"
 
@@ -121,7 +121,7 @@ def _identity(pid: int) -> str:
 def publish_bytes(
     destination: Path | str, data: bytes, *, mode: int = PRIVATE_FILE, durable: bool = True
 ) -> None:
-    """Write ``data`` to ``destination`` in one step, replacing what is there.
+    """Write ``data`` to ``destination`` atomically, replacing an existing file.
 
     Args:
         destination: The file.
@@ -130,7 +130,7 @@ def publish_bytes(
         durable: Whether it must survive a loss of power too.
 
     Raises:
-        OSError: It is not published, or perhaps not durable: see :meth:`PartialFile.publish`.
+        OSError: It is not published, or perhaps not durable; see :meth:`PartialFile.publish`.
     """
     partial = PartialFile(*os.path.split(destination))
     try:
@@ -174,10 +174,10 @@ def write_all(fd: int, data: bytes | memoryview) -> None:
 
 
 def make_private_dir(path: Path) -> Path:
-    """Create ``path`` and its missing parents, each 0700 whatever the umask; return it.
+    """Create ``path`` and its missing parents, each 0700 regardless of the umask; return it.
 
     Raises:
-        OSError: It cannot be made, or something else is there.
+        OSError: It cannot be created, or something else has its name.
     """
     missing = []
     directory = os.fspath(path)
@@ -197,7 +197,7 @@ def make_private_dir(path: Path) -> Path:
 
 
 def _is_dir(path: str) -> bool:
-    """Return whether a directory is there; what is wrong with its name is an error."""
+    """Return whether a directory exists; an invalid name is an error."""
     try:
         return stat.S_ISDIR(os.stat(path).st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -223,7 +223,7 @@ def sweep_partials(directory: Path) -> None:
         OSError: The directory cannot be read.
     """
     for path in find_partials(directory):
-        # What cannot be removed, another user's for example, does no harm.
+        # A file that cannot be removed, another user's for example, does no harm.
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
             continue
@@ -235,7 +235,7 @@ def available_bytes(directory: Path | str) -> int:
     """Return how many bytes an unprivileged process can still write below a directory.
 
     Raises:
-        OSError: The directory cannot be looked at.
+        OSError: The directory cannot be inspected.
     """
     disk = os.statvfs(directory)
     return disk.f_bavail * disk.f_frsize
@@ -245,7 +245,7 @@ def fsync_directory(directory: Path | str) -> None:
     """Make the names in a directory durable.
 
     Raises:
-        OSError: They may not be.
+        OSError: They may not be durable.
     """
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -264,7 +264,7 @@ EXCHANGE: Final = 2
 
 _AT_FDCWD: Final = -100
 _NO_FLAGS: Final = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
-"""How kernels, file systems and sandboxes say that they do not know the flags."""
+"""Errors of kernels, file systems and sandboxes that do not support the flags."""
 
 
 def rename_with(
@@ -275,17 +275,17 @@ def rename_with(
     source_dir: int = _AT_FDCWD,
     destination_dir: int = _AT_FDCWD,
 ) -> bool:
-    """Rename in one step, as ``flag`` says.
+    """Rename atomically, with a flag of renameat2(2).
 
     Args:
         flag: :data:`NO_REPLACE` or :data:`EXCHANGE`.
-        source: What is renamed.
+        source: The file or directory.
         destination: Its new name.
         source_dir: Descriptor of the directory that a relative ``source`` is in.
         destination_dir: The same for ``destination``.
 
     Returns:
-        False where the system cannot do it; then nothing has happened.
+        False if the system does not support the flag; then nothing has changed.
 
     Raises:
         OSError: It was not renamed.
@@ -303,13 +303,13 @@ def rename_with(
 
 
 def sync_file_system(fd: int) -> None:
-    """Make durable all that was written to a file system, in one wait for any number of files.
+    """Make all writes to a file system durable, with a single wait for any number of files.
 
     Args:
         fd: Descriptor of anything on it.
 
     Raises:
-        OSError: It may not be.
+        OSError: They may not be durable.
     """
     syncfs = _libc("syncfs")
     if syncfs is None:

@@ -1,10 +1,10 @@
-"""SQLite databases that another program keeps, and may have filled with anything.
+"""SQLite databases of other programs, with any content.
 
-SQLite does what the files beside a database say: a journal names files that are deleted, a pipe in
-its place is waited for, a view takes memory without an end. So a database is never opened where it
-lies. Its main file and its write-ahead log, regular files of limited size, are copied into a
-private directory; a rollback journal and shared memory are not. ``sqlite_program`` opens the copy,
-in a process with limits. Everything here blocks.
+The files of a database control SQLite: it deletes the files that a journal names, waits for a pipe
+that replaces the journal, and computes a view of any size. So a database is never opened in place.
+Its main file and its write-ahead log, regular files of limited size, are copied into a private
+directory; a rollback journal and shared memory are not. ``sqlite_program`` opens the copy, in a
+process with limits. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _IS_NONE: Final = (
     *(errno.ENOENT, errno.ENOTDIR, errno.ELOOP),
     *(errno.EINVAL, errno.EISDIR, errno.ENXIO),
 )
-"""Errors of opening a database that is absent, or is something else."""
+"""Errors of opening a file that is absent or not a database."""
 
 
 class DatabaseCopy:
@@ -56,7 +56,7 @@ class DatabaseCopy:
     Args:
         source: The database, for messages.
         parent: Descriptor of the directory that it is in.
-        directory: The private directory; the copy is in it.
+        directory: The private directory that contains the copy.
     """
 
     def __init__(self, source: Path, parent: int, directory: Path) -> None:
@@ -65,27 +65,27 @@ class DatabaseCopy:
         self._copy = directory / _COPY
 
     def read(self, query: str, *values: str) -> list[list[str | int | None]]:
-        """Return the rows of a query; none if the database lacks a table or a column of it.
+        """Return the rows of a query; empty if the database lacks a table or a column of it.
 
-        Text that is not UTF-8 has replacement characters; what is neither text nor a whole number
-        is None.
+        Text that is not UTF-8 has replacement characters. A value that is neither text nor a whole
+        number becomes None.
 
         Raises:
-            OSError: It is no database, the query names a view, or it exceeds a limit.
+            OSError: The file is not a database, or the query names a view or exceeds a limit.
         """
         return self._run([(query, values)], is_change=False)
 
     def replace(self, statements: Sequence[Statement]) -> None:
-        """Change the database, which no program may be using.
+        """Change the database while no program uses it.
 
-        At every moment the database is complete, as it was or as it is to be.
+        At every moment the database is complete, either old or new.
 
         Raises:
-            OSError: It is no database, a statement fails or exceeds a limit, or the result cannot
-                be written.
+            OSError: The file is not a database, a statement fails or exceeds a limit, or the result
+                cannot be written.
         """
         self._run([], is_change=True)
-        # Its log is in it now. So it may stand beside that log, and then alone, as it was.
+        # The log is merged into the copy now, so the copy is the same database with and without it.
         self._publish()
         self._remove_side_files()
         self._run(statements, is_change=True)
@@ -118,10 +118,10 @@ class DatabaseCopy:
         return rows
 
     def _publish(self) -> None:
-        """Put the main file of the copy, with all that it holds, in the place of the database."""
+        """Replace the database by the main file of the copy."""
         name = self._source.name
         before = os.stat(name, dir_fd=self._parent, follow_symlinks=False)
-        # The directory is the one that was walked to, wherever its path leads by now.
+        # The descriptor is the directory that was opened, even if its path leads elsewhere by now.
         place = f"/proc/self/fd/{self._parent}"
         partial = PartialFile(place, name)
         try:
@@ -140,18 +140,18 @@ class DatabaseCopy:
 
 @contextlib.contextmanager
 def copy_database(root: Path, path: str, *, scratch: Path) -> Iterator[DatabaseCopy | None]:
-    """Copy a database, which its program may be using, for as long as the block runs.
+    """Copy a database for the duration of the block; its program may be using it.
 
     Args:
         root: A directory; its own path is trusted.
         path: Path of the database below it; no link is followed.
-        scratch: The directory to copy it to, which the program should not reach.
+        scratch: The directory to copy it to; the program should have no access to it.
 
     Yields:
-        The copy; None if no regular file is there.
+        The copy; None if the path is not a regular file.
 
     Raises:
-        OSError: It cannot be copied, is too large, or is rewritten all the time.
+        OSError: It cannot be copied, is too large, or changes all the time.
     """
     directory, _, name = path.rpartition("/")
     with contextlib.ExitStack() as opened:
@@ -173,7 +173,7 @@ def copy_database(root: Path, path: str, *, scratch: Path) -> Iterator[DatabaseC
 
 
 def remove_database(root: Path, path: str) -> None:
-    """Remove a database, which no program may be using, and the files beside it.
+    """Remove a database and its side files while no program uses it.
 
     Args:
         root: A directory; its own path is trusted.
@@ -185,7 +185,7 @@ def remove_database(root: Path, path: str) -> None:
     directory, _, name = path.rpartition("/")
     parent = open_directory(root, directory)
     try:
-        # The main file goes first: beside none, SQLite removes the others by itself.
+        # The main file goes first: without it, SQLite removes the others by itself.
         _remove(parent, [name, *(name + suffix for suffix in _SIDE_FILES)])
     finally:
         os.close(parent)
@@ -198,11 +198,11 @@ def _remove(parent: int, names: Sequence[str]) -> None:
 
 
 def _copy_whole(parent: int, name: str, place: Path, source: Path) -> None:
-    """Copy the main file and the log of a database as they were at one moment.
+    """Copy the main file and the log of a database in a consistent state.
 
-    The main file is written when the log is merged into it, and the log is started over only after
-    that. So both belong together if the main file has not changed meanwhile. The log is only
-    appended to, and SQLite finds its valid beginning.
+    SQLite writes the main file when it merges the log into it, and restarts the log only after
+    that. So both belong together if the main file has not changed meanwhile. Otherwise SQLite only
+    appends to the log, and finds its valid beginning.
     """
     for _ in range(_ATTEMPTS):
         before = _identify(parent, name)
@@ -214,7 +214,7 @@ def _copy_whole(parent: int, name: str, place: Path, source: Path) -> None:
 
 
 def _identify(parent: int, name: str) -> tuple[int, ...] | None:
-    """Return what differs between two contents of a file; None if it is not there."""
+    """Return values that change with the content of a file; None if it is missing."""
     try:
         status = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:
@@ -223,7 +223,7 @@ def _identify(parent: int, name: str) -> tuple[int, ...] | None:
 
 
 def _copy_file(parent: int, name: str, destination: Path) -> None:
-    """Copy a regular file, or remove the destination where there is none."""
+    """Copy a regular file, or remove the destination if the source is missing."""
     destination.unlink(missing_ok=True)
     try:
         source = open_regular(name, dir_fd=parent, max_bytes=MAX_DATABASE_BYTES)
@@ -242,7 +242,7 @@ def _copy_file(parent: int, name: str, destination: Path) -> None:
 
 
 def copy_content(source: int, target: int) -> None:
-    """Copy what a file holds now, up to the limit of a database; its holes stay holes. Blocks.
+    """Copy the content of a file, up to the limit of a database; holes stay holes. Blocks.
 
     Args:
         source: Descriptor of the file.
@@ -258,13 +258,13 @@ def copy_content(source: int, target: int) -> None:
             position = os.lseek(source, position, os.SEEK_DATA)
             end = min(size, os.lseek(source, position, os.SEEK_HOLE))
         except OSError as error:
-            if error.errno == errno.ENXIO:  # there is no more data
+            if error.errno == errno.ENXIO:  # no data follows
                 return
             raise
         os.lseek(target, position, os.SEEK_SET)
         while position < end:
             chunk = os.pread(source, min(_CHUNK_BYTES, end - position), position)
-            if not chunk:  # it was cut short
+            if not chunk:  # it was truncated
                 return
             write_all(target, chunk)
             position += len(chunk)

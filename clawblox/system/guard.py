@@ -1,11 +1,11 @@
-"""The guard: the small process that ends what an orchestrator left behind, and its client.
+"""The guard: the small process that ends the instances of a dead orchestrator, and its client.
 
-One guard serves one orchestrator process. It holds the read end of a pipe (the lifeline) and
-a pidfd of the orchestrator. The client tells it the cookie of every instance *before* the
-instance is spawned, and its leaders after; when the orchestrator is gone, however it went, the
-guard sends TERM to everything that belongs to a known mark, waits a grace, and kills the rest.
-A detached instance is one that the guard was told to forget. A guard that dies, perhaps for lack
-of memory, is replaced at once: a thread waits for its end.
+Each orchestrator process has a guard. It has the read end of a pipe (the lifeline) and a pidfd of
+the orchestrator. The client sends it the cookie of every instance *before* the instance is spawned,
+and its leaders after; when the orchestrator has ended for any reason, the guard sends TERM to all
+processes of the marks, waits a grace, and kills the rest. To detach an instance, the client has the
+guard forget it. A guard that dies, perhaps for lack of memory, is replaced immediately: a thread
+waits for its end.
 
 Standard library only: the program runs as ``python -I -S`` and stays near 9 MB.
 """
@@ -34,13 +34,13 @@ KEEPER_THREAD = "clawblox-guard-keeper"
 """Name of the thread that waits for the end of a guard, to replace it."""
 
 _KEEPER_PAUSE_S = 1.0
-"""Pause before a guard that died at once, or could not be started, is replaced, in seconds."""
+"""Pause in seconds before the replacement of a guard that died early or could not be started."""
 
 _KILL_TIMEOUT_S = 30.0
 _SCAN_INTERVAL_S = 0.02
 _QUIET_S = 0.5
-"""How long nothing must be found, in seconds. A child that was being spawned as its orchestrator
-died carries no mark until its exec is done."""
+"""Seconds without a process of the marks after which the guard ends. A child that was being
+spawned as its orchestrator died has no mark until its exec is done."""
 
 
 class Guard:
@@ -53,9 +53,9 @@ class Guard:
         self._marks: dict[bytes, Mark] = {}
 
     def watch(self, mark: Mark) -> None:
-        """End everything that belongs to ``mark`` when this process is gone.
+        """End the processes of ``mark`` when this process is gone.
 
-        A later call with the same cookie replaces the mark, for example by one with more leaders.
+        A later call with the same cookie replaces the mark, for example to add leaders.
 
         Raises:
             OSError: The guard cannot be started.
@@ -68,7 +68,7 @@ class Guard:
                 self._start()
 
     def forget(self, mark: Mark) -> None:
-        """Undo :meth:`watch`, for a tree that has ended or that is to outlive this process."""
+        """Undo :meth:`watch`; the tree has ended or is to outlive this process."""
         with self._lock:
             self._marks.pop(mark.cookie, None)
             if self._is_running():
@@ -84,14 +84,14 @@ class Guard:
         else:
             if ended is None:
                 return True
-        self._close()  # at once, since the pid may be another child's soon
+        self._close()  # now, since the pid may soon belong to another child
         return False
 
     def _start(self) -> None:
         read_end, write_end = os.pipe()
         marks = b"".join(_message("watch", mark) for mark in self._marks.values())
         try:
-            # As much as the pipe takes comes first, for this process may end at any moment.
+            # Fill the pipe before the spawn, since this process may end at any moment.
             os.set_blocking(write_end, False)
             size = os.write(write_end, marks)
             os.set_blocking(write_end, True)
@@ -111,7 +111,7 @@ class Guard:
             keeper.start()
 
     def _replace(self, pid: int) -> None:
-        """Wait for the end of a guard, and start another when there is something to watch."""
+        """Wait for the end of a guard, and start another if there are marks."""
         started_at = time.monotonic()
         with contextlib.suppress(ChildProcessError):  # other code waits for every child
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
@@ -121,7 +121,7 @@ class Guard:
                 time.sleep(_KEEPER_PAUSE_S)
             may_start = False
             with self._lock, contextlib.suppress(OSError):
-                # `watch` may have replaced it already; that one has a keeper of its own.
+                # `watch` may have replaced the guard already, and started another keeper.
                 if self._pid in (0, pid) and not self._is_running() and self._marks:
                     self._start()
                 return
@@ -130,7 +130,7 @@ class Guard:
         self._write(_message(verb, mark))
 
     def _write(self, data: bytes) -> None:
-        # A guard that died this instant is replaced by the next `watch`.
+        # If the guard has just died, its keeper or the next `watch` replaces it.
         with contextlib.suppress(BrokenPipeError):
             os.write(self._lifeline, data)
 
@@ -140,7 +140,7 @@ class Guard:
         self._pid, self._lifeline = 0, -1
 
     def after_fork(self) -> None:
-        """Drop the parent's guard in a forked child, which is an orchestrator of its own."""
+        """Drop the parent's guard in a forked child, since that is a separate orchestrator."""
         self._lock = threading.Lock()
         self._marks.clear()
         self._close()
@@ -167,7 +167,7 @@ def _spawn(orchestrator: int, lifeline: int) -> int:
 
 
 def main(orchestrator: str) -> None:
-    """Run the guard program: wait for the end of that process id, then clean up after it."""
+    """Run the guard program: wait for the end of the orchestrator, then clean up after it."""
     detach_from_parent()
     _clean_up(_watch_until_gone(int(orchestrator)))
 
@@ -178,13 +178,13 @@ def _watch_until_gone(orchestrator: int) -> list[Mark]:
     poller = select.poll()
     poller.register(0, select.POLLIN)
     with contextlib.suppress(OSError):
-        # A forked child of the orchestrator may hold the pipe open; its pidfd cannot be held.
+        # A forked child of the orchestrator may keep the pipe open, but not the pidfd.
         poller.register(os.pidfd_open(orchestrator), select.POLLIN)
     marks: dict[str, Mark] = {}
     pending = b""
     while True:
         is_gone = {descriptor for descriptor, _ in poller.poll()} != {0}
-        # Read after its death was noticed, so that its last messages are not missed.
+        # Read after the death was noticed, so that the last messages are not missed.
         received, is_closed = _read_lifeline()
         *lines, pending = (pending + received).split(b"\n")
         for line in lines:
@@ -198,7 +198,7 @@ def _watch_until_gone(orchestrator: int) -> list[Mark]:
 
 
 def _read_lifeline() -> tuple[bytes, bool]:
-    """Return all that waits in the lifeline, and whether its other end is closed."""
+    """Return the bytes that wait in the lifeline, and whether its other end is closed."""
     received = b""
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Starting small Python programs that work beside this process and for it alone.
+"""Starting small Python programs that serve this process only.
 
 A helper runs as ``python -I -S`` with an empty environment, in a session of its own, so that
 Ctrl-C on the terminal does not reach it. Its standard input is the channel to this process, and
@@ -31,12 +31,12 @@ def spawn_helper(
 
     Args:
         name: Identifies it in a process list: a word of its command line.
-        function: What it calls, as ``module:function``.
+        function: The function that it calls, as ``module:function``.
         *arguments: Arguments of that call.
         channel: Descriptor that becomes its standard input.
-        paths: Where it finds its imports beside those of the standard library.
-        output: Descriptor that becomes its standard output; None for none.
-        errors: Descriptor that becomes its standard error; None for none.
+        paths: Directories to import from, in addition to the standard library.
+        output: Descriptor that becomes its standard output; None discards it.
+        errors: Descriptor that becomes its standard error; None discards it.
 
     Raises:
         OSError: It cannot be spawned.
@@ -66,18 +66,19 @@ def _redirect(standard: int, descriptor: int | None) -> tuple[int | str, ...]:
 
 
 def import_paths(*packages: str) -> list[str]:
-    """Return the directories of packages that a helper imports; a missing package has none."""
+    """Return the directories of packages that a helper imports; missing packages are skipped."""
     specs = filter(None, map(importlib.util.find_spec, packages))
     return list(dict.fromkeys(str(Path(spec.origin).parents[1]) for spec in specs if spec.origin))
 
 
 class HelperProcess:
-    """A helper and the socket to it, for one client. Ends at :meth:`end` or with this process.
+    """A helper and the socket to it. Ends at :meth:`end` or with this process.
 
     Args:
         name: Identifies the helper in a process list: a word of its command line.
-        function: What it calls, as ``module:function``; its standard input is the socket.
-        paths: Where it finds its imports beside those of the standard library.
+        function: The function that it calls, as ``module:function``; its standard input is the
+            socket.
+        paths: Directories to import from, in addition to the standard library.
         kind: Type of the socket.
 
     Raises:
@@ -127,7 +128,7 @@ _helpers: weakref.WeakSet[HelperProcess] = weakref.WeakSet()
 
 
 def _close_inherited() -> None:
-    # A forked child that holds a channel open would keep a helper alive when its parent has ended.
+    # A forked child with an open channel would keep a helper alive when its parent has ended.
     for helper in tuple(_helpers):
         helper.channel.close()
     _helpers.clear()
@@ -137,7 +138,7 @@ os.register_at_fork(after_in_child=_close_inherited)
 
 
 def detach_from_parent() -> None:
-    """Make the helper independent of its parent; it calls this first."""
+    """Detach this helper from its parent; every helper calls this first."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.chdir("/")

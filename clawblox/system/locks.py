@@ -1,7 +1,7 @@
-"""Locks on files (flock(2)), which the kernel gives back when their owner dies. Everything blocks.
+"""Locks on files (flock(2)); the kernel releases them when their owner dies. Everything blocks.
 
-A lock file names its owner and is removed when the lock is given back. A lock on the descriptor of
-another file only orders its writers. A forked child keeps no lock of its parent's.
+A lock file names its owner and is removed with the release. A lock on the descriptor of another
+file only orders its writers. A forked child keeps no lock of its parent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _held_locks: set[int] = set()
 
 
 class LockOwner(NamedTuple):
-    """Who holds a lock: its process, the machine, and since when (UTC)."""
+    """Owner of a lock: its process, the machine, and the time of the lock (UTC)."""
 
     pid: int
     host: str
@@ -35,7 +35,7 @@ class LockOwner(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Read what a lock says of its owner; None if that is not readable."""
+        """Parse the content of a lock file; None if it is malformed."""
         try:
             pid, host, since = text.split()
             return cls(int(pid), host, since)
@@ -44,15 +44,15 @@ class LockOwner(NamedTuple):
 
 
 def own_lock() -> LockOwner:
-    """Return the owner that a lock taken now names."""
+    """Return this process as the owner of a lock that is taken now."""
     return LockOwner(os.getpid(), os.uname().nodename, format_utc(utc_now()))
 
 
 def lock_file(path: Path) -> int | None:
-    """Take the lock ``path``; it ends with :func:`unlock_file`, or with this process.
+    """Take the lock ``path``, until :func:`unlock_file` or the end of this process.
 
     Returns:
-        An open descriptor, or None when another process, or another owner in this one, holds it.
+        An open descriptor, or None if the lock is taken, by another process or within this process.
 
     Raises:
         OSError: The file cannot be opened, or is not one of ours; see
@@ -77,9 +77,9 @@ def lock_file(path: Path) -> int | None:
 
 
 def renew_lock(path: Path, fd: int) -> int:
-    """Take a lock again whose file was removed or replaced; return the descriptor to go on with.
+    """Take a lock again whose file was removed or replaced; return its descriptor from now on.
 
-    It is the same one where nothing was lost, or where another owner holds the lock by now.
+    That is the same descriptor if the file is still there, or if another owner has the lock by now.
 
     Raises:
         OSError: The file cannot be opened, or is not one of ours.
@@ -100,12 +100,12 @@ def _is_file(path: Path, fd: int) -> bool:
 
 
 def unlock_file(path: Path, fd: int) -> None:
-    """Give back a lock and remove its file, but nothing that somebody put in its place.
+    """Release a lock and remove its file, unless the file was replaced.
 
-    A forked child has no lock to give back.
+    In a forked child, which has no lock, this does nothing.
 
     Raises:
-        OSError: The file cannot be removed; the lock is given back all the same.
+        OSError: The file cannot be removed; the lock is released nevertheless.
     """
     if fd not in _held_locks:
         return
@@ -119,7 +119,7 @@ def unlock_file(path: Path, fd: int) -> None:
 
 
 def _drop_inherited_locks() -> None:
-    # A fork shares the open file, and with it the lock: the child would hold it for ever.
+    # A fork shares the open file, and with it the lock: the child would keep it for ever.
     while _held_locks:
         with contextlib.suppress(OSError):
             os.close(_held_locks.pop())
@@ -129,7 +129,7 @@ os.register_at_fork(after_in_child=_drop_inherited_locks)
 
 
 def lock_owner(path: Path) -> LockOwner | None:
-    """Return what a lock file says of its owner, for a message; None if it is not readable."""
+    """Return the owner that a lock file names, for messages; None if it cannot be read."""
     try:
         return LockOwner.parse(read_regular(path, max_bytes=_MAX_LOCK_BYTES).decode())
     except (OSError, ValueError):
@@ -137,31 +137,31 @@ def lock_owner(path: Path) -> LockOwner | None:
 
 
 def retry(attempt: Callable[[], _T | None], seconds: float) -> _T | None:
-    """Call ``attempt`` until it returns something, or until the time is up.
+    """Call a function until it returns a value that is not None, or until the time is up.
 
     Args:
-        attempt: What is tried; it is called once at least.
-        seconds: How long to go on trying.
+        attempt: The function; it is called at least once.
+        seconds: The time, in seconds.
 
     Returns:
-        What it returned; None when the time is up.
+        Its value; None when the time is up.
     """
     deadline = time.monotonic() + seconds
     pause_s = _FIRST_PAUSE_S
-    while (found := attempt()) is None:
+    while (value := attempt()) is None:
         if time.monotonic() >= deadline:
             return None
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-    return found
+    return value
 
 
 def lock_descriptor(fd: int, seconds: float) -> bool:
-    """Lock an open file (flock(2)), which closing every copy of the descriptor undoes.
+    """Lock an open file (flock(2)) until every copy of the descriptor is closed.
 
     Args:
         fd: The open file.
-        seconds: How long to wait for another owner to unlock it.
+        seconds: Time to wait for another owner to unlock it, in seconds.
 
     Returns:
         Whether the file is locked now.

@@ -1,14 +1,15 @@
 """The helper that gives a program a network of its own, and hands out the sockets in it.
 
-A socket stays in the network namespace it was made in. So the helper makes user and network
-namespaces, listens there, sends the sockets to the orchestrator (``SCM_RIGHTS``), and becomes the
-program. The program reaches what the orchestrator serves on these sockets, and nothing else: no
-forwarder runs, and no route leads out. On the way the helper gives up what the program shall not
-have: root's user, further namespaces, more processes than a limit. See user_namespaces(7) and
-network_namespaces(7).
+A socket stays in the network namespace in which it was created. So the helper creates user and
+network namespaces, listens there, sends the sockets to the orchestrator (``SCM_RIGHTS``), and
+becomes the program. The program reaches the services of the orchestrator on these sockets, and
+nothing else: no forwarder runs, and no route leads out. Before that, the helper gives up privileges
+that the program must not have: root's user, further namespaces, more processes than a limit. See
+user_namespaces(7) and network_namespaces(7).
 
 Standard library only: the helper runs as ``python -I -S``, with the environment that is meant for
-the program, since it becomes the program. What the kernel refuses is reported in its own words.
+the program, since it becomes the program. A refusal of the kernel is reported in the words of the
+kernel.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import fcntl
 import json
 import os
 import resource
-import signal  # noqa: TID251 - restores what Python ignores and the program must not
+import signal  # noqa: TID251 - restores signals that Python ignores and the program must not ignore
 import socket
 import struct
 import sys
@@ -35,7 +36,7 @@ HELPER_NAME = "clawblox-netns"
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
 _KEYCTL = {"x86_64": 250, "aarch64": 219}
-"""Number of the system call keyctl(2), which the C library does not have, by machine."""
+"""Number of the system call keyctl(2) by machine; the C library has no function for it."""
 
 _JOIN_SESSION_KEYRING = 1
 _SIOCGIFFLAGS = 0x8913
@@ -44,20 +45,20 @@ _SIOCSIFADDR = 0x8916
 _IFF_UP = 0x1
 _BACKLOG = 128
 _MOST_LISTENERS = 250
-"""The kernel passes 253 descriptors in one message."""
+"""The kernel passes at most 253 descriptors in a message."""
 
 _DONE = b"ok"
 _MESSAGE_BYTES = 4096
 
 
 class Confinement(NamedTuple):
-    """What the helper takes from the program, beside its network.
+    """Restrictions that the helper puts on the program, in addition to its own network.
 
     Attributes:
-        user: User id that it runs as outside; None leaves it the user of this process, who must
-            be root otherwise.
-        own: Files that such a user finds as its own in ``outer_user.OUTER_DIR``, by their order.
-        shown: Files that it finds there after those, and need not be able to write.
+        user: User id that it runs as outside; None keeps the user of this process. Any other value
+            requires root.
+        own: Files that this user owns in ``outer_user.OUTER_DIR``, named by their order.
+        shown: Further files there, which it need not be able to write.
         namespaces: Most namespaces of each kind that are made below the program's own, by the
             names in ``/proc/sys/user``. Left out where that cannot be written.
         processes: Most processes and threads; None sets no limit.
@@ -75,7 +76,7 @@ class Confinement(NamedTuple):
 _UNCONFINED = Confinement()
 
 
-class NamespaceRefused(OSError):  # noqa: N818 - says the condition
+class NamespaceRefused(OSError):  # noqa: N818 - names the condition
     """The namespaces, or the sockets in them, cannot be made on this machine."""
 
 
@@ -83,7 +84,7 @@ class NamespaceRefused(OSError):  # noqa: N818 - says the condition
 
 
 def open_channel() -> tuple[socket.socket, socket.socket]:
-    """Return both ends of the channel on which a helper answers: ours, and that of the helper.
+    """Return both ends of the channel on which a helper answers: our end and the helper's end.
 
     Raises:
         OSError: No descriptor is left.
@@ -102,11 +103,11 @@ def helper_command(
     """Return the command that runs ``command`` in a network of its own.
 
     Args:
-        channel: The helper's end of the channel, which it inherits by that number.
+        channel: The helper's end of the channel; the helper inherits it under the same number.
         listen: Numeric addresses and ports to listen on there.
         command: An absolute path, and arguments.
         keep: Other descriptors that the program inherits.
-        confinement: What else it is confined by.
+        confinement: Further restrictions.
 
     Raises:
         ValueError: There are more addresses than can be handed over.
@@ -125,14 +126,14 @@ def helper_command(
 
 
 def receive_listeners(channel: socket.socket, count: int) -> list[socket.socket]:
-    """Return the sockets of a helper, in the order they were asked for. Blocks until it answers.
+    """Return the sockets of a helper in the order of the request. Blocks until it answers.
 
     Args:
         channel: Our end; the helper's end must be closed in this process.
-        count: How many sockets were asked for.
+        count: Number of sockets in the request.
 
     Raises:
-        NamespaceRefused: The helper could not do it; the text says what was refused.
+        NamespaceRefused: The helper failed; the text names the call that was refused.
         OSError: It did not answer within the timeout of ``channel``.
     """
     message, descriptors, _, _ = socket.recv_fds(channel, _MESSAGE_BYTES, _MOST_LISTENERS)
@@ -195,7 +196,8 @@ def _limit(confinement: Confinement) -> None:
                 Path(place, "sys/user", name).write_text(str(most))
                 break
     if confinement.processes is not None:
-        # Only now: a namespace also passes on the limit that its maker had, for all its user has.
+        # Not before the namespace exists: it would also apply the limit to all processes of its
+        # maker.
         hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
         most = confinement.processes
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
@@ -203,7 +205,7 @@ def _limit(confinement: Confinement) -> None:
 
 
 def _leave_keys() -> None:
-    """Take an empty session keyring: that of the login may hold keys, and goes with processes."""
+    """Join an empty session keyring: processes inherit the keyring of the login, with its keys."""
     number = _KEYCTL.get(os.uname().machine)
     if number is not None:  # a kernel without keyrings has nothing to read
         ctypes.CDLL(None).syscall(number, _JOIN_SESSION_KEYRING, None)
@@ -211,7 +213,7 @@ def _leave_keys() -> None:
 
 @contextlib.contextmanager
 def _refusal(call: str) -> Iterator[None]:
-    """Report what the kernel says to ``call``."""
+    """Report a refusal of ``call`` by the kernel."""
     try:
         yield
     except OSError as error:
@@ -226,7 +228,7 @@ def _enter_namespaces() -> None:
         if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWUSER | _CLONE_NEWNET):
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
-    # Without this denial, a user who is not root may not map a group.
+    # Only after this denial may an ordinary user map a group.
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"0 {uid} 1"),
@@ -237,7 +239,7 @@ def _enter_namespaces() -> None:
 
 
 def _raise_loopback(addresses: Sequence[str]) -> None:
-    """Bring the loopback interface up, with the addresses that it does not have by itself."""
+    """Bring the loopback interface up, and add the addresses that it does not have by default."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         with _refusal("ioctl(SIOCSIFFLAGS, lo up)"):
             request = struct.pack("16sh14x", b"lo", 0)
@@ -268,11 +270,11 @@ def _listen(address: str, port: int) -> socket.socket:
 def _become(command: Sequence[str]) -> None:
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
-    # As the helper got it: Python adds LC_CTYPE to its own.
+    # The environment as the helper received it; Python adds LC_CTYPE to os.environ.
     entries = Path("/proc/self/environ").read_bytes().split(b"\0")
     variables = (entry.partition(b"=") for entry in entries if entry)
     try:
-        os.execve(  # noqa: S606 - what a helper is for
+        os.execve(  # noqa: S606 - the purpose of a helper
             command[0], [*command], {name: value for name, _, value in variables}
         )
     except OSError as error:

@@ -1,13 +1,14 @@
-"""Running a program as a user that nobody is, who sees some files of root as its own.
+"""Running a program as an otherwise unused user, who sees some files of root as its own.
 
-Namespaces confine what root in them may do, but where the kernel asks for root's user id alone,
-below ``/proc/sys`` and in control groups for example, root inside is root. So a helper that root
-starts becomes another user before it makes any. The files stay root's: they are bound to places of
-a private file system, by mounts that map the owner (mount_setattr(2), ``MOUNT_ATTR_IDMAP``). What
-the program writes there is root's, too, and nothing on disk has to change hands.
+Namespaces confine root in them, except where the kernel checks for root's user id alone, below
+``/proc/sys`` and in control groups for example: there, root inside is root. So a helper that root
+starts becomes another user before it creates any namespace. The files stay root's: they are bound
+to paths in a private file system, by mounts that map the owner (mount_setattr(2),
+``MOUNT_ATTR_IDMAP``). Files that the program creates there are root's too, so no file on disk has
+to change its owner.
 
-Standard library only, because helpers use it. Both machines whose calls are named here have the
-same numbers for them.
+Standard library only, because helpers use it. The system call numbers are the same on
+x86-64 and AArch64.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ OUTER_DIR = "/tmp"  # noqa: S108 - in the helper's own mount namespace
 """Where the files are bound, as ``0``, ``1`` and so on. bubblewrap needs that directory, too."""
 
 OUTER_PROC = f"{OUTER_DIR}/proc"
-"""A ``/proc`` of which nothing is covered, where it can be mounted."""
+"""An uncovered ``/proc``, where it can be mounted."""
 
 _FIRST_UID = 2_010_000_000
 _UIDS = 100_000_000
@@ -40,7 +41,7 @@ _NEEDED = {
     "CAP_SYS_PTRACE": 19,
     "CAP_SYS_ADMIN": 21,
 }
-"""What it takes to become that user, and to find and end its processes afterwards."""
+"""Capabilities needed to become that user, and to find and end its processes afterwards."""
 
 _CLONE_NEWNS = 0x00020000
 _CLONE_NEWUSER = 0x10000000
@@ -58,11 +59,11 @@ _MOST_IDS = 2**32 - 1
 
 
 def choose_uid(name: str) -> int:
-    """Return the user that stands for ``name``: always the same, and hardly ever that of another.
+    """Return the user id for ``name``: the same each time, and rarely that of another name.
 
     Args:
-        name: The agent's directory, for example. Programs of one user share the kernel's limits
-            for a user.
+        name: The agent's directory, for example. The kernel's limits for a user count all programs
+            of the same user together.
     """
     return _FIRST_UID + zlib.crc32(os.fsencode(name)) % _UIDS
 
@@ -98,11 +99,11 @@ def become(uid: int, own: Sequence[str], shown: Sequence[str]) -> None:
     Args:
         uid: The user; its group has the same number.
         own: Files and directories that it must be able to write.
-        shown: Those that it need only read. Where a file system cannot map their owner, they are
-            shown as they are.
+        shown: Files and directories that it need only read. Where a file system cannot map their
+            owner, they keep it.
 
     Raises:
-        OSError: Something is refused; its text names the call.
+        OSError: A system call is refused; the text names it.
     """
     namespace = _open_mapping(uid)
     try:
@@ -126,9 +127,9 @@ def become(uid: int, own: Sequence[str], shown: Sequence[str]) -> None:
 
 
 def _open_mapping(uid: int) -> int:
-    """Return a descriptor of a user namespace in which ``uid`` stands for root.
+    """Return a descriptor of a user namespace that maps root to ``uid``.
 
-    All other users but that one stay themselves.
+    All other users are mapped to themselves.
     """
     ready, ended = os.pipe(), os.pipe()
     child = os.fork()
@@ -189,12 +190,13 @@ def _attach(tree: int, place: str) -> None:
 
 
 def _show_processes() -> None:
-    """Mount ``/proc`` again: only who sees all of one may mount one in namespaces of their own.
+    """Mount ``/proc`` again, uncovered.
 
-    Containers cover parts of theirs.
+    Containers cover parts of theirs, and only a process that sees an uncovered ``/proc`` may mount
+    another in its own namespaces.
     """
     Path(OUTER_PROC).mkdir()
-    with contextlib.suppress(OSError):  # where nothing is covered, this one is not needed
+    with contextlib.suppress(OSError):  # not needed if nothing is covered
         _mount("proc", OUTER_PROC, "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
 
 
@@ -206,7 +208,7 @@ def _own_streams(uid: int, namespace: int) -> None:
             with contextlib.suppress(OSError):
                 os.fchown(descriptor, uid, uid)
         elif stat.S_ISREG(found.st_mode):
-            with contextlib.suppress(OSError):  # writing works all the same
+            with contextlib.suppress(OSError):  # writing still works
                 _reopen(descriptor, namespace)
 
 
@@ -232,9 +234,9 @@ def _mount(
 
 
 def _call(text: str, function: str, *arguments: int | bytes | None) -> int:
-    """Make a call of the C library; ``text`` is what it is called in an error."""
+    """Call a function of the C library; ``text`` names the call in errors."""
     library = ctypes.CDLL(None, use_errno=True)
-    values = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]
+    values = [ctypes.c_long(word) if isinstance(word, int) else word for word in arguments]
     result: int = getattr(library, function)(*values)
     if result < 0:
         number = ctypes.get_errno()
@@ -245,7 +247,7 @@ def _call(text: str, function: str, *arguments: int | bytes | None) -> int:
 
 @contextlib.contextmanager
 def _naming(call: str) -> Iterator[None]:
-    """Name a call in what it raises."""
+    """Name a call in the errors that it raises."""
     try:
         yield
     except OSError as error:

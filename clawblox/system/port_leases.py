@@ -1,12 +1,12 @@
-"""Port leases: a file of locks that all orchestrators of a user honour, one slot for each port.
+"""Port leases: a file of locks that all orchestrators of a user honour, with a slot for each port.
 
-A lease is a lock on the port's slot of one file, so that the kernel gives it back when its owner
-is gone. The slot names the owner, for messages. The locks are open file description locks, see
-fcntl(2): they belong to this process's descriptor, and not to every opener of the file.
+A lease is a lock on the slot of its port, so that the kernel releases it when its owner is gone.
+The slot names the owner, for messages. The locks are open file description locks, see fcntl(2):
+they belong to this process's descriptor, and not to every opener of the file.
 
-A world may itself be an orchestrator, which runs its own world on the port that it was given. It
-takes the port over with the token of that lease, whose digest is in the slot: it locks the port's
-slot of the next layer, and so only one can. The lease that was passed on stays as it is.
+A world may itself be an orchestrator and run a world of its own on the port that it was given. It
+claims the port with the token of that lease, whose digest is in the slot: it locks the port's slot
+of the next layer, which only one process can. The lease that was passed on is unchanged.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from clawblox.system.locks import LockOwner, own_lock
 from clawblox.system.regular_files import open_own
 
 LEASE_ROOT = Path("/tmp")  # noqa: S108 - the directory in it is checked to be ours
-"""One place for all orchestrators of a user, whatever ``TMPDIR`` says. Another user's lease is not
-seen, but the port that it binds is.
+"""The same for all orchestrators of a user, whatever ``TMPDIR`` is. Leases of other users are not
+visible, but the ports that they bind are.
 """
 
 MAX_LAYERS = 8
-"""Number of orchestrators that can run one inside another on one port."""
+"""Number of nested orchestrators that can share a port."""
 
 _PORTS = 1 << 16
 _TOKEN_BYTES = 32
@@ -54,7 +54,7 @@ class LeaseFile:
 
         Args:
             port: The port.
-            given: Token of a lease of another process that may be taken over; empty for none.
+            given: Token of a lease that another process passed on to this one; empty for none.
 
         Raises:
             OSError: The file cannot be opened, or is not this user's.
@@ -73,7 +73,7 @@ class LeaseFile:
                 self._close_unused()
 
     def _lock_layer(self, port: int, given: str) -> int | None:
-        """Lock a slot of a port; return its layer, or None if this process may have none."""
+        """Lock a slot of a port; return its layer, or None if this process may not lease it."""
         if self._set(port, 0, fcntl.F_WRLCK):
             return 0
         layer = next((n for n in range(MAX_LAYERS - 1) if given.startswith(f"{n}.")), None)
@@ -84,7 +84,7 @@ class LeaseFile:
         return layer + 1 if is_given and self._set(port, layer + 1, fcntl.F_WRLCK) else None
 
     def release(self, port: int) -> None:
-        """Give a port back; does nothing to one that is not leased here."""
+        """Release a port; do nothing if this process has no lease on it."""
         with self._lock:
             if (layer := self._held.pop(port, None)) is not None:
                 self._write(port, layer, "")
@@ -106,7 +106,7 @@ class LeaseFile:
         return LockOwner.parse(" ".join(text.split()[:3]))
 
     def after_fork(self) -> None:
-        """Drop the parent's leases in a forked child, which would hold them for ever."""
+        """Drop the parent's leases in a forked child, since it would keep them locked for ever."""
         self._lock = threading.Lock()
         self._held.clear()
         self._close_unused()
@@ -117,7 +117,7 @@ class LeaseFile:
             self._fd = -1
 
     def _open(self) -> None:
-        """Have the file open that others open too; the one opened before may have been removed."""
+        """Open the file that others open too; the file opened before may have been removed."""
         home = f"{LEASE_ROOT}/clawblox-{os.getuid()}"
         path = f"{home}/leases"
         if self._fd >= 0 and _is_same(self._fd, path):

@@ -1,7 +1,7 @@
-"""Ports: taking one that is neither leased nor bound, and finding out who listens on one.
+"""Ports: leasing a free port, and finding the process that listens on a port.
 
-Ports are leased below the ephemeral range, where no outgoing connection can take one by accident;
-``port_leases`` shares the leases among orchestrators, ``sock_diag`` asks the kernel.
+Ports are leased below the ephemeral range, so that no outgoing connection uses them by accident.
+``port_leases`` shares the leases among orchestrators; ``sock_diag`` queries the kernel.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LEASE_RANGE = range(20000, 32000)
 """The ports that are leased."""
 
 MAX_LEASES = len(LEASE_RANGE)
-"""Number of instances that can run at once: each has a port of its own."""
+"""Number of instances that can run at the same time, since each has its own port."""
 
 _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _POLL_INTERVAL_S = 0.05
@@ -37,12 +37,12 @@ _BACKLOG = 128
 _FAMILIES = (socket.AF_INET, socket.AF_INET6)
 
 
-class PortBusy(Exception):  # noqa: N818 - says the condition; the caller raises the public error
+class PortBusy(Exception):  # noqa: N818 - names the condition; the caller raises the public error
     """A port is leased or bound.
 
     Args:
         port: The port.
-        owner: Who has it, as ``pid 123 (command)``; '' if unreadable.
+        owner: The process that has it, as ``pid 123 (command)``; '' if unreadable.
     """
 
     def __init__(self, port: int, owner: str) -> None:
@@ -51,7 +51,7 @@ class PortBusy(Exception):  # noqa: N818 - says the condition; the caller raises
         self.owner = owner
 
 
-class NoFreePort(Exception):  # noqa: N818 - says the condition
+class NoFreePort(Exception):  # noqa: N818 - names the condition
     """Every port of the lease range is taken."""
 
 
@@ -60,7 +60,7 @@ class Lease:
 
     Attributes:
         port: The port.
-        token: Lets the world on the port take it over, if that is an orchestrator itself.
+        token: Lets the world on the port lease it again, if that is an orchestrator itself.
     """
 
     def __init__(self, port: int, token: str) -> None:
@@ -69,14 +69,14 @@ class Lease:
         self._is_held = True
 
     def release(self) -> None:
-        """Give the port back; a second call does nothing."""
+        """Release the port; idempotent."""
         if self._is_held:
             self._is_held = False
             leases.release(self.port)
 
 
 def take_port(host: str, port: int) -> Lease:
-    """Lease ``port`` if it is free, or take it over from the orchestrator that gave it to us.
+    """Lease ``port`` if it is free, or if the orchestrator of this process passed it on.
 
     Args:
         host: The address that it will be bound on.
@@ -100,14 +100,14 @@ def take_port(host: str, port: int) -> Lease:
 
 
 def take_free_port(host: str, *, first: int = 0) -> Lease:
-    """Lease any free port, outside the ephemeral range if that leaves any.
+    """Lease any free port, outside the ephemeral range if possible.
 
     Args:
         host: The address that it will be bound on.
         first: The port to try first; 0 for none.
 
     Raises:
-        NoFreePort: All are taken.
+        NoFreePort: All ports are taken.
         OSError: ``host`` is not an address of this machine.
     """
     for port in itertools.chain([first] if first else [], _candidates()):
@@ -117,7 +117,7 @@ def take_free_port(host: str, *, first: int = 0) -> Lease:
 
 
 def _candidates() -> Iterator[int]:
-    """Yield the ports of the lease range, from a random one, which keeps orchestrators apart."""
+    """Yield the ports of the lease range from a random start, so orchestrators rarely collide."""
     ephemeral = ephemeral_range()
     leaves_none = LEASE_RANGE[0] in ephemeral and LEASE_RANGE[-1] in ephemeral
     count = len(LEASE_RANGE)
@@ -134,7 +134,7 @@ async def wait_for_port(host: str, port: int, timeout: float) -> Lease:
     Args:
         host: The address that it will be bound on.
         port: The port.
-        timeout: How long to wait, in seconds.
+        timeout: Time to wait, in seconds.
 
     Raises:
         PortBusy: It did not become free in time.
@@ -154,10 +154,10 @@ async def wait_for_port(host: str, port: int, timeout: float) -> Lease:
 
 
 def open_listener(host: str, port: int) -> socket.socket:
-    """Bind a leased port and listen on it, for a world that inherits the socket.
+    """Return a socket that listens on a leased port; a world inherits it.
 
     Raises:
-        PortBusy: A process that knows nothing of leases took it meanwhile.
+        PortBusy: A process that does not use leases took it meanwhile.
         OSError: ``host`` is not an address of this machine.
     """
     listener = _bind(host, port)
@@ -193,7 +193,7 @@ def listeners_at(host: str, port: int) -> list[Listener]:
             for listener in _query_listeners(socket.AF_INET, port)
             if listener.address in serving
         ]
-        if found:  # it comes before any IPv6 socket that would serve IPv4 too
+        if found:  # it has precedence over an IPv6 socket that would serve IPv4 too
             return found
     serving = {address, "::"}
     return [
@@ -204,7 +204,7 @@ def listeners_at(host: str, port: int) -> list[Listener]:
 
 
 def every_listener() -> list[tuple[int, Listener]]:
-    """Return all listening sockets, IPv4 and IPv6, each with its port before it.
+    """Return all listening sockets, IPv4 and IPv6, as (port, listener).
 
     Raises:
         OSError: They cannot be looked up, for lack of file descriptors.
@@ -217,10 +217,10 @@ def _query_listeners(family: socket.AddressFamily, port: int) -> list[Listener]:
 
 
 def find_owners(inodes: Iterable[int], pids: Iterable[int]) -> dict[int, int]:
-    """Return ``{inode: pid}`` for those sockets that a process of ``pids`` has open.
+    """Return ``{inode: pid}`` for the sockets that a process of ``pids`` has open.
 
     Raises:
-        OSError: The processes cannot be looked at, for lack of file descriptors.
+        OSError: The processes cannot be inspected, for lack of file descriptors.
     """
     wanted = {f"socket:[{inode}]": inode for inode in inodes}
     found: dict[int, int] = {}
@@ -237,7 +237,7 @@ def describe_owner(port: int) -> str:
     """Return the process that listens on ``port`` as ``pid 123 (command)``; '' if unreadable.
 
     Raises:
-        OSError: The processes cannot be looked at, for lack of file descriptors.
+        OSError: The processes cannot be inspected, for lack of file descriptors.
     """
     inodes = [listener.inode for listener in listeners_on(port)]
     owners = find_owners(inodes, all_processes()) if inodes else {}
@@ -254,7 +254,7 @@ def _bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
-        # As servers do: closed connections of the previous run do not count, listeners do.
+        # As servers do, so that only listeners block the port, and no closed connections.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
     except OSError as error:
@@ -280,7 +280,7 @@ def _descriptor_targets(pid: int) -> Iterator[str]:
     try:
         entries = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208
     except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return  # any other error, such as a lack of descriptors, says nothing about the process
+        return  # after any other error, it may still have sockets
     for entry in entries:
         with contextlib.suppress(OSError):
             yield os.readlink(f"/proc/{pid}/fd/{entry}")  # noqa: PTH115

@@ -41,18 +41,18 @@ process itself knows its pid before its program runs."""
 _MAX_OUTPUT_BYTES: Final = 1 << 20
 _CHUNK_BYTES: Final = 1 << 16
 _HEAD_BYTES = 256
-"""The part of a program that the kernel looks at."""
+"""Bytes of a program that the kernel reads to recognize its format."""
 
 _released_lock = threading.Lock()
 _released: set[int] = set()
 """Pidfds of children that are no longer watched and not yet reaped."""
 
 
-class CannotExecute(Exception):  # noqa: N818 - says the condition; the caller raises the public error
+class CannotExecute(Exception):  # noqa: N818 - names the condition
     """A program cannot be executed.
 
     Args:
-        message: Which one, and why.
+        message: The program and the reason.
         program: The program.
     """
 
@@ -83,7 +83,7 @@ class Process:
     async def wait(self) -> ProcessExit:
         """Wait until the process has ended, and leave it unreaped.
 
-        Cancellation: changes nothing; it can be waited for again.
+        Cancellation: changes nothing; call it again.
         """
         async with self._lock:  # one task at a time may wait for a descriptor
             if self._exit is None:
@@ -94,7 +94,7 @@ class Process:
 
     @property
     def pidfd(self) -> int:
-        """Its pidfd, for those who wait with a poll of their own; -1 once it is released."""
+        """Its pidfd, for callers that poll it themselves; -1 once it is released."""
         return self._pidfd
 
     @property
@@ -129,18 +129,15 @@ class Process:
 
     def _read_exit(self) -> ProcessExit:
         # Unreaped, so that the pid and its session are not given to a stranger.
-        found = self._wait_id(os.WEXITED | os.WNOWAIT | os.WNOHANG) if self.is_child else None
-        if found is None:
+        result = None
+        with contextlib.suppress(ChildProcessError):  # other code may wait for every child
+            if self.is_child:
+                result = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        if result is None:
             return ProcessExit()
-        if found.si_code == os.CLD_EXITED:
-            return ProcessExit(status=found.si_status)
-        return ProcessExit(signal=signal_name(found.si_status))
-
-    def _wait_id(self, options: int) -> os.waitid_result | None:
-        try:
-            return os.waitid(os.P_PIDFD, self._pidfd, options)
-        except ChildProcessError:  # other code in this process waits for every child
-            return None
+        if result.si_code == os.CLD_EXITED:
+            return ProcessExit(status=result.si_status)
+        return ProcessExit(signal=signal_name(result.si_status))
 
 
 def _reap_released() -> None:
@@ -174,15 +171,15 @@ def spawn(
         cwd: Working directory.
         env: The whole environment.
         output: Descriptor for standard output.
-        errors: Descriptor for standard error; None means that of standard output.
-        listener: Descriptor of a listening socket to hand over, as sd_listen_fds(3) says. A shell
-            does that, so variables with names that no shell allows do not reach the program.
-        stdin: Descriptor for standard input, which excludes ``listener``; None means an empty one.
+        errors: Descriptor for standard error; None means the same as standard output.
+        listener: Descriptor of a listening socket to hand over, as sd_listen_fds(3) describes. A
+            shell does that, so variables with names that no shell allows do not reach the program.
+        stdin: Descriptor for standard input; excludes ``listener``. None means empty input.
         pass_fds: Further descriptors that the program inherits, under their own numbers.
 
     Raises:
-        CannotExecute: It is missing or not executable, or the system lacks memory for it.
-        OSError: No descriptor is left to watch it with; it was killed.
+        CannotExecute: The program is missing or not executable, or the system lacks memory for it.
+        OSError: No descriptor is left to watch the process with; it was killed.
     """
     _reap_released()
     argv = command
@@ -213,11 +210,11 @@ def spawn(
 def memory_log(name: str) -> Iterator[int]:
     """Open a file in memory for the output of processes; yield its descriptor.
 
-    Each write is appended. Without that, processes that share the descriptor would write over each
-    other's lines: the kernel does not guard the position in such a file.
+    Each write is appended. Otherwise, processes that share the descriptor would overwrite each
+    other's lines, because the kernel does not guard the position in such a file.
 
     Args:
-        name: What ``/proc`` calls it.
+        name: Its name in ``/proc``.
 
     Raises:
         OSError: No descriptor is left.
@@ -239,7 +236,7 @@ def _watch(child: subprocess.Popen[bytes]) -> Process:
         child.kill()
         child.wait()
         raise
-    # From here on the pidfd stands for the child: keep Popen from waiting and warning.
+    # The pidfd replaces Popen from now on, which must neither wait nor warn.
     child.returncode = 0
     return process
 
@@ -247,15 +244,15 @@ def _watch(child: subprocess.Popen[bytes]) -> Process:
 def require_executable(program: str, cwd: Path, env: Mapping[str, str]) -> None:
     """Make sure that a shell can execute a program.
 
-    A shell would write only to the log why it cannot, and would run any text as a script.
+    A shell would report the reason only in the log, and would run any text as a script.
 
     Args:
         program: A path, relative to ``cwd``, or a name to look up in ``PATH``.
         cwd: Working directory.
-        env: The environment that holds ``PATH``.
+        env: The environment; its ``PATH`` is searched.
 
     Raises:
-        CannotExecute: It cannot, for the reason that executing it directly would give.
+        CannotExecute: It cannot; the reason is the same as for a direct execution.
     """
     places = [""] if "/" in program else os.get_exec_path(env)
     failures: list[OSError] = []
@@ -266,19 +263,19 @@ def require_executable(program: str, cwd: Path, env: Mapping[str, str]) -> None:
             failures.append(error)
         else:
             return
-    # As execvp(3): report a program that refuses rather than one that is missing.
+    # As execvp(3): a program that cannot be executed is reported rather than a missing program.
     failures.sort(key=lambda error: isinstance(error, FileNotFoundError | NotADirectoryError))
     raise _cannot_execute(program, failures[0]) from failures[0]
 
 
 def _check_executable(path: Path, cwd: Path) -> None:
-    """Raise what executing ``path`` would; see execve(2)."""
+    """Raise the error that executing ``path`` would; see execve(2)."""
     if not stat.S_ISREG(path.stat().st_mode) or not os.access(path, os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     try:
         with path.open("rb") as file:
             head = file.readline(_HEAD_BYTES)
-    except PermissionError:  # what may be executed need not be readable
+    except PermissionError:  # an executable need not be readable
         return
     if head.startswith(b"#!") and (words := head[2:].split()):
         (cwd / os.fsdecode(words[0])).stat()
@@ -291,7 +288,7 @@ def _cannot_execute(program: str, error: OSError, place: str = "") -> CannotExec
 
 
 def adopt(pid: int) -> Process:
-    """Watch a process that another process spawned, or that this one detached before.
+    """Watch a process that another process spawned, or that this process detached before.
 
     Raises:
         ProcessLookupError: There is no such process.
@@ -324,7 +321,7 @@ class Outcome:
 
     Attributes:
         status: Its exit status; the negative number of the signal that ended it.
-        output: What it wrote to standard output and error.
+        output: Its standard output and error.
     """
 
     status: int
@@ -332,7 +329,7 @@ class Outcome:
 
     @property
     def first_line(self) -> str:
-        """The first line that it wrote."""
+        """The first line of its output."""
         return self.output.strip().partition("\n")[0]
 
 
@@ -390,11 +387,11 @@ def _kill_group(leader: subprocess.Popen[bytes]) -> None:
 
 
 def _read_output(pipe: int, deadline: float, max_bytes: int) -> bytes:
-    """Return all that is written to a pipe until its end.
+    """Read a pipe to its end.
 
     Raises:
-        TimeoutError: It has not ended by the deadline.
-        OSError: It is more than ``max_bytes``.
+        TimeoutError: The deadline has passed.
+        OSError: The output has more than ``max_bytes``.
     """
     output = bytearray()
     poll = select.poll()
@@ -405,5 +402,5 @@ def _read_output(pipe: int, deadline: float, max_bytes: int) -> bytes:
             return bytes(output)
         output += chunk
         if len(output) > max_bytes:
-            raise OSError(errno.EFBIG, f"it wrote more than {max_bytes} bytes")
+            raise OSError(errno.EFBIG, f"the program wrote more than {max_bytes} bytes")
     raise TimeoutError

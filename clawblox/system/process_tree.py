@@ -20,14 +20,14 @@ from typing import NamedTuple
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _CHUNK_BYTES = 16384
 _START_TIME = 19
-"""Its place among the fields of ``/proc/<pid>/stat`` that follow the name."""
+"""Its index among the fields of ``/proc/<pid>/stat`` after the name."""
 
 _DEAD = (b"Z", b"X")
 _SUSPENDED = (b"T", b"t")
 
 
 class Proc(NamedTuple):
-    """One live process, as ``/proc/<pid>/stat`` shows it."""
+    """A live process, as ``/proc/<pid>/stat`` shows it."""
 
     pid: int
     ppid: int
@@ -36,7 +36,7 @@ class Proc(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """What marks the processes of one instance.
+    """Marks of the processes of an instance.
 
     ``cookie`` is the environment entry, for example ``b"CLAWBLOX_INSTANCE=ab12"``. ``leaders``
     are processes whose whole session belongs to the instance; a leader counts only while
@@ -48,10 +48,10 @@ class Mark(NamedTuple):
 
 
 class Search(NamedTuple):
-    """What :func:`find_trees` looks for: the processes of one instance, or of several.
+    """A search of :func:`find_trees` for the processes of one or several instances.
 
-    ``known`` is an earlier answer: a process in it that lives still belongs, even when the
-    process that it descended from is gone.
+    ``known`` is an earlier answer: its processes that still live belong to the next answer too,
+    even if the process that they descended from is gone.
     """
 
     marks: tuple[Mark, ...]
@@ -59,14 +59,14 @@ class Search(NamedTuple):
 
 
 def _read(pid: int, name: str) -> bytes | None:
-    """Return a file of a process; None when the process is gone or may not be looked at.
+    """Return a file of a process; None when the process is gone or the file not readable.
 
     Raises:
-        OSError: This process lacks descriptors or memory, which says nothing about the other.
+        OSError: This process lacks descriptors or memory; the other may still exist.
     """
     text = b""
     try:
-        # A pass reads a file of every process: a file object would cost more than the reading.
+        # A pass reads a file of every process; file objects would cost more than the reads.
         descriptor = os.open(f"/proc/{pid}/{name}", os.O_RDONLY)
         try:
             while len(chunk := os.read(descriptor, _CHUNK_BYTES)) == _CHUNK_BYTES:
@@ -81,7 +81,7 @@ def _read(pid: int, name: str) -> bytes | None:
 
 
 def _read_stat(pid: int) -> tuple[bytes, Proc] | None:
-    """Return the state of a process, dead and unreaped included, and what identifies it."""
+    """Return the state and the identity of a process, even if it is dead and unreaped."""
     text = _read(pid, "stat")
     if not text:
         return None
@@ -90,7 +90,7 @@ def _read_stat(pid: int) -> tuple[bytes, Proc] | None:
 
 
 def read_process(pid: int) -> Proc | None:
-    """Return the live process ``pid``, or None if there is none (a zombie is not live).
+    """Return the process ``pid``, or None if it does not live (a zombie does not).
 
     Raises:
         OSError: This process lacks descriptors or memory.
@@ -146,9 +146,9 @@ def all_processes() -> dict[int, Proc]:
 
 
 class _View:
-    """What passes over ``/proc`` have seen; a later one reads only what is new.
+    """Processes seen by passes over ``/proc``; a later pass reads only new processes.
 
-    It is good for an instant only, in which no pid is recycled.
+    It is valid for an instant only, in which no pid is recycled.
     """
 
     def __init__(self) -> None:
@@ -166,17 +166,17 @@ class _View:
                 (self.dead if state in _DEAD else self.live)[pid] = proc
 
     def environment(self, pid: int) -> list[bytes]:
-        """Return the entries of a process's environment; it has none in the middle of an exec."""
+        """Return the entries of a process's environment; it is empty in the middle of an exec."""
         if not (entries := self._environments.get(pid)):
             entries = self._environments[pid] = _read_environment(pid)
         return entries
 
     def lives(self, pid: int, start_time: int) -> bool:
-        """Return whether a process is the same and lives."""
+        """Return whether the same process lives."""
         return (proc := self.live.get(pid)) is not None and proc.start_time == start_time
 
     def exists(self, pid: int, start_time: int) -> bool:
-        """Return whether a process is the same, even if it is dead and unreaped."""
+        """Return whether the same process exists, even if it is dead and unreaped."""
         proc = self.live.get(pid) or self.dead.get(pid)
         return proc is not None and proc.start_time == start_time
 
@@ -203,7 +203,7 @@ def _read_environment(pid: int) -> list[bytes]:
 
 
 def read_variables(pid: int) -> dict[str, str]:
-    """Return the variables that a process was started with; none when they cannot be read.
+    """Return the variables that a process was started with; empty when they cannot be read.
 
     Raises:
         OSError: This process lacks descriptors or memory.
@@ -213,7 +213,7 @@ def read_variables(pid: int) -> dict[str, str]:
 
 
 def find_variables(name: str) -> Iterator[dict[str, str]]:
-    """Yield the variables of each live process of this user that was started with one of them.
+    """Yield the variables of each live process of this user that was started with a variable.
 
     Args:
         name: The variable.
@@ -230,7 +230,7 @@ def find_variables(name: str) -> Iterator[dict[str, str]]:
 
 def _is_own(pid: int) -> bool:
     try:
-        return os.stat(f"/proc/{pid}").st_uid == os.geteuid()  # noqa: PTH116 - asked many times
+        return os.stat(f"/proc/{pid}").st_uid == os.geteuid()  # noqa: PTH116 - called many times
     except OSError:
         return False
 
@@ -247,7 +247,7 @@ def command_line(pid: int) -> str:
 
 @functools.cache
 def boot_id() -> str:
-    """Return the identity of this boot; pids and start times mean nothing across it."""
+    """Return the identity of this boot; pids and start times are valid only within it."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
@@ -264,7 +264,7 @@ def find_tree(marks: Iterable[Mark], known: Iterable[Proc] = ()) -> list[Proc]:
 def find_trees(searches: Sequence[Search]) -> list[list[Proc]]:
     """Return for each search the live processes that belong to any of its marks.
 
-    All searches share the passes over ``/proc``, which are the expensive part. The calling process
+    All searches share the passes over ``/proc``, because these are expensive. The calling process
     and its ancestors are never part of an answer.
 
     Raises:
@@ -272,8 +272,8 @@ def find_trees(searches: Sequence[Search]) -> list[list[Proc]]:
     """
     view = _View()
     found = _find_in(view, searches)
-    # A pass overlooks a process that forks and ends, or is in the middle of an exec, as it goes by.
-    # Two passes that find nothing mean that there is nothing.
+    # A pass misses a process that forks and ends, or is in the middle of an exec, as it goes by.
+    # Only two passes that find nothing mean that no process is left.
     empty = [place for place, members in enumerate(found) if not members]
     if empty:
         view.look()
@@ -321,8 +321,8 @@ def _carriers(view: _View, marks: Sequence[Mark]) -> Iterator[tuple[int, Iterabl
                 sessions.setdefault(pid, set()).add(mark.cookie)
     oldest = _oldest_possible(marks)
     for proc in view.live.values():
-        # An instance gets its cookie and its sessions together: for a process in one of them, the
-        # environment, which is expensive to read, need not be looked at.
+        # A process in a session of the instance has its cookie too, so its environment need not be
+        # read. Reading it is expensive.
         if proc.session in sessions:
             yield proc.pid, sessions[proc.session]
         elif proc.start_time >= oldest:
@@ -355,7 +355,7 @@ def _with_descendants(members: set[int], children: Mapping[int, list[int]]) -> s
 
 
 def signal_processes(processes: Iterable[Proc], number: int) -> None:
-    """Send a signal to each process that is still the same one; skip the others.
+    """Send a signal to each process that still exists; skip recycled pids.
 
     Raises:
         OSError: This process lacks descriptors.
@@ -375,15 +375,15 @@ def signal_processes(processes: Iterable[Proc], number: int) -> None:
 
 
 def kill_tree(marks: Iterable[Mark], timeout: float, known: Iterable[Proc] = ()) -> list[Proc]:
-    """Kill every process of ``marks``, again and again, until all have ended. Blocks.
+    """Kill every process of ``marks`` repeatedly, until all have ended. Blocks.
 
     Args:
         marks: The instances.
-        timeout: Seconds until it gives up (a process in uninterruptible sleep does not die).
+        timeout: Limit in seconds (a process in uninterruptible sleep does not die).
         known: An earlier answer of :func:`find_tree`, whose processes are killed too.
 
     Returns:
-        The processes that are still alive after that time.
+        The processes that are still alive.
     """
     marks = tuple(marks)
     deadline = time.monotonic() + timeout

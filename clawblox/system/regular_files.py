@@ -70,9 +70,9 @@ def read_regular(path: Path | str, *, dir_fd: int | None = None, max_bytes: int)
 
 
 def read_rest(fd: int, *, max_bytes: int) -> bytes:
-    """Return what an open file holds from its position on.
+    """Return the rest of an open file, from its position to its end.
 
-    To read ``max_bytes`` in one call would reserve the memory for them.
+    The file is read in pieces, since a single read of ``max_bytes`` would reserve that much memory.
 
     Args:
         fd: Descriptor of the file.
@@ -87,7 +87,7 @@ def read_rest(fd: int, *, max_bytes: int) -> bytes:
     while asked > 0:
         pieces.append(os.read(fd, asked))
         max_bytes -= len(pieces[-1])
-        # A regular file answers with less than it was asked for at its end only.
+        # A read of a regular file is short only at its end.
         asked = min(_PIECE_BYTES, max_bytes) if len(pieces[-1]) == asked else 0
     return b"".join(pieces)
 
@@ -97,7 +97,7 @@ def open_own(
 ) -> int:
     """Open a regular file that this package writes, and return its descriptor.
 
-    A file with a second name is refused: that name may be a file of the user.
+    A file with a second name is refused, because that name may be a file of the user.
 
     Args:
         path: The file, as for :func:`open_regular`.
@@ -136,7 +136,7 @@ def _open(
             raise _not_regular(path)
         if max_bytes is not None and status.st_size > max_bytes:
             raise _too_large(path, max_bytes)
-        # A file without any name was replaced meanwhile; its writers look for that themselves.
+        # A file without any name was replaced meanwhile; its writers check that themselves.
         if is_own and status.st_nlink > 1:
             raise OSError(errno.EMLINK, "has a second name (a hard link)", str(path))
     except BaseException:
@@ -241,18 +241,18 @@ def rewrite_lines(
     max_bytes: int,
     max_line_bytes: int = 64 << 20,
 ) -> None:
-    """Rewrite a regular file line by line; a reader finds the file of before or the new one.
+    """Rewrite a regular file line by line; a reader finds either the old file or the new file.
 
     Args:
         root: A directory; its own path is trusted.
         path: Path below ``root``, ``/`` between components; no link is followed.
-        rewrite: Returns what replaces a line; lines include their newline.
+        rewrite: Returns the replacement of a line; lines include their newline.
         max_bytes: Maximum apparent size of the file.
         max_line_bytes: Maximum length of a line.
 
     Raises:
         OSError: It does not exist, is not a regular file, or exceeds a limit; or it cannot be
-            written. It is as it was.
+            written. The file is unchanged.
     """
     directory, _, name = path.rpartition("/")
     parent, new_name = open_directory(root, directory), f".{name}.partial"
@@ -283,11 +283,11 @@ def _create(directory: int, name: str) -> int:
 
 
 def find_files(root: Path, pattern: str) -> list[FoundFile]:
-    """Return the regular files whose path below ``root`` matches, in no order.
+    """Return the regular files whose path below ``root`` matches, in no particular order.
 
     Args:
         root: A directory; its own path is trusted. It need not exist.
-        pattern: Patterns of names as of :mod:`fnmatch`, one for each component, with ``/`` between.
+        pattern: A pattern of :mod:`fnmatch` for each component, with ``/`` between.
     """
     try:
         fd = open_directory(root)
@@ -297,10 +297,10 @@ def find_files(root: Path, pattern: str) -> list[FoundFile]:
 
 
 def _find(directory: int, place: Path, patterns: list[str]) -> Iterator[FoundFile]:
-    """Yield the files of an open directory, which is closed afterwards."""
+    """Yield the files of an open directory, and close it."""
     try:
         for name in _matching_names(directory, patterns[0]):
-            with contextlib.suppress(OSError):  # it has gone, or is something else
+            with contextlib.suppress(OSError):  # it is gone, or is something else
                 if patterns[1:]:
                     deeper = os.open(name, OPEN_DIRECTORY, dir_fd=directory)
                     yield from _find(deeper, place / name, patterns[1:])
@@ -318,14 +318,14 @@ def _matching_names(directory: int, pattern: str) -> list[str]:
 
 
 def make_directory(root: Path, path: str) -> int:
-    """Open a directory, made with its missing parents, each 0700; return its descriptor.
+    """Open a directory, creating it and its missing parents as 0700; return its descriptor.
 
     Args:
-        root: A directory, which exists; its own path is trusted.
+        root: An existing directory; its own path is trusted.
         path: Path below ``root``, ``/`` between components; no link is followed.
 
     Raises:
-        OSError: It cannot be made, or something else is there.
+        OSError: It cannot be created, or something else has its name.
     """
     fd = open_directory(root)
     for part in path.split("/"):
@@ -340,17 +340,17 @@ def make_directory(root: Path, path: str) -> int:
 
 
 def merge_directory(root: Path, source: str, destination: str) -> None:
-    """Move all that is in one directory into another one; what is there already stays.
+    """Move the content of a directory into another, and keep the entries that exist there.
 
-    So does what is 64 directories deep in both.
+    Entries that are 64 directories deep in both are not moved either.
 
     Args:
         root: A directory; its own path is trusted.
-        source: Path of the one below ``root``; it is removed if nothing stays in it.
-        destination: Path of the other, which is made where it is missing.
+        source: Path of the directory below ``root``; it is removed if nothing stays in it.
+        destination: Path of the other directory; it is created if it is missing.
 
     Raises:
-        OSError: Something cannot be moved; perhaps a part was.
+        OSError: An entry cannot be moved; others may have been moved.
     """
     place, _, name = source.rpartition("/")
     with contextlib.ExitStack() as opened:
@@ -361,12 +361,12 @@ def merge_directory(root: Path, source: str, destination: str) -> None:
         new = make_directory(root, destination)
         opened.callback(os.close, new)
         _merge(old, new, _MAX_MERGED_DEPTH)
-        with contextlib.suppress(OSError):  # what was not moved is still there
+        with contextlib.suppress(OSError):  # the entries that were not moved are still there
             os.rmdir(name, dir_fd=parent)
 
 
 def _merge(source: int, destination: int, depth: int) -> None:
-    if not depth:  # more than a program makes
+    if not depth:  # deeper than any program makes
         return
     for name in os.listdir(source):
         if not _exists(destination, name):
@@ -378,7 +378,7 @@ def _merge(source: int, destination: int, depth: int) -> None:
                 inner.append(os.open(name, OPEN_DIRECTORY, dir_fd=fd))
                 opened.callback(os.close, inner[-1])
             _merge(inner[0], inner[1], depth - 1)
-            with contextlib.suppress(OSError):  # what was not moved is still there
+            with contextlib.suppress(OSError):  # the entries that were not moved are still there
                 os.rmdir(name, dir_fd=source)
 
 

@@ -1,4 +1,4 @@
-"""Requests as bytes, whose shape nothing from outside can change, and answers as values."""
+"""Requests as bytes, checked so that no argument can alter their structure, and answers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import attrs
 from clawblox.errors import ConfigError
 
 MAX_ANSWER_BYTES: Final = 4 << 20
-"""Most bytes of the body of a world's answer."""
+"""Maximum size of the body of a world's answer, in bytes."""
 
 REPEATABLE: Final = frozenset({"GET", "HEAD"})
-"""Methods of requests that may be sent once more, since they change nothing."""
+"""Methods of requests that may be sent again, because they change nothing."""
 
 _BODY_START_CHARS = 200
 _OWN_HEADERS = frozenset(
@@ -30,7 +30,7 @@ _BAD_VALUE = "must be one line of Latin-1 text without control characters"
 
 @attrs.frozen
 class Address:
-    """Where requests go.
+    """Address of a server.
 
     Attributes:
         host: Host name or address, without brackets.
@@ -56,7 +56,7 @@ class Request:
 
     method: str
     route: str
-    head: bytes = attrs.field(repr=False)  # it holds the session
+    head: bytes = attrs.field(repr=False)  # contains the session
     bare: bytes = attrs.field(repr=False)
 
     def encode(self, body: bytes | None) -> bytes:
@@ -71,13 +71,13 @@ class Request:
 
 @attrs.frozen
 class Answer:
-    """What a world answered.
+    """Answer of a world.
 
     Attributes:
         status: The status.
         body: The body.
-        is_delimited: Whether the answer said where its body ends. If not, the end of the
-            connection ended it, and a truncated body looks like a whole one.
+        is_delimited: Whether the answer marks the end of its body. Otherwise the end of the
+            connection ends the body, and a truncated body looks complete.
         raw_headers: Names and values of the headers as they arrived, in their order, without
             interim answers and trailers.
     """
@@ -88,24 +88,24 @@ class Answer:
     raw_headers: tuple[tuple[bytes, bytes], ...] = attrs.field(default=(), eq=False, repr=False)
 
     def header(self, name: str) -> str | None:
-        """Return the value of a header, of several with this name joined by commas; or None."""
+        """Return the value of a header, or None; repeated headers are joined by commas."""
         wanted = name.lower().encode("latin-1")
-        values = [value for known, value in self.raw_headers if known.lower() == wanted]
+        values = [value for key, value in self.raw_headers if key.lower() == wanted]
         return b", ".join(values).decode("latin-1") if values else None
 
     @property
     def content_type(self) -> str:
-        """What the body is, as the world declares it; empty if it does not."""
+        """The declared media type of the body; empty if there is none."""
         return self.header("content-type") or ""
 
     @property
     def body_start(self) -> str:
-        """The first characters of the body, for a message."""
+        """The first characters of the body, to quote in messages."""
         return self.body[: 4 * _BODY_START_CHARS].decode(errors="replace")[:_BODY_START_CHARS]
 
 
 def parse_address(url: str) -> Address:
-    """Return the address that ``url`` means.
+    """Parse an address.
 
     Raises:
         ConfigError: It is not a plain HTTP address.
@@ -138,11 +138,11 @@ def make_request(
         route: Route below the address.
         query: Encoded query, without its question mark; empty for none.
         headers: Headers besides those that every request has.
-        host: Value of the ``Host`` header; None sends that of the address. A foreign one shows
-            whether a world refuses it.
+        host: Value of the ``Host`` header; None sends the address itself. A
+            foreign host tests whether a world refuses it.
 
     Raises:
-        ConfigError: One of them cannot be sent in a request.
+        ConfigError: An argument cannot be sent in a request.
     """
     if _METHOD.fullmatch(method) is None:
         raise ConfigError("must be capital letters", key="method", value=method)
@@ -167,7 +167,6 @@ def make_request(
 
 
 def _header_line(name: str, value: str) -> str:
-    """Return the line of a header."""
     if _HEADER_NAME.fullmatch(name) is None:
         raise ConfigError("must be the name of a header", key="headers", value=name)
     if name.lower() in _OWN_HEADERS:

@@ -1,7 +1,8 @@
-"""Questions to the kernel about TCP sockets: who listens on a port, and whose a connection is.
+"""TCP sockets as the kernel lists them: the listeners on a port, and the user of a connection.
 
-The kernel's own index answers, whatever the number of sockets: sock_diag(7). Its tables in
-``/proc/net`` list every connection; they are read only where a sandbox lets nobody ask the index.
+The kernel's index answers in a time that does not depend on the number of sockets: sock_diag(7).
+Its tables in ``/proc/net`` list every connection; they are read only where a sandbox forbids to
+query the index.
 Formats: sock_diag(7), linux/inet_diag.h, proc_net(5).
 """
 
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 ANY_PORT: Final = 0
-"""A port that stands for all."""
+"""Matches every port."""
 
 _LISTEN = "0A"
 _NETLINK_SOCK_DIAG = 4
@@ -55,7 +56,7 @@ class _Socket(NamedTuple):
 
 
 def has_sock_diag() -> bool:
-    """Return whether the kernel's own index of sockets can be asked."""
+    """Return whether the kernel's index of sockets can be queried."""
     try:
         next(_ask_listeners(socket.AF_INET, ANY_PORT), None)
     except OSError:
@@ -67,8 +68,8 @@ def list_listeners(family: socket.AddressFamily, port: int) -> list[tuple[int, L
     """Return (port, listener) of listening sockets.
 
     Args:
-        family: Those of IPv4 or of IPv6.
-        port: Those of this port, and perhaps others; :data:`ANY_PORT` for all.
+        family: IPv4 or IPv6.
+        port: The port; listeners of other ports may be returned too. :data:`ANY_PORT` for all.
 
     Raises:
         OSError: They cannot be looked up, for lack of file descriptors.
@@ -83,7 +84,7 @@ def list_listeners(family: socket.AddressFamily, port: int) -> list[tuple[int, L
 def peer_uid(connection: socket.socket) -> int | None:
     """Return the user whose process made a connection from this machine over IPv4.
 
-    It asks the kernel once and does not wait.
+    It queries the kernel once and does not wait.
 
     Args:
         connection: The accepted connection.
@@ -92,7 +93,7 @@ def peer_uid(connection: socket.socket) -> int | None:
         The user's id; None if no process has the other end open any more.
 
     Raises:
-        OSError: The index cannot be asked; use :func:`read_peer_uid`.
+        OSError: The index cannot be queried; use :func:`read_peer_uid`.
     """
     peer, own = _end(connection.getpeername()), _end(connection.getsockname())
     request = _SOCKET_ID.pack(peer[1], own[1], peer[0], own[0], _NO_COOKIE)
@@ -102,14 +103,14 @@ def peer_uid(connection: socket.socket) -> int | None:
         if error.errno == errno.ENOENT and has_sock_diag():
             return None
         raise
-    # Where the connection is gone, the kernel describes a socket that listens on its port.
+    # If the connection is gone, the kernel describes a socket that listens on its port.
     ends = (found.source[:4], found.port), (found.peer[:4], found.peer_port)
-    # Where no process has it open, it has no inode, and the kernel names root as its user.
+    # If no process has it open, it has no inode, and the kernel names root as its user.
     return found.uid if ends == (peer, own) and found.inode else None
 
 
 def read_peer_uid(connection: socket.socket) -> int | None:
-    """Return what :func:`peer_uid` does, from the table of all connections. Blocks.
+    """Return the user as :func:`peer_uid` does, from the table of all connections. Blocks.
 
     Raises:
         OSError: The table cannot be read.
@@ -131,10 +132,10 @@ def _print_end(address: bytes, port: int) -> str:
 
 
 def _ask_listeners(family: socket.AddressFamily, port: int) -> Iterator[tuple[int, Listener]]:
-    """Yield (port, listener) of a family from the kernel's own index.
+    """Yield (port, listener) of a family from the kernel's index.
 
-    The kernel looks up the port that the request names, and answers with its listeners alone; for
-    port 0 it answers with all listeners.
+    The kernel looks up the port of the request, and answers with its listeners alone; for port 0 it
+    answers with all listeners.
     """
     request = port.to_bytes(2).ljust(48, b"\0")
     for found in _ask(family, 1 << _TCP_LISTEN, request, _NLM_F_REQUEST | _NLM_F_DUMP):
@@ -150,7 +151,7 @@ def _ask(
         _NETLINK_HEADER.size + len(request), _SOCK_DIAG_BY_FAMILY, flags, 0, 0
     )
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
-        kernel.setblocking(False)  # an answer is there when the request has been sent
+        kernel.setblocking(False)  # the answer is ready once the request has been sent
         kernel.send(header + request)
         while True:
             answer = kernel.recv(_ANSWER_BYTES)
@@ -177,7 +178,7 @@ def _read_table(name: str) -> Iterator[list[str]]:
     try:
         rows = (Path("/proc/net") / name).read_text().splitlines()[1:]
     except (FileNotFoundError, PermissionError):
-        return  # any other error, such as a lack of descriptors, says nothing about the port
+        return  # after any other error, sockets may still listen
     for row in rows:
         yield row.split()
 

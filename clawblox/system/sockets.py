@@ -1,6 +1,7 @@
 """Sockets that never block, in any event loop: connecting, accepting, sending, forking.
 
-They wait by ``anyio.wait_readable`` and its sibling: a stream of anyio costs twice as much.
+They wait by ``anyio.wait_readable`` and ``anyio.wait_writable``; a stream of anyio costs twice as
+much.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ _ACCEPT_PAUSE_S: Final = 0.1
 """Pause in seconds after a connection could not be accepted."""
 
 Place: TypeAlias = ExitStack
-"""The place of a connection among those that are served at the same time; closing it frees it."""
+"""A slot for a connection that is served; closing it frees the slot."""
 
 
 async def connect(host: str, port: int) -> socket.socket:
-    """Return a socket that is connected and never blocks.
+    """Return a connected socket that never blocks.
 
     Raises:
-        OSError: None of the addresses of the host can be connected.
+        OSError: No address of the host can be connected.
 
     Cancellation: nothing is left open.
     """
@@ -72,7 +73,7 @@ def _is_literal(host: str) -> bool:
 
 
 async def send_all(connection: socket.socket, data: bytes) -> None:
-    """Send all of ``data``; immediately as far as it fits into the buffer of the socket."""
+    """Send all of ``data``, without waiting if it fits into the buffer of the socket."""
     sent = 0
     while True:
         with suppress(BlockingIOError):
@@ -83,7 +84,7 @@ async def send_all(connection: socket.socket, data: bytes) -> None:
 
 
 async def receive(connection: socket.socket) -> bytes:
-    """Return what arrives next; nothing at the end.
+    """Return the next bytes that arrive; empty at the end of the stream.
 
     Raises:
         OSError: The connection broke.
@@ -113,7 +114,7 @@ async def serve_connections(
             free when this returns; it may free the place earlier. An ``OSError`` ends that
             connection only.
         tasks: Where connections are served.
-        places: One for each connection; further connections wait in the backlog of the socket.
+        places: Limits the connections that are served; others wait in the backlog of the socket.
         accept: Accepts a connection; None calls ``socket.accept``.
         on_failure: Called when a connection cannot be accepted, for lack of descriptors for
             example.
@@ -155,7 +156,8 @@ _owned: WeakSet[socket.socket] = WeakSet()
 def close_in_forked_child(owned: socket.socket) -> None:
     """Close a socket in each child that this process forks from now on.
 
-    There it would outlive us, and its clients would wait. Programs that are started inherit none.
+    In a child the socket would outlive us, and its clients would wait. Started programs inherit no
+    sockets.
     """
     _owned.add(owned)
 

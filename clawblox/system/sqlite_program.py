@@ -1,9 +1,9 @@
-"""The program that opens a copy of another program's SQLite database; it ends after one request.
+"""The program that opens a copy of another program's SQLite database, for a single request.
 
-``foreign_database`` starts it in the private directory of the copy. Its one argument is the
-request, its output the answer, both JSON. Whatever the database does to SQLite, its memory, its
-time and its output are limited. Standard library only: it runs as ``python -I -S`` and imports
-nothing of ours.
+``foreign_database`` starts it in the private directory of the copy. Its only argument is the
+request, its output the answer, both JSON. The memory, the time and the output of the program are
+limited, so a hostile database can do no more than make it fail. Standard library only: it runs as
+``python -I -S`` and imports nothing of ours.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MAX_HEAP_BYTES: Final = 128 << 20
 
 _STEPS: Final = 100_000
 _MAX_CALLS: Final = 200
-"""A statement may take that many times that many steps of SQLite's machine: about a second."""
+"""Limit of a statement: calls of the progress handler, one in so many steps; about a second."""
 
 _LIMITS: Final = {
     resource.RLIMIT_AS: 1 << 30,
@@ -43,13 +43,13 @@ _SETTINGS: Final = (
     "cell_size_check = ON",
     "mmap_size = 0",
     "temp_store = MEMORY",
-    "locking_mode = EXCLUSIVE",  # so that the index of the log is in memory, and no file
+    "locking_mode = EXCLUSIVE",  # keeps the index of the log in memory rather than in a file
     "synchronous = OFF",  # the copy is made durable when it is published
 )
 _READING: Final = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION)
 
 
-class _TooMuch(Exception):  # noqa: N818 - says the condition
+class _TooMuch(Exception):  # noqa: N818 - names the condition
     """The answer would be too large."""
 
 
@@ -64,7 +64,7 @@ def main() -> None:
         answer = {"error": str(error) or type(error).__name__}
     sys.stdout.write(json.dumps(answer))
     sys.stdout.flush()
-    os._exit(0)  # a copy that was only read needs no checkpoint
+    os._exit(0)  # skips the checkpoint, which a copy that was only read does not need
 
 
 def _open(name: str) -> sqlite3.Connection:
@@ -73,7 +73,7 @@ def _open(name: str) -> sqlite3.Connection:
     database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
     database.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     database.setlimit(sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0)
-    # What is no UTF-8 is text all the same.
+    # Text that is not UTF-8 is still text.
     database.text_factory = lambda data: data.decode(errors="replace")
     for setting in _SETTINGS:
         database.execute(f"PRAGMA {setting}")
@@ -83,7 +83,7 @@ def _open(name: str) -> sqlite3.Connection:
 
 
 def _read(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the rows of a query; none if the database has no such table or column yet."""
+    """Return the rows of a query; empty if the database lacks the table or the column."""
     database = _open(request["name"])
     database.execute("PRAGMA query_only = ON")
     database.set_authorizer(_allow_reading)
@@ -97,7 +97,7 @@ def _read(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _allow_reading(action: int, *names: str | None) -> int:
-    """Allow tables to be read. What a view reads, or computes without an end, is refused."""
+    """Allow reading tables, but not through a view, which may compute without an end."""
     is_by_view = names[-1] is not None
     return sqlite3.SQLITE_OK if action in _READING and not is_by_view else sqlite3.SQLITE_DENY
 
@@ -109,13 +109,13 @@ def _take_rows(rows: sqlite3.Cursor) -> list[Sequence[object]]:
         values = [value if isinstance(value, str | int) else None for value in row]
         size += sum(len(value) for value in values if isinstance(value, str))
         if len(taken) >= MAX_ROWS or size > MAX_ANSWER_BYTES // 8:  # a character may take 6 bytes
-            raise _TooMuch(f"it holds more than {MAX_ROWS} rows, or too long ones")
+            raise _TooMuch(f"the answer has more than {MAX_ROWS} rows, or is too large")
         taken.append(values)
     return taken
 
 
 def _change(request: dict[str, Any]) -> dict[str, Any]:
-    """Execute statements in one transaction; afterwards the main file holds everything."""
+    """Execute statements in a transaction; afterwards the main file is complete by itself."""
     database = _open(request["name"])
     [(mode,)] = database.execute("PRAGMA journal_mode")
     if mode != "wal":

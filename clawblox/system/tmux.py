@@ -1,14 +1,14 @@
 """Windows of tmux sessions, for instances and agents that a person wants to watch.
 
 Commands reach tmux through its standard input, never through an argument list, because the
-environment of a window holds secrets and everybody can read an argument list. A window's
+environment of a window contains secrets and everybody can read an argument list. A window's
 first process is a small shell that mirrors the log, its control characters as escapes, runs the
 program with its output on the log file, and leaves the exit status in a file; tmux closes the
 window when it ends.
 
-A window that only shows something runs its program as it is, with none of the variables that
-tmux has. A tmux server keeps the environment of the program that started it, and gives it to every
-window: where it is ours to start, it gets none of the orchestrator's secrets.
+A window that only shows something runs its program directly, without the variables of tmux. A tmux
+server keeps the environment of the program that started it, and passes it to every window: a server
+that we start gets none of the orchestrator's secrets.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _PASSED_ON = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "TZ"}
     | {"TMUX", "TMUX_TMPDIR", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"}
 )
-"""Variables of the orchestrator that tmux gets; beside these, ``LC_*``."""
+"""Variables of the orchestrator that are passed to tmux, in addition to ``LC_*``."""
 
 _OPTIONS_OFF = ("automatic-rename", "allow-rename", "remain-on-exit")
 
 # The shell begins when the status file appears, so that it is watched before it can end. TERM
-# reaches the whole tree at once; the shell must outlive the program to tell its status. HUP, for
+# reaches the whole tree; the shell must outlive the program to report its status. HUP, for
 # a window that a person closed, ends the shell, and by that the program. The variables have
 # names that no environment contains, otherwise the program would see their values. The filter ends
-# with its input, and has no need for the secrets.
+# with its input, and does not need the secrets.
 _WINDOW_PROGRAM = """\
 clawblox_log=$1 clawblox_status=$2 clawblox_python=$3 clawblox_filter=$4
 shift 4
@@ -55,7 +55,7 @@ tail -c "+$(($(wc -c <"$clawblox_log") + 1))" -F "$clawblox_log" 2>/dev/null |
 echo $? >"$clawblox_status"
 """
 
-# What a person types there by habit must not close it. Signals that are ignored stay so.
+# Keys that a person types there by habit must not close it. exec keeps ignored signals ignored.
 _VIEW_PROGRAM = "trap '' INT QUIT TSTP; exec \"$@\""
 
 _opening = threading.Lock()
@@ -69,7 +69,7 @@ class Pane(NamedTuple):
     """The only pane of a window.
 
     Attributes:
-        id: What tmux calls it, ``%3``.
+        id: Its name in tmux, ``%3`` for example.
         pid: Its first process; tmux closes the window when it ends.
     """
 
@@ -92,17 +92,17 @@ def open_window(
 
     Args:
         session: Name of the session.
-        window: Name of the window, which nothing renames.
+        window: Name of the window; nothing renames it.
         command: Program and arguments.
         cwd: Working directory.
-        env: Variables of the window, on top of what the tmux server has.
-        log_file: Where the program's output goes; the window shows what is added to it.
-        status_file: Where the exit status goes when the program has ended; the program
-            starts when the caller creates this file.
-        is_numbered: Append to the name the first of ``-0``, ``-1``, … that is free in the session.
+        env: Variables of the window, added to the environment of the tmux server.
+        log_file: Receives the program's output; the window shows its growth.
+        status_file: Receives the exit status when the program has ended; the program starts when
+            the caller creates this file.
+        is_numbered: Append the first free suffix of ``-0``, ``-1``, … in the session to the name.
 
     Returns:
-        Pid of the window's first process, which leads a session of its own.
+        Pid of the window's first process; it leads its own session.
 
     Raises:
         TmuxError: The window was not opened.
@@ -111,7 +111,7 @@ def open_window(
     variables = [word for key, value in env.items() for word in ("-e", f"{key}={value}")]
     files = (str(log_file), str(status_file), sys.executable, printable.__file__)
     shell = ("/bin/sh", "-c", _WINDOW_PROGRAM, "clawblox-window", *files, *command)
-    with _opening:  # two starts of this orchestrator never take the same number
+    with _opening:  # starts of this orchestrator must not take the same number
         name = _free_name(session, window) if is_numbered else window
         return _open_pane(session, name, [*variables, *shell], cwd).pid
 
@@ -119,13 +119,13 @@ def open_window(
 def open_view(
     session: str, window: str, command: Sequence[str], *, cwd: Path, env: Mapping[str, str]
 ) -> Pane:
-    """Run a program that shows something in a new window, with no variables but these.
+    """Run a program that shows something in a new window, with these variables only.
 
     The session is created when it is missing.
 
     Args:
         session: Name of the session.
-        window: Name of the window, which nothing renames.
+        window: Name of the window; nothing renames it.
         command: Program and arguments; everybody can read them.
         cwd: Working directory.
         env: The whole environment of the program; everybody can read it here.
@@ -145,12 +145,12 @@ def tmux_name(session: str) -> str:
 
 
 def has_pane(pane: Pane) -> bool:
-    """Return whether a pane is still there."""
+    """Return whether a pane still exists."""
     return f"{pane.id} {pane.pid}" in _list("#{pane_id} #{pane_pid}", "list-panes", "-a")
 
 
 def close_window(pid: int) -> None:
-    """Close the window whose first process was ``pid``, when tmux has not done it yet."""
+    """Close the window whose first process was ``pid``, unless tmux has closed it."""
     with contextlib.suppress(TmuxError):
         for line in _list("#{pane_pid} #{window_id}", "list-panes", "-a"):
             pane_pid, window_id = line.split()
@@ -165,8 +165,8 @@ def _free_name(session: str, prefix: str) -> str:
 
 
 def _open_pane(session: str, window: str, words: Sequence[str], cwd: Path) -> Pane:
-    """Open a window that runs what ``words`` say: options of ``new-window``, then a command."""
-    directory = str(cwd).replace("#", "##")  # else tmux takes it for a format
+    """Open a window; ``words`` are options of ``new-window``, then a command."""
+    directory = str(cwd).replace("#", "##")  # otherwise tmux expands it as a format
     form = "#{window_id} #{pane_id} #{pane_pid}"
     options = ["-P", "-F", form, "-n", window, "-c", directory, *words]
     window_id, pane_id, pid = _open(session, options)
@@ -176,14 +176,14 @@ def _open_pane(session: str, window: str, words: Sequence[str], cwd: Path) -> Pa
 
 
 def _open(session: str, options: Sequence[str]) -> Sequence[str]:
-    """Create a window, and the session around it when it is missing; return what it prints."""
+    """Create a window, and the session around it when it is missing; return its output."""
     placeholder = f"={session}:={_PLACEHOLDER}"
     for attempt in range(1, _ATTEMPTS + 1):
         if session in _list("#{session_name}", "list-sessions"):
             lines = [["new-window", "-d", "-t", f"={session}:", *options]]
         else:
-            # What `new-session -e` sets, every later window of the session would inherit: the
-            # tokens, and the mark by which all processes of the instance are ended.
+            # Every later window of the session would inherit the variables of `new-session -e`:
+            # the tokens, and the mark by which all processes of the instance are ended.
             create = ["new-session", "-d", "-s", session, "-n", _PLACEHOLDER, "sleep 60"]
             lines = [create, ["new-window", "-d", "-k", "-t", placeholder, *options]]
         script = "".join(f"{_quote(line)}\n" for line in lines)
@@ -191,14 +191,14 @@ def _open(session: str, options: Sequence[str]) -> Sequence[str]:
             return _run(["start-server", ";", "source-file", "-"], script).split()
         except TmuxError:
             _run(["kill-window", "-t", placeholder], may_fail=True)
-            # The last window of a session takes it along, perhaps between our two commands.
+            # A session ends with its last window, perhaps between our two commands.
             if attempt == _ATTEMPTS:
                 raise
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
 def _quote(words: Sequence[str]) -> str:
-    # Within quotes tmux drops blanks that begin a line, and refuses what is not UTF-8.
+    # Within quotes tmux drops blanks that begin a line, and refuses bytes that are not UTF-8.
     return " ".join(f'"{"".join(map(_ESCAPED.__getitem__, os.fsencode(word)))}"' for word in words)
 
 
@@ -223,7 +223,7 @@ def _run(arguments: Sequence[str], text: str = "", *, may_fail: bool = False) ->
     except subprocess.TimeoutExpired as error:
         raise TmuxError(f"tmux did not answer in {_TIMEOUT_S:.0f} s") from error
     if result.returncode and not may_fail:
-        # Not its own words: they may quote the command, and with it a secret.
+        # Not the text of tmux, because it may quote the command, and with it a secret.
         raise TmuxError(f"tmux {' '.join(arguments)} failed with status {result.returncode}")
     return result.stdout
 
