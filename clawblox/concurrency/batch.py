@@ -1,4 +1,4 @@
-"""One operation on many instances at once: each outcome as it arrives, or all as a batch."""
+"""An operation on many instances at the same time: outcomes as they arrive, or as a batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
 
 Job: TypeAlias = Callable[[], Awaitable[_T]]
-"""The operation on one instance."""
+"""The operation on a single instance."""
 
 
 @attrs.frozen
@@ -26,8 +26,8 @@ class Outcome(Generic[_T]):
 
     Attributes:
         instance: Name of the instance.
-        value: What the operation returned; None if it failed.
-        error: What it raised; None if it succeeded.
+        value: The result of the operation; None if it failed.
+        error: The exception of the operation; None if it succeeded.
     """
 
     instance: str
@@ -39,7 +39,7 @@ class Outcome(Generic[_T]):
 class Batch(Generic[_T_co]):
     """The results of an operation on many instances. A failure never affects the others.
 
-    Iterating yields the values; ``batch["w000"]`` returns the value of one instance, or raises its
+    Iterating yields the values; ``batch["w000"]`` returns the value of an instance, or raises its
     error.
 
     Attributes:
@@ -65,27 +65,27 @@ class Batch(Generic[_T_co]):
         return self.done[name]
 
     def raise_if_failed(self) -> None:
-        """Raise when anything failed.
+        """Raise an error if any instance failed.
 
         Raises:
-            BatchError: At least one instance failed; its cause is the first error.
+            BatchError: An instance failed; the cause is the first error.
         """
         if self.failed:
             raise BatchError.of(self.failed, len(self.failed) + len(self.done))
 
 
 class BatchOperation(Generic[_T]):
-    """Operations on many instances, which begin when this is awaited or iterated.
+    """Operations on many instances; they begin when this is awaited or iterated.
 
     ``await operation`` returns the :class:`Batch` of all of them. ``async for outcome in
     operation`` yields an :class:`Outcome` for each as it arrives; when the loop is left early, the
     others continue. A failure is an outcome and never affects the others.
 
     Args:
-        tasks: The group that the operations run in.
+        tasks: The group in which the operations run.
         jobs: The operations by name of the instance.
-        verb: What is being done, for example ``Saving``.
-        progress: Shows how far they are.
+        verb: Name of the operation, for example ``Saving``.
+        progress: Shows their progress.
 
     Cancellation: of ``await operation`` cancels all of them and waits until they have cleaned up.
     """
@@ -148,14 +148,14 @@ class BatchOperation(Generic[_T]):
             raise UsageError("this was awaited or iterated already", hint="call the method again")
         outcomes = aiter(self)
         try:
-            found = [outcome async for outcome in outcomes]
+            results = [outcome async for outcome in outcomes]
         except BaseException:
             self._scope.cancel()
             await outlast(self._is_over)
             raise
-        done = {outcome.instance: outcome for outcome in found if outcome.error is None}
+        done = {outcome.instance: outcome for outcome in results if outcome.error is None}
         values = {name: done[name].value for name in self._jobs if name in done}
-        failed = {outcome.instance: outcome.error for outcome in found if outcome.error is not None}
+        failed = {result.instance: result.error for result in results if result.error is not None}
         return Batch(values, failed)  # type: ignore[arg-type]  # no error, hence a value
 
     async def _wait(self) -> None:

@@ -1,4 +1,4 @@
-"""Objects of which each event loop has one, made when it first asks."""
+"""Objects that exist once in each event loop, created at the first use there."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _T = TypeVar("_T")
 
 
 def per_loop(make: Callable[[], _T]) -> Callable[[], _T]:
-    """Turn a function that makes an object into one that returns the running loop's object.
+    """Have a factory return the same object at every call in an event loop.
 
     Args:
         make: Called once in each event loop, at the first call there; never returns None.
     """
-    made: RunVar[_T] = RunVar(f"{make.__module__}.{make.__qualname__}")
+    current_value: RunVar[_T] = RunVar(f"{make.__module__}.{make.__qualname__}")
 
     @functools.wraps(make)
     def current() -> _T:
-        found = made.get(None)
-        if found is None:
-            found = make()
-            made.set(found)
-        return found
+        value = current_value.get(None)
+        if value is None:
+            value = make()
+            current_value.set(value)
+        return value
 
     return current

@@ -1,8 +1,8 @@
 """Tasks that outlive a cancelled caller, in a group that never wraps its owner's exceptions.
 
-asyncio's ``Task.cancel`` interrupts its task at any ``await``, shielded or not, and a second one
-interrupts the clean-up after the first. So work that must be undone as a whole runs in a task of
-its own, which sees anyio's cancellation only, and its caller does nothing but wait for that task.
+asyncio's ``Task.cancel`` interrupts its task at any ``await``, shielded or not, and a second call
+interrupts the clean-up after the first. So work that must be undone as a whole runs in a separate
+task that sees only anyio's cancellation, and its caller does nothing but wait for that task.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class _Outcome(Generic[_T]):
 
 
 class Tasks:
-    """A task group for one owner; leaving it cancels what still runs and waits for it.
+    """A task group; leaving it cancels the tasks that still run, and waits for them.
 
-    An exception of the owner's block passes through unchanged. The first exception of a task ends
-    the block, which raises it as it is, unless the tasks are independent.
+    An exception of the block passes through unchanged. The first exception of a task ends the block
+    and is raised from it unchanged, unless the tasks are independent.
 
     Args:
-        on_error: Called with each exception of a task, for tasks that are independent: neither the
-            others nor the block end because of it. None ends the block.
+        on_error: Makes the tasks independent: it is called with each exception of a task, and
+            neither the other tasks nor the block end because of it. None ends the block.
     """
 
     def __init__(self, *, on_error: Callable[[Exception], object] | None = None) -> None:
@@ -91,7 +91,7 @@ class Tasks:
     ) -> None:
         try:
             await function(*args)
-        except Exception as error:  # noqa: BLE001 - it belongs to the block, or to `on_error`
+        except Exception as error:  # noqa: BLE001 - raised from the block, or passed to `on_error`
             if self._on_error is not None:
                 self._on_error(error)
                 return
@@ -104,19 +104,19 @@ class Tasks:
         *,
         undo: Callable[[_T], Awaitable[None]] | None = None,
     ) -> _T:
-        """Run ``function`` in the group and return what it returns.
+        """Run ``function`` in the group and return its result.
 
         Args:
-            function: What is run.
-            undo: Undoes what the function returned, when its caller was cancelled before it got
-                that.
+            function: The function.
+            undo: Undoes the result of the function if the caller was cancelled before it received
+                the result.
 
         Raises:
             UsageError: The group was left already, or before the function was done.
-            Exception: What ``function`` raises, also to a caller who was cancelled meanwhile.
+            Exception: The exception of ``function``, even if the caller was cancelled meanwhile.
 
         Cancellation: cancels the function and waits until it has cleaned up, even where the
-        cancellation is asyncio's own ``Task.cancel``, and comes again and again.
+        cancellation is asyncio's own ``Task.cancel``, and comes repeatedly.
         """
         outcome: _Outcome[_T] = _Outcome()
         self.start_soon(_run, function, outcome)
@@ -144,7 +144,7 @@ async def _run(function: Callable[[], Awaitable[_T]], outcome: _Outcome[_T]) -> 
         with outcome.scope:
             outcome.value = await function()
             outcome.is_complete = True
-    except Exception as error:  # noqa: BLE001 - it belongs to the caller of `own`
+    except Exception as error:  # noqa: BLE001 - raised in the caller of `own`
         outcome.error = error
     finally:
         outcome.is_done.set()
@@ -164,15 +164,15 @@ async def _abandon(
 
 
 class Residence(Generic[_T]):
-    """Holds an async context manager open in a task of its own; is one itself.
+    """An async context manager that keeps another open in a separate task.
 
-    The manager is entered and left as a whole, even when its user is cancelled again and again. It
-    does not see an exception of the user's block, which passes through unchanged.
+    The manager is entered and left as a whole, even when its user is cancelled repeatedly. It does
+    not see an exception of the user's block; that passes through unchanged.
 
     Args:
-        manager: What is entered and left.
+        manager: The other context manager.
 
-    Cancellation: the manager is left before the cancellation goes on.
+    Cancellation: the manager is left before the cancellation propagates.
     """
 
     def __init__(self, manager: AbstractAsyncContextManager[_T]) -> None:
@@ -216,17 +216,17 @@ class Residence(Generic[_T]):
             async with self._manager as self._value:
                 self._is_settled.set()
                 await self._is_leaving.wait()
-        except Exception as error:  # noqa: BLE001 - it belongs to the user of the block
+        except Exception as error:  # noqa: BLE001 - raised in the user of the block
             self._error = error
         finally:
             self._is_settled.set()
 
 
 async def in_own_task(function: Callable[[], Awaitable[_T]]) -> _T:
-    """Run ``function`` in a task of its own and return what it returns.
+    """Run ``function`` in a separate task and return its result.
 
     Raises:
-        Exception: What ``function`` raises.
+        Exception: The exception of ``function``.
 
     Cancellation: cancels the function and waits until it has cleaned up; see :meth:`Tasks.own`.
     """
@@ -238,7 +238,7 @@ async def in_own_task(function: Callable[[], Awaitable[_T]]) -> _T:
 async def outlast(event: anyio.Event) -> None:
     """Wait for ``event``, even when the caller is cancelled.
 
-    Cancellation: keeps waiting, and raises the latest of asyncio's cancellations at the end.
+    Cancellation: keeps waiting, and raises the last cancellation at the end.
     """
     cancelled: BaseException | None = None
     while not event.is_set():

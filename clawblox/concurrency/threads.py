@@ -1,6 +1,6 @@
-"""Blocking work in worker threads: a single piece, one that can be interrupted, or many together.
+"""Blocking work in worker threads: single calls, interruptible calls, or many calls together.
 
-It gets done even while the interpreter shuts down, when no thread can be started.
+It is done even while the interpreter shuts down, when no thread can be started.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from clawblox.concurrency.tasks import in_own_task, outlast
 _T = TypeVar("_T")
 
 _THREADS = 4
-"""Number of threads that share the pieces of one batch."""
+"""Number of threads that share the calls of a batch."""
 
 
 async def run_blocking(
     function: Callable[..., _T], *args: object, limiter: anyio.CapacityLimiter | None = None
 ) -> _T:
-    """Run ``function(*args)`` in a worker thread and return what it returns.
+    """Run ``function(*args)`` in a worker thread and return its result.
 
-    Where no thread can be started, it runs in the event loop itself: from Python 3.12 on, none
-    can while the interpreter shuts down, which is when the worlds of a script are stopped.
+    If no thread can be started, it runs in the event loop itself: from Python 3.12 on, that is so
+    while the interpreter shuts down, and the worlds of a script are stopped then.
 
     Args:
-        function: What blocks.
+        function: The blocking function.
         *args: Its arguments.
-        limiter: Limits how many run at once; None shares anyio's own limit.
+        limiter: Limits concurrent calls; None uses the default limit of anyio.
 
     Raises:
         Exception: What ``function`` raises.
@@ -58,15 +58,15 @@ async def run_blocking(
 
 @attrs.define(eq=False)
 class _Piece(Generic[_T]):
-    """Work for a thread, and what came of it.
+    """A call for a worker thread, and its outcome.
 
     Attributes:
-        function: The work.
-        has_ended: Whether it was done, or has failed.
-        value: What it returned.
-        error: What it raised, or why it was never done.
-        is_leader: Whether its caller has to run it, with all other work that waits.
-        is_called: Set in the event loop when its caller, who waits, has to lead or to go on.
+        function: The function.
+        has_ended: Whether it has returned or failed.
+        value: Its result.
+        error: Its exception, or the reason why it was never run.
+        is_leader: Whether its caller has to run all waiting calls.
+        is_called: Set in the event loop when its waiting caller has to lead or to continue.
     """
 
     function: Callable[[], _T]
@@ -77,15 +77,15 @@ class _Piece(Generic[_T]):
     is_called: anyio.Event = attrs.field(factory=anyio.Event)
 
     def run(self) -> None:
-        """Run the function and keep what it returns or raises."""
+        """Run the function and keep its result or exception."""
         try:
             self.value = self.function()
-        except Exception as error:  # noqa: BLE001 - it belongs to the caller
+        except Exception as error:  # noqa: BLE001 - raised in the caller
             self.error = error
         self.has_ended = True
 
     def result(self) -> _T:
-        """Return what the function returned, or raise what it raised."""
+        """Return the result of the function, or raise its exception."""
         if self.error is not None:
             raise self.error
         return cast(_T, self.value)
@@ -100,18 +100,18 @@ async def run_interruptible(
     """Run ``function()`` in a worker thread, where a cancellation makes it end early.
 
     Args:
-        function: What blocks.
-        interrupt: Makes a running function end soon; called in the event loop, once at most, and
-            must do no harm to a function that has just ended.
-        limiter: Limits how many run at once; None shares anyio's own limit.
+        function: The blocking function.
+        interrupt: Makes a running function end soon; called in the event loop, at most once.
+            Harmless if the function has just ended.
+        limiter: Limits concurrent calls; None uses the default limit of anyio.
 
     Raises:
         Exception: What ``function`` raises.
 
     Cancellation: interrupts the function and waits until it has ended, even where the cancellation
-    is asyncio's own ``Task.cancel``, and comes again and again.
+    is asyncio's own ``Task.cancel``, and comes repeatedly.
     """
-    # A task of its own: asyncio's Task.cancel would leave the thread at work behind.
+    # In a separate task, since asyncio's Task.cancel would leave a working thread behind.
     return await in_own_task(partial(_run_interruptible, function, interrupt, limiter))
 
 
@@ -131,17 +131,17 @@ async def _run_interruptible(
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(interrupt_when_cancelled)
-        await run_blocking(piece.run, limiter=limiter)  # raises nothing, which the group would wrap
+        await run_blocking(piece.run, limiter=limiter)  # an exception would be wrapped by the group
         tasks.cancel_scope.cancel()
     await anyio.lowlevel.checkpoint_if_cancelled()
     return piece.result()
 
 
 class Batcher:
-    """Runs small pieces of blocking work; those that come together share a few worker threads.
+    """Runs short blocking calls; simultaneous calls share a few worker threads.
 
     A hop into a thread and back costs more than a few system calls, and every further thread
-    competes for the interpreter. But several threads wait for the disk better than one.
+    competes for the interpreter. But several threads wait for the disk in parallel.
     """
 
     def __init__(self) -> None:
@@ -150,10 +150,10 @@ class Batcher:
         self._is_led = False
 
     async def run(self, function: Callable[..., _T], *args: object) -> _T:
-        """Run ``function(*args)`` together with the work of other callers; return what it returns.
+        """Run ``function(*args)`` together with the calls of others, and return its result.
 
         Raises:
-            Exception: What ``function`` raises, also to a caller who was cancelled meanwhile.
+            Exception: The exception of ``function``, even if the caller was cancelled meanwhile.
 
         Cancellation: waits for the function.
         """
@@ -167,9 +167,9 @@ class Batcher:
         return piece.result()
 
     async def _wait_for(self, piece: _Piece[Any]) -> None:
-        """Wait until a piece was run, with others; lead the round unless another caller does.
+        """Wait until a call was run, with others; lead the round unless another caller does.
 
-        Cancellation: waits all the same, then propagates.
+        Cancellation: propagates after the wait.
         """
         self._is_led = True
         try:
@@ -178,20 +178,20 @@ class Batcher:
         finally:
             if piece.is_leader:
                 try:
-                    await in_own_task(self._run_round)  # the others may go on waiting
-                except Exception as error:  # noqa: BLE001 - nobody may wait for a piece in vain
+                    await in_own_task(self._run_round)  # the other callers may keep waiting
+                except Exception as error:  # noqa: BLE001 - no caller may wait in vain
                     raise self._fail_all(error) from None
-                finally:  # whoever came meanwhile leads next, so that nobody leads on and on
+                finally:  # a later caller leads next, so that none leads for ever
                     self._is_led = bool(self._waiting)
                     for following in self._waiting[:1]:
                         following.is_leader = True
                         following.is_called.set()
             elif not piece.is_called.is_set() and piece in self._waiting:
-                self._waiting.remove(piece)  # only a defect ends the wait before; it cannot lead
+                self._waiting.remove(piece)  # only a defect ends its wait early; it cannot lead
 
     async def _run_round(self) -> None:
         with anyio.CancelScope(shield=True):
-            await anyio.lowlevel.checkpoint()  # lets others of this moment join
+            await anyio.lowlevel.checkpoint()  # lets callers of the same moment join
             self._taken, self._waiting = self._waiting, []
             async with anyio.create_task_group() as threads:
                 for first in range(_THREADS):
@@ -200,7 +200,7 @@ class Batcher:
             self._taken = []
 
     def _fail_all(self, error: Exception) -> Exception:
-        """Fail all that was not done; return why."""
+        """Fail all calls that were not run; return the reason."""
         if isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
         pieces, self._taken, self._waiting = (*self._taken, *self._waiting), [], []
@@ -226,3 +226,85 @@ def _run_all(pieces: Iterable[_Piece[Any]]) -> None:
 def current_batcher() -> Batcher:
     """Return the batcher of the running event loop."""
     return Batcher()
+
+
+# -- a regular blocking check, shared by all tasks that wait for a condition -------------------
+
+
+@attrs.define(eq=False)
+class _Watch:
+    """A task that waits.
+
+    Attributes:
+        check: Returns whether the wait is over. Blocks.
+        is_over: Whether the wait is over.
+        error: The exception of the check, which also ends the wait; None if there was none.
+        is_leader: Whether it runs the checks of all waiting tasks.
+        is_called: Set when its wait is over or it becomes the leader.
+    """
+
+    check: Callable[[], bool]
+    is_over: bool = False
+    error: Exception | None = None
+    is_leader: bool = False
+    is_called: anyio.Event = attrs.field(factory=anyio.Event)
+
+    def look(self) -> None:
+        """Run the check, and keep its outcome. Blocks."""
+        try:
+            self.is_over = self.check()
+        except Exception as error:  # noqa: BLE001 - raised in the task that waits
+            self.is_over, self.error = True, error
+
+
+class Lookout:
+    """Runs the checks of all waiting tasks together, in a single hop into a thread.
+
+    The first waiting task runs them; when it leaves, the next task does.
+
+    Args:
+        interval_s: Seconds between two rounds of checks.
+    """
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._watches: list[_Watch] = []
+
+    async def wait(self, check: Callable[[], bool]) -> None:
+        """Wait until a check returns true.
+
+        Args:
+            check: Returns whether the wait is over; called in a worker thread.
+
+        Raises:
+            Exception: The exception of the check.
+
+        Cancellation: waits for a round that is under way; the other tasks keep waiting.
+        """
+        watch = _Watch(check, is_leader=not self._watches)
+        self._watches.append(watch)
+        try:
+            if not watch.is_leader:
+                await watch.is_called.wait()
+            while not watch.is_over:
+                await self._look()
+        finally:
+            self._watches.remove(watch)
+            if watch.is_leader and self._watches:
+                self._watches[0].is_leader = True
+                self._watches[0].is_called.set()
+        if watch.error is not None:
+            raise watch.error
+
+    async def _look(self) -> None:
+        await anyio.sleep(self._interval_s)
+        watches = tuple(self._watches)
+        await run_blocking(_look_at, watches)
+        for watch in watches:
+            if watch.is_over:
+                watch.is_called.set()
+
+
+def _look_at(watches: Iterable[_Watch]) -> None:
+    for watch in watches:
+        watch.look()

@@ -31,7 +31,8 @@ from clawblox.world.async_world import AsyncWorld
 
 DEFAULT_EVERY_S: Final = 900.0
 DEFAULT_IDLE_QUIET_S: Final = 5.0
-DEFAULT_IDLE_WAIT_S: Final = 60.0
+DEFAULT_CHECKPOINTER_IDLE_WAIT_S: Final = 60.0
+"""Longer than for a single save: a checkpointer works unattended, and no caller waits for it."""
 
 _log = OwnLog(__name__)
 
@@ -77,7 +78,7 @@ class AsyncCheckpointer:
         dir: str | os.PathLike[str],  # noqa: A002 - the word of the API
         every: float = DEFAULT_EVERY_S,
         idle_quiet: float = DEFAULT_IDLE_QUIET_S,
-        idle_wait: float = DEFAULT_IDLE_WAIT_S,
+        idle_wait: float = DEFAULT_CHECKPOINTER_IDLE_WAIT_S,
         keep: int | None = None,
         min_free: int | str | None = None,
         metadata: Mapping[str, Any] | None = None,

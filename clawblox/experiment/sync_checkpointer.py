@@ -9,9 +9,9 @@ from typing import Any
 from clawblox.concurrency.synchronous import Twin, suggesting, synchronous, unwrap
 from clawblox.config.agent_arguments import Agents
 from clawblox.experiment.async_checkpointer import (
+    DEFAULT_CHECKPOINTER_IDLE_WAIT_S,
     DEFAULT_EVERY_S,
     DEFAULT_IDLE_QUIET_S,
-    DEFAULT_IDLE_WAIT_S,
     AsyncCheckpointer,
     Outcome,
 )
@@ -53,7 +53,7 @@ class Checkpointer(Twin[AsyncCheckpointer]):
         dir: str | os.PathLike[str],  # noqa: A002 - the word of the API
         every: float = DEFAULT_EVERY_S,
         idle_quiet: float = DEFAULT_IDLE_QUIET_S,
-        idle_wait: float = DEFAULT_IDLE_WAIT_S,
+        idle_wait: float = DEFAULT_CHECKPOINTER_IDLE_WAIT_S,
         keep: int | None = None,
         min_free: int | str | None = None,
         metadata: Mapping[str, Any] | None = None,

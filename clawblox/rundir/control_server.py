@@ -22,9 +22,8 @@ import attrs
 import msgspec
 
 from clawblox.concurrency.deadlines import running_deadline
-from clawblox.concurrency.lookout import Lookout
 from clawblox.concurrency.per_loop import per_loop
-from clawblox.concurrency.threads import run_blocking
+from clawblox.concurrency.threads import Lookout, run_blocking
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.rundir.control_client import (
     MAX_REQUEST_BYTES,

@@ -23,13 +23,13 @@ from clawblox.system.append_log import append_lines
 from clawblox.system.clock import format_utc_ms, utc_now_ns
 from clawblox.system.files import publish_bytes
 from clawblox.system.regular_files import open_regular, read_regular
-from clawblox.telemetry.log_locks import cutting
 from clawblox.telemetry.log_times import (
     INDEX_VERSION,
     LEFT,
     MAX_INDEX_BYTES,
     STARTED,
     Entry,
+    cutting,
     index_path,
     read_entries,
 )

@@ -11,14 +11,19 @@ While a log is cut, and its index replaced by one that says so, the log is locke
 
 from __future__ import annotations
 
+import fcntl
 import os
+import time
 from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO, Final
 
 import msgspec
 
 from clawblox.system.clock import format_utc_ms
-from clawblox.system.regular_files import open_regular, read_rest
+from clawblox.system.regular_files import open_own, open_regular, read_rest
 from clawblox.telemetry.own_log import OwnLog
 
 _log = OwnLog(__name__)
@@ -32,6 +37,9 @@ MAX_INDEX_BYTES = 64 << 20
 INDEX_VERSION = 1
 """Version of the format, which the entry of each start names."""
 _SILENT = (STARTED, LEFT)
+_LOCK_WAIT_S: Final = 1.0
+"""Longest wait for the lock in seconds, since the world itself could keep it for ever."""
+_LOCK_INTERVAL_S: Final = 0.002
 
 
 class Entry(msgspec.Struct, omit_defaults=True):
@@ -222,3 +230,47 @@ class LogTimes:
 def _is_same(entry: Entry, other: Entry) -> bool:
     # A log that was cut has all of its events at other offsets.
     return (entry.at, entry.event, entry.text) == (other.at, other.event, other.text)
+
+
+# -- the lock of a log --------------------------------------------------------------------------
+
+
+@contextmanager
+def cutting(path: Path) -> Iterator[BinaryIO]:
+    """Open a log to cut it, while its readers wait. Blocks.
+
+    Raises:
+        OSError: It cannot be opened.
+    """
+    with os.fdopen(open_own(path, os.O_RDWR), "r+b") as file:
+        _wait_for_lock(file, fcntl.LOCK_EX)
+        try:
+            yield file
+        finally:
+            # Closing is not enough: a child that was forked meanwhile has the lock too.
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def may_read(file: BinaryIO, *, waits: bool) -> bool:
+    """Return whether an open log is not being cut, now and until it is closed. Blocks.
+
+    Args:
+        file: The log.
+        waits: Whether to wait for the end of a cut.
+    """
+    return _wait_for_lock(file, fcntl.LOCK_SH) if waits else _try_lock(file, fcntl.LOCK_SH)
+
+
+def _wait_for_lock(file: BinaryIO, kind: int) -> bool:
+    give_up_at = time.monotonic() + _LOCK_WAIT_S
+    while not (is_locked := _try_lock(file, kind)) and time.monotonic() < give_up_at:
+        time.sleep(_LOCK_INTERVAL_S)
+    return is_locked
+
+
+def _try_lock(file: BinaryIO, kind: int) -> bool:
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -21,8 +21,7 @@ from clawblox.concurrency.threads import current_batcher, run_blocking
 from clawblox.protocol import MASK
 from clawblox.results import LogLine
 from clawblox.system.regular_files import open_own, open_regular
-from clawblox.telemetry.log_locks import cutting, may_read
-from clawblox.telemetry.log_times import Entry, LogTimes
+from clawblox.telemetry.log_times import Entry, LogTimes, cutting, may_read
 from clawblox.telemetry.own_log import OwnLog
 
 _log = OwnLog(__name__)

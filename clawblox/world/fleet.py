@@ -16,6 +16,7 @@ import anyio
 import attrs
 
 from clawblox.concurrency.batch import Batch, BatchOperation, Job
+from clawblox.concurrency.deadlines import GAP_S, watch_loop
 from clawblox.concurrency.progress import Advance, ProgressLike, counting
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
@@ -39,7 +40,6 @@ from clawblox.rundir.records import InstanceRecord, read_running
 from clawblox.system.clock import utc_now
 from clawblox.telemetry.events import EventHub
 from clawblox.telemetry.log_index import LogIndex, watch_logs
-from clawblox.telemetry.loop_lag import GAP_S, watch_loop
 from clawblox.telemetry.metrics import Recorder
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.control_sockets import ControlSockets, Handlers

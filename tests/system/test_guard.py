@@ -239,7 +239,7 @@ for number in range(int(rounds)):
 """
 
 
-@pytest.mark.parametrize("rounds", [8, pytest.param(24, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("rounds", [3, pytest.param(24, marks=pytest.mark.thorough)])
 def test_whenever_an_orchestrator_is_killed_nothing_is_left(tmp_path: Path, rounds: int) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
@@ -470,6 +470,7 @@ def test_a_guard_finds_the_marks_in_its_lifeline_when_it_begins(
     assert b'=two"' in found[1]
 
 
+@pytest.mark.thorough
 def test_a_guard_that_dies_again_and_again_is_replaced_each_time(client: Guard) -> None:
     client.watch(make_mark("one"))
     seen = {client._pid}

@@ -91,9 +91,12 @@ def pid_in(path: Path) -> int | None:
     return owner.pid if owner else None
 
 
-def test_of_several_processes_exactly_one_holds_a_lock_at_a_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", ["100", pytest.param("300", marks=pytest.mark.thorough)])
+def test_of_several_processes_exactly_one_holds_a_lock_at_a_time(
+    tmp_path: Path, rounds: str
+) -> None:
     with contextlib.ExitStack() as stack:
-        crowd = [stack.enter_context(program(CONTEND, tmp_path, "300")) for _ in range(4)]
+        crowd = [stack.enter_context(program(CONTEND, tmp_path, rounds)) for _ in range(4)]
         for process in crowd:
             assert process.stdin is not None
             process.stdin.write("go\n")

@@ -15,8 +15,7 @@ from anyio.to_thread import run_sync
 from clawblox.results import LogLine
 from clawblox.telemetry import log_index
 from clawblox.telemetry.log_index import LogIndex, note_end
-from clawblox.telemetry.log_locks import cutting
-from clawblox.telemetry.log_times import LogTimes, index_path
+from clawblox.telemetry.log_times import LogTimes, cutting, index_path
 from clawblox.telemetry.logs import LogReader
 
 DEADLINE_S = 30.0

@@ -7,7 +7,7 @@ import threading
 import anyio
 import pytest
 
-from clawblox.concurrency.lookout import Lookout
+from clawblox.concurrency.threads import Lookout
 
 HANG_S = 20.0
 INTERVAL_S = 0.002

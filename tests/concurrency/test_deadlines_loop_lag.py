@@ -13,13 +13,10 @@ import anyio
 import pytest
 
 from clawblox import AsyncWorld
-from clawblox.telemetry import loop_lag as watchdog
-from clawblox.telemetry.loop_lag import watch_loop
+from clawblox.concurrency import deadlines as watchdog
+from clawblox.concurrency.deadlines import watch_loop
 from clawblox.world import fleet
-from tests.support import make_world, read_process, wait_until, wait_until_async
-
-HANG_S = 30.0
-"""What takes longer than this hangs; nothing here measures time."""
+from tests.support import HANG_S, make_world, read_process, wait_until, wait_until_async
 
 BLOCKED_S = 0.3
 
@@ -31,7 +28,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(autouse=True)
 def _quick_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watchdog, "_TICK_S", 0.01)
+    monkeypatch.setattr(watchdog, "_LAG_TICK_S", 0.01)
 
 
 @pytest.mark.anyio
@@ -54,7 +51,7 @@ async def test_a_loop_that_somebody_blocks_is_late_by_so_much() -> None:
         count = len(lags)
         await wait_until_async(lambda: len(lags) > count, HANG_S)
         group.cancel_scope.cancel()
-    assert max(lags) >= BLOCKED_S - watchdog._TICK_S
+    assert max(lags) >= BLOCKED_S - watchdog._LAG_TICK_S
 
 
 @pytest.mark.anyio
@@ -71,14 +68,14 @@ async def test_time_that_is_lost_in_telling_of_it_counts_too() -> None:
         group.start_soon(watch_loop, note)
         await wait_until_async(lambda: len(lags) >= 2, HANG_S)
         group.cancel_scope.cancel()
-    assert lags[1] >= BLOCKED_S - watchdog._TICK_S
+    assert lags[1] >= BLOCKED_S - watchdog._LAG_TICK_S
 
 
 WATCH = """
 import anyio
-from clawblox.telemetry import loop_lag as watchdog
-from clawblox.telemetry.loop_lag import watch_loop
-watchdog._TICK_S = 0.01
+from clawblox.concurrency import deadlines as watchdog
+from clawblox.concurrency.deadlines import watch_loop
+watchdog._LAG_TICK_S = 0.01
 async def main():
     with anyio.fail_after(30):
         await watch_loop(lambda lag_s: print(lag_s, flush=True))
