@@ -1,4 +1,4 @@
-"""Events: what happens to instances and agents, fanned out to all listeners. Pure memory."""
+"""Events of instances and agents, fanned out to all listeners. In memory only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Subscription(Generic[_T]):
     """The events since the subscription; an async context manager and iterator.
 
     It ends when the world or the agent is closed. A listener that falls more than 4096 events
-    behind loses the oldest ones; nothing ever waits for a listener.
+    behind loses the oldest; nothing ever waits for a listener.
     """
 
     def __init__(self, hub: Hub[_T]) -> None:
@@ -58,7 +58,7 @@ class Subscription(Generic[_T]):
         self._news.set()
 
     def close(self) -> None:
-        """End the stream after the events that are in it; called by the hub."""
+        """End the stream after its queued events; called by the hub."""
         self._is_closed = True
         self._news.set()
 
@@ -76,14 +76,14 @@ class Hub(Generic[_T]):
         return stream
 
     def unsubscribe(self, stream: Subscription[_T]) -> None:
-        """End one stream; a second call does nothing."""
+        """End a stream; idempotent."""
         stream.close()
         if stream in self._streams:
             self._streams.remove(stream)
 
     @property
     def has_listeners(self) -> bool:
-        """Whether there is a stream to hand an event to."""
+        """Whether any stream receives the events."""
         return bool(self._streams)
 
     def publish(self, event: _T) -> None:
@@ -98,7 +98,7 @@ class Hub(Generic[_T]):
 
 
 EventStream: TypeAlias = Subscription[WorldEvent]
-"""The events of the instances of one world."""
+"""The events of the instances of a world."""
 
 
 class EventHub(Hub[WorldEvent]):

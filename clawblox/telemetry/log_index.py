@@ -1,7 +1,7 @@
-"""Writes the index of a log: how long the log was at which time, and what happened then.
+"""Writes the index of a log: its length over time, and the events of its instance.
 
-The log itself is only looked at, once a second. What a world wrote between two looks has one time:
-that of the last write, which the file system knows. ``log_times`` defines the file and reads it.
+The log itself is only inspected once a second. All bytes that a world wrote between two inspections
+have the same time, the modification time of the file. ``log_times`` defines and reads the index.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _log = OwnLog(__name__)
 class LogIndex:
     """The index of the log of an instance that this process owns. Every method blocks.
 
-    The file is made when there is something to write. A failure to write it is reported once and
-    has no other effect.
+    The file is created with the first entry. A failure to write it is reported once and has no
+    other effect.
 
     Args:
         log: The log.
-        size: Its length in bytes; None looks. The times of what the index does not cover up to
-            there are not known.
+        size: Its length in bytes; None means the current length. The times of bytes before it that
+            the index does not cover are not known.
 
     Attributes:
         log: The log.
@@ -61,7 +61,7 @@ class LogIndex:
 
     def __init__(self, log: Path, size: int | None = None) -> None:
         self.log = log
-        self._log_name = os.fspath(log)  # it is looked at once a second
+        self._log_name = os.fspath(log)  # it is inspected once a second
         self._path = index_path(log)
         self._size = self._first_size = log_size(log) if size is None else size
         self._looked_at = utc_now_ns()
@@ -79,7 +79,7 @@ class LogIndex:
             self._add(STARTED, "")
 
     def look(self, max_bytes: int | None = None) -> None:
-        """Note how long the log is, if it has grown.
+        """Note the length of the log, if it has grown.
 
         Args:
             max_bytes: Size at which to cut the log to its newer half; None never cuts.
@@ -91,11 +91,11 @@ class LogIndex:
                 self._cut(max_bytes)
 
     def note(self, event: str, text: str) -> None:
-        """Note that something happened to the instance, for example that it was restarted.
+        """Note an event of the instance, for example a restart.
 
         Args:
-            event: What happened, in one word.
-            text: What happened, for a person.
+            event: The event in a single word.
+            text: Description for people.
         """
         with self._lock:
             self._is_over = False
@@ -123,7 +123,7 @@ class LogIndex:
         self._unwritten.append(Entry(self._size, at, event, text, schema_version=version))
 
     def _look(self) -> bool:
-        """Return whether there is something to write."""
+        """Return whether the log has grown."""
         now = utc_now_ns()
         try:
             status = os.stat(self._log_name)  # noqa: PTH116 - half as expensive
@@ -131,10 +131,10 @@ class LogIndex:
             return False
         size_before = self._size
         if status.st_size != size_before and stat.S_ISREG(status.st_mode):
-            if status.st_size < self._size:  # cut by somebody else
-                self._write_anew([Entry(status.st_size, None)])
+            if status.st_size < self._size:  # cut by another process
+                self._rewrite([Entry(status.st_size, None)])
             else:
-                # Clocks are set, and anyone can touch a file.
+                # Clocks can be set, and any program can touch a file.
                 at = min(max(status.st_mtime_ns, self._looked_at), now)
                 self._unwritten.append(Entry(status.st_size, format_utc_ms(at)))
             self._size = status.st_size
@@ -156,14 +156,14 @@ class LogIndex:
             return
         self._bytes += len(data)
         if self._bytes > self._thin_at:
-            self._write_anew(_thin(self._read()))
+            self._rewrite(_thin(self._read()))
 
     def _open(self) -> None:
-        """Go on with the index that is there; what came unseen gets no time."""
+        """Continue an existing index; bytes that arrived unobserved get no time."""
         tail, self._bytes = _read_tail(self._path)
         last = read_entries(tail)[-1:]
         covered = last[0].size if last else 0
-        if covered > self._first_size:  # it is that of a log that was longer
+        if covered > self._first_size:  # it belongs to a log that was longer
             publish_bytes(self._path, b"", durable=False)
             covered = self._bytes = 0
         if covered < self._first_size:
@@ -171,13 +171,13 @@ class LogIndex:
         self._is_open = True
 
     def _cut(self, max_bytes: int) -> None:
-        """Cut the log, then the index: a reader sees from the log's length when only one is cut."""
+        """Cut the log, then the index; a reader detects an uncut index by the length of the log."""
         try:
             with cutting(self.log) as file:
                 cut = trim_file(file, max_bytes)
                 if cut is not None:
                     self._size = max(self._size - cut.start + cut.to, cut.to)
-                    self._write_anew(_shift(self._read(), cut))
+                    self._rewrite(_shift(self._read(), cut))
         except OSError as error:
             self._report("log not cut", error)
 
@@ -187,7 +187,7 @@ class LogIndex:
         except OSError:
             return []
 
-    def _write_anew(self, entries: list[Entry]) -> None:
+    def _rewrite(self, entries: list[Entry]) -> None:
         data = _encode(entries)
         self._unwritten.clear()
         self._first_size = entries[-1].size if entries else 0
@@ -212,7 +212,7 @@ def begin_index(log: Path, back: str | None) -> LogIndex:
 
     Args:
         log: The log.
-        back: How it comes back, in words that begin with the event; None if a run begins.
+        back: Text about its restart, whose first word is the event; None if a run begins.
     """
     index = LogIndex(log)
     if back is None:
@@ -226,14 +226,14 @@ def note_end(log: Path, event: str, text: str, *, was_watched: bool) -> None:
     """Note how an instance ended that has no orchestrator. Blocks.
 
     Args:
-        log: Its log; nothing is noted of one that is missing.
-        event: What happened, in one word.
-        text: What happened, for a person.
+        log: Its log; nothing is noted if it is missing.
+        event: The event in a single word.
+        text: Description for people.
         was_watched: Whether its log was watched until it ended.
     """
     if log.is_file():
         tail = b""
-        with contextlib.suppress(OSError):  # the attempt to write there reports it
+        with contextlib.suppress(OSError):  # the following write reports it
             tail, _ = _read_tail(index_path(log))
         last = read_entries(tail)[-1:] if was_watched else []
         LogIndex(log, last[0].size if last else None).note(event, text)
@@ -251,7 +251,7 @@ def _encode_entry(entry: Entry) -> bytes:
 
 
 def _read_tail(path: Path) -> tuple[bytes, int]:
-    """Return the end of a file, and its length; nothing of one that is missing."""
+    """Return the end of a file and its length; empty and 0 if it is missing."""
     try:
         with os.fdopen(open_regular(path), "rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -262,7 +262,7 @@ def _read_tail(path: Path) -> tuple[bytes, int]:
 
 
 def _thin(entries: list[Entry]) -> list[Entry]:
-    """Drop every second time of the older half; what stays there holds for more lines."""
+    """Drop every second time of the older half; the rest of them then cover more lines."""
     half = len(entries) // 2
     return [
         entry
@@ -272,7 +272,7 @@ def _thin(entries: list[Entry]) -> list[Entry]:
 
 
 def _shift(entries: list[Entry], cut: Cut) -> list[Entry]:
-    """Return the entries of what a cut has left of a log."""
+    """Return the entries for the rest of a log after a cut."""
     moved = cut.to - cut.start
     starts = [entry for entry in entries if entry.size < cut.start and entry.event == STARTED]
     kept = [
@@ -291,13 +291,13 @@ FindLogs: TypeAlias = Callable[[], Iterable[tuple[LogIndex, Iterable[Path]]]]
 
 
 async def watch_logs(find: FindLogs, max_bytes: int | None) -> None:
-    """Look at logs once a second, and cut those that are too long, until it is cancelled.
+    """Inspect logs once a second and cut logs that are too long, until cancelled.
 
     Args:
         find: Returns the logs.
         max_bytes: Size at which a log is cut to its newer half; None never cuts.
 
-    Cancellation: a look that is under way is finished.
+    Cancellation: waits for an inspection that is under way.
     """
     while True:
         await anyio.sleep(_LOOK_INTERVAL_S)

@@ -1,10 +1,10 @@
-"""A log that goes on in numbered segments, with offsets that never change.
+"""A log that continues in numbered segments, with offsets that never change.
 
-A log that others hold offsets of is never cut. When it has become too long, it is renamed, and a
+A log to which others keep offsets is never cut. When it has become too long, it is renamed, and a
 new file begins under its name: ``agent.log.1.0-1073741903``, then ``agent.log``. The numbers in the
-name are the place of the segment, and the offsets at which it begins and ends. An offset counts
-from the beginning of the first segment. Older segments may be removed; the newest of them says
-where the log itself begins. Everything here blocks.
+name are the number of the segment, and the offsets of its beginning and its end. An offset counts
+from the beginning of the first segment. Older segments may be removed; the name of the newest
+contains the offset at which the log itself begins. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from clawblox.system.append_log import append_lines
 from clawblox.system.regular_files import open_own
 
 SEGMENT_SUFFIX: Final = r"\.[1-9][0-9]{0,5}\.[0-9]{1,15}-[0-9]{1,15}"
-"""Regular expression for what follows the name of a log in the names of its older segments."""
+"""Regular expression for the suffix of a log's name in the names of its older segments."""
 
 _NUMBERS: Final = re.compile(r"\.(\d+)\.(\d+)-(\d+)")
 
@@ -31,8 +31,8 @@ class LogSegment(NamedTuple):
     Attributes:
         path: Its file.
         start: Offset in the log of its first byte.
-        end: Offset behind its last byte. The file may be longer: what was written to it later, by a
-            process that was left in the background, is no part of the log.
+        end: Offset behind its last byte. The file may be longer: later writes of a process that
+            was left in the background are not part of the log.
         number: Its number, from 1.
     """
 
@@ -43,10 +43,10 @@ class LogSegment(NamedTuple):
 
 
 def list_segments(log: Path) -> list[LogSegment]:
-    """Return the segments of a log, the oldest first; the last one is the log itself.
+    """Return the segments of a log, the oldest first; the last is the log itself.
 
     Args:
-        log: The log; without it and its segments there are none.
+        log: The log; a missing log without segments has none.
     """
     segments: list[LogSegment] = []
     for segment in sorted(_older_segments(log), key=lambda segment: segment.start):
@@ -70,7 +70,7 @@ def _older_segments(log: Path) -> Iterable[LogSegment]:
 
 
 def log_end(log: Path) -> int:
-    """Return the offset behind the last byte of a log; 0 if there is none."""
+    """Return the offset after the last byte of a log; 0 if it is missing."""
     segments = list_segments(log)
     return segments[-1].end if segments else 0
 
@@ -78,12 +78,12 @@ def log_end(log: Path) -> int:
 def begin_segment(log: Path, max_bytes: int) -> LogSegment:
     """Prepare a log for another writer, in a new segment if it has become too long.
 
-    A line that a killed writer left torn ends, so that no line of another one is joined to it. A
-    process that still has the log open goes on in the file that it has.
+    An incomplete line of a killed writer is ended, so that no line of another writer is joined to
+    it. A process that still has the log open keeps writing to its file.
 
     Args:
-        log: The log, which is created private where it is missing.
-        max_bytes: Length of a segment in bytes after which the next one begins.
+        log: The log; a missing log is created private.
+        max_bytes: Length of a segment in bytes after which the next begins.
 
     Returns:
         The segment that is the log now.

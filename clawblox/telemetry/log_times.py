@@ -1,12 +1,12 @@
-"""When the lines of a log arrived, and what happened to its instance: the index beside the log.
+"""The index of a log: when its lines arrived, and the events of its instance.
 
 A world writes its log itself, so the times are not in it. ``<log>.index`` has them: a JSON object a
-line, ``{"size": 1832, "at": "2026-06-22T18:59:25.104Z"}``, which says that the first ``size`` bytes
-of the log had arrived by ``at``; null where that is not known. An entry with an ``event`` says that
-something happened to the instance when the log was that long; ``text`` describes it. Readers take
+line, ``{"size": 1832, "at": "2026-06-22T18:59:25.104Z"}``, meaning that the first ``size`` bytes
+of the log had arrived by ``at``, or null if that is not known. An entry with an ``event`` records
+an event of the instance when the log was that long; ``text`` describes it. Readers take
 no lock and ignore a last line without its newline. ``log_index`` writes it.
 
-While a log is cut, and its index replaced by one that says so, the log is locked (flock(2)).
+The log is locked (flock(2)) while it is cut and its index replaced.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from clawblox.telemetry.own_log import OwnLog
 _log = OwnLog(__name__)
 
 STARTED = "started"
-"""The event with which a run begins; its restarts are others."""
+"""The event with which a run begins; restarts have other events."""
 LEFT = "left"
 """The event after which no orchestrator watches the log."""
 MAX_INDEX_BYTES = 64 << 20
-"""Size above which an index is not read; writers thin it out at a small part of that."""
+"""Size above which an index is not read; writers thin it out far below."""
 INDEX_VERSION = 1
-"""Version of the format, which the entry of each start names."""
+"""Version of the format; the entry of each start contains it."""
 _SILENT = (STARTED, LEFT)
 _LOCK_WAIT_S: Final = 1.0
 """Longest wait for the lock in seconds, since the world itself could keep it for ever."""
@@ -43,15 +43,15 @@ _LOCK_INTERVAL_S: Final = 0.002
 
 
 class Entry(msgspec.Struct, omit_defaults=True):
-    """One entry of an index.
+    """An entry of an index.
 
     Attributes:
         size: Length of the log in bytes.
         at: UTC time by which that much had arrived; None if not known.
-        event: What happened to the instance then; empty for nothing.
-        text: What happened, in words.
+        event: The event of the instance at that time; empty for none.
+        text: Description of the event.
         moved: By how many bytes all cuts so far have moved the log towards its start; 0 except in
-            the entry of the latest cut, whose ``size`` is that of the mark in the log.
+            the entry of the latest cut, whose ``size`` is the size of the mark in the log.
         schema_version: Version of the format, in the entry of a start; 0 in all others.
     """
 
@@ -72,7 +72,7 @@ def index_path(log: Path) -> Path:
 
 
 def read_entries(data: bytes) -> list[Entry]:
-    """Return the entries in the complete lines of ``data``, without what is not an entry."""
+    """Return the entries in the complete lines of ``data``, and skip lines that are not entries."""
     found = []
     for line in data[: data.rfind(b"\n") + 1].splitlines():
         try:
@@ -83,12 +83,12 @@ def read_entries(data: bytes) -> list[Entry]:
 
 
 class LogTimes:
-    """The index of one log, as far as it was read; :meth:`read_on` reads what is new.
+    """The index of a log, as far as it was read; :meth:`read_on` reads new entries.
 
     Args:
         log: The log.
-        is_watched: Whether an orchestrator watches the log. If not, the arrival of what came after
-            the last entry is not known.
+        is_watched: Whether an orchestrator watches the log. If not, the arrival of bytes after the
+            last entry is not known.
 
     Attributes:
         cut: The latest cut of the log; None if it was never cut.
@@ -112,14 +112,14 @@ class LogTimes:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no index, or none that describes the log as it is."""
+        """Whether the index is missing or does not describe the current log."""
         return not self._entries
 
     def read_on(self) -> None:
-        """Read what is new. Blocks.
+        """Read new entries. Blocks.
 
         Raises:
-            OSError: The index is there and cannot be read.
+            OSError: The index exists and cannot be read.
         """
         try:
             self._read_index()
@@ -130,7 +130,7 @@ class LogTimes:
         except FileNotFoundError:
             self._forget()
             return
-        # Looked at last: a log that is shorter than its index was cut meanwhile.
+        # Checked last: a log that is shorter than its index was cut meanwhile.
         if self.end > status.st_size:
             self._forget()
         self._modified_at = format_utc_ms(status.st_mtime_ns)
@@ -181,7 +181,7 @@ class LogTimes:
 
     @property
     def run_start(self) -> Entry | None:
-        """The entry with which the last run begins; None if there is none."""
+        """The entry with which the last run begins, or None."""
         return next((entry for entry in reversed(self._events) if entry.event == STARTED), None)
 
     @property
@@ -190,15 +190,15 @@ class LogTimes:
         return self._sizes[-1] if self._sizes else 0
 
     def find_since(self, since: str, mark: Entry | None) -> tuple[int | None, Entry | None]:
-        """Find what arrived at a time or later.
+        """Find the first byte that arrived at a time or later.
 
         Args:
             since: UTC time with milliseconds.
-            mark: The event behind which to look.
+            mark: The event after which to search.
 
         Returns:
-            The offset at which it begins, None if nothing arrived; and the last event before it,
-            or ``mark`` if that comes later.
+            The offset of that byte, None if nothing arrived; and the last event before it, or
+            ``mark`` if that is later.
         """
         times = (entry.at for entry in self._entries)
         place = next((at for at, time in enumerate(times) if time and time >= since), None)

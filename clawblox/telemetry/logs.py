@@ -30,7 +30,7 @@ DEFAULT_MAX_BYTES = 1 << 30
 """Size at which a log is cut to its newer half, in bytes."""
 
 _MAX_READ_BYTES = 1 << 40
-"""What is longer is a hole, and would be read for days."""
+"""A longer log is sparse, and reading it would take days."""
 
 LAST_LINES = 50
 _TAIL_BYTES = 64 * 1024
@@ -38,7 +38,7 @@ _CHUNK_BYTES = 256 * 1024
 _LINE_BYTES = 64 * 1024
 _FOLLOW_INTERVAL_S = 0.05
 _MOST_LOCKED_LOOKS = 100
-"""Looks at a log that another program has locked before it is read all the same."""
+"""Attempts at a log that another program has locked before it is read anyway."""
 
 
 def open_log(path: Path) -> tuple[int, int]:
@@ -55,7 +55,7 @@ def open_log(path: Path) -> tuple[int, int]:
 
 
 def open_to_read(path: Path) -> BinaryIO:
-    """Open a log, which the world may have replaced, for reading.
+    """Open a log for reading; the world may have replaced the file.
 
     Raises:
         OSError: It cannot be opened, is not a regular file, or is larger than 1 TiB.
@@ -77,13 +77,13 @@ def last_lines(
     """Return the last lines of a log, at most 64 KiB of it. Blocks.
 
     Args:
-        path: The log; a missing one has no lines.
-        start: Offset of the first byte that counts, which excludes the lines of an older run.
-        count: Largest number of lines.
+        path: The log; a missing log has no lines.
+        start: Offset of the first byte to return, to exclude the lines of an older run.
+        count: Maximum number of lines.
         secrets: Values to mask.
     """
     secrets = tuple(secrets)
-    # Read this much more, and leave it out, so that no secret begins before what is read.
+    # Read and drop a margin, so that no secret begins before the text.
     margin = max(map(len, secrets), default=0)
     try:
         with open_to_read(path) as file:
@@ -102,7 +102,7 @@ def last_lines(
 
 
 class Cut(NamedTuple):
-    """What a cut has moved in a log: the bytes from ``start`` on are those from ``to`` on now."""
+    """Move of the rest of a log by a cut: the bytes from ``start`` on are now at ``to``."""
 
     start: int
     to: int
@@ -111,11 +111,11 @@ class Cut(NamedTuple):
 def trim_log(path: Path, max_bytes: int) -> Cut | None:
     """Cut a log that outgrew ``max_bytes`` to its newer half and mark the cut. Blocks.
 
-    The world keeps appending to the same file. What it writes while the half is copied is lost with
-    the older half; the mark in the log says that something was removed.
+    The world keeps appending to the same file. Writes during the copy are lost with the older half;
+    the mark in the log states that lines were removed.
 
     Returns:
-        What was moved; None if the log was not cut.
+        The move; None if the log was not cut.
 
     Raises:
         OSError: It cannot be read or written.
@@ -139,7 +139,7 @@ def trim_file(file: BinaryIO, max_bytes: int) -> Cut | None:
 
 
 def trim_logs(paths: Iterable[Path], max_bytes: int) -> None:
-    """Cut those logs that outgrew ``max_bytes``; one that cannot be cut is reported. Blocks."""
+    """Cut the logs that outgrew ``max_bytes``; report logs that cannot be cut. Blocks."""
     for path in paths:
         try:
             trim_log(path, max_bytes)
@@ -148,15 +148,15 @@ def trim_logs(paths: Iterable[Path], max_bytes: int) -> None:
 
 
 def _skip_hole(fd: int, position: int, end: int) -> int:
-    """Return where the data at or behind ``position`` begins; a hole would take space as a copy."""
+    """Return the start of the data at or after ``position``; a copied hole would take space."""
     try:
         return os.lseek(fd, position, os.SEEK_DATA)
-    except OSError:  # nothing but a hole; or the file system knows of none
+    except OSError:  # only a hole follows, or the file system does not report holes
         return end if os.fstat(fd).st_blocks == 0 else position
 
 
 def _move_to_start(file: BinaryIO, source: int, max_bytes: int) -> Cut:
-    """Copy what stands from ``source`` on to the start, behind a mark, and cut the rest."""
+    """Copy the bytes from ``source`` on to the start, after a mark, and truncate the file."""
     target = 0
     file.seek(source)
     source += len(file.readline(_LINE_BYTES))
@@ -174,7 +174,7 @@ def _move_to_start(file: BinaryIO, source: int, max_bytes: int) -> Cut:
 
 
 class LogReader:
-    """The lines of one log file, from a given place on; an async context manager and iterator.
+    """The lines of a log file from an offset on; an async context manager and iterator.
 
     Args:
         instance: Name that the lines carry.
@@ -184,16 +184,17 @@ class LogReader:
         start: Offset to start from.
         since: UTC time with milliseconds before which no line is wanted; None for all times. It has
             no effect on a log without an index.
-        pattern: What a line must contain, those that ``tail`` counts too; None for anything.
-        has_notes: Whether lines of our own tell where the instance ended and came back.
-        was_restarted: Whether ``start`` is that of a restart, so that the run began before it.
+        pattern: Only matching lines are returned and counted by ``tail``; None for all lines.
+        has_notes: Whether to insert notes where the instance ended or was restarted.
+        was_restarted: Whether ``start`` is the offset of a restart, so that the run began before
+            it.
         tail_counts_notes: Whether notes count among the lines of ``tail``.
-        is_watched: Whether an orchestrator watches the log, so that its last write tells when the
-            last lines arrived.
+        is_watched: Whether an orchestrator watches the log, so that its modification time is the
+            arrival of the last lines.
         is_over: Whether the writer has ended.
 
     Raises:
-        OSError: The file cannot be read; a missing one has no lines.
+        OSError: The file cannot be read; a missing file has no lines.
 
     Cancellation: leaves nothing behind; the file is open only while it is read.
     """
@@ -258,7 +259,7 @@ class LogReader:
         return self._lines.popleft()
 
     async def next_written(self) -> LogLine | None:
-        """Return the next line that is there already; None at the end of the log."""
+        """Return the next line without waiting; None at the end of the log."""
         while not (self._lines or self._has_caught_up or self._has_ended):
             await self._read_more()
         return self._lines.popleft() if self._lines else None
@@ -273,7 +274,7 @@ class LogReader:
         await self._read_lines()
 
     async def _read_tail(self, count: int) -> None:
-        """Read what is there, and keep its last lines, notes among them."""
+        """Read to the end of the log, and keep the last lines and notes."""
         while not (self._has_caught_up or self._has_ended):
             await self._read_lines()
             while len(self._lines) > count:
@@ -293,7 +294,7 @@ class LogReader:
             self._has_ended = True
 
     def _find_start(self) -> None:
-        """Find the first line that is wanted. Blocks."""
+        """Find the first line to return. Blocks."""
         times = self._times
         times.read_on()
         self._moved = 0 if times.cut is None else times.cut.moved
@@ -322,7 +323,7 @@ class LogReader:
             end: Length of the log.
         """
         times, start = self._times, self._offset
-        # An index that ends before the start does not tell of this run yet.
+        # An index that ends before the start has no entry of this run yet.
         if self._was_restarted or times.end > start or start > end:
             begin = times.run_start
             if begin is not None:
@@ -333,8 +334,8 @@ class LogReader:
         self._last_event = times.last_event(self._offset)
 
     def _read_on(self) -> tuple[bool, bytes]:
-        """Return whether the writer is over, and what it has written. Blocks."""
-        # Asked first, so that everything written before the end is read.
+        """Return whether the writer has ended, and the bytes that it has written. Blocks."""
+        # Checked first, so that everything written before the end is read.
         is_over = not self._follow or self._is_over()
         try:
             with open_to_read(self._path) as file:
@@ -342,7 +343,7 @@ class LogReader:
                     return False, b""
                 wanted = self._offset
                 self._offset, chunk = _read_from(file, wanted)
-                # Read last: the end of a process is noted before another one writes.
+                # Read last: the end of a process is noted before another process writes.
                 self._times.read_on()
                 if self._follow_cut(wanted):
                     self._offset, chunk = _read_from(file, self._offset)
@@ -352,7 +353,7 @@ class LogReader:
         return is_over, chunk
 
     def _may_read(self, file: BinaryIO) -> bool:
-        """Return whether the log is not being cut; one that is locked for long is read anyway."""
+        """Return whether the log is not being cut; a log that stays locked is read anyway."""
         if may_read(file, waits=not self._follow):
             self._locked_looks = 0
             return True
@@ -360,7 +361,7 @@ class LogReader:
         return not self._follow or self._locked_looks > _MOST_LOCKED_LOOKS
 
     def _follow_cut(self, wanted: int) -> bool:
-        """Go where the next line was moved if the log was cut; return whether it was."""
+        """Follow the next line if a cut has moved it; return whether the log was cut."""
         cut = self._times.cut
         moved = 0 if cut is None else cut.moved - self._moved
         if cut is None or moved <= 0:
@@ -402,7 +403,7 @@ class LogReader:
 
 
 async def _sleep_to_next_look() -> None:
-    """Wait for the moment at which all readers look, so that they share a thread."""
+    """Wait for the moment at which all readers read, so that they share a thread."""
     await anyio.sleep(_FOLLOW_INTERVAL_S - anyio.current_time() % _FOLLOW_INTERVAL_S)
 
 

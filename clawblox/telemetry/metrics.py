@@ -1,8 +1,8 @@
-"""What was counted and measured, as plain values: counters and histograms of one or more worlds.
+"""Counters and histograms of one or more worlds, as plain values.
 
-A :class:`Recorder` takes observations, :class:`Metrics` is what it has at one moment. The engine
-decides what is observed and when; ``prometheus`` hands it to a monitoring system. Names carry
-their unit: ``_s`` is seconds.
+A :class:`Recorder` takes observations; :class:`Metrics` is its state at a moment. The callers
+decide what to observe and when; ``prometheus`` exports the values to a monitoring system. Names
+have their unit as suffix: ``_s`` is seconds.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ DURATION_BOUNDS_S = tuple(
 )
 """Upper bounds of every histogram of durations, in seconds: 1 ms, 2 ms, 5 ms, … 500 s.
 
-They span what is measured here, from the start of a world that inherits its socket, about 2 ms, to
-the default timeout of a snapshot, 300 s. Neighbours differ by a factor of 2 or 2.5, which bounds
-the error of an estimated quantile. All histograms share them, so that they can be compared.
+They span all measured durations, from the start of a world that inherits its socket, about 2 ms, to
+the default timeout of a snapshot, 300 s. Neighbours differ by a factor of 2 or 2.5, so the error of
+an estimated quantile is bounded. All histograms share them, so that they can be compared.
 """
 
 Counter: TypeAlias = Literal[
@@ -80,7 +80,7 @@ class Histogram:
         """Estimate the value below which a share of the observations lies.
 
         It is interpolated within its bucket, as PromQL's ``histogram_quantile`` does, so its error
-        is at most the width of that bucket. Beyond the last bound it is that bound.
+        is at most the width of that bucket. Beyond the last bound, the estimate is that bound.
 
         Args:
             q: The share, from 0 to 1; 0.5 is the median.
@@ -121,12 +121,12 @@ class Histogram:
 
 @attrs.frozen
 class Metrics:
-    """What was counted and measured up to one moment; ``Metrics()`` is empty.
+    """Counters and histograms at a moment; ``Metrics()`` is empty.
 
-    Counters count attempts and the failures among them; the histograms hold the successful ones.
+    Counters count all attempts and their failures; histograms contain successful attempts only.
 
     Attributes:
-        starts: Starts begun, including those of restarts.
+        starts: Starts begun, including restarts.
         start_failures: Starts that failed.
         exits: Ready instances that ended unasked.
         unresponsive: Instances given up because they stopped answering.
@@ -158,7 +158,7 @@ class Metrics:
     loop_lag_s: Histogram = attrs.field(factory=Histogram.empty)
 
     def merged(self, other: Metrics) -> Metrics:
-        """Return the metrics of both, for example of two worlds of one process."""
+        """Return the metrics of both, for example of two worlds in a process."""
         values: dict[str, Any] = {}
         for name in attrs.fields_dict(Metrics):
             mine, its = getattr(self, name), getattr(other, name)
@@ -168,7 +168,7 @@ class Metrics:
 
 @attrs.frozen
 class AgentMetrics:
-    """What one agent has used so far.
+    """Usage of an agent so far.
 
     Attributes:
         name: Its name.
@@ -224,14 +224,14 @@ class Recorder:
         self._timings[timing].observe(seconds)
 
     def snapshot(self) -> Metrics:
-        """Return what was counted and measured so far."""
+        """Return the current counters and histograms."""
         values: dict[str, Any] = dict(self._counters)
         values.update((name, timing.snapshot()) for name, timing in self._timings.items())
         return Metrics(**values)
 
 
 class _Timing:
-    """The observations of one histogram."""
+    """The observations of a histogram."""
 
     def __init__(self) -> None:
         self._counts = [0] * (len(DURATION_BOUNDS_S) + 1)

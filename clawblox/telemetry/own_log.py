@@ -1,8 +1,9 @@
 """The library's own log: structlog's loggers, with structlog imported at the first line.
 
-It takes longer to load than the rest of the package, and most processes never log a line. How
-lines look and where they go is the application's choice; the library never configures structlog.
-Where the application has not configured it, lines go to standard error: the output is its own.
+It takes longer to load than the rest of the package, and most processes never log a line. The
+application chooses the format and the destination of lines; the library never configures structlog.
+If the application has not configured it, lines go to standard error, since standard output belongs
+to the application.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from clawblox.foreign_values import clean_text
 from clawblox.printable import printable_name
 
 _MAX_FRAMES: Final = 6
-"""Most frames that a line about a defect names, the innermost ones."""
+"""Number of innermost frames that a line about a defect names."""
 
 
 class OwnLog:
@@ -45,7 +46,7 @@ class OwnLog:
         try:
             texts = {key: clean_text(text) for key, text in fields.items() if isinstance(text, str)}
             getattr(self._logger(), method)(event, **{**fields, **texts})
-        except Exception:  # noqa: BLE001 - whatever an application has structlog do
+        except Exception:  # noqa: BLE001 - an application may configure structlog in any way
             return
 
     def _logger(self) -> Any:  # noqa: ANN401 - a logger of structlog's
@@ -57,7 +58,7 @@ class OwnLog:
         return wrap_logger(PrintLogger(sys.stderr), processors)
 
     def defect(self, event: str, error: Exception, **fields: Any) -> None:  # noqa: ANN401
-        """Report an exception that nothing expected: a bug of this package.
+        """Report an unexpected exception, which is a bug of this package.
 
         It opens no file, as a printed traceback does, so it can be called in an event loop.
 
@@ -76,7 +77,7 @@ class OwnLog:
         on_defect: Callable[[Exception], object] | None = None,
         **fields: Any,  # noqa: ANN401
     ) -> AbstractContextManager[None, bool]:
-        """Return a block that ends at an exception, which is reported and goes no further.
+        """Return a context manager that reports an exception of its block and suppresses it.
 
         Args:
             event: What failed.
@@ -127,7 +128,7 @@ def escape_entry(
 
 
 def _place(error: Exception) -> str:
-    """Return the frames of an exception in one line, the innermost one first."""
+    """Return the frames of an exception in one line, the innermost first."""
     frames = [
         f"{PurePath(frame.f_code.co_filename).name}:{line} {frame.f_code.co_qualname}"
         for frame, line in walk_tb(error.__traceback__)

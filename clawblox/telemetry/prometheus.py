@@ -1,8 +1,8 @@
 """``GET /metrics`` for Prometheus, on loopback; needs the extra ``clawblox[metrics]``.
 
 It turns :class:`~clawblox.telemetry.metrics.Metrics` into metric families at each scrape, and
-serves them from threads of its own, so that a scrape never waits for the event loop, nor the loop
-for a scrape. ``metrics`` decides what is counted. No other module knows prometheus_client.
+serves them from its own threads, so that a scrape never waits for the event loop, nor the loop for
+a scrape. ``metrics`` defines the counters. No other module knows prometheus_client.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ _log = OwnLog(__name__)
 class MetricsEndpoint:
     """Serves metrics on 127.0.0.1 while its block lasts; an async context manager.
 
-    Beside the metrics it reports the instances by state, each with its labels, and CPU time, memory
-    and descriptors of this process. It answers only requests that name a loopback host and do not
-    come from a web page, because a page can make a name of its own point at 127.0.0.1.
+    It also reports the instances by state, each with its labels, and CPU time, memory and
+    descriptors of this process. It answers only requests that name a loopback host and do not come
+    from a web page, because a page can make its own host name resolve to 127.0.0.1.
 
     Args:
         read_metrics: Returns the current metrics. Like the other functions it is called in threads
@@ -95,9 +95,9 @@ class MetricsEndpoint:
         read_states: Returns the number of instances by state.
         read_labels: Returns the labels of the instances by name. They are the labels
             ``label_<name>`` of ``clawblox_instance_info``, to be joined with other series.
-        read_agents: Returns what the agents have used.
-        read_rates: Returns how fast the worlds run, by the name of the instance.
-        port: The port; 0 takes any free one.
+        read_agents: Returns the usage of the agents.
+        read_rates: Returns the tick rates of the worlds by name of the instance.
+        port: The port; 0 takes any free port.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class MetricsEndpoint:
 
     @property
     def url(self) -> str:
-        """Where the metrics are served.
+        """Address of the metrics.
 
         Raises:
             UsageError: The block was not entered, or was left.
@@ -169,7 +169,7 @@ async def _close(server: _Server) -> None:
 
 @attrs.frozen(eq=False)
 class _Collector(Collector):
-    """Makes metric families from what its functions return."""
+    """Makes metric families from the results of its functions."""
 
     _read_metrics: Callable[[], Metrics]
     _read_states: Callable[[], Mapping[str, int]]
@@ -295,7 +295,7 @@ class _Handler(WSGIRequestHandler):
 
 
 class _Server(socketserver.ThreadingMixIn, WSGIServer):
-    """A thread accepts, and one more serves each connection; all of them end with the server."""
+    """A thread accepts, and another serves each connection; all of them end with the server."""
 
     def __init__(self, app: WSGIApplication, port: int) -> None:
         self._thread = threading.Thread(target=self._accept, name="clawblox-metrics", daemon=True)
@@ -327,7 +327,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
     def get_request(self) -> tuple[socket.socket, Any]:
         try:
             connection, address = super().get_request()
-        except OSError:  # no descriptor is left; the caller would try again at once
+        except OSError:  # no descriptor is left; the caller would retry immediately
             time.sleep(_ACCEPT_PAUSE_S)
             raise
         if len(self._connections) >= _MAX_CONNECTIONS:

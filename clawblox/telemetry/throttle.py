@@ -1,4 +1,4 @@
-"""Limits over time: how often an event is reported, how much is admitted. Pure."""
+"""Limits over time: how often an event is reported, and how much is admitted. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _INTERVAL_S = 60.0
 
 
 class Throttle:
-    """Counts how often something happens, and when to report it: at once, then once a minute.
+    """Counts an event and decides when to report it: immediately, then once a minute.
 
     Args:
         clock: Returns monotonic seconds.
@@ -21,7 +21,7 @@ class Throttle:
         self._count = 0
 
     def count(self) -> int:
-        """Count one more; return the count since the last report, or 0 for no report."""
+        """Count an event; return the count since the last report, or 0 for no report."""
         self._count += 1
         now = self._clock()
         if now < self._next_at:
@@ -35,8 +35,8 @@ class Rate:
     """Admits an amount a second, after a burst.
 
     Args:
-        per_s: What is admitted a second in the long run, in any unit.
-        burst: What is admitted at a time after a pause.
+        per_s: Amount a second in the long run, in any unit.
+        burst: Amount at a time after a pause.
     """
 
     def __init__(self, per_s: float, burst: float) -> None:
