@@ -121,6 +121,7 @@ class Bookkeeping:
                 parent_sha256=launch.parent_sha256,
                 run_id=self._instance.run_id,
                 by=by,
+                seed=launch.reseed,
             )
             self._write(update)
 

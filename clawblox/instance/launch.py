@@ -123,9 +123,12 @@ class Launch:
         )
 
     def reseeded(self, seed: int) -> Launch:
-        """Return the launch whose random state begins with another seed, this once."""
+        """Return the launch with another seed, which its run begins with from now on."""
+        begun = attrs.evolve(self.begun, options=attrs.evolve(self.begun.options, reseed=seed))
+        if self.first is None:
+            return begun
         options = attrs.evolve(self.options, reseed=seed)
-        return attrs.evolve(self, options=options, first=self.begun)
+        return attrs.evolve(self, options=options, first=begun)
 
     @property
     def reseed(self) -> int | None:

@@ -111,7 +111,10 @@ class RestartSource:
             launch = self.first.restored(path, digest)
         lacks_save = not options.fresh and launch is self.first
         reason = NO_GOOD_SAVE if lacks_save else None
-        return launch if options.reseed is None else launch.reseeded(options.reseed), reason
+        if options.reseed is not None:
+            launch = launch.reseeded(options.reseed)
+            self.first = launch.begun
+        return launch, reason
 
     async def _require_launch(self, *, from_save: bool) -> Launch:
         launch = await self.next_launch(from_save=from_save)

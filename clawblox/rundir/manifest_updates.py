@@ -168,6 +168,7 @@ def restart_update(
     parent_sha256: str | None = None,
     run_id: str | None = None,
     by: RestartedBy,
+    seed: int | None = None,
 ) -> Update:
     """Note that an instance was brought back, which makes the lineage of its run.
 
@@ -179,6 +180,8 @@ def restart_update(
         parent_sha256: Digest of that snapshot; None if not known.
         run_id: Id of its run.
         by: Who brought it back.
+        seed: Seed that its random state begins with, from now on the seed of the run; None if it
+            continues that of the snapshot.
     """
     entry = {
         "number": number,
@@ -189,7 +192,7 @@ def restart_update(
         "run_id": run_id,
         "by": by,
     }
-    return Update(restarts=(_known(entry),))
+    return Update(run=_known({"seed": seed}), restarts=(_known(entry),))
 
 
 def reopened_update() -> Update:

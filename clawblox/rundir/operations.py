@@ -20,7 +20,7 @@ from clawblox import protocol
 from clawblox.concurrency.batch import BatchOperation, Outcome
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.options import SaveOptions
+from clawblox.config.options import RestartOptions, SaveOptions
 from clawblox.errors import (
     ClawbloxError,
     ControlError,
@@ -151,10 +151,8 @@ def _find_source(record: InstanceRecord) -> SnapshotSource:
 async def restart_instances(
     run_dir: Path,
     names: Sequence[str],
+    options: RestartOptions,
     *,
-    save: bool,
-    fresh: bool,
-    grace_seconds: float,
     on_restarted: OnRestarted,
 ) -> None:
     """Have the orchestrators of instances restart them, all at once.
@@ -162,9 +160,7 @@ async def restart_instances(
     Args:
         run_dir: The run directory.
         names: The instances; none of them means all.
-        save: Whether to save those first that are ready.
-        fresh: Whether they begin as the first time; nothing is saved then.
-        grace_seconds: Seconds between TERM and KILL.
+        options: How to restart; a snapshot is absolute.
         on_restarted: Called with each outcome as it lands.
 
     Raises:
@@ -175,7 +171,7 @@ async def restart_instances(
     """
     select = partial(select_records, run_dir, names)
     owners = await find_owners(run_dir, select, with_ended=True)
-    asked = {"save": save, "fresh": fresh, "grace_seconds": grace_seconds}
+    asked = attrs.asdict(options, recurse=False)
     if not (names or owners.owned or owners.lost):
         raise _no_orchestrator(f"no orchestrator runs in {run_dir}", run_dir)
     for record in owners.free if names else ():

@@ -756,9 +756,9 @@ class AsyncWorld(WorldMetadata):
             fresh: Whether it begins as the first time; nothing is saved then.
             resume: Snapshot to restart from, as in :meth:`start` but no archive; nothing is saved
                 then. None means its last good save.
-            reseed: Seed of the random state after this restart, 0 or more; later restarts by its
-                policy do not use it. A world with a command must have ``[run] reseed = true``.
-                None keeps the random state of the save, or with ``fresh`` the seed of the start.
+            reseed: Seed of the random state after this restart, 0 or more, and of later fresh
+                starts of the instance. A world with a command must have ``[run] reseed = true``.
+                None keeps the random state of the save, or with ``fresh`` the seed of the run.
             grace_seconds: Seconds between TERM and KILL.
 
         Returns:

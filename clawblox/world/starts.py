@@ -190,5 +190,6 @@ def _resumed_update(launch: Launch, past: Past) -> Update:
         parent_sha256=launch.parent_sha256,
         run_id=past.run_id,
         by=past.by,
+        seed=launch.reseed,
     )
-    return attrs.evolve(run, restarts=restart.restarts)
+    return attrs.evolve(restart, run={**run.run, **restart.run})

@@ -81,6 +81,26 @@ def test_restart_without_names_restarts_running_and_dead_instances(
     assert command.interrupt() == 130
 
 
+def test_restart_takes_a_snapshot_and_a_seed(up: Start, call: Start, run_dir: Path) -> None:
+    command = up(toml_extra="reseed = true")
+    assert call("save", str(run_dir), "w001").wait() == 0
+    (save,) = saves_of(run_dir, "w001")
+    resume = ("--resume", os.path.relpath(save))
+    restarted = call("restart", str(run_dir), "w001", *resume, "--reseed", "9")
+    assert (restarted.wait(), restarted.err) == (0, "")
+    assert restarted.out.startswith("w001: restarted from ")
+    assert saves_of(run_dir, "w001") == [save]
+    assert look(run_dir)["w001"]["seed"] == 9
+    for words, message in [
+        (("--save",), "--save: must be left out with --resume"),
+        (("--fresh",), "resume: must be left out with fresh"),
+    ]:
+        refused = call("restart", str(run_dir), *resume, *words)
+        assert refused.wait() == 2, words
+        assert message in refused.err
+    assert command.interrupt() == 130
+
+
 @pytest.mark.thorough
 def test_an_instance_that_cannot_be_saved_keeps_running(
     up: Start, call: Start, run_dir: Path

@@ -11,6 +11,7 @@ import pytest
 
 from clawblox import AsyncWorld, ProcessExit, RunLockedError, UsageError
 from clawblox.concurrency.batch import Outcome
+from clawblox.config.options import RestartOptions
 from clawblox.rundir.operations import restart_instances, stop_instances
 from clawblox.rundir.requests import Restarted
 from tests.running import next_event
@@ -110,7 +111,7 @@ async def test_other_processes_reach_an_attached_instance_through_its_new_orches
     async with AsyncWorld.attach(run) as world:
         outcomes: list[Outcome[Restarted]] = []
         await restart_instances(
-            run, ["w000"], save=False, fresh=True, grace_seconds=10, on_restarted=outcomes.append
+            run, ["w000"], RestartOptions(fresh=True), on_restarted=outcomes.append
         )
         assert [outcome.error for outcome in outcomes] == [None]
         await stop_instances(run, grace_seconds=10)

@@ -14,6 +14,8 @@ import attrs
 import pytest
 
 from clawblox import AsyncWorld, World
+from clawblox.concurrency.batch import Outcome
+from clawblox.config.options import RestartOptions
 from clawblox.errors import (
     ConfigError,
     SnapshotError,
@@ -23,6 +25,8 @@ from clawblox.errors import (
 )
 from clawblox.instance import lifecycle
 from clawblox.instance.lifecycle import State
+from clawblox.rundir.operations import restart_instances
+from clawblox.rundir.requests import Restarted
 from tests.crowd import act, join, kinds, look, on_disk, past, registered, until, variables_of
 from tests.instance.supervision.support import LIFE, kill, now
 from tests.running import HANG_S, manifest_of, running, switch
@@ -114,14 +118,49 @@ async def test_a_restart_takes_a_named_snapshot_and_another_seed(tmp_path: Path)
         seen = look(again.port, session)
         assert (again.resume_path, again.seed) == (saved.path, 9)
         assert (seen["counter"], seen["reseed"]) == (3, 9)
+        assert manifest_of(started.instance_dir)["run"]["seed"] == 9
         kept = await world.restart()
         assert look(kept.port, session)["reseed"] == 9  # it is in the save
         assert "WORLD_RESEED" not in kept.env
         fresh = await world.restart(fresh=True, reseed=11)
         assert (fresh.resume_path, fresh.seed, fresh.env["WORLD_RESEED"]) == (None, 11, "11")
-        assert (await world.restart(fresh=True)).env["WORLD_RESEED"] == "5"
+        assert manifest_of(started.instance_dir)["run"]["seed"] == 11
+        assert (await world.restart(fresh=True)).env["WORLD_RESEED"] == "11"
         with pytest.raises(ConfigError, match="resume: must be left out with fresh"):
             await world.restart(resume=saved, fresh=True)
+
+
+async def test_a_restart_from_another_process_takes_a_named_snapshot_and_a_seed(
+    tmp_path: Path,
+) -> None:
+    directory, run = make_world(tmp_path, toml_extra="reseed = true"), tmp_path / "run"
+    outcomes: list[Outcome[Restarted]] = []
+    async with AsyncWorld(dir=directory) as world:
+        (started,) = await world.start_many(1, run_dir=run, reseed=5)
+        session = await join(world, started)
+        act(started.port, session, 3)
+        saved = await world.save()
+        act(started.port, session, 4)
+        for options in (
+            RestartOptions(resume=saved.path, reseed=9),
+            RestartOptions(resume=tmp_path / "gone.json"),
+            RestartOptions(fresh=True),
+        ):
+            await restart_instances(run, ["w000"], options, on_restarted=outcomes.append)
+            if options.reseed == 9:
+                seen = look(started.port, session)
+                assert (seen["counter"], seen["reseed"]) == (3, 9)
+        restored, refused, fresh = outcomes
+        assert restored.value is not None
+        assert restored.value.resume_path == saved.path
+        assert "gone.json" in str(refused.error)
+        assert fresh.value is not None
+        assert fresh.value.resume_path is None
+        assert variables_of(fresh.value.pid)["WORLD_RESEED"] == "9"
+        assert (await now(run)).seed == 9
+    async with AsyncWorld(dir=directory) as world:
+        (again,) = await world.resume_all(run, instances=["w000"])
+        assert again.seed == 9
 
 
 async def test_an_instance_that_cannot_be_saved_is_not_restarted(tmp_path: Path) -> None:

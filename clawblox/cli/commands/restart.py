@@ -16,6 +16,7 @@ from clawblox.cli.terminal.output import note
 from clawblox.cli.terminal.screen import progress_bar
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.concurrency.batch import Outcome
+from clawblox.config.options import RestartOptions
 from clawblox.errors import UsageError
 from clawblox.printable import printable_lines
 from clawblox.results import Labels
@@ -34,6 +35,7 @@ from clawblox.views.formatting import format_json, format_seconds, shorten_path
       clawblox restart runs/r001 w003            save it and continue from there
       clawblox restart runs/r001 w003 --no-save  continue from its last good save
       clawblox restart runs/r001 w003 --fresh    start it over
+      clawblox restart runs/r001 w003 --resume s1.json --reseed 7
       clawblox restart runs/r001                 all instances
 
     The exit status is 1 if an instance could not be restarted.
@@ -48,6 +50,15 @@ from clawblox.views.formatting import format_json, format_seconds, shorten_path
     show_default="save",
 )
 @click.option("--fresh", is_flag=True, help="Start over, and save nothing.")
+@click.option(
+    "--resume",
+    metavar="SNAPSHOT",
+    type=click.Path(path_type=Path),
+    help="Continue from this snapshot, and save nothing.",
+)
+@click.option(
+    "--reseed", metavar="SEED", type=int, help="Random seed that each instance begins with."
+)
 @options_from(StopOptions, "options")
 @json_option
 @click.pass_context
@@ -59,6 +70,8 @@ def command(
     labels: Labels,
     wants_save: bool | None,
     fresh: bool,
+    resume: Path | None,
+    reseed: int | None,
     options: StopOptions,
     as_json: bool,
 ) -> None:
@@ -76,13 +89,20 @@ def command(
         UsageError: There is no instance of one of the names, or the options contradict.
     """
     configure_logging()
-    if fresh and wants_save:
-        raise UsageError("--save: must be left out with --fresh, which does not keep the state")
+    if wants_save and (fresh or resume is not None):
+        other = "--fresh" if fresh else "--resume"
+        raise UsageError(f"--save: must be left out with {other}, which does not keep the state")
+    restart = RestartOptions(
+        save=wants_save is not False,
+        fresh=fresh,
+        resume=None if resume is None else resume.absolute(),
+        reseed=reseed,
+        grace_seconds=options.grace_seconds,
+    )
     run = existing_run_dir(run_dir).absolute()
     names = tuple(choose_names(run, names, labels))
     total = len(select_records(run, names))
-    save = wants_save is not False and not fresh
-    outcomes = anyio.run(partial(_restart, run, names, total, save, fresh, options.grace_seconds))
+    outcomes = anyio.run(partial(_restart, run, names, total, restart))
     if as_json:
         click.echo(format_json([_json_object(outcome) for outcome in outcomes]))
     else:
@@ -92,7 +112,7 @@ def command(
 
 
 async def _restart(
-    run_dir: Path, names: tuple[str, ...], total: int, save: bool, fresh: bool, grace: float
+    run_dir: Path, names: tuple[str, ...], total: int, options: RestartOptions
 ) -> list[Outcome[Restarted]]:
     outcomes: list[Outcome[Restarted]] = []
     async with progress_bar("Restarting", total) as bar:
@@ -101,9 +121,7 @@ async def _restart(
             outcomes.append(outcome)
             bar.advance(is_failed=outcome.value is None)
 
-        await restart_instances(
-            run_dir, names, save=save, fresh=fresh, grace_seconds=grace, on_restarted=on_restarted
-        )
+        await restart_instances(run_dir, names, options, on_restarted=on_restarted)
     return sorted(outcomes, key=lambda outcome: outcome.instance)
 
 

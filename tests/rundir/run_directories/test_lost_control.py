@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from clawblox.concurrency.batch import Outcome
+from clawblox.config.options import RestartOptions
 from clawblox.errors import ControlError, OrchestratorSuspendedError
 from clawblox.rundir import claims
 from clawblox.rundir.operations import restart_instances, stop_instances
@@ -76,7 +77,7 @@ async def test_nothing_is_killed_that_an_orchestrator_would_start_again(
         assert is_alive(pid)
         outcomes: list[Outcome[Restarted]] = []
         await restart_instances(
-            run_dir, names, save=False, fresh=True, grace_seconds=5, on_restarted=outcomes.append
+            run_dir, names, RestartOptions(fresh=True), on_restarted=outcomes.append
         )
         assert [str(one.error).splitlines()[0] for one in outcomes] == [
             str(caught.value).splitlines()[0]
