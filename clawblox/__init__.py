@@ -80,8 +80,7 @@ if TYPE_CHECKING:
     from clawblox.telemetry.metrics import Metrics
     from clawblox.world.agent_client import AsyncAgentClient
     from clawblox.world.async_world import AsyncStartedInstance, AsyncWorld
-    from clawblox.world.sync_agent_client import AgentClient
-    from clawblox.world.sync_world import StartedInstance, World
+    from clawblox.world.sync_world import AgentClient, StartedInstance, World
 
 __version__ = "0.1.0"
 
@@ -101,8 +100,7 @@ _HOMES = {
         "read_metadata",
         "save_checkpoint",
     ),
-    "clawblox.world.sync_agent_client": ("AgentClient",),
-    "clawblox.world.sync_world": ("StartedInstance", "World"),
+    "clawblox.world.sync_world": ("AgentClient", "StartedInstance", "World"),
     "clawblox.rundir.lineage": ("InstanceLineage", "Lineage", "read_lineage"),
     "clawblox.rundir.manifest": ("Manifest", "read_manifest", "read_runs"),
     "clawblox.telemetry.metrics": ("Metrics",),

@@ -14,10 +14,7 @@ import anyio
 from clawblox import AsyncWorld, StartedWorld, WorldEvent
 from clawblox.telemetry.events import EventStream
 from tests.running import Bot, manifest_of
-from tests.support import ask, is_listening, make_world, marked_processes, world_command
-
-HANG_S = 120.0
-"""What takes longer than this hangs; nothing here measures time."""
+from tests.support import HANG_S, ask, is_listening, make_world, marked_processes, world_command
 
 
 def seeded() -> random.Random:

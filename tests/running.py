@@ -13,10 +13,7 @@ import attrs
 
 from clawblox import AsyncWorld, StartedWorld, WorldEvent
 from clawblox.telemetry.events import EventStream
-from tests.support import ask, make_world
-
-HANG_S = 30.0
-"""What takes longer than this hangs; nothing here measures time."""
+from tests.support import HANG_S, ask, make_world
 
 
 @contextlib.asynccontextmanager

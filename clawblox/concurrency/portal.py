@@ -170,7 +170,7 @@ async def _serve(ready: Future[BlockingPortal]) -> None:
 _HIDDEN_MODULES = (
     *(__name__, "anyio", "concurrent.futures"),
     *("clawblox.agents.sync_agent", "clawblox.concurrency.synchronous"),
-    *("clawblox.world.sync_agent_client", "clawblox.world.sync_world"),
+    "clawblox.world.sync_world",
 )
 
 

@@ -1,18 +1,15 @@
 """The public API: ``AsyncWorld``, and ``World`` for scripts.
 
 - ``async_world``: the API.
-- ``sync_world``: the same without ``await``.
+- ``sync_world``: the same without ``await``, and ``AgentClient``.
 - ``started``: the facts of a started instance, bound to the world that started it.
 - ``agent_client``: an agent that has joined an instance.
-- ``sync_agent_client``: the same without ``await``.
 - ``properties``: what a world says of itself without a call.
 - ``fleet``: the instances of an open world, and what serves them.
 - ``handle``: one instance, its facts and what can be done to it.
-- ``known_instances``: the instances of a fleet by name, and what is remembered of stopped ones.
-- ``leftovers``: what killed orchestrators left in its run directories.
+- ``known_instances``: the instances of a fleet by name, and the names that starts reserve.
 - ``resume``: which instances are brought back, and from what.
-- ``planning``: the run directories and names that starts reserve.
-- ``starts``: the starts of one batch.
+- ``starts``: the starts of one batch, and the run directories that are cleared before.
 - ``restart``: restarts that somebody asked for.
 - ``save``: one save, many, and autosave.
 - ``archives``: starts from archives of world and agents, and checkpoints into them.
@@ -23,7 +20,6 @@
 - ``players``: the sessions of players in the save of a restored instance.
 - ``kept_sessions``: the sessions that ``clawblox act`` keeps between its calls.
 - ``admission``: lets agents in, and keeps those there whose sessions a restore has lost.
-- ``grants``: what agents whose programs clawblox runs are given.
-- ``places``: an instance as the client of an agent reaches it.
+- ``places``: an instance as the client of an agent reaches it, and grants of access.
 - ``recorded``: an instance of another process as the client of an agent reaches it.
 """

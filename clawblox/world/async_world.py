@@ -89,8 +89,7 @@ from clawblox.world.archives import (
 from clawblox.world.control_handlers import make_handlers
 from clawblox.world.control_sockets import Handlers
 from clawblox.world.fleet import Fleet
-from clawblox.world.grants import Giver
-from clawblox.world.places import FleetPlace
+from clawblox.world.places import AccessGranter, FleetPlace
 from clawblox.world.properties import WorldMetadata
 from clawblox.world.restart import restart
 from clawblox.world.resume import resume_all
@@ -899,12 +898,12 @@ class AsyncWorld(WorldMetadata):
         fleet = self._open_fleet()
         handle, member = fleet.find(instance), make_member(agent)
         check_seconds(timeout, "timeout")
-        giver = Giver.make(FleetPlace(fleet, handle)) if is_program(agent) else None
+        granter = AccessGranter.make(FleetPlace(fleet, handle)) if is_program(agent) else None
         access = await admit(fleet, handle, member, timeout=timeout)
         if self._autosave is not None:
             self._autosave.save_soon(handle)
-        if is_program(agent) and giver is not None:
-            access = await fleet.tasks.own(partial(giver.give, agent, access))
+        if is_program(agent) and granter is not None:
+            access = await fleet.tasks.own(partial(granter.grant, agent, access))
         return dict(access)
 
     async def join(

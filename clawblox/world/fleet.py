@@ -44,10 +44,9 @@ from clawblox.telemetry.metrics import Recorder
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.control_sockets import ControlSockets, Handlers
 from clawblox.world.handle import InstanceHandle
-from clawblox.world.known_instances import KnownInstances, rename_runs
-from clawblox.world.leftovers import Leftovers
-from clawblox.world.planning import Plan
+from clawblox.world.known_instances import KnownInstances, Plan, rename_runs
 from clawblox.world.starts import (
+    Leftovers,
     Starts,
     forked_snapshots,
     given_up,

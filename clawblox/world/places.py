@@ -1,24 +1,27 @@
-"""Where an agent is: an instance as its client reaches it."""
+"""An instance as the client of an agent reaches it, and the access that programs are granted."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, Self
 
 import anyio
 import attrs
 
+from clawblox.agents.access.grant import Grant, Policy
 from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import WorldCallError, WorldExitedError
+from clawblox.errors import UsageError, WorldCallError, WorldExitedError
 from clawblox.protocol import JoinAnswer
 from clawblox.results import Access
 from clawblox.system.connection import Connections, Delivery
 from clawblox.system.request import Answer, Request
-from clawblox.world.access import Member
+from clawblox.world.access import AgentProgram, Member
 from clawblox.world.admission import admit
 from clawblox.world.fleet import Fleet
 from clawblox.world.handle import InstanceHandle
 from clawblox.world.players import Restored, SavedPlayers, recall
+from clawblox.world.rosters import live_headers
 
 
 @attrs.frozen
@@ -223,3 +226,67 @@ def unusable(request: Request, answer: Answer, fault: str) -> WorldCallError:
     return WorldCallError(
         f"the answer to {request} {fault}", status=answer.status, body_start=answer.body_start
     )
+
+
+@attrs.frozen
+class AccessGranter:
+    """Grants agents, whose programs clawblox runs, access to one instance by their own address.
+
+    Attributes:
+        place: The instance.
+        policy: What its agents may ask.
+        world: Name of the world.
+        sandbox: The table ``[sandbox]`` of the ``world.toml``, its paths made absolute.
+    """
+
+    place: FleetPlace
+    policy: Policy
+    world: str
+    sandbox: Mapping[str, Any]
+
+    @classmethod
+    def make(cls, place: FleetPlace) -> AccessGranter:
+        """Return the granter for an instance.
+
+        Raises:
+            ConfigError: Its ``world.toml`` would give agents a route of the orchestrator.
+        """
+        config = place.instance.launch.config
+        policy = Policy.from_api({**config.api, "allow": config.agent_routes})
+        sandbox = dict(config.config.get("sandbox", {}))
+        if "deps_root" in sandbox:
+            sandbox["deps_root"] = str(config.dir / sandbox["deps_root"])
+        return cls(place, policy, config.name, sandbox)
+
+    async def grant(self, agent: AgentProgram, access: Access) -> Access:
+        """Give an agent that has joined its own address; return the access with that address.
+
+        Raises:
+            AgentResumeError: It knows its world by an address that it cannot have again.
+            AgentSetupError: There is no address for it, or it cannot be recorded.
+
+        Cancellation: the agent may have its address.
+        """
+        roster = self.place.instance.roster
+        grant = Grant(
+            world=self.world,
+            headers=live_headers(roster, access),
+            policy=self.policy,
+            upstream=self._upstream,
+            suspect=self._suspect,
+            sandbox=self.sandbox,
+        )
+        base_url = await run_blocking(agent.grant_access, grant)
+        return attrs.evolve(access, base_url=base_url)
+
+    def _upstream(self) -> str | None:
+        try:
+            instance = self.place.instance
+        except UsageError:  # there is no instance of that name any more
+            return None
+        return None if instance.calls.life is None else instance.url
+
+    def _suspect(self) -> None:
+        """Look now whether the world has halted."""
+        with suppress(UsageError):  # there is no instance of that name any more
+            self.place.instance.calls.pacer.hurry()

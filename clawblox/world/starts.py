@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -16,6 +17,8 @@ from clawblox.errors import WorldStartError
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch, Past
 from clawblox.rundir.claims import claimed_names
+from clawblox.rundir.find_runs import add_run
+from clawblox.rundir.leftovers import close_interrupted, remove_leftovers, settle_unlisted_saves
 from clawblox.rundir.manifest import Update
 from clawblox.rundir.manifest_updates import (
     instances_update,
@@ -23,6 +26,7 @@ from clawblox.rundir.manifest_updates import (
     restart_update,
     run_update,
 )
+from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.paths import records_dir
 from clawblox.rundir.records import read_running, write_records
 from clawblox.system.files import make_private_dir
@@ -30,6 +34,52 @@ from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.handle import InstanceHandle
 
 _log = OwnLog(__name__)
+
+
+class Leftovers:
+    """Clears run directories before instances are started there.
+
+    Args:
+        writers: The writers of the manifests.
+    """
+
+    def __init__(self, writers: ManifestWriters) -> None:
+        self._writers = writers
+        self._cleared: set[Path] = set()
+
+    async def clear(self, run_dir: Path) -> None:
+        """Mark the runs of killed orchestrators as interrupted, and remove what they left.
+
+        The directory is added to the index of the user's runs.
+
+        Args:
+            run_dir: The run directory.
+
+        Raises:
+            OSError: A record cannot be written.
+            ManifestError: A manifest cannot be written.
+
+        Cancellation: some runs may be marked; the next call goes on.
+        """
+        await self.close_runs(run_dir)
+        if run_dir not in self._cleared:
+            self._cleared.add(run_dir)
+            await run_blocking(remove_leftovers, run_dir)
+            await run_blocking(settle_unlisted_saves, run_dir)
+            await run_blocking(add_run, run_dir)
+
+    async def close_runs(self, run_dir: Path, *, without: Collection[str] = ()) -> None:
+        """Mark the runs of killed orchestrators as interrupted; see :meth:`clear`.
+
+        Args:
+            run_dir: The run directory.
+            without: Names of instances whose runs go on.
+
+        Cancellation: some runs may be marked; the next call goes on.
+        """
+        close = partial(close_interrupted, run_dir, without=without)
+        for directory in await run_blocking(close):
+            await self._writers.of(directory).apply(run_update(status="interrupted"))
 
 
 class Starts:

@@ -31,9 +31,9 @@ from clawblox.experiment.idle import check_agents, idle_moment
 from tests.checkpoint.agents import build_agent
 from tests.checkpoint.runs import fake_token
 from tests.crowd import act
-from tests.running import HANG_S, manifest_of, next_event
+from tests.running import manifest_of, next_event
 from tests.starting import add
-from tests.support import ask, make_world, wait_until, wait_until_async
+from tests.support import HANG_S, ask, make_world, wait_until, wait_until_async
 
 pytestmark = pytest.mark.anyio
 

@@ -22,9 +22,9 @@ from clawblox.rundir.interrupted import find_interrupted
 from clawblox.rundir.paths import state_dir
 from tests.agents.standins import install, misbehave
 from tests.crowd import act
-from tests.running import HANG_S, next_event
+from tests.running import next_event
 from tests.starting import add
-from tests.support import ask, make_world, wait_until_async
+from tests.support import HANG_S, ask, make_world, wait_until_async
 
 pytestmark = pytest.mark.anyio
 

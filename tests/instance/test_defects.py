@@ -12,8 +12,7 @@ from clawblox.instance.bookkeeping import Bookkeeping
 from clawblox.rundir import journal
 from tests.crowd import until
 from tests.defects import Point, inject_all, inject_at
-from tests.running import HANG_S
-from tests.support import ask, make_world, marked_processes
+from tests.support import HANG_S, ask, make_world, marked_processes
 
 SAMPLE = [
     Point("instance.instance:Instance.bring_up", "start"),

@@ -17,8 +17,8 @@ from clawblox.protocol import TickRate, parse_rate
 from clawblox.rundir.status import read_run
 from clawblox.views.event_lines import describe_event
 from clawblox.views.rows import make_row
-from tests.crowd import HANG_S, until
-from tests.support import wait_until_async
+from tests.crowd import until
+from tests.support import HANG_S, wait_until_async
 
 WORLD = """
 import json, os

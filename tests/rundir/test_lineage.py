@@ -23,7 +23,7 @@ from clawblox import AsyncWorld, InstanceLineage, Lineage, ManifestError, Proces
 from clawblox.rundir.lineage import read_lineage
 from clawblox.rundir.lives import Life
 from clawblox.rundir.records import read_record
-from tests.crowd import HANG_S, act, join, join_all, until
+from tests.crowd import act, join, join_all, until
 from tests.lineages import (
     NAMES,
     listings,
@@ -35,7 +35,7 @@ from tests.lineages import (
     write_run,
 )
 from tests.rundir.test_records import journal_path, record_of, written
-from tests.support import make_world
+from tests.support import HANG_S, make_world
 
 
 def by_name(lineage: Lineage) -> dict[str, InstanceLineage]:

@@ -25,8 +25,8 @@ from clawblox import (
     WorldExitedError,
     WorldSessionError,
 )
-from tests.running import HANG_S, Bot, manifest_of, next_event, requests, running, switch
-from tests.support import ask, make_world, wait_until_async, world_command
+from tests.running import Bot, manifest_of, next_event, requests, running, switch
+from tests.support import HANG_S, ask, make_world, wait_until_async, world_command
 
 pytestmark = pytest.mark.anyio
 

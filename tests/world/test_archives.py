@@ -256,6 +256,7 @@ async def test_what_is_in_the_way_is_left_alone(
     assert not (tmp_path / "third").exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["anyio", "asyncio"])
 async def test_a_start_from_an_archive_that_is_cancelled_anywhere_leaves_nothing(
     tmp_path: Path, world_dir: Path, archive: Path, monkeypatch: pytest.MonkeyPatch, kind: str

@@ -13,8 +13,8 @@ import pytest
 
 from clawblox import AsyncWorld
 from clawblox.concurrency import tasks
-from tests.running import HANG_S, manifest_of, running
-from tests.support import make_world, marked_processes, open_fds, wait_until_async
+from tests.running import manifest_of, running
+from tests.support import HANG_S, make_world, marked_processes, open_fds, wait_until_async
 from tests.world.test_cancellation import LAST_SUSPENSION, Interrupted, leftovers, run_and_cancel
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("kind", ["anyio", "asyncio"])]

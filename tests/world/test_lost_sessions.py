@@ -17,13 +17,10 @@ from clawblox import ActionRefusedError, AsyncWorld, StartedWorld, WorldSessionE
 from clawblox.telemetry.events import EventStream
 from tests.crowd import past, until
 from tests.running import manifest_of, next_event, requests
-from tests.support import make_world
+from tests.support import HANG_S, make_world
 from tests.world.test_grants import Program, at_work, get
 
 pytestmark = pytest.mark.anyio
-
-HANG_S = 60.0
-"""What takes longer than this hangs; nothing here measures time."""
 
 MARBLES = Path(__file__).parents[2] / "examples" / "marbles"
 SAME_NONCE = {"_CLAWBLOX_SESSION_NONCE": "of every launch"}

@@ -20,8 +20,8 @@ from clawblox.world.access import join_answer
 from clawblox.world.agent_client import AsyncAgentClient
 from clawblox.world.kept_sessions import KeptSession
 from tests.plain import copy_plain_world, read_players
-from tests.running import HANG_S, Bot, requests
-from tests.support import make_world
+from tests.running import Bot, requests
+from tests.support import HANG_S, make_world
 
 pytestmark = pytest.mark.anyio
 

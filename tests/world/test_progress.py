@@ -72,6 +72,7 @@ def test_a_terminal_shows_how_far_it_is(tmp_path: Path) -> None:
     assert "3/3" in written
 
 
+@pytest.mark.thorough
 def test_forks_and_resumes_are_shown_too(tmp_path: Path) -> None:
     written = shown_in_terminal(tmp_path, GOES_ON)
     forked, resumed = written.split("Resuming", 1)

@@ -29,8 +29,8 @@ from clawblox.rundir.operations import restart_instances
 from clawblox.rundir.requests import Restarted
 from tests.crowd import act, join, kinds, look, on_disk, past, registered, until, variables_of
 from tests.instance.supervision.support import LIFE, kill, now
-from tests.running import HANG_S, manifest_of, running, switch
-from tests.support import ask, is_alive, make_world, marked_processes, wait_until_async
+from tests.running import manifest_of, running, switch
+from tests.support import HANG_S, ask, is_alive, make_world, marked_processes, wait_until_async
 
 pytestmark = pytest.mark.anyio
 

@@ -18,15 +18,12 @@ from clawblox.rundir.manifest import Update
 from clawblox.rundir.manifest_writer import ManifestWriter
 from clawblox.telemetry.events import EventStream
 from clawblox.world import save as saving
-from clawblox.world.leftovers import Leftovers
+from clawblox.world.starts import Leftovers
 from tests.crowd import on_disk, registered, until
 from tests.running import manifest_of
-from tests.support import make_world, wait_until_async
+from tests.support import HANG_S, make_world, wait_until_async
 
 pytestmark = pytest.mark.anyio
-
-HANG_S = 60.0
-"""What takes longer than this hangs; nothing here measures time."""
 
 EVERY_S = 0.01
 

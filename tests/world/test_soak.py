@@ -32,19 +32,10 @@ from clawblox import (
     WorldExitedError,
 )
 from clawblox.rundir.status import read_run
-from tests.crowd import (
-    HANG_S,
-    act,
-    join_all,
-    leftovers,
-    look,
-    on_disk,
-    registered,
-    seeded,
-    variables_of,
-)
+from tests.crowd import act, join_all, leftovers, look, on_disk, registered, seeded, variables_of
 from tests.rundir.support import records_on_disk
 from tests.support import (
+    HANG_S,
     INSTANCE_ENV,
     WORKER_THREADS,
     descendants,

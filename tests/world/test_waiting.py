@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from clawblox import AsyncWorld, ProcessExit, UsageError, World
-from tests.running import HANG_S, next_event, running
-from tests.support import ask, make_world
+from tests.running import next_event, running
+from tests.support import HANG_S, ask, make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -16,12 +16,9 @@ from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.manifest_writer import ManifestWriter
 from tests.crowd import join
 from tests.running import manifest_of
-from tests.support import make_world, wait_until_async
+from tests.support import HANG_S, make_world, wait_until_async
 
 pytestmark = pytest.mark.anyio
-
-HANG_S = 60.0
-"""What takes longer than this hangs; nothing here measures time."""
 
 OWN = (Supervisor, Instance, ManifestWriter, ManifestFile)
 """What each instance has of its own while it runs."""
@@ -33,6 +30,7 @@ def count_own() -> dict[str, int]:
     return {kind.__name__: names.count(kind.__name__) for kind in OWN}
 
 
+@pytest.mark.thorough
 async def test_stopped_forks_leave_no_objects_and_no_tasks(tmp_path: Path) -> None:
     run = tmp_path / "run"
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
@@ -60,6 +58,7 @@ async def test_stopped_forks_leave_no_objects_and_no_tasks(tmp_path: Path) -> No
             assert len(manifest["checkpoints"]) == 1
 
 
+@pytest.mark.thorough
 async def test_an_instance_whose_stop_was_cancelled_is_forgotten_too(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path, "--ignore-sigterm")) as world:
         await world.start(run_dir=tmp_path / "run")

@@ -13,10 +13,10 @@ import pytest
 
 from clawblox import AsyncWorld, WorldStartError
 from clawblox.instance.health import Probe, Steps
-from tests.crowd import HANG_S, leftovers, on_disk, registered
+from tests.crowd import leftovers, on_disk, registered
 from tests.instance.supervision.support import told_by
 from tests.orchestrators import orchestrator
-from tests.support import is_listening, make_world, marked_processes, wait_until
+from tests.support import HANG_S, is_listening, make_world, marked_processes, wait_until
 
 pytestmark = pytest.mark.anyio
 

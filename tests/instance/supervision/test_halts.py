@@ -16,12 +16,11 @@ from clawblox.instance.supervisor import Supervisor
 from clawblox.protocol import parse_halt
 from clawblox.telemetry.log_times import index_path
 from clawblox.world.agent_client import AsyncAgentClient
-from clawblox.world.grants import Giver
-from clawblox.world.places import FleetPlace
-from tests.crowd import HANG_S, join, kinds, leftovers, on_disk, past, until
+from clawblox.world.places import AccessGranter, FleetPlace
+from tests.crowd import join, kinds, leftovers, on_disk, past, until
 from tests.instance.supervision.support import LIFE, now
 from tests.running import manifest_of
-from tests.support import ask, marked_processes, wait_until_async
+from tests.support import HANG_S, ask, marked_processes, wait_until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -180,7 +179,7 @@ async def test_an_agent_whose_proxy_gets_the_answer_of_a_halt_hurries_the_probe(
     async with AsyncWorld(dir=directory) as world, world.events() as events:
         await halted_unseen(world, run)
         place = FleetPlace(world._open_fleet(), world._open_fleet().find("w000"))
-        Giver.make(place)._suspect()
+        AccessGranter.make(place)._suspect()
         await until(events, "halted", ["w000"])
 
 

@@ -16,11 +16,19 @@ import pytest
 from clawblox import AsyncWorld, ProcessExit
 from clawblox.config.world_toml import LivenessRule
 from clawblox.instance.health import Steps, Wait, wait_until_unresponsive
-from tests.crowd import HANG_S, kinds, leftovers, past, until
+from tests.crowd import kinds, leftovers, past, until
 from tests.instance.supervision.support import LIFE, now, told_by
 from tests.orchestrators import orchestrator
 from tests.running import manifest_of, requests, switch
-from tests.support import ask, is_alive, make_world, marked_processes, wait_until, wait_until_async
+from tests.support import (
+    HANG_S,
+    ask,
+    is_alive,
+    make_world,
+    marked_processes,
+    wait_until,
+    wait_until_async,
+)
 
 pytestmark = pytest.mark.anyio
 

@@ -24,7 +24,6 @@ from clawblox import (
 from clawblox.concurrency.batch import Batch
 from clawblox.rundir.status import read_run
 from tests.crowd import (
-    HANG_S,
     act,
     exposed,
     join,
@@ -38,7 +37,7 @@ from tests.crowd import (
     until,
 )
 from tests.running import manifest_of
-from tests.support import make_world, marked_processes, wait_until_async
+from tests.support import HANG_S, make_world, marked_processes, wait_until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -51,6 +50,7 @@ async def kill_at_a_random_moment(started: StartedWorld, chance: Random) -> None
     os.kill(started.pid, signal.SIGKILL)
 
 
+@pytest.mark.thorough
 async def test_a_crowd_is_saved_forked_killed_brought_back_and_stopped(
     tmp_path: Path, run: Path
 ) -> None:

@@ -15,9 +15,9 @@ from clawblox import AsyncWorld, ConfigError, SnapshotError, StartedWorld
 from clawblox.concurrency.batch import Batch
 from clawblox.rundir.manifest import manifest_path
 from clawblox.world.save import Autosave
-from tests.crowd import HANG_S, join, kinds, leftovers, on_disk, past, registered, until
+from tests.crowd import join, kinds, leftovers, on_disk, past, registered, until
 from tests.running import manifest_of, switch
-from tests.support import make_world, marked_processes, wait_until_async
+from tests.support import HANG_S, make_world, marked_processes, wait_until_async
 from tests.world.resume.support import interrupt
 
 pytestmark = pytest.mark.anyio

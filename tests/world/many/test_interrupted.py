@@ -16,9 +16,16 @@ from clawblox import AsyncWorld, UsageError
 from clawblox.rundir.claims import RunClaim, claim_run
 from clawblox.rundir.status import read_run
 from clawblox.world.fleet import Fleet
-from tests.crowd import HANG_S, leftovers, on_disk, ports_of, seeded, statuses
+from tests.crowd import leftovers, on_disk, ports_of, seeded, statuses
 from tests.orchestrators import orchestrator
-from tests.support import is_listening, make_world, marked_processes, wait_until, wait_until_async
+from tests.support import (
+    HANG_S,
+    is_listening,
+    make_world,
+    marked_processes,
+    wait_until,
+    wait_until_async,
+)
 from tests.world.many.conftest import CROWD_OF, cancel_after
 from tests.world.test_cancellation import Interrupted, run_and_cancel
 
@@ -49,6 +56,7 @@ async def test_starts_cancelled_at_any_step_leave_nothing(
     assert at > 5
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["anyio", "asyncio"])
 async def test_starts_cancelled_at_any_moment_leave_nothing(
     tmp_path: Path, run: Path, kind: str
@@ -84,7 +92,7 @@ async def test_the_claim_of_an_interrupted_start_is_released(
         await anyio.wait_all_tasks_blocked()
         may_return.set()
 
-    monkeypatch.setattr("clawblox.world.planning.claim_run", claim)
+    monkeypatch.setattr("clawblox.world.known_instances.claim_run", claim)
     async with (
         AsyncWorld(dir=make_world(tmp_path)) as world,
         anyio.create_task_group() as tasks,
@@ -149,6 +157,7 @@ def test_the_end_of_a_script_stops_all_of_its_worlds(tmp_path: Path, run: Path) 
     assert len(on_disk(run / "worlds" / "w003")) == 1
 
 
+@pytest.mark.thorough
 async def test_leftovers_of_a_killed_orchestrator_are_ended_and_marked_interrupted(
     tmp_path: Path, run: Path
 ) -> None:

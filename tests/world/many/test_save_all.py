@@ -9,9 +9,9 @@ import pytest
 
 from clawblox import AsyncWorld, SavedSnapshot, SnapshotError, UsageError, WorldExitedError
 from clawblox.concurrency.batch import Outcome
-from tests.crowd import HANG_S, leftovers, on_disk, past, registered, seeded, until
+from tests.crowd import leftovers, on_disk, past, registered, seeded, until
 from tests.running import switch
-from tests.support import make_world
+from tests.support import HANG_S, make_world
 from tests.world.many.conftest import cancel_after
 
 pytestmark = pytest.mark.anyio
@@ -101,6 +101,7 @@ def test_saves_finish_without_a_waiting_caller(tmp_path: Path, run: Path, backen
     assert leftovers(run) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["anyio", "asyncio"])
 async def test_cancelled_saves_leave_file_and_entry_or_neither(
     tmp_path: Path, run: Path, kind: str

@@ -17,10 +17,18 @@ from clawblox import AsyncWorld, RunLockedError, StartedWorld, UsageError, World
 from clawblox.concurrency.batch import Batch
 from clawblox.rundir.operations import stop_instances
 from clawblox.rundir.status import read_run
-from tests.crowd import HANG_S, leftovers, registered, until
+from tests.crowd import leftovers, registered, until
 from tests.orchestrators import orchestrator
 from tests.running import manifest_of, switch
-from tests.support import GUARD_NAME, PORTAL_THREAD, ask, command_line, descendants, make_world
+from tests.support import (
+    GUARD_NAME,
+    HANG_S,
+    PORTAL_THREAD,
+    ask,
+    command_line,
+    descendants,
+    make_world,
+)
 from tests.world.many.conftest import CROWD_OF
 
 pytestmark = pytest.mark.anyio

@@ -328,6 +328,7 @@ async def test_a_single_instance_goes_on_with_its_options(tmp_path: Path, run: P
     assert (edge["number"], edge["run_id"], edge["by"]) == (1, "r001", "resume")
 
 
+@pytest.mark.thorough
 async def test_a_resume_cancelled_at_any_step_can_be_done_again(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,10 +16,10 @@ import anyio
 import pytest
 
 from clawblox import AsyncWorld
-from tests.crowd import HANG_S, leftovers, look, seeded
+from tests.crowd import leftovers, look, seeded
 from tests.orchestrators import Orchestrator, orchestrator
 from tests.running import manifest_of
-from tests.support import all_processes, command_line, make_world, wait_until
+from tests.support import HANG_S, all_processes, command_line, make_world, wait_until
 from tests.world.resume.support import edges, find_record, home, run_of
 
 pytestmark = pytest.mark.anyio

@@ -17,8 +17,8 @@ from clawblox.rundir.lineage import read_lineage
 from clawblox.rundir.operations import stop_instances
 from tests.crowd import act, join, kinds, look, make_motley_world, until, variables_of
 from tests.orchestrators import orchestrator
-from tests.running import HANG_S, manifest_of
-from tests.support import make_world, marked_processes, wait_until_async
+from tests.running import manifest_of
+from tests.support import HANG_S, make_world, marked_processes, wait_until_async
 from tests.world.resume.support import edges, find_record, interrupt, resume, run_of, until_over
 
 pytestmark = pytest.mark.anyio
@@ -45,6 +45,7 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
+@pytest.mark.thorough
 async def test_the_restarts_of_all_orchestrators_are_counted_once_and_in_one_line(
     tmp_path: Path, run: Path
 ) -> None:
