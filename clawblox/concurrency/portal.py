@@ -1,4 +1,4 @@
-"""The portal: one event loop in a daemon thread, shared by every sync facade of the process.
+"""The portal: an event loop in a daemon thread, shared by every sync facade of the process.
 
 It starts at the first call that needs it. At the end of the interpreter it closes what is
 still open, worlds before the loop. Ctrl-C during that kills the world that is being stopped and
@@ -53,7 +53,7 @@ class _Call(Generic[_T]):
 
 
 class Portal:
-    """Runs coroutines for threads that have no event loop, or one that must not be blocked."""
+    """Runs coroutines for threads that have no event loop, or must not block theirs."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -47,7 +47,7 @@ class Bridged(Generic[_Target]):
     """
 
     def __init_subclass__(cls) -> None:
-        """Name the methods that were copied as those of this class."""
+        """Set the qualified names of the copied methods to this class."""
         super().__init_subclass__()
         for name, member in vars(cls).items():
             if isinstance(member, FunctionType) and hasattr(member, "__wrapped__"):
@@ -132,7 +132,7 @@ class OpenTwin(Twin[_Opens]):
         self._enter()
 
     def close(self) -> None:
-        """End what it runs; a second call does nothing.
+        """End its operations; idempotent.
 
         Raises:
             KeyboardInterrupt: Ctrl-C was pressed: what still ran was killed immediately.
@@ -154,7 +154,7 @@ def synchronous(
 
     Args:
         method: The method of the async class.
-        returns: The return annotation; None means that of ``method``.
+        returns: The return annotation; None means the annotation of ``method``.
     """
     return _bridge(method, lambda awaitable: awaitable, returns)
 
@@ -233,7 +233,7 @@ def suggesting(function: _C) -> _C:
     """Return a function whose error for an unknown argument names the nearest one."""
 
     @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as those of the function
+    def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the arguments of the function
         return call_as(function.__qualname__, function, *args, **kwargs)
 
     return cast(_C, call)
