@@ -1,11 +1,11 @@
-"""What a person or a program can tell clawblox, checked where it is said.
+"""Input from people and programs, checked where it enters clawblox.
 
 - ``world_toml``: reading ``world.toml``.
 - ``schema``: its keys and their types.
-- ``agent_routes``: which routes of a world its agents can be given.
-- ``options``: every option of a start, by its name.
+- ``agent_routes``: the routes of a world that agents may use.
+- ``options``: all options of starts and saves, with their defaults.
 - ``download``: worlds in GitHub repositories.
-- ``home``: where a user's own files are.
+- ``home``: the directory for a user's own files.
 - ``agent_arguments``: agents, or their directories by name.
-- ``arguments``: checks of arguments, and the complaint that names the argument.
+- ``arguments``: checks of arguments, and the error that names the argument.
 """

@@ -1,4 +1,4 @@
-"""Agents as callers give them: objects with a name and a directory, or directories by name."""
+"""Agents as arguments: objects with a name and a directory, or directories by name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clawblox.errors import ConfigError
 
 @runtime_checkable
 class AgentLike(Protocol):
-    """What ``connect`` needs of an agent: a name and a directory."""
+    """The parts of an agent that ``connect`` needs: a name and a directory."""
 
     @property
     def name(self) -> str:
@@ -24,15 +24,15 @@ class AgentLike(Protocol):
 
 
 Agents: TypeAlias = Iterable[AgentLike] | Mapping[str, str | os.PathLike[str]]
-"""Agents: ``Agent`` or ``AsyncAgent`` objects, or directories by name."""
+"""``Agent`` or ``AsyncAgent`` objects, or directories by name."""
 
 
 def agent_directories(agents: Agents | None) -> Mapping[str, str | os.PathLike[str]]:
     """Return the directories of agents by name; an empty mapping for None.
 
     Raises:
-        ConfigError: They are neither directories by name nor objects with a name and a directory,
-            or two of the objects have the same name.
+        ConfigError: The value is neither directories by name nor objects with a name and a
+            directory, or two objects have the same name.
     """
     if agents is None or isinstance(agents, Mapping):
         return agents or {}
@@ -45,10 +45,10 @@ def agent_directories(agents: Agents | None) -> Mapping[str, str | os.PathLike[s
 
 
 def require_agent(agent: object) -> AgentLike:
-    """Return an object that is an agent.
+    """Return the object if it is an agent.
 
     Raises:
-        ConfigError: It has no name or no directory.
+        ConfigError: The object has no name or no directory.
     """
     if not isinstance(agent, AgentLike):
         raise _no_agents(agent)

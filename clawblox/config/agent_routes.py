@@ -1,7 +1,7 @@
-"""Which routes of a world its agents can be given: the form of a route, and those never given.
+"""The routes of a world that agents may use: the form of a route, and the reserved routes.
 
-The grammar is narrower than HTTP's on purpose. Each path has one spelling only, so that what is
-compared is what is sent.
+The grammar is intentionally narrower than HTTP's. Each path has only one spelling, so the path that
+is checked is the path that is sent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 _SEGMENT = r"(?!\.+(?:[/? ]|\Z))[A-Za-z0-9._-]+"
 PATH: Final = rf"(?:/{_SEGMENT})+|/"
-"""A path without escapes, parameters, empty segments or dots to resolve."""
+"""A path without escapes, parameters, empty segments, or dots that need resolving."""
 
 _ESCAPE = r"%(?:[2-6][0-9A-Fa-f]|7[0-9A-Ea-e]|[89A-Fa-f][0-9A-Fa-f])"
 QUERY: Final = rf"(?:[A-Za-z0-9._~:+,@=&-]|{_ESCAPE})*"
@@ -35,10 +35,10 @@ class AgentRoute:
 
     Attributes:
         method: One of :data:`METHODS`.
-        path: Path below the world's address; a segment ``*`` stands for any one segment.
+        path: Path below the world's address; a segment ``*`` matches any one segment.
 
     Raises:
-        ValueError: It cannot be given to agents; says why.
+        ValueError: The route cannot be given to agents; the error explains why.
     """
 
     method: str
@@ -59,10 +59,10 @@ class AgentRoute:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a route as ``[api] allow`` has it: ``GET /map``.
+        """Parse a route in the form of ``[api] allow``: ``GET /map``.
 
         Raises:
-            ValueError: It is no such text, or cannot be given to agents; says why.
+            ValueError: The text is invalid, or the route cannot be given to agents.
         """
         method, space, path = text.partition(" ")
         if not space:
@@ -76,7 +76,7 @@ class AgentRoute:
         return re.compile(re.escape(self.path).replace(r"\*", _SEGMENT))
 
     def matches(self, method: str, path: str) -> bool:
-        """Return whether a request to ``path``, which must be a :data:`PATH`, is one to it."""
+        """Return whether this route covers a request to ``path``, which must be a :data:`PATH`."""
         if method != self.method:
             return False
         return path == self.path if self._regex is None else bool(self._regex.fullmatch(path))
@@ -86,7 +86,7 @@ class AgentRoute:
 
 
 def is_reserved(path: str, *more: str) -> bool:
-    """Return whether a path is one that agents never get, in any case or with any suffix.
+    """Return whether agents never get a path, whatever its case or suffix.
 
     Args:
         path: A path, or a pattern of paths.
@@ -102,6 +102,6 @@ def _is_at_or_below(path: str, route: str) -> bool:
 
 
 def _segments(path: str) -> list[str]:
-    # Some servers ignore case, and take an extension as the format of the answer.
+    # Some servers ignore case, and interpret an extension as the format of the answer.
     names = (segment.casefold() for segment in path.split("/") if segment)
     return [name.partition(".")[0] or name for name in names]

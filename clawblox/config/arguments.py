@@ -1,7 +1,7 @@
-"""Checks of the values that callers give, which may break the promises of their types. Pure.
+"""Checks of argument values, which may violate their declared types. Pure.
 
 Every check returns the value or raises a ``ConfigError`` that names the argument:
-``<argument>: must be …, not <value>``. :func:`checked` makes a validator of a field out of a check.
+``<argument>: must be …, not <value>``. :func:`checked` turns a check into a field validator.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ ARGUMENT_BY_VARIABLE: Final = {
     protocol.RESEED_ENV: "reseed",
     protocol.MANIFEST_ENV: "run_dir",
 }
-"""The argument of ``start`` that sets each variable of the contract."""
+"""The argument of ``start`` that sets each environment variable of the contract."""
 
 SIZE_EXPECTED: Final = "bytes above 0, or a size such as '500 MB' or '1.5 GiB'"
-"""What a size must be, for an error."""
+"""Description of a valid size, for errors."""
 
 _SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([kKMGT]?)(i?)B")
 _POWERS: Final = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
@@ -42,30 +42,30 @@ _HERE_HINT: Final = "'.' is the current directory"
 _SHOWN_CHARS: Final = 60
 _LABEL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?")
-"""A number as JSON has it, so that ``007`` stays text."""
+"""A JSON number, so that ``007`` remains text."""
 _MAX_LABELS: Final = 16
 _MAX_LABEL_CHARS: Final = 200
 
 
 def describe_mismatch(expected: str, value: object) -> str:
-    """Return the message about a wrong value: ``must be seconds above 0, not '3'``.
+    """Return the message for an invalid value: ``must be seconds above 0, not '3'``.
 
     Args:
         expected: What the value must be.
-        value: The value; a long one is cut.
+        value: The value; a long one is shortened.
     """
     shown = repr(value)
     return f"must be {expected}, not {shown if len(shown) <= _SHOWN_CHARS else f'{shown[:57]}...'}"
 
 
 def mismatch(key: str, expected: str, value: object, *, hint: str | None = None) -> ConfigError:
-    """Return the error for a wrong argument: ``timeout: must be seconds above 0, not '3'``.
+    """Return the error for an invalid argument: ``timeout: must be seconds above 0, not '3'``.
 
     Args:
         key: The argument.
         expected: What its value must be.
         value: Its value.
-        hint: What to do about it.
+        hint: How to solve the problem.
     """
     return ConfigError(describe_mismatch(expected, value), key=key, value=value, hint=hint)
 
@@ -94,7 +94,7 @@ def checked(
 
 
 def check_count(value: object, key: str, *, at_least: int = 1, at_most: int | None = None) -> int:
-    """Return ``value``, a number of things.
+    """Return ``value``, a count.
 
     Args:
         value: The value.
@@ -103,7 +103,7 @@ def check_count(value: object, key: str, *, at_least: int = 1, at_most: int | No
         at_most: The largest number allowed; None sets no limit.
 
     Raises:
-        ConfigError: It is not a whole number, or too small, or too large.
+        ConfigError: The value is not a whole number, or is too small or too large.
     """
     if type(value) is int and at_least <= value <= (value if at_most is None else at_most):
         return value
@@ -120,7 +120,7 @@ def check_seconds(value: Any, key: str, *, may_be_zero: bool = False) -> float: 
         may_be_zero: Whether 0 is allowed.
 
     Raises:
-        ConfigError: It is not a number, or too small.
+        ConfigError: The value is not a number, or is too small.
     """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     seconds = value if is_number else math.nan  # no comparison accepts it
@@ -130,10 +130,10 @@ def check_seconds(value: Any, key: str, *, may_be_zero: bool = False) -> float: 
 
 
 def check_choice(value: object, key: str, *, choices: tuple[object, ...]) -> None:
-    """Refuse a value that is none of ``choices``; True and 1 are different values.
+    """Check that a value is one of ``choices``; True and 1 are different values.
 
     Raises:
-        ConfigError: It is something else.
+        ConfigError: It is not.
     """
     if not any(type(value) is type(choice) and value == choice for choice in choices):
         words = [choice if isinstance(choice, str) else repr(choice) for choice in choices]
@@ -141,10 +141,10 @@ def check_choice(value: object, key: str, *, choices: tuple[object, ...]) -> Non
 
 
 def check_flag(value: object, key: str) -> None:
-    """Refuse a value that is neither True nor False.
+    """Check that a value is True or False.
 
     Raises:
-        ConfigError: It is something else.
+        ConfigError: It is not.
     """
     check_choice(value, key, choices=(True, False))
 
@@ -161,16 +161,16 @@ def check_progress(value: ProgressLike, key: str) -> ProgressLike:
 
 
 def check_kind(value: object, key: str, *, kind: type, expected: str) -> None:
-    """Refuse a value that is no ``kind``.
+    """Check that a value is an instance of ``kind``.
 
     Args:
         value: The value.
         key: The argument, for the error.
         kind: Its class.
-        expected: What it must be, for the error.
+        expected: Description of a valid value, for the error.
 
     Raises:
-        ConfigError: It is something else.
+        ConfigError: It is not.
     """
     if not isinstance(value, kind):
         raise mismatch(key, expected, value)
@@ -184,7 +184,7 @@ def check_size(value: object, key: str) -> int:
         key: The argument, for the error.
 
     Raises:
-        ConfigError: It is neither, or less than one byte.
+        ConfigError: The value is neither, or less than one byte.
     """
     if type(value) is int and value > 0:
         return value
@@ -198,10 +198,10 @@ def check_size(value: object, key: str) -> int:
 
 
 def check_port(value: object, key: str) -> int | None:
-    """Return the requested port; None for any, as for 0.
+    """Return the requested port; None for any port, also requested by 0.
 
     Raises:
-        ConfigError: It is not a port.
+        ConfigError: The value is not a port.
     """
     if value is None or (type(value) is int and 0 <= value <= 65535):
         return value or None
@@ -209,20 +209,20 @@ def check_port(value: object, key: str) -> int | None:
 
 
 def check_seed(value: object, key: str) -> None:
-    """Refuse a value that is no seed.
+    """Check that a value is a seed.
 
     Raises:
-        ConfigError: It is not a whole number from 0 to 2**64 - 1.
+        ConfigError: The value is not a whole number from 0 to 2**64 - 1.
     """
     if type(value) is not int or value not in SEEDS:
         raise mismatch(key, "a whole number from 0 to 2**64 - 1", value)
 
 
 def check_text(value: object, key: str) -> str:
-    """Return ``value``, a part of an address: printable ASCII without spaces, perhaps empty.
+    """Return ``value``, a part of an address: printable ASCII without spaces, possibly empty.
 
     Raises:
-        ConfigError: It is something else.
+        ConfigError: The value is not such text.
     """
     if not isinstance(value, str) or not all("!" <= character <= "~" for character in value):
         raise mismatch(key, "printable ASCII without spaces", value)
@@ -230,10 +230,10 @@ def check_text(value: object, key: str) -> str:
 
 
 def check_host(value: object, key: str) -> str:
-    """Return the address that a world binds.
+    """Return the address to which a world binds.
 
     Raises:
-        ConfigError: It is not an address.
+        ConfigError: The value is not an address.
     """
     if value in ("", None):
         raise mismatch(key, "the address that the world binds", value)
@@ -241,10 +241,10 @@ def check_host(value: object, key: str) -> str:
 
 
 def check_read_path(value: object, key: str) -> Path:
-    """Return ``value`` as the path of something that is only read: any path will do.
+    """Return ``value`` as the path of something that is only read, so any path is valid.
 
     Raises:
-        ConfigError: It is not a path, or empty.
+        ConfigError: The value is not a path, or is empty.
     """
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str) or not text or "\0" in text:
@@ -253,10 +253,10 @@ def check_read_path(value: object, key: str) -> Path:
 
 
 def check_path(value: object, key: str) -> Path:
-    """Return ``value`` as a path that records and manifests can hold, as they are UTF-8.
+    """Return ``value`` as a path that can be written to records and manifests, which are UTF-8.
 
     Raises:
-        ConfigError: It is not a path, or empty, or not UTF-8.
+        ConfigError: The value is not a path, is empty, or is not UTF-8.
     """
     path = check_read_path(value, key)
     try:
@@ -270,14 +270,15 @@ def check_path(value: object, key: str) -> Path:
 
 
 def check_snapshot(value: object, key: str) -> tuple[Path, str | None]:
-    """Return the path of a snapshot, and its digest if that is given too.
+    """Return the path of a snapshot, and its digest if given.
 
     Args:
-        value: A path, or a mapping with ``path`` and perhaps ``sha256``, as ``save`` returns it.
+        value: A path, or a mapping with ``path`` and optionally ``sha256``, as returned by
+            ``save``.
         key: The argument, for the error.
 
     Raises:
-        ConfigError: It is neither.
+        ConfigError: The value is neither.
     """
     entry = value if isinstance(value, Mapping) else {"path": value}
     digest = entry.get("sha256")
@@ -290,8 +291,8 @@ def check_env(value: Mapping[str, str] | None, key: str = "env") -> Mapping[str,
     """Return the caller's own environment variables; an empty mapping for None.
 
     Raises:
-        ConfigError: It is not a mapping, or one of its entries cannot be a variable, or is a
-            variable that ``start`` sets. The error shows no value that may be a secret.
+        ConfigError: The value is not a mapping, or an entry is not a valid variable or is set by
+            ``start`` itself. The error never shows a value that may be a secret.
     """
     env: Mapping[Any, Any] = {} if value is None else value
     if not isinstance(env, Mapping):
@@ -318,17 +319,17 @@ def _is_usable_variable(name: object, text: object) -> bool:
 
 
 def check_labels(value: Labels | None, key: str = "labels") -> Labels:
-    """Return labels of an instance; an empty mapping for None.
+    """Return the labels of an instance; an empty mapping for None.
 
-    They are few and short because tables and metrics show them.
+    Their number and length are limited because tables and metrics show them.
 
     Args:
         value: The labels by name.
         key: The argument, for the error.
 
     Raises:
-        ConfigError: It is not a mapping, has more than 16 entries, or an entry with a name that is
-            not an identifier or with a value that is no short text, number or boolean.
+        ConfigError: The value is not a mapping, has more than 16 entries, a name that is not an
+            identifier, or a value that is not a short text, number or boolean.
     """
     labels: Any = {} if value is None else value
     if not isinstance(labels, Mapping) or len(labels) > _MAX_LABELS:
@@ -346,7 +347,7 @@ def check_labels(value: Labels | None, key: str = "labels") -> Labels:
 
 
 def parse_label(text: str) -> str | int | float | bool:
-    """Return the value of a label that was typed: ``true``, ``false``, a number, else the text."""
+    """Parse the text of a label: ``true``, ``false``, a number, or else the text itself."""
     if text in ("true", "false"):
         return text == "true"
     if _NUMBER.fullmatch(text) is None:

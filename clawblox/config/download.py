@@ -51,7 +51,7 @@ _DAMAGE: Final = (
     ValueError,
     RecursionError,
 )
-"""What unpacking raises for bytes that are not a complete archive."""
+"""Exceptions from unpacking an incomplete or damaged archive."""
 
 
 @attrs.frozen
@@ -73,9 +73,9 @@ class FetchLimits:
 
     Attributes:
         archive_bytes: Size of the archive.
-        unpacked_bytes: Size of everything in it, including what is outside the folder.
-        entries: Number of files and directories in it, including those outside the folder.
-        header_bytes: Size of everything that precedes the content of one entry.
+        unpacked_bytes: Total size of its content, including entries outside the folder.
+        entries: Number of its files and directories, including those outside the folder.
+        header_bytes: Total size of the headers of one entry.
         timeout_s: Seconds for each request.
     """
 
@@ -88,7 +88,7 @@ class FetchLimits:
 
 @attrs.frozen
 class _Address:
-    """A parsed address; ``parts`` are those of the ref and of the folder, in this order."""
+    """A parsed address; ``parts`` are the segments of the ref, then of the folder."""
 
     url: str
     owner: str
@@ -125,23 +125,23 @@ def fetch_world(
     hosts: GitHubHosts | None = None,
     limits: FetchLimits | None = None,
 ) -> Path:
-    """Return a world directory with the content of a GitHub folder, downloaded when needed.
+    """Return a world directory with the content of a GitHub folder, downloading it if needed.
 
-    A ref is looked up at every call. A full commit id is not: once it is stored, no network is
-    needed.
+    A ref is resolved on every call. A full commit id is not: once its folder is stored, no network
+    is needed.
 
     Args:
         url: ``https://github.com/<owner>/<repo>/tree/<ref>/<folder>``; a ref may contain
             slashes, and without a folder the whole repository is the world.
-        home: Directory that holds the downloads; None takes ``CLAWBLOX_HOME``, else
+        home: Directory for the downloads; None means ``CLAWBLOX_HOME``, or else
             ``~/.clawblox``.
         hosts: Addresses of GitHub; None for github.com.
         limits: Limits of the download; None for the defaults.
 
     Raises:
         ConfigError: The address does not have that form.
-        FetchError: There is no such folder, it has no ``world.toml``, it contains something that
-            cannot be unpacked safely, or the download failed. Nothing of it is left.
+        FetchError: The folder does not exist, has no ``world.toml``, contains something that
+            cannot be unpacked safely, or the download failed. Nothing of it remains.
     """
     hosts, limits = hosts or GitHubHosts(), limits or FetchLimits()
     home = Path(home).absolute() if home else home_dir()
@@ -177,7 +177,7 @@ def _is_safe(part: str) -> bool:
 
 
 def _resolve(address: _Address, hosts: GitHubHosts, limits: FetchLimits) -> _Folder:
-    """Find out where in the address the ref ends, and which commit it names."""
+    """Find the end of the ref in the address, and the commit that it names."""
     first, *rest = address.parts
     if _COMMIT.fullmatch(first):
         return _Folder(address, first, tuple(rest))
@@ -256,7 +256,7 @@ def _unpack(archive: Path, folder: _Folder, target: Path, limits: FetchLimits) -
                 if count > limits.entries:
                     raise FetchError(f"the repository has over {limits.entries} entries", url=url)
                 _unpack_member(tar, member, target, folder)
-                # tarfile would keep all entries, each with the content of all earlier headers.
+                # tarfile would keep all entries, each with the content of all previous headers.
                 tar.members.clear()  # type: ignore[attr-defined]
                 tar.pax_headers = {}
         while content.read(1 << 16):
@@ -264,12 +264,12 @@ def _unpack(archive: Path, folder: _Folder, target: Path, limits: FetchLimits) -
 
 
 class _Content:
-    """What an archive unzips to, for ``tarfile``, up to limits: a small one may unzip to anything.
+    """The unpacked content of an archive, for ``tarfile``, with limits against archive bombs.
 
     Args:
         file: The archive.
-        limits: How much is read.
-        url: Where it comes from, for errors.
+        limits: Limits of reading.
+        url: Origin of the archive, for errors.
     """
 
     def __init__(self, file: gzip.GzipFile, limits: FetchLimits, url: str) -> None:
@@ -280,19 +280,19 @@ class _Content:
         self._header_left: int | None = None
 
     def tell(self) -> int:
-        """Return how many bytes were read."""
+        """Return the number of bytes read."""
         return self._position
 
     def seek(self, position: int) -> None:
-        """Read on to a position; ``tarfile`` never seeks backwards."""
+        """Read up to a position; ``tarfile`` never seeks backwards."""
         while self._position < position and self.read(min(1 << 16, position - self._position)):
             pass
 
     def read(self, size: int) -> bytes:
-        """Return ``size`` bytes, or those that are left.
+        """Return ``size`` bytes, or as many as are left.
 
         Raises:
-            FetchError: There are more than the limit.
+            FetchError: The content exceeds a limit.
         """
         if self._header_left is not None:
             self._header_left -= size
@@ -306,7 +306,7 @@ class _Content:
 
     @contextlib.contextmanager
     def header(self) -> Iterator[None]:
-        """Count what is read as the header of one entry, which ``tarfile`` keeps in memory."""
+        """Count what is read as the headers of one entry, which ``tarfile`` keeps in memory."""
         if self._header_left is not None:  # a header that extends the next one
             yield
             return
@@ -321,7 +321,7 @@ class _Content:
 
 
 class _Entry(tarfile.TarInfo):
-    """An entry whose name and extended headers are no larger than the limit."""
+    """An entry whose name and extended headers are limited in size."""
 
     @classmethod
     def fromtarfile(cls, tar: tarfile.TarFile) -> Self:
@@ -334,7 +334,7 @@ class _Entry(tarfile.TarInfo):
 def _unpack_member(
     tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, folder: _Folder
 ) -> None:
-    # Everything lies below one directory, which the host names after the commit.
+    # All entries are below one directory, which GitHub names after the commit.
     top, *parts = member.name.split("/")
     depth = len(folder.parts)
     if tuple(parts[:depth]) != folder.parts:
@@ -382,8 +382,8 @@ def _publish(folder: Path, destination: Path) -> None:
 def _graft(source: Path, target: Path) -> None:
     """Move ``source`` onto ``target``, its ``world.toml`` last.
 
-    The target is not empty when a folder below it was fetched before, or is being fetched at this
-    moment: that folder is complete and perhaps in use, and stays.
+    The target is not empty if a folder below it was fetched before or is being fetched now: that
+    folder is complete and possibly in use, so it stays.
     """
     try:
         source.rename(target)

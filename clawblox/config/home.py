@@ -1,4 +1,4 @@
-"""Where clawblox keeps a user's own files: downloaded worlds, and the index of runs."""
+"""The directory for a user's own files: downloaded worlds, and the index of runs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _HOME_ENV: Final = "CLAWBLOX_HOME"
 
 
 def home_dir() -> Path:
-    """Return ``CLAWBLOX_HOME``, else ``~/.clawblox``, absolute; it may not exist.
+    """Return ``CLAWBLOX_HOME``, or else ``~/.clawblox``, as an absolute path; it may not exist.
 
     Raises:
-        RuntimeError: Neither is known: the user has no home directory.
+        RuntimeError: The variable is not set, and the user has no home directory.
     """
     return Path(os.environ.get(_HOME_ENV) or Path.home() / ".clawblox").absolute()

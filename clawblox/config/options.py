@@ -1,9 +1,9 @@
 """The options of starts and saves: names, defaults, units and documentation, in one place.
 
-``AsyncWorld.start`` and its siblings, the control socket, the command line and the records take
-their options from these classes, and ``python -m docs.option_docstrings`` copies what these
-docstrings say about an option to the functions that take it. Values are checked when the object is
-made, without reading the file system; the start itself checks what paths lead to.
+``AsyncWorld.start`` and its siblings, the control socket, the command line and the records use the
+options of these classes, and ``python -m docs.option_docstrings`` copies the documentation of an
+option to the functions that accept it. Values are checked on construction, without reading the file
+system; the start itself checks the files that paths refer to.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from clawblox.results import DataStoreBackend, Labels, RestartMode, SnapshotLike
 from clawblox.spelling import nearest_name
 
 OnFailure: TypeAlias = Literal["keep", "stop_all"]
-"""What happens to the other instances when one of many cannot be started."""
+"""What to do with the other instances when one of many cannot be started."""
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_HEALTH_TIMEOUT_S: Final = 60.0
@@ -53,7 +53,7 @@ _INSTANCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 def is_instance_name(value: object) -> bool:
-    """Return whether an instance can have this name."""
+    """Return whether ``value`` is a valid name of an instance."""
     return isinstance(value, str) and _INSTANCE_NAME.fullmatch(value) is not None
 
 
@@ -63,7 +63,7 @@ def _check_name(value: object, key: str) -> None:
         raise mismatch(key, expected, value)
 
 
-# -- converters, where an option is kept in another form ------------------------------------------
+# -- converters for options that are stored in another form ---------------------------------------
 
 
 def _to_host(value: str) -> str:
@@ -79,10 +79,10 @@ def _to_port(value: int | None) -> int | None:
 
 
 def to_env(value: Mapping[str, str] | None) -> Mapping[str, str]:
-    """Return a copy of checked variables; a converter for fields called ``env``.
+    """Return a copy of the variables after checking them; a converter for fields called ``env``.
 
     Raises:
-        ConfigError: They cannot be variables of the caller.
+        ConfigError: A variable is invalid.
     """
     return dict(check_env(value))
 
@@ -117,28 +117,28 @@ class SharedOptions:
     Attributes:
         record: Whether the world records.
         env: Additional environment variables.
-        host: Address that the world binds.
+        host: Address to which the world binds.
         base_path: Prefix of its routes.
-        health_timeout: Seconds until the world must be ready, from the moment it is spawned.
-        detach: Whether the instance lives on when this orchestrator ends.
+        health_timeout: Seconds from spawning the world until it must be ready.
+        detach: Whether the instance keeps running when this orchestrator ends.
         restart: What happens when the instance dies: ``never`` leaves it dead, ``fresh`` starts it
-            again as it was started here, ``checkpoint`` restores its last good save, or starts it
-            as here if it has none. Name and port stay the same; sessions survive if the snapshot
+            again with the same options, ``checkpoint`` restores its last good save, or starts it
+            fresh if it has none. Name and port stay the same; sessions survive if the snapshot
             contains them.
         max_restarts: Number of restarts allowed within ``restart_window``; after that the
             instance stays dead.
         restart_window: Length of that window in seconds.
         reseed: Seed of the random state of a fresh world, or set after a snapshot is restored, 0
-            or more; it counts up by 1 from instance to instance. A world with a command must have
+            or more; increases by 1 from instance to instance. A world with a command must have
             ``[run] reseed = true``. None draws a seed for each fresh world, and keeps the random
             state of a snapshot.
         labels: Texts, numbers or booleans by name, at most 16, that describe the instance:
-            ``{"model": "…", "seed": 3}``. They are in the manifest, records, events, tables and
+            ``{"model": "…", "seed": 3}``. They appear in the manifest, records, events, tables and
             metrics, and select instances: ``clawblox ps --filter seed=3``.
         datastore: Where an engine world keeps the rows of its data stores; None means SQLite.
 
     Raises:
-        ConfigError: A value is wrong; names the option and the value.
+        ConfigError: A value is invalid; the error names the option and the value.
     """
 
     record: bool = attrs.field(default=False, converter=bool)
@@ -164,11 +164,11 @@ class SharedOptions:
     )
 
     def arguments(self) -> dict[str, Any]:
-        """Return the options as the arguments of the call that takes them."""
+        """Return the options as keyword arguments for the call that accepts them."""
         return {field.alias: getattr(self, field.name) for field in attrs.fields(type(self))}
 
     def shared(self) -> dict[str, Any]:
-        """Return those that every start has, by name."""
+        """Return the options that every start has, by name."""
         return {field.name: getattr(self, field.name) for field in attrs.fields(SharedOptions)}
 
 
@@ -178,27 +178,27 @@ class StartOptions(SharedOptions):
 
     Attributes:
         port: Port of the world; None or 0 leases a free one.
-        port_wait: Seconds to wait for a given port to become free; 0 does not wait.
+        port_wait: Seconds to wait until a given port becomes free; 0 does not wait.
         record_dir: Directory for recordings; None means ``recordings`` in the run directory.
-        resume: Snapshot to restore: its path, or what ``save`` returned, whose digest is
-            then checked. A relative path is looked up in the world directory, then in the
-            current directory. An archive (``.ckpt``) is loaded into the run directory, as
-            ``load_checkpoint`` does, and its snapshot is restored; ``run_dir`` must not be
-            the world directory then. None starts a fresh run.
-        run_dir: Directory of the run, with its manifest; None means that of this object, else the
-            parent of ``record_dir``, else the world directory.
-        name: Name of the instance, unique in the run directory and in this object; None takes the
+        resume: Snapshot to restore: its path, or the result of ``save``, whose digest is then
+            checked. A relative path is looked up in the world directory, then in the current
+            directory. An archive (``.ckpt``) is loaded into the run directory, as by
+            ``load_checkpoint``, and its snapshot is restored; ``run_dir`` must then not be the
+            world directory. None starts a fresh run.
+        run_dir: Directory of the run, with its manifest; None means the directory of this object,
+            or else the parent of ``record_dir``, or else the world directory.
+        name: Name of the instance, unique in the run directory and in this object; None uses the
             first free name of ``w000``, ``w001``, …
         command_file: File for the rerunnable launch script, in an existing directory; None means
-            one in ``runtime``.
-        log_file: File for the output of the world, in an existing directory; None means one in
+            a file in ``runtime``.
+        log_file: File for the output of the world, in an existing directory; None means a file in
             ``logs``.
-        watch: Whether an engine world starts over when its scripts change.
-        tmux_session: tmux session, which need not exist yet, with a window ``world-0`` that the
-            world runs in; None runs it without tmux, and so does a resume.
+        watch: Whether an engine world restarts when its scripts change.
+        tmux_session: tmux session, created if needed, with a window ``world-0`` in which the world
+            runs; None runs it without tmux, and so does a resume.
 
     Raises:
-        ConfigError: A value is wrong; names the option and the value.
+        ConfigError: A value is invalid; the error names the option and the value.
     """
 
     port: int | None = attrs.field(default=None, converter=_to_port)
@@ -222,14 +222,14 @@ class ManyOptions(SharedOptions):
     """The options that the instances of one start share; see also :class:`InstanceSpec`.
 
     Attributes:
-        resume: Snapshot to restore, as for ``start``, unless an instance has its own; of an
-            archive, only the world's snapshot, which is put into ``checkpoints`` of the run
+        resume: Snapshot to restore, as for ``start``, unless an instance has its own. From an
+            archive, only the world's snapshot is used; it is put into ``checkpoints`` of the run
             directory and stays there. None starts fresh runs.
-        on_failure: ``keep`` leaves the other instances alone when one fails; ``stop_all`` stops
+        on_failure: ``keep`` leaves the other instances running when one fails; ``stop_all`` stops
             them all at the first failure.
 
     Raises:
-        ConfigError: A value is wrong; names the option and the value.
+        ConfigError: A value is invalid; the error names the option and the value.
     """
 
     resume: SnapshotLike | None = attrs.field(
@@ -242,18 +242,18 @@ class ManyOptions(SharedOptions):
 
 @attrs.frozen
 class InstanceSpec:
-    """The options of one of many instances; None means the option that they share.
+    """The options of one of many instances; None means the shared option.
 
     Attributes:
-        name: Its name; None takes the next free one of ``w000``, ``w001``, …
-        resume: Snapshot to restore: its path, or what ``save`` returned. A relative path is looked
+        name: Its name; None uses the next free name of ``w000``, ``w001``, …
+        resume: Snapshot to restore: its path, or the result of ``save``. A relative path is looked
             up in the world directory, then in the current directory.
         env: Environment variables in addition to the shared ones.
         record: Whether it records.
         labels: Labels in addition to the shared ones.
 
     Raises:
-        ConfigError: A value is wrong; names the option and the value.
+        ConfigError: A value is invalid; the error names the option and the value.
     """
 
     name: str | None = attrs.field(default=None, validator=checked(_check_name, optional=True))
@@ -268,10 +268,10 @@ class InstanceSpec:
 
     @classmethod
     def parse(cls, given: object) -> Self:
-        """Return a spec, or make one from a mapping with its fields.
+        """Return a spec, or build one from a mapping with its fields.
 
         Raises:
-            ConfigError: ``given`` is neither, or has an unknown key or a wrong value; names it.
+            ConfigError: ``given`` is neither, or has an unknown key or an invalid value.
         """
         if isinstance(given, cls):
             return given
@@ -296,14 +296,14 @@ class RestartOptions:
 
     Attributes:
         save: Whether to save the instance first if it is ready.
-        fresh: Whether it begins as the first time; nothing is saved then.
-        resume: Snapshot to restart from, and nothing is saved then; None means its last save.
-        reseed: Seed that its random state begins with; None keeps the seed of a fresh start, or the
-            random state of the save.
+        fresh: Whether to start it again as the first time, without saving.
+        resume: Snapshot to restart from, without saving first; None means its last save.
+        reseed: Seed of its random state; None keeps the seed of a fresh start, or the random state
+            of the save.
         grace_seconds: Seconds between TERM and KILL.
 
     Raises:
-        ConfigError: A value is wrong; names the option and the value.
+        ConfigError: A value is invalid; the error names the option and the value.
     """
 
     save: bool = True
@@ -334,7 +334,7 @@ class SaveOptions:
         max_bytes: Size limit of the snapshot, in bytes.
 
     Raises:
-        ConfigError: A value is wrong; names the option and the value.
+        ConfigError: A value is invalid; the error names the option and the value.
     """
 
     dir: Path | None = attrs.field(default=None, converter=_to_dir)

@@ -1,6 +1,6 @@
-"""The known keys of ``world.toml`` and what their values must be. Pure; knows no file.
+"""The known keys of ``world.toml`` and the checks of their values. Pure; reads no file.
 
-Finds what is wrong with parsed values; ``world_toml`` makes errors of it, with file and line.
+Finds faults in parsed values; ``world_toml`` turns them into errors with file and line.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from clawblox.errors import ConfigError
 from clawblox.spelling import nearest_name
 
 Keys: TypeAlias = tuple[str | int, ...]
-"""Where a value stands: table keys and list indexes, outermost first."""
+"""Position of a value: table keys and list indexes, outermost first."""
 
 
 @attrs.frozen
 class Fault:
-    """What is wrong with one value.
+    """A fault in one value.
 
     Attributes:
-        keys: Where it stands, seen from the check that found the fault.
+        keys: Position of the value, relative to the check that found the fault.
         value: The value; None if it is missing.
-        complaint: What is wrong; it is read after the key.
+        complaint: The fault, to be read after the key.
     """
 
     keys: Keys
@@ -37,16 +37,16 @@ class Fault:
     complaint: str
 
     def below(self, *parents: str | int) -> Fault:
-        """Return the fault as it is seen from further out."""
+        """Prefix the position with the parent keys."""
         return attrs.evolve(self, keys=(*parents, *self.keys))
 
 
 @attrs.frozen
 class Misspelling:
-    """An unknown key that looks like a known one of its table.
+    """An unknown key that resembles a known key of its table.
 
     Attributes:
-        keys: Where it stands.
+        keys: Position of the unknown key.
         likely: The known key.
     """
 
@@ -55,7 +55,7 @@ class Misspelling:
 
 
 def faults(config: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield what is wrong with a parsed ``world.toml``, a table before what is in it."""
+    """Yield the faults in a parsed ``world.toml``, those of a table before those inside it."""
     yield from _missing(config, "name")
     yield from _entries(config, _SCHEMA)
 
@@ -63,7 +63,7 @@ def faults(config: Mapping[str, Any]) -> Iterator[Fault]:
 def misspellings(config: Mapping[str, Any]) -> Iterator[Misspelling]:
     """Yield the unknown keys of a parsed ``world.toml`` that look misspelled.
 
-    Tables that may have any keys are left out, and so are known keys that the table has already.
+    Tables that allow any keys are skipped. A key already in the table is not suggested.
     """
     for parents, known in _TABLES.items():
         found = _at(config, parents) if has_value(config, parents) else {}
@@ -298,10 +298,10 @@ _SCHEMA: Final[_Schema] = {
     ("api", "session_header"): _header,
     ("api", "allow"): _agent_routes,
 }
-"""Every known key with the check of its value; a table stands before its keys."""
+"""All known keys with the checks of their values; a table precedes its keys."""
 
 _FREE_TABLES: Final = ("scripts", "renderer", "clawblox", "physics", "api")
-"""Tables in which a world may have keys of its own."""
+"""Tables in which a world may have its own keys."""
 
 
 def _known_keys() -> dict[tuple[str, ...], frozenset[str]]:
@@ -318,4 +318,4 @@ def _known_keys() -> dict[tuple[str, ...], frozenset[str]]:
 
 
 _TABLES: Final = _known_keys()
-"""The known keys of each table whose keys are all known."""
+"""The known keys of each table that allows no others."""

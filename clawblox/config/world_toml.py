@@ -1,8 +1,8 @@
-"""``world.toml`` -> :class:`WorldConfig`: everything that is known about a world before it runs.
+"""``world.toml`` -> :class:`WorldConfig`: the facts of a world before it runs.
 
-Reads the file and makes the complaints, which name file, line, key and value; ``schema`` knows what
-the values must be. Unknown keys are kept and never an error. Starts nothing and looks at no other
-file: a missing script, document or command is found where it is used.
+Reads the file and builds errors with file, line, key and value; ``schema`` checks the values.
+Unknown keys are kept and never an error. Starts nothing and reads no other file: a missing script,
+document or command is reported where it is used.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ START_ENV_TEMPLATE: Final[Mapping[str, str]] = {
     protocol.MANIFEST_ENV: "{manifest_path}",
     protocol.BIN_ENV: "{clawblox_bin}",
 }
-"""The environment of a start, with names in place of the values."""
+"""The environment of a start, with placeholders for the values."""
 
 _ENGINE_PROBE_S: Final = 10.0
-"""Longest time of a liveness probe of an engine world, in seconds: a tick may take a while."""
+"""Timeout of a liveness probe of an engine world, in seconds: a tick may take a while."""
 
 ENGINE_MAP_ROUTE: Final = "GET /map"
-"""The route of every engine world that serves its Static parts, as ``[api] allow`` has routes."""
+"""Route of every engine world for its static parts, in the form of ``[api] allow``."""
 
 _API_DEFAULTS: Final[Mapping[str, str]] = {
     "doc_url_path": protocol.API_ROUTE,
@@ -65,10 +65,10 @@ _Rule = TypeVar("_Rule", bound=attrs.AttrsInstance)
 
 @attrs.frozen
 class Sidecar:
-    """A program that runs beside the world: ``[[run.sidecar]]``.
+    """A program that runs alongside the world: ``[[run.sidecar]]``.
 
     Attributes:
-        name: Unique in the world, and fit to be the name of a tmux window.
+        name: Unique in the world, and valid as the name of a tmux window.
         command: Its argv.
     """
 
@@ -78,11 +78,11 @@ class Sidecar:
 
 @attrs.frozen
 class ReadyRule:
-    """When an instance counts as ready: ``[run.ready]``.
+    """The condition for an instance to be ready: ``[run.ready]``.
 
     Attributes:
-        path: Route that answers 200 once the world is ready; unused when ``log`` is set.
-        log: Regular expression; the world is ready when a line of its log contains a match.
+        path: Route that answers 200 once the world is ready; unused if ``log`` is set.
+        log: Regular expression; the world is ready when a line of its log matches.
         interval: Seconds between two probes; None for the default, which adapts.
     """
 
@@ -93,16 +93,16 @@ class ReadyRule:
 
 @attrs.frozen
 class LivenessRule:
-    """When an instance that was ready counts as hung: ``[run.liveness]``.
+    """The condition for a ready instance to count as hung: ``[run.liveness]``.
 
-    The words and defaults are those of the kubelet's liveness probe. An answer of 200 within
+    Terms and defaults are those of the kubelet's liveness probe. An answer of 200 within
     ``timeout`` is a success, everything else a failure; one success resets the count of failures.
 
     Attributes:
-        path: Route that is asked.
+        path: Route to probe.
         period: Seconds between two probes, and from readiness to the first.
-        timeout: Longest time of one probe, in seconds.
-        failure_threshold: Number of failures in a row after which the instance counts as hung.
+        timeout: Timeout of one probe, in seconds.
+        failure_threshold: Number of consecutive failures after which the instance counts as hung.
     """
 
     path: str = protocol.API_ROUTE
@@ -116,7 +116,7 @@ class WorldConfig:
     """The content of the ``world.toml`` of one world.
 
     Attributes:
-        dir: The world directory, absolute, symbolic links resolved.
+        dir: The world directory, absolute, with symbolic links resolved.
         config: The parsed file as plain dicts, lists, strings, numbers, booleans and dates.
         warnings: The unknown keys that look misspelled, for example
             ``run.comand: did you mean command?``.
@@ -133,7 +133,7 @@ class WorldConfig:
 
     @property
     def description(self) -> str | None:
-        """What the world is, in the words of its author; None when the file has none."""
+        """The author's description of the world; None if the file has none."""
         return self.config.get("description")
 
     @property
@@ -153,12 +153,12 @@ class WorldConfig:
 
     @property
     def run(self) -> dict[str, Any]:
-        """The table ``[run]``, with all that it holds besides ``command``."""
+        """The table ``[run]``, including ``command``."""
         return self._table("run")
 
     @property
     def run_command(self) -> list[str] | None:
-        """The command that starts the world; None when the Clawblox runner does."""
+        """The command that starts the world; None if the Clawblox runner starts it."""
         return self.run.get("command")
 
     @property
@@ -168,7 +168,7 @@ class WorldConfig:
 
     @property
     def is_external(self) -> bool:
-        """Whether the world says that it does not run on the built-in engine."""
+        """Whether the world declares that it does not run on the built-in engine."""
         return bool(self.runtime.get("mode") == "external")
 
     @property
@@ -178,7 +178,7 @@ class WorldConfig:
 
     @property
     def start_command(self) -> list[str]:
-        """The template command: ``[run].command``, else the default Clawblox runner."""
+        """The template command: ``[run].command``, or else the default Clawblox runner."""
         return list(self.run_command or ("clawblox", "run", str(self.dir)))
 
     @property
@@ -188,37 +188,37 @@ class WorldConfig:
 
     @property
     def api_doc_path(self) -> Path:
-        """The agent API document, absolute: ``[api].doc_path``, ``scripts.skill`` or API.md."""
+        """Path of the agent API document: ``[api].doc_path``, ``scripts.skill``, API.md."""
         written = self._table("api").get("doc_path") or self.scripts.get("skill")
         return self.dir / (written or "API.md")
 
     @property
     def api(self) -> dict[str, Any]:
-        """How agents reach the world, as far as that is known before a launch."""
+        """The world's API metadata, as far as it is known before a launch."""
         return {**_API_DEFAULTS, **self._table("api"), "doc_path": str(self.api_doc_path)}
 
     @property
     def agent_routes(self) -> tuple[str, ...]:
-        """The routes that agents may use besides the usual ones: ``[api].allow``, and the map."""
+        """Additional routes for agents: those of ``[api].allow``, and the map."""
         listed = tuple(self._table("api").get("allow", ()))
         return (ENGINE_MAP_ROUTE, *listed) if self.is_engine_world else listed
 
     @property
     def sidecars(self) -> tuple[Sidecar, ...]:
-        """The programs that run beside the world, in the order of the file."""
+        """The programs that run alongside the world, in the order of the file."""
         return tuple(
             Sidecar(entry["name"], tuple(entry["command"])) for entry in self.run.get("sidecar", ())
         )
 
     @property
     def ready(self) -> ReadyRule:
-        """When an instance counts as ready."""
+        """The condition for an instance to be ready."""
         usual = {"path": protocol.HEALTH_ROUTE} if self.is_engine_world else {}
         return _rule(ReadyRule, {**usual, **self.run.get("ready", {})})
 
     @property
     def liveness(self) -> LivenessRule | None:
-        """When an instance counts as hung; None if it is not probed."""
+        """The condition for an instance to count as hung; None if it is not probed."""
         table = self.run.get("liveness")
         if self.is_engine_world:
             usual = {"path": protocol.HEALTH_ROUTE, "timeout": _ENGINE_PROBE_S}
@@ -233,13 +233,13 @@ class WorldConfig:
 
     @property
     def inherits_listener(self) -> bool:
-        """Whether the world serves on a socket that it is started with."""
+        """Whether the world serves on a socket that it inherits."""
         usual = "inherit" if self.is_engine_world else "bind"
         return bool(self.run.get("listen", usual) == "inherit")
 
     @property
     def takes_reseed(self) -> bool:
-        """Whether the world can take a new random seed after restoring."""
+        """Whether the world can be given a new random seed after restoring."""
         return bool(self.run.get("reseed", self.is_engine_world))
 
     def _table(self, key: str) -> dict[str, Any]:
@@ -255,14 +255,14 @@ def _rule(kind: type[_Rule], table: Mapping[str, Any]) -> _Rule:
 def read_world_config(world_dir: Path) -> WorldConfig:
     """Read and check the ``world.toml`` of a world directory.
 
-    Unknown keys that look misspelled are logged as a warning, once in the life of this process.
+    Unknown keys that look misspelled are logged as a warning, once per process.
 
     Args:
-        world_dir: The directory; a relative one is taken from the current directory.
+        world_dir: The directory; a relative path is resolved against the current directory.
 
     Raises:
         ConfigError: The directory or the file is missing or unreadable, the file is not
-            UTF-8 or not TOML, or a known key is missing or has a wrong value.
+            UTF-8 or not TOML, or a known key is missing or has an invalid value.
     """
     root = Path(os.path.realpath(world_dir))
     path = root / CONFIG_NAME
@@ -290,7 +290,7 @@ def _log_once(warning: str, place: str) -> None:
 
 def _read_text(root: Path, path: Path) -> str:
     try:
-        # The file may be a link that its author made; what it leads to is looked at.
+        # The file may be a link made by its author, so it is resolved.
         data = read_regular(os.path.realpath(path), max_bytes=_MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise _absence_error(root, path) from error
@@ -324,7 +324,7 @@ def _parse(text: str, path: Path) -> dict[str, Any]:
 
 def _config_error(fault: Fault, config: dict[str, Any], text: str, path: Path) -> ConfigError:
     key = _dotted(fault.keys)
-    # A missing key has no line: the place to look at is the table that lacks it.
+    # A missing key has no line, so the line of its table is used.
     where = fault.keys if has_value(config, fault.keys) else fault.keys[:-1]
     line = _find_line(text, where) if where else None
     hint = None if where == fault.keys else _misspelled_hint(fault, config)
@@ -332,7 +332,7 @@ def _config_error(fault: Fault, config: dict[str, Any], text: str, path: Path) -
 
 
 def _misspelled_hint(fault: Fault, config: dict[str, Any]) -> str | None:
-    """Return which key may have been meant to be the missing one."""
+    """Return a hint if another key may be a misspelling of the missing one."""
     *parents, missing = fault.keys
     for found in misspellings(config):
         if [*found.keys[:-1], found.likely] == [*parents, missing]:
@@ -346,7 +346,7 @@ def _dotted(keys: Keys) -> str:
 
 
 _AT_LINE: Final = re.compile(r" \(at line (\d+), column \d+\)")
-"""How tomllib says where it stopped."""
+"""The position in an error of tomllib."""
 
 _LEXEME: Final = re.compile(
     r'"""(?:\\.|[^\\])*?"{3,5}'
@@ -358,7 +358,7 @@ _LEXEME: Final = re.compile(
     r"|\n",
     re.DOTALL,
 )
-"""Whatever can contain or end a statement of valid TOML; the matches skip everything else."""
+"""Anything that can contain or end a statement of valid TOML; other text is skipped."""
 
 
 def _statement_ends(text: str) -> Iterator[int]:
@@ -372,11 +372,10 @@ def _statement_ends(text: str) -> Iterator[int]:
 
 
 def _find_line(text: str, keys: Keys) -> int | None:
-    """Return the line on which the statement begins that gives ``keys`` a value.
+    """Return the line of the statement that gives ``keys`` a value.
 
-    tomllib keeps no positions. A valid document cut after a statement is valid too, so the
-    statement is the one before which the document does not have the keys, and after which
-    it does.
+    tomllib keeps no positions. But a valid document cut off after a statement is still valid, so
+    this finds the first statement end at which the document has the keys.
     """
     ends = list(_statement_ends(text))
     try:

@@ -3,46 +3,46 @@
 ::
 
     ClawbloxError
-    ├── ConfigError (ValueError)          world.toml or an argument is wrong
-    ├── UsageError (RuntimeError)         a call that cannot work in this order
+    ├── ConfigError (ValueError)          world.toml or an argument is invalid
+    ├── UsageError (RuntimeError)         a call that is not possible in this state
     ├── FetchError (OSError)              a world folder could not be downloaded
     ├── ManifestError                     the run manifest cannot be read or written
-    ├── RunLockedError                    another orchestrator holds this instance or run
+    ├── RunLockedError                    another orchestrator owns this instance or run
     ├── BatchError                        an operation failed for some of many instances
-    ├── ControlError                      an orchestrator refused a request, or went away
-    │   └── OrchestratorSuspendedError    it was stopped by SIGSTOP or Ctrl-Z, and cannot answer
-    ├── CheckpointError                   an archive cannot be made, or not be loaded there
-    │   ├── CheckpointSecretError         it would have carried a secret
+    ├── ControlError                      an orchestrator refused a request, or ended
+    │   └── OrchestratorSuspendedError    SIGSTOP or Ctrl-Z stopped it, so it cannot answer
+    ├── CheckpointError                   an archive cannot be created or loaded
+    │   ├── CheckpointSecretError         it would contain a secret
     │   └── CheckpointFormatError (ValueError)
     │       ├── CheckpointPathError       an entry's name could harm a reader
     │       ├── CheckpointLimitError      it is larger than a reader allows
     │       └── CheckpointVersionError    it was written by a newer clawblox
-    ├── AgentError                        something about one agent
+    ├── AgentError                        an error of one agent
     │   ├── AgentSetupError               its program cannot be used here
     │   ├── AgentStartError               its program did not start
     │   ├── AgentResumeError              its conversation cannot be continued exactly
     │   ├── AgentExitedError              its program ended by itself
-    │   └── AgentStallError               its program has been silent for too long
-    └── WorldError                        something about one instance
+    │   └── AgentStallError               its program was silent for too long
+    └── WorldError                        an error of one instance
         ├── WorldStartError
         │   ├── WorldCommandError         the command cannot be executed
         │   ├── PortInUseError
         │   ├── WorldExitedBeforeReadyError
         │   │   └── SnapshotRefusedError  it exited while it restored a snapshot
         │   ├── WorldReadyTimeoutError (TimeoutError)
-        │   └── WorldIdentityError        a stranger answers on the world's port
-        ├── WorldExitedError              it died after it had been ready
-        ├── WorldCallError                it answered a call with something unusable
-        │   ├── ActionRefusedError        it refused what an agent asked for
-        │   └── WorldSessionError         it answered with another session
+        │   └── WorldIdentityError        another program answers on the world's port
+        ├── WorldExitedError              it ended after it had been ready
+        ├── WorldCallError                its answer to a call is unusable
+        │   ├── ActionRefusedError        it refused an agent's action
+        │   └── WorldSessionError         it answered with a different session
         ├── SnapshotError
         └── WorldStopError                a process survived the whole stop ladder
 
-Only the message is required to raise one, and every one of them pickles. Its text begins with
-what it is about and what went wrong, the headline; the fields follow, one a line, and the hint
-comes last. So the text alone is enough to find the fault.
+Each needs only a message, and each can be pickled. The text begins with the headline, the subject
+and what went wrong; the fields follow, one per line, and the hint comes last. So the text alone is
+enough to find the cause.
 
-- ``general``: the base, and errors of arguments, manifests and requests.
+- ``general``: the base class, and errors of arguments, manifests and requests.
 - ``world``: errors of one instance.
 - ``checkpoint``: errors of archives.
 - ``agent``: errors of one agent.

@@ -8,16 +8,16 @@ from clawblox.errors.general import VALUE_CHARS, ClawbloxError, shorten
 
 
 class AgentError(ClawbloxError):
-    """Something about one agent.
+    """An error of one agent.
 
     Args:
         message: What happened, in one sentence.
         agent: Name of the agent.
         agent_dir: Its directory.
         log_file: The log of its program.
-        status: Exit status of the program; the negative number of the signal that ended it.
+        status: Exit status of the program, or the negative number of the signal that ended it.
         log_lines: The last lines that the program wrote.
-        hint: What to do about it.
+        hint: How to solve the problem.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class AgentError(ClawbloxError):
         return f"agent {self.agent}" if self.agent else None
 
     def details(self) -> list[str]:
-        """Show the program's last lines, then where everything is."""
+        """Show the program's last lines, then the paths of its files."""
         facts = {
             "status": self.status,
             "agent_dir": self.agent_dir,
@@ -61,16 +61,16 @@ class AgentSetupError(AgentError):
 
 
 class AgentStartError(AgentError):
-    """The agent's program did not start, or did not confirm its session; nothing of it is left."""
+    """The agent's program did not start, or did not confirm its session; nothing remains of it."""
 
 
 class AgentResumeError(AgentError):
-    """The agent's recorded conversation cannot be continued exactly; it is never begun afresh."""
+    """The agent's conversation cannot be continued exactly; it is never replaced by a new one."""
 
 
 class AgentExitedError(AgentError):
-    """The agent's program ended by itself, and is not started again."""
+    """The agent's program ended by itself, and is not restarted."""
 
 
 class AgentStallError(AgentError):
-    """The agent's program has been silent for too long."""
+    """The agent's program was silent for too long."""

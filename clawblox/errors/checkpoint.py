@@ -1,4 +1,4 @@
-"""Errors about archives of world and agents."""
+"""Errors of archives of worlds and agents."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _ENTRY_CHARS = 60
 
 
 class CheckpointError(ClawbloxError):
-    """A ``.ckpt`` archive cannot be made, or cannot be loaded where it should be.
+    """A ``.ckpt`` archive cannot be created, or cannot be loaded at its destination.
 
     Args:
         message: What went wrong.
-        path: The archive, or the file or directory that is in the way.
-        entry: Name of the member of the archive, as it stands there; shown escaped and cut.
-        hint: What to do about it.
+        path: The archive, or the file or directory that prevents loading it.
+        entry: Name of the member, unchanged from the archive; shown escaped and shortened.
+        hint: How to solve the problem.
     """
 
     def __init__(
@@ -40,18 +40,18 @@ class CheckpointError(ClawbloxError):
 
     @property
     def subject(self) -> str | None:
-        """The archive, or what is in its way."""
+        """The archive, or the path that prevents loading it."""
         return str(self.path) if self.path else None
 
     def details(self) -> list[str]:
         """Name the member."""
-        # A stranger chose the name: it must not reach a terminal as it is.
+        # The name comes from the archive, so it must not reach a terminal unescaped.
         entry = None if self.entry is None else shorten(ascii(self.entry), _ENTRY_CHARS)
         return [] if entry is None else [f"entry: {entry}"]
 
 
 class CheckpointSecretError(CheckpointError):
-    """An archive would have carried a secret, or a file that cannot be searched for one.
+    """An archive would contain a secret, or a file that cannot be searched for secrets.
 
     Nothing was written. The error does not contain the secret itself.
 
@@ -73,7 +73,7 @@ class CheckpointSecretError(CheckpointError):
 
 
 class CheckpointFormatError(CheckpointError, ValueError):
-    """A file is not an archive that clawblox wrote; none of it was kept."""
+    """A file is not an archive written by clawblox; nothing of it was kept."""
 
 
 class CheckpointPathError(CheckpointFormatError):

@@ -1,4 +1,4 @@
-"""The base of all errors, and those that are neither about an archive nor about an instance."""
+"""The base class of all errors, and errors that concern neither an archive nor an instance."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from clawblox.printable import printable_lines
 
 VALUE_CHARS = 200
-"""Longest value that the text of an error shows."""
+"""Maximum length of a value in the text of an error."""
 
 _SHOWN_FAILURES = 10
 
@@ -19,11 +19,11 @@ def shorten(text: str, limit: int) -> str:
 
 
 class ClawbloxError(Exception):
-    """Base of everything that clawblox raises on purpose.
+    """Base class of all exceptions that clawblox raises intentionally.
 
     Args:
         message: What went wrong, in one sentence.
-        hint: What to do about it.
+        hint: How to solve the problem.
 
     Attributes:
         exit_code: Exit status of the command line when this error ends it.
@@ -38,7 +38,7 @@ class ClawbloxError(Exception):
 
     @property
     def subject(self) -> str | None:
-        """What the error is about, a file or an argument; None when the message says it."""
+        """The subject of the error, such as a file or an argument; None if the message names it."""
         return None
 
     @property
@@ -47,27 +47,27 @@ class ClawbloxError(Exception):
         return self.message if self.subject is None else f"{self.subject}: {self.message}"
 
     def details(self) -> list[str]:
-        """Return the lines that follow the headline: fields of the error, one a line."""
+        """Return the lines after the headline: fields of the error, one per line."""
         return []
 
     def __str__(self) -> str:
         lines = [self.headline, *(f"  {line}" for line in self.details())]
         if self.hint:
             lines.append(f"  hint: {self.hint}")
-        # What programs and worlds say is in here, so no line of theirs may look like one of ours.
+        # The text includes output of programs and worlds; none of it may look like a line of ours.
         return "\n".join(printable_lines(line).replace("\n", "\n      ") for line in lines)
 
 
 class ConfigError(ClawbloxError, ValueError):
-    """A ``world.toml``, or an argument, is wrong.
+    """A ``world.toml`` or an argument is invalid.
 
     Args:
-        message: What is wrong and what would be right; it is read after the key.
+        message: What is wrong, and what a valid value is; shown after the key.
         path: The file, when the value came from one.
         key: Dotted key, for example ``run.command``, or name of the argument.
-        value: The wrong value.
+        value: The invalid value.
         line: Line in ``path``, counted from 1.
-        hint: What to do about it.
+        hint: How to solve the problem.
     """
 
     exit_code = 2
@@ -90,11 +90,11 @@ class ConfigError(ClawbloxError, ValueError):
 
     @property
     def subject(self) -> str | None:
-        """The key; without one, the place in the file."""
+        """The key, or without one the place in the file."""
         return self.key or self._place
 
     def details(self) -> list[str]:
-        """Name the file with its line, and the value, unless the headline does."""
+        """Name the file with its line, and the value, unless the headline contains it."""
         value = repr(self.value)
         is_shown = self.value is None or self.message.endswith(f", not {value}")
         return [
@@ -110,7 +110,7 @@ class ConfigError(ClawbloxError, ValueError):
 
 
 class UsageError(ClawbloxError, RuntimeError):
-    """A call that cannot work now: not started, already closed, ambiguous instance."""
+    """A call that is not possible now: not started, already closed, ambiguous instance."""
 
     exit_code = 2
 
@@ -120,9 +120,9 @@ class FetchError(ClawbloxError, OSError):
 
     Args:
         message: What failed.
-        url: The address that was asked.
-        status: HTTP status of the answer, when there was one.
-        hint: What to do about it.
+        url: The requested address.
+        status: HTTP status of the answer, if there was one.
+        hint: How to solve the problem.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class ManifestError(ClawbloxError):
     Args:
         message: What failed.
         path: The file.
-        hint: What to do about it.
+        hint: How to solve the problem.
     """
 
     def __init__(self, message: str, *, path: Path | None = None, hint: str | None = None) -> None:
@@ -167,13 +167,13 @@ class ManifestError(ClawbloxError):
 
 
 class RunLockedError(ClawbloxError):
-    """Another orchestrator holds this instance of the run directory.
+    """Another orchestrator owns this instance of the run directory.
 
     Args:
-        message: Which instance, and who holds it.
+        message: The instance, and its owner.
         path: The lock file.
-        pid: Process of the holder, when it could be read.
-        hint: What to do about it.
+        pid: Process of the owner, if known.
+        hint: How to solve the problem.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class RunLockedError(ClawbloxError):
         self.pid = pid
 
     def details(self) -> list[str]:
-        """Name the lock file and its holder."""
+        """Name the lock file and its owner."""
         return [
             *([f"lock: {self.path}"] if self.path else []),
             *([f"pid: {self.pid}"] if self.pid else []),
@@ -200,9 +200,9 @@ class BatchError(ClawbloxError):
     """An operation on many instances failed for some of them.
 
     Args:
-        message: What failed, and for how many.
-        failed: The errors by name of the instance, the first cause first.
-        hint: What to do about it.
+        message: What failed, and for how many instances.
+        failed: The errors by instance name, the first cause first.
+        hint: How to solve the problem.
     """
 
     def __init__(
@@ -217,13 +217,13 @@ class BatchError(ClawbloxError):
 
     @classmethod
     def of(cls, failed: Mapping[str, Exception], total: int) -> BatchError:
-        """Return the error of a batch of ``total`` instances, caused by its first failure."""
+        """Return the error for a batch of ``total`` instances, caused by its first failure."""
         error = cls(f"{len(failed)} of {total} instances failed", failed=failed)
         error.__cause__ = next(iter(failed.values()))
         return error
 
     def details(self) -> list[str]:
-        """Name each instance with the first line of its error; quote the log of the first."""
+        """Name each instance with the first line of its error, then quote the first log."""
         lines = [_describe_failure(name, error) for name, error in self.failed.items()]
         more = len(lines) - _SHOWN_FAILURES
         return [
@@ -234,15 +234,15 @@ class BatchError(ClawbloxError):
 
 
 class ControlError(ClawbloxError):
-    """An orchestrator refused a request of another process, or went away meanwhile.
+    """An orchestrator refused a request of another process, or ended during the request.
 
     Args:
-        message: What failed; the orchestrator's own words when it answered.
-        subject: What the error in the orchestrator is about, when it names that.
+        message: What failed; the orchestrator's own message if it answered.
+        subject: Subject of the error in the orchestrator, if it has one.
         path: The control socket.
         error_type: Class of the error in the orchestrator; None if it did not answer.
-        error_details: The lines that follow that headline.
-        hint: What to do about it.
+        error_details: The lines after the headline of that error.
+        hint: How to solve the problem.
     """
 
     def __init__(
@@ -263,7 +263,7 @@ class ControlError(ClawbloxError):
 
     @property
     def subject(self) -> str | None:
-        """What the error in the orchestrator is about."""
+        """Subject of the error in the orchestrator."""
         return self._subject
 
     def details(self) -> list[str]:
@@ -276,7 +276,7 @@ class ControlError(ClawbloxError):
 
 
 class OrchestratorSuspendedError(ControlError):
-    """An orchestrator cannot answer, since SIGSTOP or Ctrl-Z stopped it; fields of ControlError."""
+    """SIGSTOP or Ctrl-Z stopped an orchestrator, so it cannot answer; fields as in ControlError."""
 
 
 def _quote_log(failure: tuple[str, Exception]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Errors about one instance of a world."""
+"""Errors of one instance of a world."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 
 
 class WorldError(ClawbloxError):
-    """Something went wrong with one instance of a world.
+    """An error of one instance of a world.
 
     Args:
         message: What went wrong, in one sentence.
         instance: Name of the instance.
         world_dir: Directory with the ``world.toml``.
-        command_file: Script that reruns the launch.
+        command_file: Script that repeats the launch.
         log_file: Output of the world's processes.
-        url: Address of the instance, once it has one.
-        port: Its port, once it has one.
-        phase: What was being done, for example ``probing``.
+        url: Address of the instance; None before it has one.
+        port: Its port; None before it has one.
+        phase: The phase of the operation, for example ``probing``.
         elapsed_s: Seconds since the operation began.
-        exit: How the process ended, when it did.
-        log_lines: The last lines of the log, secrets masked.
-        hint: What to do about it.
+        exit: How the process ended; None if it has not.
+        log_lines: The last lines of the log, with secrets masked.
+        hint: How to solve the problem.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class WorldError(ClawbloxError):
         return self.instance
 
     def locate(self, **fields: object) -> None:
-        """Fill in the fields that are not known yet; called where the instance is known."""
+        """Fill in fields that are still unset; called where the instance is known."""
         for name, value in fields.items():
             if not getattr(self, name):
                 setattr(self, name, value)
 
     def details(self) -> list[str]:
-        """Return the log's last lines, then the table of every other field that is known."""
+        """Return the log's last lines, then all other known fields."""
         facts = {
             **self.own_facts(),
             "world directory": self.world_dir,
@@ -88,12 +88,12 @@ class WorldError(ClawbloxError):
         ]
 
     def own_facts(self) -> dict[str, object]:
-        """Return the fields that only this kind of error has, by their names in the text."""
+        """Return the fields that only this class has, by their names in the text."""
         return {}
 
 
 class WorldStartError(WorldError):
-    """The instance did not become ready; nothing of it is left."""
+    """The instance did not become ready; nothing remains of it."""
 
 
 class WorldCommandError(WorldStartError):
@@ -129,8 +129,8 @@ class WorldCallError(WorldError):
 
     Args:
         message: What went wrong.
-        status: HTTP status of the answer, when there was one.
-        body_start: The first characters of the body, secrets masked.
+        status: HTTP status of the answer, if there was one.
+        body_start: The first characters of the body, with secrets masked.
         **fields: The fields of :class:`WorldError`.
     """
 
@@ -153,11 +153,11 @@ class WorldCallError(WorldError):
 
 
 class ActionRefusedError(WorldCallError):
-    """The world refused what an agent asked for, with a 4xx status.
+    """The world refused an agent's action, with a 4xx status.
 
     Args:
-        message: What it refused, and the start of ``text``.
-        text: What the world answered, at most 4000 characters.
+        message: The refused action, and the start of ``text``.
+        text: The world's answer, at most 4000 characters.
         **fields: The fields of :class:`WorldCallError`.
     """
 
@@ -166,14 +166,14 @@ class ActionRefusedError(WorldCallError):
         self.text = text
 
     def own_facts(self) -> dict[str, object]:
-        """Return the status, and the text unless the message has it."""
+        """Return the status, and the text unless the message contains it."""
         is_shown = not self.text or self.text in self.message
         text = None if is_shown else shorten(repr(self.text), VALUE_CHARS)
         return {**super().own_facts(), "text": text}
 
 
 class WorldSessionError(WorldCallError):
-    """The world answered with another session than the recorded one."""
+    """The world answered with a session other than the recorded one."""
 
 
 class SnapshotError(WorldError):
@@ -182,8 +182,8 @@ class SnapshotError(WorldError):
     Args:
         message: What went wrong.
         phase: ``connect``, ``headers``, ``body``, ``verify`` or ``publish``.
-        bytes: Body bytes received until then.
-        status: HTTP status of the answer, when there was one.
+        bytes: Body bytes received so far.
+        status: HTTP status of the answer, if there was one.
         **fields: The other fields of :class:`WorldError`.
     """
 

@@ -1,9 +1,9 @@
 """AgentAccess: the address by which one agent knows its world, and the proxy behind it.
 
-The address is recorded in ``<agent dir>/world_access.json``, because the agent's conversation is
-full of it: once recorded, it stays, or the agent cannot be resumed. An agent on this machine gets a
-port of its own. A sandboxed one gets ``http://<name of the world>``, whose listening socket is in
-its network namespace and comes with each of its processes.
+The address is recorded in ``<agent dir>/world_access.json``, because it occurs throughout the
+agent's conversation: once recorded, it must stay the same, or the agent cannot be resumed. An agent
+on this machine gets a port of its own. A sandboxed agent gets ``http://<name of the world>``, whose
+listening socket is in its network namespace and is passed on by each of its processes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _PORT_URL = re.compile(rf"http://{re.escape(_HOST)}:([1-9][0-9]{{0,4}})")
 _NAME_URL = re.compile(r"http://([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)")
 
 _holders: weakref.WeakValueDictionary[int, AgentAccess] = weakref.WeakValueDictionary()
-"""Who has a port in this process, by its number."""
+"""The holder of each port in this process, by number."""
 
 
 class AgentAccess:
@@ -55,7 +55,7 @@ class AgentAccess:
     Args:
         agent: Full name of the agent.
         directory: Its directory.
-        is_sandboxed: Whether its programs run in our sandbox.
+        is_sandboxed: Whether its programs run in the sandbox.
         limits: Its limits in the proxy; None for the defaults.
     """
 
@@ -71,7 +71,7 @@ class AgentAccess:
         self._directory = directory
         self._is_sandboxed = is_sandboxed
         self._limits = limits
-        self._address_lock = threading.Lock()  # held while the disk is used
+        self._address_lock = threading.Lock()  # also held during disk access
         self._lock = threading.Lock()
         self._granted: Grant | None = None
         self._base_url: str | None = None
@@ -93,14 +93,14 @@ class AgentAccess:
 
     @property
     def host(self) -> str | None:
-        """The name that must mean 127.0.0.1 in the sandbox; None without one."""
+        """The name that must resolve to 127.0.0.1 in the sandbox; None without one."""
         named = _NAME_URL.fullmatch(self._base_url or "")
         return named[1] if named else None
 
     # -- its address --------------------------------------------------------------------------
 
     def grant(self, grant: Grant) -> str:
-        """Give the agent access to a world, in place of the one that it had. Blocks.
+        """Give the agent access to a world, replacing any previous world. Blocks.
 
         The address accepts connections immediately and answers while :meth:`serve` runs.
 
@@ -111,8 +111,8 @@ class AgentAccess:
             The agent's address of the world.
 
         Raises:
-            AgentResumeError: The agent knows its world by an address that it cannot have again.
-            AgentSetupError: There is no address for it, or it cannot be recorded.
+            AgentResumeError: The agent knows its world by an address that is no longer available.
+            AgentSetupError: No address is available, or it cannot be recorded.
         """
         with self._address_lock:
             self._is_resting = False
@@ -142,16 +142,16 @@ class AgentAccess:
         self._note_change()
 
     def rest(self) -> None:
-        """Keep the address, but hand it to the next agent of this process that needs it.
+        """Keep the address, but allow another agent of this process to take it if needed.
 
-        For example, that agent continues this one's conversation from a checkpoint.
+        For example, when that agent continues this agent's conversation from a checkpoint.
         """
         self._is_resting = True
 
     def close(self) -> None:
-        """Give the address back, and close the sockets of processes; a second call does nothing.
+        """Release the address and close the sockets of processes. Idempotent.
 
-        While :meth:`serve` runs, it closes them.
+        Sockets in use by :meth:`serve` are closed by that method.
         """
         with self._address_lock:
             self._give_back()
@@ -160,13 +160,13 @@ class AgentAccess:
         """Serve on the socket of a new process too, and close the previous one.
 
         Args:
-            listeners: The listening sockets of the process by name; the one named
-                :data:`WORLD_LISTENER` belongs to this object from now on.
+            listeners: The listening sockets of the process by name; this object takes ownership of
+                the socket named :data:`WORLD_LISTENER`.
         """
         with self._lock:
             own = set() if self._own is None else {self._own[1]}
             for old in self._listeners - own - self._served:
-                old.close()  # one that is served is closed once it is not
+                old.close()  # sockets still being served are closed later
             self._listeners = own
             if (listener := listeners.get(WORLD_LISTENER)) is not None:
                 listener.setblocking(False)
@@ -195,7 +195,7 @@ class AgentAccess:
         return f"http://{_HOST}:{lease.port}"
 
     def _open_at(self, base_url: str) -> None:
-        """Have the port of the address open, if it has one."""
+        """Open the port of the address, if it has one."""
         port_url = _PORT_URL.fullmatch(base_url)
         if port_url is None or self._own is not None:
             return
@@ -208,12 +208,12 @@ class AgentAccess:
             raise self._busy_error(base_url, port, error) from error
 
     def _hand_on(self) -> tuple[Lease, socket.socket] | None:
-        """Hand on the port with its listening socket if the agent rests; else return None.
+        """Hand over the port with its listening socket if the agent rests; else return None.
 
-        The socket is a duplicate: this object may be serving its own, which it closes when it has
-        stopped that. From here on it accepts no connection of it.
+        The socket is a duplicate: this object may still be serving its own, and closes that when
+        it has stopped. It accepts no more connections on it.
         """
-        # An agent that is busy with its address does not rest; waiting for it could last for ever.
+        # An agent that is using its address does not rest; waiting for it could take forever.
         if not self._address_lock.acquire(blocking=False):
             return None
         try:
@@ -269,14 +269,14 @@ class AgentAccess:
     def _read_recorded(self) -> str | None:
         path = self._directory.access_file
         try:
-            found = json.loads(read_file(path.parent, path.name, max_bytes=_MAX_RECORD_BYTES))
-            base_url = found["base_url"]
+            record = json.loads(read_file(path.parent, path.name, max_bytes=_MAX_RECORD_BYTES))
+            base_url = record["base_url"]
             port_url, is_name = _PORT_URL.fullmatch(base_url), bool(_NAME_URL.fullmatch(base_url))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
             raise self._record_error(f"{path} cannot be read: {error}") from error
-        # Of an archive of somebody else's it may be any port, of a login service for example.
+        # In a foreign archive it may be any port, such as that of a login service.
         is_port = port_url is not None and int(port_url[1]) in LEASE_RANGE
         if not is_port and not is_name:
             raise self._record_error(
@@ -314,12 +314,12 @@ class AgentAccess:
     # -- serving ------------------------------------------------------------------------------
 
     async def serve(self) -> None:
-        """Serve the agent until cancelled, also on sockets that come meanwhile.
+        """Serve the agent until cancelled, including sockets added later.
 
-        It runs as long as the agent is open, whether its program runs or not: scripts read the
-        documentation of the world through the address before they start the program.
+        It runs as long as the agent is open, whether or not its program runs: scripts read the
+        world's documentation through the address before they start the program.
 
-        Cancellation: requests under way are dropped. The address stays open until :meth:`close`.
+        Cancellation: pending requests are dropped. The address stays open until :meth:`close`.
         """
         proxy = Proxy(
             self._agent,
@@ -348,7 +348,7 @@ class AgentAccess:
         serving: dict[socket.socket, anyio.CancelScope],
         tasks: anyio.abc.TaskGroup,
     ) -> None:
-        """Serve the sockets that came, and no longer those that went."""
+        """Start serving new sockets, and stop serving removed ones."""
         with self._lock:
             gone, new = serving.keys() - self._listeners, self._listeners - serving.keys()
             self._served |= new
@@ -371,10 +371,10 @@ class AgentAccess:
                     listener.close()
 
     def _accept(self, listener: socket.socket) -> tuple[socket.socket, Any]:
-        """Accept a connection, unless the socket was closed or handed on.
+        """Accept a connection, unless the socket was closed or handed over.
 
         Raises:
-            OSError: There is none to accept.
+            OSError: There is no connection to accept.
         """
         with self._lock:
             if listener not in self._listeners:

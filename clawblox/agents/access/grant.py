@@ -1,6 +1,6 @@
-"""The access that a world gives an agent, with the allowed requests: a frozen table of routes.
+"""The access that a world gives an agent: a frozen table of allowed routes.
 
-Every other request is refused. Here is also the name by which a sandboxed agent knows its world.
+All other requests are refused. Also derives the host name of a world for sandboxed agents.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from clawblox.errors import ConfigError
 
 _MAX_LABEL_CHARS = 63
 _NO_NAME = re.compile(r"|localhost|[0-9]+|0x[0-9a-f]*")
-"""Labels that mean something else: this machine, or an address in digits."""
+"""Labels with another meaning: this machine, or a numeric address."""
 
 
 @attrs.frozen(kw_only=True)
@@ -27,14 +27,14 @@ class Grant:
 
     Attributes:
         world: Name of the world.
-        headers: Headers of each request to the world, which name the agent's session. The world
-            changes them when the agent gets another one.
+        headers: Headers of each request to the world, naming the agent's session. The world
+            replaces them when the agent gets another session.
         policy: The routes that the agent may use.
         upstream: Returns the address of the instance, base path included; None while it does not
             serve. It is called for each request, from any thread, and must not block.
-        suspect: Called when the world answers 503, as it does once it has halted. It is called
-            from any thread, and must not block.
-        sandbox: The table ``[sandbox]`` of the ``world.toml``, its paths made absolute.
+        suspect: Called when the world answers 503, as it does after halting. It is called from any
+            thread, and must not block.
+        sandbox: The table ``[sandbox]`` of the ``world.toml``, with absolute paths.
     """
 
     world: str
@@ -46,7 +46,7 @@ class Grant:
 
 
 def host_name(world: str) -> str:
-    """Return the host name for a world: its name as a DNS label."""
+    """Return the host name of a world: its name as a DNS label."""
     ascii_name = unicodedata.normalize("NFKD", world).encode("ascii", "ignore").decode()
     label = re.sub(r"[^a-z0-9]+", "-", ascii_name.lower())[:_MAX_LABEL_CHARS].strip("-")
     return f"world-{label}".rstrip("-") if _NO_NAME.fullmatch(label) else label
@@ -84,7 +84,7 @@ class Policy:
             api: The world's ``api`` metadata; its key ``allow`` lists further routes.
 
         Raises:
-            ConfigError: A route in it cannot be given to agents; names the key.
+            ConfigError: A route cannot be allowed for agents; the error names the key.
         """
         named = [("allow", text) for text in api.get("allow", ())]
         named += [(key, f"{method} {api[key]}") for method, key in _NAMED if key in api]
@@ -93,11 +93,11 @@ class Policy:
         return cls(routes)
 
     def allows(self, method: str, path: str) -> bool:
-        """Return whether the agent may send such a request.
+        """Return whether the agent may send a request.
 
         Args:
             method: The method.
-            path: The path in its only spelling, without the query.
+            path: The path in its canonical form, without the query.
         """
         return any(route.matches(method, path) for route in self.routes)
 

@@ -1,12 +1,12 @@
-"""The capability proxy of one agent: requests in its policy reach its world, and nothing else does.
+"""The capability proxy of one agent: requests allowed by its policy reach its world, others do not.
 
-Each connection serves one request, whose bytes end here: the request to the world is built again,
-with the agent's own session. Of the world's answer, only status, content type and body are passed
-on, so that an agent sees no date, no redirect and no address of this machine.
+Each connection serves one request. Its bytes are never forwarded: the request to the world is built
+again, with the agent's own session. Only status, content type and body of the world's answer are
+returned, so the agent sees no date, no redirect and no address of this machine.
 
-Listening sockets come from outside and may be of another network namespace; they stay open when
-the proxy stops. One that every user of the machine can reach serves the user of this process and
-root only: any client that connects acts as the agent.
+Listening sockets are created elsewhere and may belong to another network namespace; they stay open
+when the proxy stops. A socket that every user of the machine can reach serves only this process's
+user and root, because any client that connects acts as the agent.
 """
 
 from __future__ import annotations
@@ -46,8 +46,7 @@ _RECEIVE_BYTES = 64 << 10
 _MOST_DRAINED_BYTES = 4 << 20
 _ROOT: Final = 0
 _BURST_S: Final = 2.0
-"""Seconds of the rate that an agent may use up in a moment."""
-"""Pause in seconds after a connection could not be accepted."""
+"""Length of the allowed burst, in seconds of the rate."""
 
 _CONTENT_TYPE = re.compile(r"[ -~]{1,200}")
 _WITHOUT_BODY = frozenset({204, 205})
@@ -59,14 +58,14 @@ class Limits:
     """Limits of one agent in the proxy.
 
     Attributes:
-        connections: Most connections at a time; further ones wait in the sockets' backlogs.
-        request_s: Seconds in which a whole request must arrive.
-        world_s: Seconds in which the world must have answered.
-        answer_s: Seconds in which the agent must have read the answer.
+        connections: Maximum concurrent connections; others wait in the sockets' backlogs.
+        request_s: Seconds within which a whole request must arrive.
+        world_s: Seconds within which the world must answer.
+        answer_s: Seconds within which the agent must read the answer.
         linger_s: Seconds for the agent to stop sending a refused request.
-        answer_bytes: Most bytes of the body of an answer.
-        requests_per_s: Requests a second that are passed on, after a burst of two seconds' worth;
-            further ones are answered 429. None sets no limit.
+        answer_bytes: Maximum size of an answer's body.
+        requests_per_s: Requests per second that are forwarded, after a burst of two seconds' worth;
+            others are answered with 429. None sets no limit.
     """
 
     connections: int = 64
@@ -86,7 +85,7 @@ class Proxy:
         grant: Returns the agent's grant; None before the first.
         hosts: Returns the allowed values of the ``Host`` header, in lower case.
         limits: Limits of the agent; None for the defaults.
-        is_private: Whether the agent alone can reach the listening sockets; otherwise only
+        is_private: Whether only the agent can reach the listening sockets; otherwise only
             connections of this user and of root are served.
     """
 
@@ -115,13 +114,13 @@ class Proxy:
         listener: socket.socket,
         accept: Callable[[socket.socket], tuple[socket.socket, Any]],
     ) -> None:
-        """Serve a listening socket until cancelled; any number of them at a time.
+        """Serve a listening socket until cancelled; several may be served concurrently.
 
         Args:
             listener: The socket; it must not block.
-            accept: Accepts a connection of it, as ``socket.accept`` does.
+            accept: Accepts a connection, like ``socket.accept``.
 
-        Cancellation: requests under way are dropped; the socket stays open.
+        Cancellation: pending requests are dropped; the socket stays open.
         """
         async with anyio.create_task_group() as connections:
             await serve_connections(
@@ -146,10 +145,10 @@ class Proxy:
             await self._converse(_Client(connection))
 
     async def _is_trusted(self, connection: socket.socket) -> bool:
-        """Return whether a process of this user, or of root, has made the connection."""
+        """Return whether a process of this user or of root made the connection."""
         try:
             uid = peer_uid(connection)
-        except OSError:  # a kernel without the index
+        except OSError:  # the kernel cannot look up single sockets
             uid = await run_blocking(read_peer_uid, connection)
         if uid in (os.geteuid(), _ROOT):
             return True
@@ -243,14 +242,14 @@ class _Client:
         self._connection = connection
         self._received = bytearray()
         self.may_send_more = True
-        """Whether there may be bytes of the request that were not received."""
+        """Whether more bytes of the request may follow."""
 
     async def receive_head(self) -> bytes:
         """Receive the head of the request.
 
         Raises:
-            Refusal: It is no head of a request.
-            _Gone: It is not complete.
+            Refusal: The bytes are not the head of a request.
+            _Gone: The head is incomplete.
         """
         seen = 0
         while (end := find_head(self._received, seen)) is None:
@@ -264,7 +263,7 @@ class _Client:
         """Receive the body of the request, and nothing after it.
 
         Raises:
-            _Gone: It is not complete.
+            _Gone: The body is incomplete.
         """
         length = request.length or 0
         if request.awaits_continue and len(self._received) < length:
@@ -285,7 +284,7 @@ class _Client:
             await anyio.wait_writable(self._connection)
 
     def end(self) -> None:
-        """Say that nothing more will be sent."""
+        """Signal that nothing more will be sent."""
         self._connection.shutdown(socket.SHUT_WR)
 
     async def drain(self) -> None:
@@ -309,7 +308,7 @@ class _Client:
 
 
 class _Upstream:
-    """The connections to the world, at the address that it has now."""
+    """The connections to the world, at its current address."""
 
     def __init__(self) -> None:
         self._url = ""
@@ -325,7 +324,7 @@ class _Upstream:
         return self._connections
 
     def close(self) -> None:
-        """Close them."""
+        """Close the connections."""
         connections, self._connections = self._connections, None
         if connections is not None:
             connections.close()

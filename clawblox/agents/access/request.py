@@ -1,7 +1,7 @@
-"""Requests of agents: strict parsing of their bytes into values that have one meaning only. Pure.
+"""Requests of agents: strict parsing of their bytes into unambiguous values. Pure.
 
-None of the bytes are passed on: the request to the world is built from the values here.
-Formats: RFC 9112 (HTTP/1.1), of which only a small part is taken.
+None of the bytes are forwarded: the request to the world is built from the values here.
+Format: RFC 9112 (HTTP/1.1), of which only a small part is accepted.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from clawblox.config.agent_routes import METHODS, PATH, QUERY
 from clawblox.host_gate import find_refusal
 
 MAX_HEAD_BYTES: Final = 16 << 10
-"""Most bytes of a request line and its headers."""
+"""Maximum bytes of a request line and its headers."""
 
 MAX_BODY_BYTES: Final = 1 << 20
-"""Most bytes of a request's body."""
+"""Maximum bytes of a request's body."""
 
 _HEAD_END: Final = b"\r\n\r\n"
 _REQUEST_LINE = re.compile(
@@ -51,12 +51,12 @@ _UNDERSTOOD = frozenset(
         "transfer-encoding",
     }
 )
-"""The headers that have a meaning here; the others are dropped."""
+"""The headers that are interpreted; all others are dropped."""
 
 _WITHOUT_BODY = frozenset({"GET", "DELETE"})
 
 
-class Refusal(Exception):  # noqa: N818 - it is an answer to the agent, not an error of ours
+class Refusal(Exception):  # noqa: N818 - an answer to the agent, not an error
     """A request is refused.
 
     Args:
@@ -72,15 +72,15 @@ class Refusal(Exception):  # noqa: N818 - it is an answer to the agent, not an e
 
 @attrs.frozen(kw_only=True)
 class AgentRequest:
-    """The parts of an agent's request that are passed on.
+    """The parts of an agent's request that are forwarded.
 
     Attributes:
         method: The method.
-        path: The path, in its only spelling.
+        path: The path, in its canonical form.
         query: The query, without its question mark.
-        headers: The headers that are passed on.
+        headers: The headers that are forwarded.
         length: Bytes of the body; None without one.
-        awaits_continue: Whether the agent waits for a word before it sends the body.
+        awaits_continue: Whether the agent waits for "100 Continue" before it sends the body.
     """
 
     method: str
@@ -92,14 +92,14 @@ class AgentRequest:
 
 
 def find_head(received: bytes | bytearray, seen: int = 0) -> int | None:
-    """Return where the body begins in the received bytes; None while the head is incomplete.
+    """Return the offset of the body in the received bytes; None while the head is incomplete.
 
     Args:
-        received: All that has been received.
-        seen: How much of it an earlier call has looked at.
+        received: All bytes received so far.
+        seen: Number of bytes that an earlier call has examined.
 
     Raises:
-        Refusal: It cannot become the head of a request, whatever follows.
+        Refusal: The bytes cannot become the head of a request.
     """
     if received and not 65 <= received[0] <= 90:
         raise Refusal(400, "This is not an HTTP request.")
@@ -113,14 +113,14 @@ def find_head(received: bytes | bytearray, seen: int = 0) -> int | None:
 
 
 def parse_head(head: bytes, hosts: Collection[str]) -> AgentRequest:
-    """Read the head of a request.
+    """Parse the head of a request.
 
     Args:
-        head: What :func:`find_head` found, with its final empty line.
+        head: The head, up to the offset from :func:`find_head`.
         hosts: Allowed values of the ``Host`` header, in lower case.
 
     Raises:
-        Refusal: It is not a request that can be passed on.
+        Refusal: The request cannot be forwarded.
     """
     request_line, *lines = head.removesuffix(_HEAD_END).split(b"\r\n")
     target = _REQUEST_LINE.fullmatch(request_line)
@@ -197,7 +197,7 @@ def _awaits_continue(headers: dict[str, str]) -> bool:
 def _passed_on(headers: dict[str, str]) -> dict[str, str]:
     passed: dict[str, str] = {}
     if accept := headers.get("accept"):
-        # Whatever else a client would take, worlds have one form of each answer.
+        # Worlds have only one form of each answer, so other types are not requested.
         passed |= {"Accept": accept} if _ACCEPT.fullmatch(accept) else {}
     if content_type := headers.get("content-type"):
         if _CONTENT_TYPE.fullmatch(content_type) is None:

@@ -1,10 +1,10 @@
-"""Our sandbox: bubblewrap, in a network namespace of which the orchestrator holds the sockets.
+"""The sandbox: bubblewrap, in a network namespace whose listening sockets the orchestrator holds.
 
-Each process gets namespaces of its own. What starts it is a helper that becomes bubblewrap, so the
-guard, the cookie and the pidfd of the process are those of any other. Where root starts it, the
-helper becomes another user on the way, if this machine allows that. bubblewrap is not told to
-die with its parent: that would be the thread which spawned it. Its first process inside ends with
-the program, and the kernel then kills all that is left in its pid namespace.
+Each process gets its own namespaces. It is started by a helper that becomes bubblewrap, so guard,
+cookie and pidfd work as for any other process. If root starts it, the helper first becomes another
+user, if this machine allows that. bubblewrap does not use ``--die-with-parent``, because the parent
+would be the thread that spawned it. Its first process inside ends with the program, and the kernel
+then kills everything left in its pid namespace.
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ _LIMITS: Final = {
     "max_net_namespaces": 0,
     "max_user_namespaces": 2,
 }
-"""Limits that bubblewrap itself needs; see namespaces(7). The network is made before they apply. Of
-the two user namespaces, one is to mount in, and the inner one is the program's."""
+"""Limits that bubblewrap itself needs; see namespaces(7). The network namespace is created before
+they apply. bubblewrap mounts in the first user namespace; the inner one is the program's."""
 
 _NESTED_LIMITS: Final = {
     name: most
     for name, most in _LIMITS.items()
     if name.partition("_")[2].partition("_")[0] not in ("ipc", "mnt", "net", "pid", "user")
 }
-"""Limits with room for the sandboxes of Claude Code and Codex inside ours."""
+"""Limits with room for the sandboxes of Claude Code and Codex inside this one."""
 
 _NAMESPACES_HINT: Final = (
     "Allow user namespaces: sysctl user.max_user_namespaces=10000; on Ubuntu also "
@@ -88,9 +88,9 @@ class Bubblewrap:
         api_hosts: Hosts that its program may reach in addition to its world, by name.
         host: Returns the name by which the agent knows its world; None without one.
         settings: Returns the table ``[sandbox]`` of its world.
-        has_native: Whether Claude Code's own sandbox is on too, inside this one.
-        may_nest: Whether the program makes a sandbox of its own without our doing.
-        is_strict: Whether it is refused where it cannot be as tight as it can be elsewhere.
+        has_native: Whether Claude Code's own sandbox is also on, inside this one.
+        may_nest: Whether the program itself creates a sandbox of its own.
+        is_strict: Whether to refuse a machine on which the sandbox would be weaker than elsewhere.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Bubblewrap:
         if not self._has_native:
             return None
         host = self._host()
-        # A name that leads to a loopback address is refused unless the address is allowed too.
+        # A name with a loopback address is refused unless the address is allowed too.
         hosts = [] if host is None else [host, WORLD_ENDPOINT.address]
         return native_settings(hosts, self._settings(), is_nested=True)
 
@@ -177,7 +177,7 @@ class Bubblewrap:
 
     def enclose(self, argv: tuple[str, ...], env: Mapping[str, str], cwd: Path) -> Enclosed:
         """See ``Enclosure.enclose``."""
-        del cwd  # which is always the workspace
+        del cwd  # always the workspace
         self._close()
         self._remove_group()
         try:
@@ -226,7 +226,7 @@ class Bubblewrap:
             group.remove()
 
     async def serve(self) -> None:
-        """Continue the connections of the program to its model, until cancelled.
+        """Relay the program's connections to its model, until cancelled.
 
         It runs as long as the agent is started.
 
@@ -272,10 +272,10 @@ class Bubblewrap:
             return None, ()
         path = Path(root)
         if not path.is_absolute() or not path.is_dir():
-            raise self._error(f"[sandbox] deps_root of its world is no directory: {root}")
+            raise self._error(f"[sandbox] deps_root of its world must be a directory, not {root}")
         if not settings.get("add_deps_lib_to_library_path"):
             return path, ()
-        # Set inside only: to bubblewrap, which is started outside, it would mean something else.
+        # Set only inside, because the variable would also affect bubblewrap itself outside.
         libraries = [str(SANDBOX_DEPS / "lib"), *filter(None, [env.get(_LIBRARY_PATH)])]
         return path, ((_LIBRARY_PATH, ":".join(libraries)),)
 
@@ -298,7 +298,7 @@ class Bubblewrap:
         )
 
     def _confine(self, inside: Inside) -> Confinement:
-        """Return the restrictions that the helper puts on the program."""
+        """Return the restrictions that the helper applies to the program."""
         limits = self._limits
         return Confinement(
             user=self._user,
@@ -310,7 +310,7 @@ class Bubblewrap:
         )
 
     def _find_bubblewrap(self, inside: Inside) -> str:
-        """Return where the helper finds bubblewrap."""
+        """Return the path at which the helper finds bubblewrap."""
         if not inside.is_bound:
             return self._bubblewrap
         return f"{OUTER_DIR}/{len(inside.own_files) + len(inside.shown_files)}"
@@ -318,10 +318,10 @@ class Bubblewrap:
     # -- probes -------------------------------------------------------------------------------
 
     def _leave_root(self, directory: AgentDir, command: Sequence[str]) -> None:
-        """Try the sandbox: where this process is root, as another user, and then as it is.
+        """Try the sandbox; if this process is root, first as another user, then as root.
 
         Raises:
-            AgentSetupError: It cannot be made or tried, or is not as tight as it must be.
+            AgentSetupError: It cannot be created or tried, or is weaker than required.
         """
         self._user, self._weakness = None, None
         if os.geteuid() == 0:
@@ -348,10 +348,10 @@ class Bubblewrap:
             )
 
     def _find_refusal(self, command: Sequence[str]) -> AgentSetupError | None:
-        """Return why the sandbox cannot be made; None if it can.
+        """Return why the sandbox cannot be created; None if it can.
 
         Raises:
-            AgentSetupError: It cannot be tried, for lack of time or descriptors.
+            AgentSetupError: It cannot be tried, for example for lack of time or descriptors.
         """
         try:
             outcome = self._try(command)
@@ -364,14 +364,14 @@ class Bubblewrap:
         return self._error(f"its sandbox cannot be made: {words}")
 
     def _try(self, command: Sequence[str]) -> Outcome:
-        """Run a command inside, as the program will be run.
+        """Run a command inside, in the same way as the program.
 
         Raises:
-            NamespaceRefused: The namespaces cannot be made.
-            AgentSetupError: It does not end, or cannot be started.
+            NamespaceRefused: The namespaces cannot be created.
+            AgentSetupError: The command does not end, or cannot be started.
         """
         inside = self._look_inside([], os.environ)
-        # Here the thread that is its parent waits for it.
+        # The parent is safe here, because its thread waits for the command.
         entry = self._enter(inside, [], "--die-with-parent")
         try:
             outcome = run_briefly(
@@ -396,7 +396,7 @@ class Bubblewrap:
 
 
 def _readable(directory: AgentDir) -> tuple[str, ...]:
-    """Return the files of the runtime directory that are for the program."""
+    """Return the files of the runtime directory that the program may read."""
     hidden = {directory.command_file, directory.status_file}
     files = [path for path in directory.runtime.iterdir() if path.is_file() and path not in hidden]
     return tuple(sorted(path.name for path in files if not path.name.startswith(".")))

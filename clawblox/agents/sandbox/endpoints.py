@@ -1,9 +1,9 @@
-"""Endpoints: the addresses in a sandbox, and their far ends. Pure.
+"""Endpoints: addresses in a sandbox, and the hosts to which they lead. Pure.
 
-A name leads to an address of its own in the sandbox's loopback network, on which the orchestrator
-listens. So a program reaches what it may reach under the usual name and port, whether it knows of
-proxies or not, and TLS is between it and the far end. A numeric address is made an address of
-the sandbox itself.
+Each host name gets an address of its own in the sandbox's loopback network, on which the
+orchestrator listens. So a program reaches its permitted hosts under their usual names and ports,
+with or without proxy support, and TLS runs end to end. A numeric address becomes an address of the
+sandbox itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import attrs
 _HTTPS_PORT: Final = 443
 _PORTS: Final = {"http": 80, "https": _HTTPS_PORT}
 _FIRST: Final = ipaddress.IPv4Address("127.0.1.1")
-"""The address of the world; the names of model APIs get those after it."""
+"""The address of the world; the names of model APIs get the addresses after it."""
 
 
 @attrs.frozen
@@ -28,9 +28,9 @@ class Endpoint:
 
     Attributes:
         address: The address, numeric.
-        port: The port there, and at the far end.
+        port: The port, the same at both ends.
         host: The host at the far end; ``""`` for the agent's world.
-        is_tls: Whether only TLS for that host is spoken there.
+        is_tls: Whether only TLS for that host is allowed.
     """
 
     address: str
@@ -40,7 +40,7 @@ class Endpoint:
 
     @property
     def has_name(self) -> bool:
-        """Whether programs know it by a name that is not its address."""
+        """Whether programs know it by a name rather than its address."""
         return self.host not in ("", "localhost", self.address)
 
 
@@ -51,12 +51,12 @@ def find_endpoints(hosts: Iterable[str], env: Mapping[str, str]) -> tuple[Endpoi
     """Return the endpoints of a program in addition to its world.
 
     Args:
-        hosts: Hosts of its model's APIs, by name, each at the port of HTTPS.
-        env: Variables of the program. Those that end in ``BASE_URL`` name further ones.
+        hosts: Hosts of its model's APIs, by name, at the HTTPS port.
+        env: Variables of the program. Those whose name ends in ``BASE_URL`` give further hosts.
 
     Raises:
-        ValueError: A variable holds no address that can be reached from a sandbox; the text says
-            which, and why.
+        ValueError: A variable's address cannot be reached from a sandbox; the text names the
+            variable and the reason.
     """
     wanted = {(host, _HTTPS_PORT): True for host in hosts}
     for name, value in sorted(env.items()):
@@ -73,16 +73,16 @@ def find_endpoints(hosts: Iterable[str], env: Mapping[str, str]) -> tuple[Endpoi
 
 
 def _far_end(name: str, value: str) -> tuple[str, int, bool]:
-    """Return host and port of an address, and whether TLS is spoken there."""
+    """Return host and port of a URL, and whether it uses TLS."""
     try:
         url = urlsplit(value)
         port = url.port or _PORTS[url.scheme]
         host = _host(url)
     except (KeyError, ValueError) as error:
-        # The value may hold a password.
-        raise ValueError(f"{name} is no http:// or https:// address") from error
+        # The value may contain a password.
+        raise ValueError(f"{name} must be an http:// or https:// address") from error
     if ":" in host and host != "::1":
-        raise ValueError(f"{name} names the IPv6 address {host}; use a host name")
+        raise ValueError(f"{name} must have a host name, not the IPv6 address {host}")
     return host, port, url.scheme == "https"
 
 
@@ -94,7 +94,7 @@ def _host(url: SplitResult) -> str:
 
 
 def _inner_address(host: str, number: int) -> str:
-    """Return the address in the sandbox for ``host``, with that number."""
+    """Return the address of ``host`` in the sandbox; a name gets the address with that number."""
     if host == "localhost":
         return "127.0.0.1"
     try:

@@ -1,6 +1,6 @@
-"""How a process gets into a sandbox, and how much of this machine its programs may use.
+"""Starts a process in a sandbox, and limits its programs' use of this machine.
 
-The limits are far above what a large build needs. They keep a runaway program from taking the
+The limits are far above what a large build needs. They keep a runaway program from exhausting the
 processes and the memory of its orchestrator, of worlds and of other agents.
 """
 
@@ -32,14 +32,14 @@ from clawblox.system.process_tree import is_same_process, read_start_time
 
 @attrs.define
 class Entry:
-    """Resources of a process that starts.
+    """Resources for starting a process.
 
     Attributes:
-        channel: Our end of the channel on which the helper hands out its sockets.
+        channel: This process's end of the channel on which the helper sends its sockets.
         helper_end: The other end.
         arguments: Descriptor of a file with bubblewrap's arguments.
         endpoints: The addresses that can be reached from inside.
-        confinement: Restrictions that the helper puts on the program.
+        confinement: Restrictions that the helper applies to the program.
         files: Descriptors that bubblewrap inherits.
     """
 
@@ -58,12 +58,12 @@ class Entry:
         confinement: Confinement,
         system_calls: bytes | None,
     ) -> Entry:
-        """Open it.
+        """Open the resources.
 
         Args:
-            arguments: bubblewrap's own.
+            arguments: bubblewrap's own arguments.
             endpoints: The addresses that can be reached from inside.
-            confinement: Restrictions that the helper puts on the program.
+            confinement: Restrictions that the helper applies to the program.
             system_calls: Filter of its system calls; None for none.
 
         Raises:
@@ -91,7 +91,7 @@ class Entry:
     def command(self, bubblewrap: str, argv: Sequence[str]) -> tuple[str, ...]:
         """Return the command that runs ``argv`` inside."""
         listen = [(endpoint.address, endpoint.port) for endpoint in self.endpoints]
-        # bubblewrap's own arguments name places of this machine; the program could read them.
+        # The program could read bubblewrap's command line, so paths of this machine are not there.
         inner = [bubblewrap, "--args", str(self.arguments), "--", *argv]
         channel, *files = self.pass_fds
         return tuple(
@@ -114,13 +114,13 @@ class Entry:
         return receive_listeners(self.channel, len(self.endpoints))
 
     def close(self) -> None:
-        """Close all."""
+        """Close all resources."""
         self.hand_over()
         self.channel.close()
 
 
 def _memory_file(name: str, content: bytes) -> int:
-    """Return a descriptor of a file in memory, to be read from its start."""
+    """Return a descriptor of a file in memory, positioned at its start."""
     descriptor = os.memfd_create(name)
     try:
         write_all(descriptor, content)
@@ -134,7 +134,7 @@ def _memory_file(name: str, content: bytes) -> int:
 _PROCESSES: Final = 16_384
 _SHARE_OF_PROCESSES: Final = 2
 _SPARED_MEMORY: Final = 10
-"""One part in so many is left to others."""
+"""One part in this many is left to other processes."""
 
 _PROCESS_TABLES: Final = (
     Path("/proc/sys/kernel/pid_max"),
@@ -142,7 +142,7 @@ _PROCESS_TABLES: Final = (
 )
 _MEMINFO: Final = Path("/proc/meminfo")
 _COUNTS_BY_NAMESPACE: Final = (5, 14)
-"""The first Linux that counts the processes of a user for each user namespace."""
+"""The first Linux that counts the processes of a user per user namespace."""
 
 _CONTROLLERS: Final = frozenset({"memory", "pids"})
 _HIERARCHY: Final = Path("/sys/fs/cgroup")
@@ -157,9 +157,9 @@ class Limits:
     """The limits of one sandbox.
 
     Attributes:
-        processes: Most processes and threads.
-        memory_bytes: Most memory.
-        parent: Where control groups can be made; None means that memory has no limit.
+        processes: Maximum number of processes and threads.
+        memory_bytes: Maximum memory.
+        parent: Where control groups can be created; None means that memory is not limited.
         counts_by_user: Whether RLIMIT_NPROC limits the processes.
     """
 
@@ -178,10 +178,10 @@ class Limits:
         }
 
     def make_group(self) -> ControlGroup | None:
-        """Make the control group of a process; None where none can be made. Blocks.
+        """Create the control group of a process; None if none can be created. Blocks.
 
         Raises:
-            OSError: It cannot be made although it should.
+            OSError: Creating it failed although this machine supports it.
         """
         if self.parent is None:
             return None
@@ -193,7 +193,7 @@ def find_limits(outer_uid: int) -> Limits:
     """Return the limits of a sandbox on this machine. Blocks.
 
     Args:
-        outer_uid: The user that its programs are outside; the kernel lets root fork without limit.
+        outer_uid: User id of its programs outside; the kernel lets root fork without limit.
 
     Raises:
         OSError: ``/proc`` cannot be read.

@@ -1,8 +1,8 @@
-"""The view that a program in our sandbox has of this machine, as bubblewrap's arguments. Pure.
+"""A sandboxed program's view of this machine, as bubblewrap's arguments. Pure.
 
-The program sees ``/usr`` and the little of ``/etc`` that programs need, its own files, and the
-agent's directories at places that say nothing of this machine. All but the workspace, the home and
-the state is read-only. See bwrap(1).
+The program sees ``/usr``, the few parts of ``/etc`` that programs need, its own files, and the
+agent's directories under neutral paths. Everything except workspace, home and state is read-only.
+See bwrap(1).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ SANDBOX_UID: Final = 1000
 SANDBOX_GID: Final = 1000
 
 _LINKS: Final = ("bin", "sbin", "lib", "lib64")
-"""Directories of ``/usr`` that are known by a shorter name too."""
+"""Directories of ``/usr`` that also have a shorter path."""
 
 SYSTEM_DIRS: Final = (Path("/usr"), *(Path("/") / name for name in _LINKS))
-"""Directories with the system's programs and libraries, by all their names."""
+"""Directories with the system's programs and libraries, under all their paths."""
 
-# Keys are kept next to certificates, in /etc/ssl/private and /etc/pki/tls/private: root could read
-# them inside too.
+# Not all of /etc/ssl and /etc/pki: their private directories have keys, which root could read
+# inside too.
 _SHARED_ETC: Final = (
     "alternatives",
     "ca-certificates",
@@ -74,22 +74,22 @@ _SCRATCH: Final = "/tmp"  # noqa: S108 - a file system of the sandbox's own
 
 @attrs.frozen(kw_only=True)
 class Inside:
-    """The view of a program.
+    """A program's view.
 
     Attributes:
         directory: The agent's directory on this machine.
-        etc: Directory on this machine that holds the files which :meth:`etc_files` names.
-        program: Files and directories of the program, seen where they are on this machine.
-        links: Symbolic links, as pairs of place and target.
+        etc: Directory on this machine with the files named by :meth:`etc_files`.
+        program: Files and directories of the program, visible under their paths on this machine.
+        links: Symbolic links, as pairs of path and target.
         commands: Directories of the program for ``PATH``.
         runtime: Names of the files in the agent's runtime directory that the program may read.
         deps: The directory shown as ``/sandbox-deps``; None for none.
-        hosts: Names that lead to addresses of the sandbox, as pairs of address and name.
-        variables: Variables that hold inside only, not in bubblewrap itself.
+        hosts: Names for addresses of the sandbox, as pairs of address and name.
+        variables: Variables set only inside, not in bubblewrap itself.
         read_only: Entries of ``/proc`` that cannot be written inside.
         hidden: Entries of ``/proc`` that cannot be opened inside.
         is_bound: Whether bubblewrap finds :attr:`own_files` and :attr:`shown_files` bound in
-            ``outer_user.OUTER_DIR``, and not where they are.
+            ``outer_user.OUTER_DIR`` instead of at their own paths.
     """
 
     directory: AgentDir
@@ -112,7 +112,7 @@ class Inside:
 
     @property
     def shown_files(self) -> tuple[Path, ...]:
-        """Paths that it may read, in addition to world-readable ones of this machine."""
+        """Paths that it may read, in addition to world-readable files of this machine."""
         return (
             *(self.etc / name for name in _OWN_ETC),
             *(self.directory.runtime / name for name in self.runtime),
@@ -121,7 +121,7 @@ class Inside:
         )
 
     def arguments(self) -> list[str]:
-        """Return bubblewrap's arguments up to the command, without those about the network."""
+        """Return bubblewrap's arguments before the command, except for the network options."""
         return [
             *self._namespaces(),
             *self._system(),
@@ -132,7 +132,7 @@ class Inside:
         ]
 
     def etc_files(self) -> dict[str, str]:
-        """Return the files of ``/etc`` that are the sandbox's own, by name."""
+        """Return the sandbox's own files of ``/etc``, by name."""
         user = f"agent:x:{SANDBOX_UID}:{SANDBOX_GID}"
         hosts = [("127.0.0.1", "localhost"), ("::1", "localhost"), ("127.0.0.1", "agent")]
         files = {
@@ -185,14 +185,14 @@ class Inside:
             yield from ("--ro-bind", self._source(self.directory.runtime / name), str(place))
 
     def _source(self, path: Path) -> str:
-        """Return where bubblewrap finds a file."""
+        """Return the path at which bubblewrap finds a file."""
         if not self.is_bound:
             return str(path)
         return f"{OUTER_DIR}/{(*self.own_files, *self.shown_files).index(path)}"
 
 
 def _outermost(paths: Iterable[Path]) -> list[Path]:
-    """Return the paths that are neither in another one nor shown anyway."""
+    """Return the paths that are not inside another one and not visible anyway."""
     chosen: list[Path] = []
     for path in sorted(set(paths)):
         if not path.is_relative_to("/usr") and not any(map(path.is_relative_to, chosen)):
@@ -201,10 +201,10 @@ def _outermost(paths: Iterable[Path]) -> list[Path]:
 
 
 def visible_path(search: str, inside: Inside) -> str:
-    """Return ``PATH`` for the inside: the program's directories, existing ones, the system's.
+    """Return ``PATH`` for the inside: the program's directories, visible ones, the system's.
 
     Args:
-        search: ``PATH`` as it is on this machine.
+        search: ``PATH`` on this machine.
         inside: The view of the program.
     """
     seen = [Path("/usr"), SANDBOX_WORKSPACE, SANDBOX_HOME, SANDBOX_DEPS, *inside.program]
@@ -224,7 +224,7 @@ class ProcCovers:
 
     Attributes:
         read_only: Directories that are shown read-only.
-        hidden: Files that are not for everybody, or can be written.
+        hidden: Files that are not world-readable, or are writable.
     """
 
     read_only: tuple[str, ...]
@@ -240,7 +240,7 @@ def find_proc_covers() -> ProcCovers:
     read_only, hidden = [], []
     with os.scandir("/proc") as entries:
         for entry in entries:
-            if entry.name.isdigit() or entry.is_symlink():  # of processes, or leads there
+            if entry.name.isdigit() or entry.is_symlink():  # processes, and links into them
                 continue
             if entry.is_dir(follow_symlinks=False):
                 read_only.append(entry.name)

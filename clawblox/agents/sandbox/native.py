@@ -1,8 +1,8 @@
-"""Claude Code's own sandbox, which encloses the commands that it runs, and not the program itself.
+"""Claude Code's own sandbox, around the commands that Claude Code runs but not around itself.
 
-Where that sandbox cannot start, each command fails, and Claude Code still ends as if all were well.
-So what it is made of is tried before the agent starts. Its names and arguments were read off
-Claude Code 2.1.197 and 2.1.330.
+If that sandbox cannot start, every command fails, and Claude Code still exits successfully. So its
+requirements are tested before the agent starts. Names and arguments were observed in Claude Code
+2.1.197 and 2.1.330.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _SAME_PROC: Final = ("--unshare-user", "--bind", "/proc", "/proc")
 _PROBE_TIMEOUT_S: Final = 30.0
 
 _HINT: Final = (
-    "Install the missing ones: apt install bubblewrap socat ripgrep. "
-    "Or start the agent with claude_native_sandbox=False: its own sandbox stays off then."
+    "Install the missing programs: apt install bubblewrap socat ripgrep. "
+    "Or start the agent with claude_native_sandbox=False, which leaves its own sandbox off."
 )
 
 _SHELL_FILE: Final = "native_sandbox.sh"
@@ -50,12 +50,12 @@ unset NO_PROXY no_proxy
 def native_settings(
     hosts: Iterable[str], world: Mapping[str, Any], *, is_nested: bool
 ) -> dict[str, Any]:
-    """Return the settings of the sandbox, without those that turn it on.
+    """Return the settings of the sandbox, except those that enable it.
 
     Args:
         hosts: Hosts that its commands may reach.
         world: The table ``[sandbox]`` of the agent's world.
-        is_nested: Whether it runs in our sandbox, where it can mount no ``/proc`` of its own.
+        is_nested: Whether it runs in clawblox's sandbox, where it cannot mount its own ``/proc``.
     """
     loopback = ("127.0.0.1", "localhost") if world.get("allow_loopback") else ()
     return {
@@ -69,9 +69,9 @@ def _is_weaker(world: Mapping[str, Any]) -> bool:
 
 
 def probe_command(*, is_nested: bool) -> list[str]:
-    """Return a command that makes a sandbox as Claude Code does, and checks its requirements.
+    """Return a command that creates a sandbox as Claude Code does, and checks its requirements.
 
-    It fails with an explanation where Claude Code's sandbox would not start.
+    It fails with an explanation if Claude Code's sandbox would not start.
 
     Args:
         is_nested: As for :func:`native_settings`.
@@ -85,10 +85,10 @@ def probe_command(*, is_nested: bool) -> list[str]:
 
 
 def require_native(outcome: Outcome, agent: str) -> None:
-    """Raise if the command of :func:`probe_command` has failed.
+    """Raise if the command from :func:`probe_command` has failed.
 
     Raises:
-        AgentSetupError: The sandbox cannot start; the text explains why.
+        AgentSetupError: The sandbox cannot start; the error explains why.
     """
     if outcome.status:
         words = outcome.first_line or f"exit status {outcome.status}"
@@ -98,7 +98,7 @@ def require_native(outcome: Outcome, agent: str) -> None:
 
 @attrs.define(eq=False)
 class NativeSandbox(NoEnclosure):
-    """Claude Code's own sandbox and nothing else; see :class:`Enclosure` in ``running.hooks``.
+    """Only Claude Code's own sandbox; see :class:`Enclosure` in ``running.hooks``.
 
     Attributes:
         agent: Full name of the agent.

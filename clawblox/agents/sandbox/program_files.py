@@ -1,9 +1,9 @@
-"""Which files a program needs, so that a sandbox can show these and no others.
+"""Finds the files that a program needs, so that a sandbox can show these and no others.
 
-A program is one file, a package of Node.js, or a script. A package needs the tree of packages
-that it is in; a script needs its interpreter: Node.js with its own packages, or Python with its
-library and virtual environment. Whole prefixes are never shown, because a prefix may be a
-person's ``~/.local``.
+A program is a single file, a Node.js package, or a script. A package needs the tree of packages
+around it; a script needs its interpreter: Node.js with its own packages, or Python with its library
+and virtual environment. Whole prefixes are never shown, because a prefix may be a person's
+``~/.local``.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class ProgramFiles:
     """The files of a program.
 
     Attributes:
-        executable: The program itself, by a name that is among the files.
-        paths: The files and directories that it needs, that file included.
-        commands: The directories that it and its interpreter are in, for ``PATH``.
-        links: Symbolic links that it needs, as pairs of place and target.
+        executable: The program itself, under a path that is among the files.
+        paths: The files and directories that it needs, including the program.
+        commands: The directories of the program and its interpreter, for ``PATH``.
+        links: Symbolic links that it needs, as pairs of path and target.
     """
 
     executable: Path
@@ -45,7 +45,7 @@ def find_program_files(program: str, search: str) -> ProgramFiles:
         search: ``PATH``, where it and its interpreter are looked up.
 
     Raises:
-        FileNotFoundError: The program or its interpreter is missing; the text names it.
+        FileNotFoundError: The program or its interpreter is missing; the error names it.
     """
     found = _look_up(program, search)
     real = found.resolve()
@@ -75,14 +75,14 @@ class _Collected:
     links: dict[Path, str] = attrs.field(factory=dict)
 
     def show(self, part: Path) -> Path:
-        """Return a name of a part that exists where only these files do.
+        """Return a path of a part that exists when only these files are visible.
 
-        It is the part's own, if possible: by that, Python finds its environment.
+        The original path is preferred, because Python finds its environment by it.
         """
         return part if any(map(part.is_relative_to, self.paths)) else part.resolve()
 
     def add_node(self, real: Path) -> None:
-        """Add a Node.js with its own packages, and the commands next to it that lead into them."""
+        """Add Node.js with its packages, and the commands next to it that link into them."""
         tree = real.parent.parent / "lib" / _PACKAGES
         self.paths.add(real)
         if tree.is_dir() and not real.is_relative_to("/usr"):
@@ -92,7 +92,7 @@ class _Collected:
                     self.links[entry] = str(entry.readlink())
 
     def add_python(self, interpreter: Path) -> None:
-        """Add a Python with its library, and the virtual environment that it belongs to."""
+        """Add Python with its library, and its virtual environment, if any."""
         real = interpreter.resolve()
         library = real.parent.parent / "lib"
         self.paths |= {real, *library.glob(f"{real.name}*"), *library.glob("libpython*")}
@@ -114,7 +114,7 @@ def _look_up(program: str, search: str) -> Path:
 
 
 def _package_tree(executable: Path) -> Path:
-    """Return the outermost tree of packages that a file is in, or the file itself."""
+    """Return the outermost ``node_modules`` around a file, or the file itself."""
     parts = executable.parts
     if _PACKAGES not in parts:
         return executable
@@ -122,7 +122,7 @@ def _package_tree(executable: Path) -> Path:
 
 
 def _interpreters(script: Path, search: str) -> Iterator[Path]:
-    """Yield the interpreters that the first line of a script names; none for other programs."""
+    """Yield the interpreter from the first line of a script; nothing for other programs."""
     with script.open("rb") as file:
         head = file.readline(_HEAD_BYTES)
     words = os.fsdecode(head[2:]).split() if head.startswith(b"#!") else []

@@ -1,8 +1,8 @@
-"""Relays: connections that a program makes in its sandbox are continued from this machine.
+"""Relays: forward a sandboxed program's connections from this machine.
 
-Many hosts share an address, above all behind a content delivery network: a client that may connect
-to one of them could ask it for another. So the server that a TLS client wants is read from its
-ClientHello; see RFC 8446, section 4.1.2, and RFC 6066, section 3.
+Many hosts share an address, above all behind a content delivery network: a client allowed to
+connect to one host could request another there. So the server that a TLS client requests is read
+from its ClientHello; see RFC 8446, section 4.1.2, and RFC 6066, section 3.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ _BEGIN_TIMEOUT_S: Final = 20.0
 
 
 class Relays:
-    """The relays of one agent, whose listening sockets come with each of its processes.
+    """The relays of one agent; each of its processes brings new listening sockets.
 
-    All but :meth:`serve` is plain; call it in the event loop that serves, or while none does.
+    Only :meth:`serve` is a coroutine; call the other methods in its event loop, or while it does
+    not run.
     """
 
     def __init__(self) -> None:
@@ -39,7 +40,7 @@ class Relays:
         self._changed: anyio.Event | None = None
 
     def replace(self, sockets: Sequence[tuple[socket.socket, Endpoint]]) -> None:
-        """Serve these sockets, which belong to this object now, in place of those before."""
+        """Serve these sockets instead of the previous ones; takes ownership of them."""
         old, self._sockets = self._sockets, list(sockets)
         for listener, _ in sockets:
             listener.setblocking(False)
@@ -52,7 +53,7 @@ class Relays:
     async def serve(self) -> None:
         """Serve until cancelled.
 
-        Cancellation: connections are closed; the sockets are served again by the next call.
+        Cancellation: connections are closed; the next call serves the sockets again.
         """
         while True:
             served = self._served = self._sockets
@@ -75,14 +76,14 @@ def _close(sockets: Sequence[tuple[socket.socket, Endpoint]]) -> None:
 
 
 async def relay(listener: socket.socket, endpoint: Endpoint) -> None:
-    """Continue each connection to ``listener`` to the far end of ``endpoint``, until cancelled.
+    """Forward each connection to ``listener`` to the far end of ``endpoint``, until cancelled.
 
-    A connection is closed if its far end cannot be reached, or if it is to be TLS for this host and
-    is not. Bytes are passed on as they are.
+    A connection is closed if its far end cannot be reached, or if it must be TLS for this host and
+    is not. Bytes are forwarded unchanged.
 
     Args:
         listener: The listening socket; it must not block.
-        endpoint: Where its connections lead.
+        endpoint: The far end of its connections.
 
     Cancellation: connections are closed; the listening socket stays open.
     """
@@ -101,10 +102,10 @@ async def relay(listener: socket.socket, endpoint: Endpoint) -> None:
 
 
 async def _receive_hello(near: socket.socket, endpoint: Endpoint) -> bytes:
-    """Return the first bytes of a TLS client, after checking that they are for this host.
+    """Return the first bytes of a TLS client, after checking that they request this host.
 
     Raises:
-        ConnectionError: It is not.
+        ConnectionError: They do not.
     """
     received = b""
     try:
@@ -121,7 +122,7 @@ async def _receive_hello(near: socket.socket, endpoint: Endpoint) -> bytes:
 
 
 async def _join(near: socket.socket, far: socket.socket) -> None:
-    """Pass bytes both ways, until both ways have ended or one is broken."""
+    """Pass bytes in both directions until both have ended or one has failed."""
     async with anyio.create_task_group() as ways:
 
         async def pass_on(source: socket.socket, target: socket.socket) -> None:
@@ -137,7 +138,7 @@ async def _join(near: socket.socket, far: socket.socket) -> None:
 
 
 MAX_HELLO_BYTES: Final = 32 << 10
-"""Length that no ClientHello has; those with post-quantum keys are near 2 kB."""
+"""Longer than any ClientHello; those with post-quantum keys have about 2 kB."""
 
 _HANDSHAKE_RECORD: Final = 22
 _CLIENT_HELLO: Final = 1
@@ -153,10 +154,10 @@ class NoClientHello(ValueError):  # noqa: N818 - says the condition
 
 
 def read_server_name(data: bytes) -> str | None:
-    """Return the name of the server that a client wants; None if more bytes are needed.
+    """Return the server name that a client requests; None if more bytes are needed.
 
     Raises:
-        NoClientHello: These bytes are no ClientHello.
+        NoClientHello: The bytes are not a ClientHello.
     """
     message = _first_message(data)
     if message is None:
@@ -190,10 +191,10 @@ def _first_message(data: bytes) -> bytes | None:
 
 
 class _Fields:
-    """Takes one field after another.
+    """Reads consecutive fields.
 
     Raises:
-        IndexError: There are fewer bytes than a field promises.
+        IndexError: A field is longer than the remaining bytes.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -215,7 +216,7 @@ class _Fields:
         return int.from_bytes(self.take(length), "big")
 
     def vector(self, length: int) -> bytes:
-        """Take a vector whose own length is a number of ``length`` bytes."""
+        """Read a vector preceded by its length, a number of ``length`` bytes."""
         return self.take(self.number(length))
 
 

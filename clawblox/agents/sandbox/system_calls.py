@@ -1,10 +1,11 @@
-"""The system calls that a program in our sandbox may not make, as a filter for seccomp(2). Pure.
+"""The system calls that a sandboxed program may not make, as a filter for seccomp(2). Pure.
 
-The filter judges numbers and flags only, because it cannot follow pointers. It refuses what the
+The filter checks only numbers and flags, because it cannot follow pointers. It refuses calls that
 namespaces do not confine: the kernel's keys, its programs and counters, queues of system calls that
-no filter sees, kinds of sockets that reach across network namespaces. And it refuses what would
-outlast the sandbox: the mode and the attributes by which a file grants its owner's rights to
-whoever runs it, for the owner outside may be root. See bpf(4) and the kernel's seccomp_filter.rst.
+bypass the filter, kinds of sockets that reach across network namespaces. And it refuses calls whose
+effect would outlast the sandbox: file modes and attributes that grant the owner's rights to anyone
+who runs the file, because the owner outside may be root. See bpf(4) and the kernel's
+seccomp_filter.rst.
 """
 
 from __future__ import annotations
@@ -25,32 +26,32 @@ _RETURN: Final = 0x06
 _NUMBER: Final = 0
 _ARCHITECTURE: Final = 4
 _FIRST_ARGUMENT: Final = 16
-"""Offsets in ``struct seccomp_data``; both machines here are little-endian."""
+"""Offsets in ``struct seccomp_data``; both supported machines are little-endian."""
 
 _ALLOW: Final = 0x7FFF0000
 _KILL: Final = 0x80000000
 _REFUSE: Final = 0x00050000
-"""With the error number in its lower half."""
+"""The error number goes into the lower half."""
 
 _X32: Final = 0x40000000
-"""Marks the calls of a second table, for programs with short pointers on x86-64."""
+"""Marks calls of a second table, for programs with short pointers on x86-64."""
 
 _NEW_CGROUP: Final = 0x02000000
 _NEW_USER: Final = 0x10000000
 _SET_USER_ID: Final = 0o4000
-"""Not that for groups, too: directories pass it on, and copying them sets it again."""
+"""Set-group-ID is allowed: directories inherit it, and copying them sets it again."""
 
 _SOCKET_FAMILIES: Final = (0, 1, 2, 10, 16)
-"""None, Unix, IPv4, IPv6 and netlink. Others, vsock among them, know no network namespaces."""
+"""None, Unix, IPv4, IPv6 and netlink. Others, such as vsock, ignore network namespaces."""
 
 
 @attrs.frozen
 class _Machine:
-    """A machine whose system calls are known.
+    """A machine with known system calls.
 
     Attributes:
-        architecture: How the kernel's audit calls it.
-        numbers: The numbers of the calls that are judged.
+        architecture: The kernel's audit value for it.
+        numbers: The numbers of the calls that the filter checks.
     """
 
     architecture: int
@@ -65,7 +66,7 @@ _SAME: Final = {
     "fchmodat2": 452,
     "setxattrat": 463,
 }
-"""Calls that are young enough to have one number on every machine."""
+"""Recent calls, with the same number on every machine."""
 
 _MACHINES: Final[Mapping[str, _Machine]] = {
     "x86_64": _Machine(
@@ -115,18 +116,18 @@ _FORBIDDEN: Final = (
 )
 _ATTRIBUTE_CALLS: Final = ("setxattr", "lsetxattr", "fsetxattr", "setxattrat")
 _MODE_CALLS: Final = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}
-"""Calls that set a mode, and which of their arguments it is."""
+"""Calls that set a mode, with the index of that argument."""
 
 _Rule = tuple[int, int, int, int]
 
 
 def build_filter(machine: str, *, may_nest: bool) -> bytes | None:
-    """Return the filter as bubblewrap takes it; None for a machine whose calls are not known.
+    """Return the filter for bubblewrap; None for a machine with unknown calls.
 
     Args:
-        machine: As ``uname -m`` calls it.
-        may_nest: Whether the program may make user namespaces, for a sandbox of its own. With
-            these it is root over its files, and could give them capabilities that hold outside.
+        machine: The machine's name, as printed by ``uname -m``.
+        may_nest: Whether the program may create user namespaces, for a sandbox of its own. In them
+            it is root over its files, and could give them capabilities that are valid outside.
     """
     known = _MACHINES.get(machine)
     if known is None:
@@ -136,7 +137,7 @@ def build_filter(machine: str, *, may_nest: bool) -> bytes | None:
     rules = _check_architecture(known)
     for name in _FORBIDDEN:
         rules += _if_called(numbers[name], [_refuse(errno.EPERM)])
-    # Its flags are behind a pointer. Programs then call clone, whose flags are not.
+    # Its flags are behind a pointer. Programs then fall back to clone, with flags in an argument.
     rules += _if_called(numbers["clone3"], [_refuse(errno.ENOSYS)])
     for name in ("clone", "unshare"):
         rules += _if_called(numbers[name], _refuse_bits(0, new_namespaces))
@@ -165,7 +166,7 @@ def _check_architecture(machine: _Machine) -> list[_Rule]:
 
 
 def _if_called(number: int, rules: list[_Rule]) -> list[_Rule]:
-    """Return rules for one call; they end with a verdict, for they may have loaded an argument."""
+    """Return rules for one call; they end with a verdict, as they may have loaded an argument."""
     return [(_IF_EQUAL, 0, len(rules), number), *rules]
 
 

@@ -1,6 +1,6 @@
 """An agent's trajectory in the Agent Trajectory Interchange Format, ATIF 1.7.
 
-It is made from what the agent left on disk, whenever that is asked for.
+It is built on demand from the files that the agent left on disk.
 
 - ``history``: the history of an agent, from its log and ``events.jsonl``.
 - ``steps``: the steps of a trajectory.

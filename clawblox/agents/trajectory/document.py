@@ -1,4 +1,4 @@
-"""The document of a trajectory: its steps, the agent's program, the facts of world and run.
+"""The document of a trajectory: its steps, the agent's program, facts of world and run.
 
 Format: ATIF 1.7, as described by Harbor's RFC 0001.
 """
@@ -42,16 +42,16 @@ _NOTES: Final = (
 def export_trajectory(directory: Path, *, continued_in: str | None = None) -> dict[str, Any]:
     """Return the trajectory of an agent, over all its processes in its directory. Blocks.
 
-    The agent may be running; then it is the trajectory so far.
+    The agent may be running; the result is then the trajectory so far.
 
     Args:
         directory: The agent's directory.
-        continued_in: The trajectory of a run that went on from here, for
+        continued_in: The trajectory of a run that continues this one, for
             ``continued_trajectory_ref``: its path or address.
 
     Raises:
         UsageError: No agent has run there.
-        AgentError: A file of the agent is not readable.
+        AgentError: A file of the agent is unreadable.
         ClawbloxError: A later version of clawblox wrote a file of the agent.
         OSError: A file cannot be read.
     """
@@ -84,7 +84,7 @@ def export_trajectory(directory: Path, *, continued_in: str | None = None) -> di
 
 
 def write_trajectory(directory: Path, path: Path, *, continued_in: str | None = None) -> int:
-    """Write the trajectory of an agent to a file in one step; return the number of steps. Blocks.
+    """Write the trajectory of an agent to a file atomically; return the number of steps. Blocks.
 
     Args:
         directory: The agent's directory.
@@ -93,7 +93,7 @@ def write_trajectory(directory: Path, path: Path, *, continued_in: str | None = 
 
     Raises:
         UsageError: No agent has run there.
-        AgentError: A file of the agent is not readable.
+        AgentError: A file of the agent is unreadable.
         ClawbloxError: A later version of clawblox wrote a file of the agent.
         OSError: A file cannot be read, or the trajectory cannot be written.
     """
@@ -104,7 +104,10 @@ def write_trajectory(directory: Path, path: Path, *, continued_in: str | None = 
 
 def encode_trajectory(document: Mapping[str, Any]) -> bytes:
     """Return a trajectory as JSON."""
-    limits = {"max_chars": MAX_LINE_BYTES, "max_members": sys.maxsize}  # a line is one text at most
+    limits = {
+        "max_chars": MAX_LINE_BYTES,
+        "max_members": sys.maxsize,
+    }  # no text is longer than a line
     cleaned = clean_value(document, **limits)
     return json.dumps(cleaned, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
@@ -131,7 +134,7 @@ def _find_conversation(directory: AgentDir) -> tuple[str, str | None]:
 def _read_own_status(directory: AgentDir) -> AgentStatus | None:
     try:
         return read_status(directory.path)
-    except AgentError:  # it describes processes, and little of the past
+    except AgentError:  # the status says little about the past
         return None
 
 
@@ -197,7 +200,7 @@ def _describe_checkpoints(
 
 
 def _last_step_before(steps: Sequence[Mapping[str, Any]], at: object) -> int | None:
-    """Return the number of the last step that is not later than a time; None if not known."""
+    """Return the number of the last step not later than a time; None if unknown."""
     saved_at = parse_utc(at) if isinstance(at, str) else None
     last = None
     for step in steps:

@@ -1,8 +1,8 @@
-"""The history of an agent, in order: its log, read as its driver does, and ``events.jsonl``.
+"""The history of an agent, in order: its log, parsed by its driver, and ``events.jsonl``.
 
-The log has what the agent said and did; the events have the times, the messages that it was given,
-and where in the log each process began. Where the log is lost, the program's own transcript is
-read in its place, as far as the driver understands that.
+The log has the agent's messages and tool calls; the events have the times, the messages sent to
+the agent, and the offsets in the log at which processes began. If the log is lost, the program's
+own transcript is read instead, as far as the driver can parse it.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ _BOUNDARIES: Final = ("process.started", "process.exited")
 
 @attrs.frozen(kw_only=True)
 class Moment:
-    """Something that happened to an agent.
+    """An entry of an agent's history.
 
     Attributes:
         report: The report.
-        time: UTC time; where the line has none, the time of the latest event before it.
-        turn: Number of the turn; 0 if not known.
-        session_id: The conversation; None if not known.
-        offset: Offset of its line in the log; None if it was not read there.
-        is_copied: Whether it happened before the agent was brought to this directory.
+        time: UTC time; if the line has none, the time of the latest event before it.
+        turn: Number of the turn; 0 if unknown.
+        session_id: The conversation; None if unknown.
+        offset: Offset of its line in the log; None if it is not from the log.
+        is_copied: Whether it happened before the agent was copied to this directory.
     """
 
     report: Report
@@ -74,7 +74,7 @@ class _Record:
 
     @property
     def is_boundary(self) -> bool:
-        """Whether the process had written all, or nothing yet, when it happened."""
+        """Whether it happened after all the process's output, or before any."""
         was_found_afterwards = self.type == "error" and self.raw_offset is None
         return self.type in _BOUNDARIES or was_found_afterwards
 
@@ -85,8 +85,8 @@ def read_history(directory: AgentDir, driver: Driver, session_id: str | None) ->
     Args:
         directory: The agent's directory.
         driver: Its driver.
-        session_id: Its conversation, whose transcript is read where the log is lost; None if that
-            is not known.
+        session_id: Its conversation, whose transcript is read if the log is lost; None if
+            unknown.
 
     Raises:
         OSError: A file cannot be read.
@@ -101,7 +101,7 @@ def read_history(directory: AgentDir, driver: Driver, session_id: str | None) ->
         yield from history.follow(read_lines(directory.log_file))
     else:
         yield from history.follow_transcript(read_lines(transcript))
-    # Reports that a killed orchestrator did not read, or that one elsewhere has read.
+    # Usage that a killed orchestrator did not read, or that was read by one elsewhere.
     if session_id is not None:
         recorded = driver.read_usage(directory, session_id, RecordedUsage())
         if recorded is not None:
@@ -123,7 +123,7 @@ class _History:
         self._session_id: str | None = None
 
     def follow(self, lines: Iterable[Line]) -> Iterator[Moment]:
-        """Yield the moments of the log and the records, put into one order by the offsets."""
+        """Yield the entries of log and records, merged by their offsets."""
         left = iter(lines)
         pending = next(left, None)
         read: set[int] = set()
@@ -164,7 +164,7 @@ class _History:
                 yield from self._take(record, is_read=False)
 
     def add(self, report: Report, session_id: str | None) -> Moment:
-        """Return the moment of a report that is in no line, after all others."""
+        """Return the entry for a report that is not in any line, placed after all others."""
         return Moment(
             report=report,
             time=self._time,
@@ -179,7 +179,7 @@ class _History:
         reports = self._understand(line)
         time = (_own_time(line.data) if reports else None) or self._time
         for report in reports:
-            if report.type == "session.confirmed":  # of what was copied here, no event says it
+            if report.type == "session.confirmed":  # copied history has no event for it
                 self._session_id = report.data["session_id"]
             yield Moment(
                 report=report,
@@ -191,9 +191,9 @@ class _History:
             )
 
     def _hear_prompt(self, prompt: object) -> None:
-        """Let the conversation know of a message, since a protocol counts its questions."""
+        """Pass a message to the conversation, because a protocol numbers its requests."""
         if isinstance(prompt, str):
-            if self._has_turn:  # it was begun with the first one
+            if self._has_turn:  # the first message began the conversation
                 self._conversation.say(prompt)
                 self._conversation.outgoing()
             self._has_turn = True
@@ -225,16 +225,16 @@ class _History:
 
 
 def _own_time(line: bytes | None) -> str | None:
-    """Return the time that a line of output tells, if it tells one."""
-    told = (parse_record(line or b"") or {}).get("timestamp")
-    return told if isinstance(told, str) and parse_utc(told) is not None else None
+    """Return the time in a line of output; None if it has none."""
+    time = (parse_record(line or b"") or {}).get("timestamp")
+    return time if isinstance(time, str) and parse_utc(time) is not None else None
 
 
 # -- events.jsonl -------------------------------------------------------------------------------
 
 
 def _read_records(path: Path) -> Iterator[_Record]:
-    """Yield the records of ``events.jsonl``; torn and foreign lines are skipped."""
+    """Yield the records of ``events.jsonl``; incomplete and foreign lines are skipped."""
     try:
         fd = open_regular(path, max_bytes=_MAX_EVENTS_BYTES)
     except FileNotFoundError:

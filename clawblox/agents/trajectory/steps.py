@@ -1,8 +1,8 @@
-"""The steps of a trajectory, made from the history of an agent.
+"""The steps of a trajectory, built from the history of an agent.
 
-A step of the agent is what it thinks, says and calls until an answer comes back. Usage is counted
-as the agent's ledger does, and belongs to the last step before it was reported: most programs
-report it once a turn.
+A step of the agent is its reasoning, messages and tool calls until a result arrives. Usage is
+counted as in the agent's ledger, and belongs to the last step before the report: most programs
+report it once per turn.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SCOPES: Final = get_args(UsageScope)
 
 @attrs.define(kw_only=True)
 class _Step:
-    """A step that may still grow."""
+    """A step that may still be extended."""
 
     source: str
     moment: Moment | None
@@ -36,12 +36,12 @@ class _Step:
 
 
 class Steps:
-    """Takes moments, and makes steps of them.
+    """Builds steps from the entries of a history.
 
     Attributes:
-        version: The latest version of the program; None if it was not told.
-        model: The latest model; None if it was not told.
-        oversized: Lines of output that were too long to be kept.
+        version: The latest version of the program; None if unknown.
+        model: The latest model; None if unknown.
+        oversized: Number of output lines that were too long to keep.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class Steps:
 
     def _take_failure(self, moment: Moment, text: str, kind: object = None) -> None:
         last = self._steps[-1] if self._steps else None
-        if last is None or (last.source, last.messages) != ("system", [text]):  # else it is known
+        if last is None or (last.source, last.messages) != ("system", [text]):  # not reported yet
             self._add("system", moment, text, kind=kind)
 
     def _add(self, source: str, moment: Moment, text: str, **extra: object) -> _Step:
@@ -112,7 +112,7 @@ class Steps:
         return step
 
     def _agent_step(self, moment: Moment) -> _Step:
-        """Return the step of the agent that grows, or a new one."""
+        """Return the agent's current step, or a new one."""
         if self._current is None or self._current.results:
             self._current = _Step(source="agent", moment=moment)
             self._steps.append(self._current)
@@ -129,7 +129,7 @@ class Steps:
         if role == "assistant":
             self._agent_step(moment).messages.append(text)
         elif role == "user" and text == self._prompt:
-            self._prompt = None  # the program repeats what it was told
+            self._prompt = None  # the program echoes its prompt
         else:
             self._add("user" if role == "user" else "system", moment, text)
 
@@ -176,7 +176,7 @@ class Steps:
         self._current = None
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return the steps as ATIF has them."""
+        """Return the steps in ATIF."""
         return [_describe(number, step) for number, step in enumerate(self._steps, start=1)]
 
 
@@ -211,7 +211,7 @@ def _describe(number: int, step: _Step) -> dict[str, Any]:
 
 
 def describe_usage(usage: Usage, prefix: str = "") -> dict[str, Any]:
-    """Return usage as ATIF has it: prompts include cached tokens, answers include reasoning.
+    """Return usage in ATIF: prompts include cached tokens, answers include reasoning.
 
     Args:
         usage: The usage.

@@ -239,7 +239,9 @@ async def test_without_dependencies_there_is_no_place_for_them(sandbox: Sandbox)
 
 @pytest.mark.needs("bwrap")
 def test_dependencies_that_are_missing_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(AgentSetupError, match=r"deps_root of its world is no directory: /nowhere"):
+    with pytest.raises(
+        AgentSetupError, match=r"deps_root of its world must be a directory, not /nowhere"
+    ):
         Sandbox.open(tmp_path, settings={"deps_root": "/nowhere"})
 
 

@@ -57,10 +57,12 @@ def test_other_variables_lead_nowhere() -> None:
     "url", ["s3cret", "ftp://s3cret", "http://", "http://s3cret:port", "http://s3cret x", "//x"]
 )
 def test_what_is_no_address_is_refused_by_the_name_of_its_variable(url: str) -> None:
-    with pytest.raises(ValueError, match=r"^X_BASE_URL is no http:// or https:// address$"):
+    with pytest.raises(ValueError, match=r"^X_BASE_URL must be an http:// or https:// address$"):
         find_endpoints([], {"X_BASE_URL": url})
 
 
 def test_an_ipv6_address_that_a_sandbox_cannot_have_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^X_BASE_URL names the IPv6 address 2001:db8::1"):
+    with pytest.raises(
+        ValueError, match=r"^X_BASE_URL must have a host name, not the IPv6 address 2001:db8::1"
+    ):
         find_endpoints([], {"X_BASE_URL": "http://[2001:db8::1]/"})
