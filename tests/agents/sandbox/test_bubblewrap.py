@@ -102,7 +102,7 @@ async def test_a_base_url_that_leads_nowhere_is_refused_before_anything_starts(
     sandbox: Sandbox,
 ) -> None:
     env = {"ANTHROPIC_BASE_URL": "s3cret-model"}
-    with pytest.raises(AgentSetupError, match="ANTHROPIC_BASE_URL is no http") as caught:
+    with pytest.raises(AgentSetupError, match="ANTHROPIC_BASE_URL must be an http") as caught:
         sandbox.bubblewrap.enclose((*PYTHON, ""), env, Path("/workspace"))
     assert "s3cret" not in str(caught.value)
 
