@@ -240,5 +240,5 @@ def test_commands_in_a_native_sandbox_reach_the_world_through_its_proxy(tmp_path
 @pytest.mark.needs("bwrap")
 def test_a_base_url_is_refused_before_there_is_a_process(tmp_path: Path) -> None:
     sandbox: Bubblewrap = Sandbox.open(tmp_path).bubblewrap
-    with pytest.raises(AgentSetupError, match="OPENAI_BASE_URL is no http"):
+    with pytest.raises(AgentSetupError, match="OPENAI_BASE_URL must be an http"):
         sandbox.enclose(("true",), {"OPENAI_BASE_URL": "x"}, AgentDir(tmp_path).workspace)
