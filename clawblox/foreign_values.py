@@ -1,9 +1,9 @@
-"""Text, numbers and JSON that other programs wrote, made safe to keep and to write again. Pure.
+"""Text, numbers and JSON from other programs, made safe to keep and to write again. Pure.
 
-Programs, worlds, archives and files of strangers can hold what Python reads but cannot write: lone
-surrogates, whole numbers of thousands of digits, NaN, lists a thousand levels deep. Whatever enters
-the state of this package from outside passes one of these functions first, so that every writer
-behind it succeeds.
+Programs, worlds, archives and foreign files may contain values that Python can read but not write:
+lone surrogates, whole numbers of thousands of digits, NaN, lists a thousand levels deep. Every
+value that enters the state of this package from outside passes through one of these functions, so
+that all later writers succeed.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ MAX_TEXT_CHARS: Final = 1 << 20
 """Default limit for the length of a text, in characters."""
 
 MAX_DEPTH: Final = 64
-"""Default limit for the nesting of a JSON value; every parser and encoder can handle more."""
+"""Default limit for the nesting of a JSON value; every parser and encoder supports more."""
 
 MAX_MEMBERS: Final = 1 << 20
-"""Default limit for the number of values in a JSON value, all levels together."""
+"""Default limit for the number of values in a JSON value, over all levels."""
 
 MAX_NUMBER: Final = 2**53
-"""Default limit for a number: up to here, a double holds every whole number."""
+"""Default limit for a number: a double represents every whole number up to it."""
 
 _CUT: Final = "..."
 _INT64: Final = range(-(2**63), 2**64)
-"""Whole numbers that every JSON library reads and writes."""
+"""Whole numbers that every JSON library can read and write."""
 _TEXT: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _TEXT_BYTES: Final = re.compile(_TEXT.pattern.encode(), re.DOTALL)
 """A text in a JSON document."""
@@ -37,7 +37,7 @@ _ENCODER: Final = json.JSONEncoder(allow_nan=False)
 
 
 def clean_text(text: str, *, max_chars: int = MAX_TEXT_CHARS) -> str:
-    """Return a text that UTF-8 can hold and that is not too long.
+    """Return a text that can be encoded as UTF-8 and is not too long.
 
     Halves of surrogate pairs are joined; a lone surrogate becomes U+FFFD.
 
@@ -63,16 +63,16 @@ def clean_value(
     max_chars: int = MAX_TEXT_CHARS,
     max_members: int = MAX_MEMBERS,
 ) -> Any:  # noqa: ANN401 - a JSON value
-    """Return a value as JSON that every JSON library can write and read again.
+    """Return a value as JSON that every JSON library can write and read.
 
-    A number that is not finite becomes None, a whole number beyond 64 bits a float, what is not a
-    JSON value its text. What exceeds a limit is left out.
+    A number that is not finite becomes None, a whole number beyond 64 bits becomes a float, and a
+    value that is not JSON becomes its text. Parts beyond a limit are left out.
 
     Args:
         value: Any value.
         max_depth: Maximum nesting; deeper lists and objects become None.
         max_chars: Maximum length of each text in characters.
-        max_members: Maximum number of values, all levels together; later ones are left out.
+        max_members: Maximum number of values, over all levels; later ones are left out.
     """
     return _Cleaner(max_chars, max_members).clean(value, max_depth)
 
@@ -128,7 +128,7 @@ def _clean_number(value: float) -> int | float | None:
 def _text(value: object) -> str:
     try:
         return str(value)
-    except Exception:  # noqa: BLE001 - whatever a foreign class does in `__str__`
+    except Exception:  # noqa: BLE001 - a foreign `__str__` may raise anything
         return f"<{type(value).__name__}>"
 
 
@@ -139,19 +139,19 @@ def parse_json(
     max_depth: int = MAX_DEPTH,
     max_members: int = MAX_MEMBERS,
 ) -> Any:  # noqa: ANN401 - a JSON value
-    """Read JSON that another program wrote, and return it as :func:`clean_value` does.
+    """Parse JSON from another program, and clean it as :func:`clean_value` does.
 
-    NaN and numbers that a double cannot hold become None, so they do not spoil the rest.
+    NaN and numbers that a double cannot represent become None, and the rest is kept.
 
     Args:
         data: The document, in UTF-8; bytes that are not UTF-8 become U+FFFD.
         max_bytes: Its maximum length in bytes; None means no limit.
         max_depth: Maximum nesting; deeper lists and objects become None.
-        max_members: Maximum number of values, all levels together.
+        max_members: Maximum number of values, over all levels.
 
     Raises:
-        ValueError: It is too long, not JSON, nested beyond what the parser can handle, or has too
-            many values.
+        ValueError: The document is too long, not JSON, nested beyond what the parser supports, or
+            has too many values.
     """
     if max_bytes is not None and len(data) > max_bytes:
         raise ValueError(f"it is longer than {max_bytes} bytes")
@@ -165,17 +165,17 @@ def parse_json(
 
 
 def parse_document(data: bytes | str, *, max_members: int = MAX_MEMBERS) -> Any:  # noqa: ANN401 - a JSON value
-    """Read JSON of which every text must stay as it is, to be written again.
+    """Parse JSON whose texts must stay unchanged, because it will be written again.
 
-    NaN and numbers that a double cannot hold become None, which is all that is changed.
+    Only NaN and numbers that a double cannot represent are changed: they become None.
 
     Args:
-        data: The document; its size is for the caller to limit.
-        max_members: Maximum number of values, all levels together.
+        data: The document; the caller must limit its size.
+        max_members: Maximum number of values, over all levels.
 
     Raises:
-        ValueError: It is not JSON, nested beyond what the parser can handle, or has too many
-            values.
+        ValueError: The document is not JSON, nested beyond what the parser supports, or has too
+            many values.
     """
     require_few_members(data, max_members)
     try:
@@ -187,20 +187,20 @@ def parse_document(data: bytes | str, *, max_members: int = MAX_MEMBERS) -> Any:
 
 
 def require_few_members(data: bytes | str, max_members: int = MAX_MEMBERS) -> None:
-    """Refuse a JSON document of which more values would be made than expected, before any is.
+    """Refuse a JSON document with too many values, before any of them is created.
 
-    A value takes two bytes of a document and dozens of memory: 64 MB of ``[],[],`` take 2 GB.
+    A value takes two bytes of a document but dozens of memory: 64 MB of ``[],[],`` take 2 GB.
 
     Args:
         data: The document.
-        max_members: Maximum number of values, all levels together.
+        max_members: Maximum number of values, over all levels.
 
     Raises:
-        ValueError: It has more.
+        ValueError: The document has more values.
     """
     if len(data) <= max_members or _count_marks(data) <= max_members:
         return
-    # Most of them may be punctuation of the texts in it.
+    # Many of the marks may be punctuation within texts, so count again without them.
     if isinstance(data, bytes):
         bare: bytes | str = _TEXT_BYTES.sub(b"", data)
     else:
@@ -210,14 +210,14 @@ def require_few_members(data: bytes | str, max_members: int = MAX_MEMBERS) -> No
 
 
 def _count_marks(data: bytes | str) -> int:
-    """Return how many characters there are before which, or after which, a value stands."""
+    """Return the number of commas and opening brackets: at least the number of values minus one."""
     if isinstance(data, bytes):
         return data.count(b",") + data.count(b"[") + data.count(b"{")
     return data.count(",") + data.count("[") + data.count("{")
 
 
 def _parse_int(text: str) -> int | float:
-    # Python refuses whole numbers of more than 4,300 digits, and so the document.
+    # Python refuses whole numbers of more than 4,300 digits, and with them the document.
     return int(text) if len(text) <= len(str(MAX_NUMBER)) + 4 else float(text)
 
 
@@ -234,16 +234,16 @@ def _parse_float(text: str) -> float | None:
 
 
 def _drop_constant(_text: str) -> None:
-    """Read ``NaN`` and ``Infinity`` as nothing."""
+    """Replace ``NaN`` and ``Infinity`` by None."""
 
 
 def finite_number(value: object, *, low: float = 0.0, high: float = MAX_NUMBER) -> float | None:
-    """Return a number from outside, or None if it is no finite number within its limits.
+    """Return a foreign number, or None if it is not a finite number within the limits.
 
     Args:
-        value: Any value; True and False are no numbers.
-        low: The least that it may be.
-        high: The most that it may be.
+        value: Any value; True and False are not numbers.
+        low: Smallest allowed value.
+        high: Largest allowed value.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -252,12 +252,12 @@ def finite_number(value: object, *, low: float = 0.0, high: float = MAX_NUMBER) 
 
 
 def whole_number(value: object, *, low: int = 0, high: int = MAX_NUMBER) -> int | None:
-    """Return a whole number from outside, or None if it is none within its limits.
+    """Return a foreign whole number, or None if it is not a whole number within the limits.
 
     Args:
-        value: Any value; True, False and floats are no whole numbers.
-        low: The least that it may be.
-        high: The most that it may be.
+        value: Any value; True, False and floats are not whole numbers.
+        low: Smallest allowed value.
+        high: Largest allowed value.
     """
     if isinstance(value, bool) or not isinstance(value, int):
         return None
@@ -267,6 +267,6 @@ def whole_number(value: object, *, low: int = 0, high: int = MAX_NUMBER) -> int 
 def encode_line(value: object) -> bytes:
     """Return a value as one line of JSON in ASCII, with its newline.
 
-    Whatever the value holds, every JSON library can read the line: :func:`clean_value` comes first.
+    The value is cleaned by :func:`clean_value` first, so every JSON library can read the line.
     """
     return _ENCODER.encode(clean_value(value)).encode("ascii") + b"\n"

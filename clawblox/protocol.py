@@ -1,7 +1,7 @@
 """The wire contract between an orchestrator, a world and its agents. No I/O.
 
-Routes, headers and environment names are those of the Clawblox world interface; worlds and
-clients that this package does not control rely on every literal here.
+Routes, headers and environment names are defined by the Clawblox world interface; worlds and
+clients outside this package rely on every literal here.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ SNAPSHOT_ROUTE: Final = "/snapshot"
 SESSION_HEADER: Final = "X-Session"
 OPERATOR_HEADER: Final = "X-Operator-Token"
 DATASTORE_HEADER: Final = "X-Datastore-Copy"
-"""Of a request for a snapshot: where the world puts a copy of its rows, percent-encoded. Of the
-answer: that it did."""
+"""In a request for a snapshot: where the world should put a copy of its rows, percent-encoded. In
+the answer: confirmation that it did."""
 
 HOST_ENV: Final = "WORLD_HOST"
 PORT_ENV: Final = "WORLD_PORT"
@@ -45,27 +45,27 @@ SPECTATOR_TOKEN_ENV: Final = "WORLD_SPECTATOR_TOKEN"  # noqa: S105 - a name, not
 MANIFEST_ENV: Final = "CLAWBLOX_MANIFEST_PATH"
 BIN_ENV: Final = "CLAWBLOX_BIN"
 LEASE_ENV: Final = "CLAWBLOX_LEASE"
-"""Lets a world that is an orchestrator itself take over the port that it was given."""
+"""Lets a world that is an orchestrator itself use the port that was leased for it."""
 
 ARCHIVE_SUFFIX: Final = ".ckpt"
-"""Ends the name of an archive of world and agents; that of a world's snapshot does not."""
+"""Suffix of an archive of world and agents; a world's snapshot never has it."""
 
 INSTANCE_ENV: Final = "CLAWBLOX_INSTANCE"
 """Marks every process of an instance; see ``docs/architecture.md``."""
 
 WORLD_URL_ENV: Final = "CLAWBLOX_WORLD_URL"
 AGENT_NAME_ENV: Final = "CLAWBLOX_AGENT_NAME"
-"""Where a program other than a language model finds its world; neither is a secret."""
+"""Tell a program other than a language model its world and its name; neither is a secret."""
 
 SEEDS: Final = range(2**64)
-"""Every seed that ``WORLD_RESEED`` may carry, as a decimal number."""
+"""All valid values of ``WORLD_RESEED``, as decimal numbers."""
 
 # A socket that the world inherits: the convention of sd_listen_fds(3).
 LISTEN_FDS_ENV: Final = "LISTEN_FDS"
 LISTEN_PID_ENV: Final = "LISTEN_PID"
 LISTEN_FDNAMES_ENV: Final = "LISTEN_FDNAMES"
 LISTEN_FD: Final = 3
-"""The descriptor of the inherited socket: the first, and the only one that a world gets."""
+"""Descriptor of the inherited socket: the first, and the only one that a world gets."""
 LISTEN_FD_NAME: Final = "world"
 
 SECRET_ENV: Final = (OPERATOR_TOKEN_ENV, SPECTATOR_TOKEN_ENV)
@@ -73,17 +73,17 @@ MASK: Final = "***"
 SECRET_NAME: Final = re.compile(
     r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|COOKIE|AUTHORIZATION", re.IGNORECASE
 )
-"""Found in the names of variables whose values are secret."""
+"""Matches names of variables whose values are secret."""
 
 DEFAULT_SNAPSHOT_FORMAT: Final = "world-snapshot"
 """Format of a snapshot that does not name its own."""
 
 WATCHDOG_STATUS: Final = 57
-"""Exit status of an engine world that its watchdog ended; also the number of the signal for it."""
+"""Exit status of an engine world ended by its watchdog; also the number of the signal for it."""
 WATCHDOG_MARK: Final = "[Watchdog] The world was ended: "
-"""What the line of the log begins with that gives the reason."""
+"""Beginning of the log line that gives the reason."""
 HALTED: Final = "halted"
-"""The ``status`` of a world that has stopped for good and still answers."""
+"""The ``status`` of a world that has stopped permanently but still answers."""
 
 _SESSION_ID = re.compile(r"[!-~]{1,512}")
 _RUN_SUFFIX = re.compile(r"-r(\d.*|.+-w\d+-a\d+)$")
@@ -95,17 +95,17 @@ _MAX_TICK_COST_S = 1e4
 
 
 class MaskedEnvironment(dict[str, str]):
-    """Environment variables that show no secret.
+    """Environment variables whose representation shows no secrets.
 
-    A key gives the value itself, and a copy by ``dict(env)`` or ``{**env}`` has the values. What
-    shows all of it masks those with a secret name: ``repr``, ``items`` and ``values``, and so JSON
-    and pickles.
+    A key gives the actual value, and so does a copy made by ``dict(env)`` or ``{**env}``. Whatever
+    shows all variables masks those with a secret name: ``repr``, ``items`` and ``values``, and
+    therefore JSON and pickles.
     """
 
     def __repr__(self) -> str:
         return repr(dict(self.items()))
 
-    def __iter__(self) -> Iterator[str]:  # its own, so that copies take the values by their keys
+    def __iter__(self) -> Iterator[str]:  # overridden so that copies read the values by key
         return super().__iter__()
 
     def items(self) -> ItemsView[str, str]:  # type: ignore[override]  # a view of a copy
@@ -121,25 +121,25 @@ class MaskedEnvironment(dict[str, str]):
 
 @attrs.frozen
 class WorldEnvironment:
-    """What a world process learns from its environment.
+    """The environment variables of a world process.
 
-    Every path is absolute: the world's working directory is its own. Variables that do not apply
-    are left unset, except for a blank ``WORLD_BASE_PATH``; worlds treat a blank value as unset.
+    All paths are absolute, because the world chooses its own working directory. Variables that do
+    not apply are left unset, except for a blank ``WORLD_BASE_PATH``; worlds treat blank as unset.
 
     Attributes:
         host: Address to bind.
         port: Port to bind.
         base_path: Prefix of every route, without a trailing slash; empty for none.
         record: Whether to record.
-        record_dir: Where to record, when recording.
-        resume_path: Snapshot to restore before serving.
-        manifest_path: Manifest of the run, which the world may append to.
+        record_dir: Directory for recordings; None if the world does not record.
+        resume_path: Snapshot to restore before serving; None starts fresh.
+        manifest_path: Manifest of the run, to which the world may append.
         clawblox_bin: The ``clawblox`` executable.
-        operator_token: Secret that gates ``GET /snapshot``.
-        spectator_token: Secret that gates spectator feeds.
-        datastore_path: File of the rows of an instance that has its own; None leaves their place
-            to the world.
-        reseed: Seed of the world's randomness: of a fresh world, or after restoring; one of
+        operator_token: Secret required for ``GET /snapshot``.
+        spectator_token: Secret required for spectator feeds.
+        datastore_path: File for the rows of an instance with rows of its own; None lets the world
+            choose.
+        reseed: Seed of the world's randomness, for a fresh world or after restoring; one of
             :data:`SEEDS`. None continues exactly.
     """
 
@@ -157,7 +157,7 @@ class WorldEnvironment:
     datastore_path: Path | None = None
 
     def public(self) -> dict[str, str]:
-        """Return the variables that hold no secret."""
+        """Return the variables without secrets."""
         named = {
             HOST_ENV: self.host,
             PORT_ENV: str(self.port),
@@ -170,7 +170,7 @@ class WorldEnvironment:
             MANIFEST_ENV: str(self.manifest_path),
             BIN_ENV: self.clawblox_bin,
         }
-        # A program may read this one without asking whether it is there.
+        # A program may read WORLD_BASE_PATH without checking that it is set.
         return {name: value for name, value in named.items() if value or name == BASE_PATH_ENV}
 
     def secrets(self) -> dict[str, str]:
@@ -187,11 +187,11 @@ class WorldEnvironment:
 
 @attrs.frozen
 class JoinAnswer:
-    """What a world answered to ``POST /join``.
+    """A world's answer to ``POST /join``.
 
     Attributes:
         session: The session id, to be sent as ``X-Session``.
-        agent_id: The world's id of the agent; empty when the answer has none.
+        agent_id: The world's id of the agent; empty if the answer has none.
         fields: The whole answer.
     """
 
@@ -201,15 +201,15 @@ class JoinAnswer:
 
     @classmethod
     def of_session(cls, session: str) -> Self:
-        """Return an answer of which only the session is known."""
+        """Return an answer in which only the session is known."""
         return cls(session, "", {"session": session})
 
 
 def parse_join_answer(body: bytes) -> JoinAnswer:
-    """Read the body of a ``/join`` answer.
+    """Parse the body of a ``/join`` answer.
 
     Raises:
-        ValueError: It is not a JSON object with a usable ``session``; says what is missing.
+        ValueError: The body is not a JSON object with a usable ``session``; the error explains why.
     """
     try:
         fields = parse_json(body)
@@ -224,7 +224,7 @@ def read_join_answer(fields: Mapping[str, Any]) -> JoinAnswer:
     """Read the object of a ``/join`` answer.
 
     Raises:
-        ValueError: It has no usable ``session``.
+        ValueError: The object has no usable ``session``.
     """
     session = fields.get("session")
     if not isinstance(session, str) or not is_session_id(session):
@@ -234,7 +234,7 @@ def read_join_answer(fields: Mapping[str, Any]) -> JoinAnswer:
 
 
 def parse_halt(body: bytes) -> str | None:
-    """Return why a world has halted, from the body of a 503; None if it has not halted.
+    """Return the reason why a world has halted, from the body of a 503; None if it has not.
 
     Such a body is a JSON object with the ``status`` ``halted`` and a text as ``reason``.
     """
@@ -250,12 +250,12 @@ def parse_halt(body: bytes) -> str | None:
 
 @attrs.frozen(kw_only=True)
 class TickRate:
-    """How fast a world in real time runs, as it reports to its operator.
+    """The speed of a world in real time, as it reports it to its operator.
 
     Attributes:
         nominal_hz: Ticks per second of real time that it should reach.
-        achieved_hz: Ticks per second that it reached lately.
-        tick_cost_s: Mean processor time of a tick, in seconds; None if not known.
+        achieved_hz: Ticks per second that it reached recently.
+        tick_cost_s: Mean processor time of a tick, in seconds; None if unknown.
     """
 
     nominal_hz: float
@@ -264,23 +264,23 @@ class TickRate:
 
     @property
     def share(self) -> float:
-        """The achieved rate as a share of the nominal one."""
+        """The achieved rate as a share of the nominal rate."""
         return self.achieved_hz / self.nominal_hz
 
     @property
     def cores(self) -> float | None:
-        """Processors that its ticks take at the nominal rate; None if not known."""
+        """Number of processors that its ticks need at the nominal rate; None if unknown."""
         return None if self.tick_cost_s is None else self.tick_cost_s * self.nominal_hz
 
 
 def parse_rate(body: bytes) -> TickRate | None:
     """Return the rate of a world, from the body of a health answer; None if it has none.
 
-    It is a JSON object with the numbers ``tick_rate_hz`` and ``achieved_rate_hz``, and perhaps
-    ``tick_cost_s``. Anything but a number within its limits counts as absent.
+    The body is a JSON object with the numbers ``tick_rate_hz`` and ``achieved_rate_hz``, and
+    optionally ``tick_cost_s``. A value that is not a number within its limits counts as absent.
     """
     if not body.startswith(b"{") or len(body) > _MAX_RATE_BYTES:
-        return None  # many worlds answer with a document
+        return None  # many worlds answer with a text
     try:
         fields = parse_json(body)
     except ValueError:
@@ -296,13 +296,13 @@ def parse_rate(body: bytes) -> TickRate | None:
 
 
 def rate_fields(rate: TickRate) -> dict[str, float]:
-    """Return what a health answer to an operator has of a rate; `parse_rate` reads it."""
+    """Return the fields of a rate for a health answer to an operator; read by `parse_rate`."""
     fields = {"tick_rate_hz": rate.nominal_hz, "achieved_rate_hz": rate.achieved_hz}
     return fields if rate.tick_cost_s is None else {**fields, "tick_cost_s": rate.tick_cost_s}
 
 
 def display_name(run_name: str) -> str:
-    """Return the name by which worlds know an agent: its full name without the run suffix."""
+    """Return the name of an agent in worlds: its full name without the run suffix."""
     return _RUN_SUFFIX.sub("", run_name) or run_name
 
 
@@ -312,7 +312,7 @@ def is_session_id(text: str) -> bool:
 
 
 def normalise_base_path(text: str) -> str:
-    """Return a base path as worlds get it: with a leading slash, without a trailing one, or ''."""
+    """Normalise a base path: a leading slash and no trailing one, or ''."""
     parts = [part for part in text.split("/") if part]
     return "/" + "/".join(parts) if parts else ""
 

@@ -1,4 +1,4 @@
-"""Frozen values that the public API returns. No behaviour beyond reading them."""
+"""Frozen values returned by the public API. They have no behaviour beyond being read."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ EventKind = Literal[
     "caught_up",
     "overcommitted",
 ]
-"""What a :class:`WorldEvent` reports."""
+"""Kinds of :class:`WorldEvent`."""
 
 RestartMode = Literal["never", "fresh", "checkpoint"]
-"""How an instance that dies is restarted: not at all, afresh, or from its last good snapshot."""
+"""How an instance that dies is restarted: not at all, fresh, or from its last good snapshot."""
 
 DataStoreBackend = Literal["sqlite", "postgres", "none"]
 """Where an engine world keeps the rows of its data stores."""
@@ -51,19 +51,19 @@ Rung = Literal["not_running", "already_exited", "terminated", "killed"]
 
 
 SnapshotLike: TypeAlias = str | Path | Mapping[str, Any]
-"""A snapshot: its path, or what ``save`` returned, whose digest is then checked."""
+"""A snapshot: its path, or the result of ``save``, whose digest is then checked."""
 
 Labels: TypeAlias = Mapping[str, str | int | float | bool]
-"""What a caller says about an instance: the model that plays in it, the seed, the condition."""
+"""A caller's description of an instance: the model that plays in it, the seed, the condition."""
 
 
 def format_label(value: str | int | float | bool) -> str:
-    """Return the value of a label as it is typed."""
+    """Return the value of a label as it would be typed."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def has_labels(labels: Labels, wanted: Labels) -> bool:
-    """Return whether all of the wanted labels are there, compared as they are typed."""
+    """Return whether all wanted labels are present, compared as typed."""
     return all(
         name in labels and format_label(labels[name]) == format_label(value)
         for name, value in wanted.items()
@@ -75,7 +75,7 @@ class ProcessExit:
     """How a world's process ended.
 
     Attributes:
-        status: Exit status, or None when a signal ended it or it could not be read.
+        status: Exit status; None if a signal ended it or the status could not be read.
         signal: Name of the signal that ended it, for example ``SIGKILL``.
     """
 
@@ -91,11 +91,11 @@ class ProcessExit:
 
 
 def describe_end(exit: ProcessExit | None, halt: str | None) -> str | None:  # noqa: A002 - its name
-    """Return how an instance ended, in words; None if that is not known.
+    """Describe how an instance ended; None if that is unknown.
 
     Args:
         exit: How its process ended.
-        halt: Why its world had halted before that.
+        halt: Why its world had halted before; None if it had not.
     """
     if halt is not None:
         return f"halted: {halt}"
@@ -129,9 +129,9 @@ class LoadedCheckpoint(_FieldMapping):
         world_snapshot: The snapshot of the world; None if the archive has none.
         agents: Directories of the agents, by name.
         metadata: The archive's ``metadata.json``.
-        excluded: What was left out of the run directory, each with ``path`` and ``reason``.
-        lost_sessions: Why conversations were left out, by the agent's name.
-        verified: Whether the archive names the digest of every member.
+        excluded: Files that are not in the run directory, each with ``path`` and ``reason``.
+        lost_sessions: Reasons why conversations were left out, by agent name.
+        verified: Whether the archive has a digest for every member.
     """
 
     world_snapshot: Path | None
@@ -149,27 +149,27 @@ class StartedWorld:
     Attributes:
         name: Name of the instance, unique in its run directory.
         url: Local address, base path included, without a trailing slash.
-        host: Address that the world was told to bind.
-        port: Port that the world was told to bind.
+        host: Address to which the world binds.
+        port: Port to which the world binds.
         pid: Process of the world.
-        command: The outer command that was run, with an interpreter for ``{python}``.
-        start_command: The template command that ``World(dir=…)`` exposes.
+        command: The outer command that was run, with ``{python}`` replaced by an interpreter.
+        start_command: The template command, as in ``World(dir=…)``.
         delegated: Whether ``[run].command`` of the ``world.toml`` was used.
         run_command: The command as written in ``world.toml``; None without one.
         env: Environment of the command. ``env[name]`` gives each value; in its ``repr`` and JSON,
             tokens and other variables with a secret name are masked.
-        run_dir: Run directory: what ``clawblox ps`` and :meth:`AsyncWorld.attach` take.
-        instance_dir: Directory that holds the manifest, logs and recordings of this instance;
-            the run directory itself, or its ``worlds/<name>`` for an instance of many.
-        command_file: Script that reruns the launch by hand.
+        run_dir: Run directory, as passed to ``clawblox ps`` and :meth:`AsyncWorld.attach`.
+        instance_dir: Directory with the manifest, logs and recordings of this instance: the run
+            directory itself, or its ``worlds/<name>`` for an instance of many.
+        command_file: Script that repeats the launch by hand.
         log_file: Output of the world's processes.
-        record_dir: Where the world records; None if it does not.
-        resume_path: Snapshot that it was restored from; None if it began afresh.
+        record_dir: Directory of its recordings; None if it does not record.
+        resume_path: Snapshot from which it was restored; None if it began fresh.
         ready_s: Seconds from the call of ``start`` until the world was ready.
         loaded: The state loaded from the archive given as ``resume``; None without an archive.
-        labels: Labels that its start was given.
-        seed: Seed that its random state began with; None if it continues that of a snapshot, or
-            the world takes no seed. Keep it from agents: it foretells the world.
+        labels: Labels given to its start.
+        seed: Seed of its random state; None if it continues the random state of a snapshot, or the
+            world takes no seed. Keep it from agents: it makes the world predictable.
     """
 
     name: str
@@ -193,7 +193,7 @@ class StartedWorld:
     labels: Labels = attrs.field(factory=dict, hash=False)
     seed: int | None = None
 
-    def __repr__(self) -> str:  # of one line, and without the environment
+    def __repr__(self) -> str:  # on one line, and without the environment
         labels = f", labels={dict(self.labels)!r}" if self.labels else ""
         return f"StartedWorld({self.name!r}, {self.url!r}{labels})"
 
@@ -209,9 +209,9 @@ class SavedSnapshot(_FieldMapping):
         size_bytes: Size of the file.
         sha256: Digest of the file, in hexadecimal.
         created_at: UTC time of the save, ``2026-06-22T18:59:25Z``.
-        instance: Name of the instance that it was taken of.
-        rows_sha256: Digest of the copy of its data stores' rows, which is beside the file, named
-            after it with ``.rows.db`` at the end. None, and no item of the mapping, without one.
+        instance: Name of the instance that was saved.
+        rows_sha256: Digest of the copy of its data stores' rows, a file next to the snapshot with
+            the same name plus ``.rows.db``. None, and no item of the mapping, if there is no copy.
         rows_size_bytes: Size of that copy.
     """
 
@@ -246,13 +246,13 @@ class Access(Mapping[str, Any]):
 
     Attributes:
         session: Session of the agent, to be sent as ``X-Session``.
-        agent_id: The world's id of the agent; None if it gave none.
+        agent_id: The world's id of the agent; None if the world gave none.
         name: Name of the agent in the world.
-        headers: Headers of the agent's requests, which name its session.
+        headers: Headers of the agent's requests, which identify its session.
         base_url: Address of the instance for the agent.
         internal_base_url: Address of the instance on this machine.
-        more: All other fields of the world's answer, which are items of the mapping too.
-        rejoined: Whether it is a player that was in the world before; no item of the mapping.
+        more: All other fields of the world's answer; also items of the mapping.
+        rejoined: Whether the player was already in the world; not an item of the mapping.
     """
 
     session: str
@@ -286,7 +286,7 @@ class StopResult:
     Attributes:
         instance: Its name; empty when no instance was running.
         rung: The rung of the ladder that ended it.
-        exit: How the world's process ended; None if not known.
+        exit: How the world's process ended; None if unknown.
         killed: Processes that ignored SIGTERM and were killed, as ``pid command``.
         elapsed_s: Seconds that the stop took.
     """
@@ -304,12 +304,12 @@ class LogLine:
 
     Attributes:
         instance: Name of the instance.
-        text: The line without its end, undecodable bytes replaced.
+        text: The line without its newline, with undecodable bytes replaced.
         offset: Position of the line's first byte in the log file.
-        at: UTC time by which it had arrived, ``2026-06-22T18:59:25.104Z``; None if not known.
-        event: None for a line of the world. A line of our own, which is not in the file, has what
-            happened to the instance at that place: ``exited``, ``stopped``, ``restarted``,
-            ``resumed`` or ``interrupted``.
+        at: UTC time by which it had arrived, ``2026-06-22T18:59:25.104Z``; None if unknown.
+        event: None for a line of the world. For a line added by clawblox, which is not in the
+            file, the event of the instance at that position: ``exited``, ``stopped``,
+            ``restarted``, ``resumed`` or ``interrupted``.
     """
 
     instance: str
@@ -325,11 +325,11 @@ def _read_only(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @attrs.frozen(kw_only=True)
 class Event:
-    """Something that happened to an instance or an agent.
+    """An event of an instance or an agent.
 
     Attributes:
         time: UTC time, ISO 8601.
-        kind: What happened.
+        kind: Kind of the event.
         subject: Full name of the instance or agent; empty for an event of the world as a whole.
         data: Further facts, plain values by name, for example ``exit`` or ``path``.
     """
@@ -342,10 +342,10 @@ class Event:
 
 @attrs.frozen(kw_only=True)
 class WorldEvent(Event):
-    """Something that happened to an instance, or to a world as a whole; see :class:`Event`.
+    """An event of an instance, or of a world as a whole; see :class:`Event`.
 
     Attributes:
-        kind: What happened.
+        kind: Kind of the event.
         labels: Labels of the instance.
     """
 
@@ -359,7 +359,7 @@ class Excluded:
 
     Attributes:
         path: Name in the archive, for example ``agents/<name>/workspace/.venv``.
-        reason: Why, in a few words.
+        reason: Reason, in a few words.
     """
 
     path: str
@@ -374,7 +374,7 @@ class SavedCheckpoint(os.PathLike[str]):
         path: The archive, absolute.
         size_bytes: Size of the archive.
         sha256: Digest of the archive, in hexadecimal.
-        metadata: Its ``metadata.json``, as ``read_metadata`` returns it.
+        metadata: Its ``metadata.json``, as returned by ``read_metadata``.
         excluded: Files of the agents that were left out.
     """
 
@@ -399,16 +399,16 @@ class SavedCheckpoint(os.PathLike[str]):
 
 @attrs.frozen(kw_only=True)
 class Finding:
-    """A place that looks like a credential, or that cannot be searched for one.
+    """Text that looks like a credential, or a file that cannot be searched for credentials.
 
     Attributes:
         path: Name in the archive; ``outer.zip!inner.txt`` for a file in a decoded container.
-        rule: What it looks like, for example ``github-token``; ``unscannable`` for a file that
+        rule: The rule that matched, for example ``github-token``; ``unscannable`` for a file that
             cannot be searched.
-        fingerprint: 16 hexadecimal digits that identify rule and secret without revealing it; of
-            an unscannable file, its content.
-        preview: Its first four characters and its length; of an unscannable file, the reason.
-        line: Line in the (decoded) content, from 1; None if that has no lines.
+        fingerprint: 16 hexadecimal digits that identify rule and secret without revealing it; for
+            an unscannable file, rule and content.
+        preview: Its first four characters and its length; for an unscannable file, the reason.
+        line: Line in the (decoded) content, from 1; None if the content has no lines.
         offset: Byte offset in the (decoded) content.
     """
 

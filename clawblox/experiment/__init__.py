@@ -1,12 +1,12 @@
-"""What is done with worlds and their agents together, while they run.
+"""Operations on worlds together with their agents.
 
 - ``live_run``: agents in one instance of a world, and their checkpoints.
-- ``run_resume``: an interrupted instance and its agents brought back from one checkpoint.
+- ``run_resume``: resumes an interrupted instance and its agents from one checkpoint.
 - ``async_checkpointer``: checkpoints of a running world and its agents, at an interval.
 - ``sync_checkpointer``: the same without ``await``.
-- ``idle``: the moment in which no agent is in the middle of a turn.
+- ``idle``: waits for a moment in which no agent is in the middle of a turn.
 - ``pointer``: the file that names the latest archive.
-- ``cleaning``: which files of ended runs can go.
+- ``cleaning``: finds and removes unneeded files of ended runs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Checkpoints of a running world and its agents, at an interval.
 
 Nothing is sent to the agents. A checkpoint waits for a moment in which no agent is in the middle of
-a turn; an agent that is told to go on after each turn is told so when the checkpoint is made. If
-there is no such moment, it is made all the same, and says so.
+a turn, and suppresses automatic continuation until it is made. If there is no such moment in time,
+it is made anyway, and records which agents were cut in a turn.
 """
 
 from __future__ import annotations
@@ -38,32 +38,31 @@ _log = OwnLog(__name__)
 
 
 Outcome: TypeAlias = Callable[[SavedCheckpoint | Exception], object]
-"""Is told of each checkpoint that is made at the interval, or why it could not be made."""
+"""Called with each checkpoint made at the interval, or with the error."""
 
 
 class AsyncCheckpointer:
     """Makes archives of a world and its agents while both run.
 
     Use it as an async context manager, or call :meth:`run` in a task. The archives are called
-    ``t000900.ckpt`` after the seconds that the run had been going.
+    ``t000900.ckpt``, after the age of the run in seconds.
 
     Args:
         world: The world, open.
         agents: Its agents, or their directories by name.
-        dir: Where the archives go; it is made when it is missing.
+        dir: Directory for the archives; it is created if it is missing.
         every: Seconds from the beginning of one checkpoint to that of the next.
-        idle_quiet: Seconds without output after which an agent that does not tell its state may
+        idle_quiet: Seconds without output after which an agent that does not report its state may
             be between two turns.
-        idle_wait: How long to wait, in seconds, for a moment in which no agent is in the middle
-            of a turn.
-        keep: Number of archives to keep, of those made here; None keeps all.
-        min_free: Free disk space below which the checkpoints of the interval are left out, in
+        idle_wait: Seconds to wait for a moment in which no agent is in the middle of a turn.
+        keep: Number of this object's archives to keep; None keeps all.
+        min_free: Free disk space below which no checkpoint is made at the interval, in
             bytes or as text such as ``"5 GB"``; None for no limit.
         metadata: JSON values for the top level of the archives' metadata; None for none.
         instance: Name of the instance; not needed while there is only one.
         pointer: The file that names the latest archive; None means ``checkpoint.json`` in ``dir``.
-        elapsed: Seconds that the run had been going before, when it was resumed.
-        on_outcome: Is told of each checkpoint made at the interval, or of why it was not; None
+        elapsed: Seconds that the run had lasted before it was resumed.
+        on_outcome: Called with each checkpoint made at the interval, or with the error; None
             for no calls.
 
     Raises:
@@ -109,7 +108,7 @@ class AsyncCheckpointer:
 
     @property
     def latest(self) -> SavedCheckpoint | None:
-        """The latest checkpoint that was made; None before the first."""
+        """The latest checkpoint; None before the first."""
         return self._latest
 
     async def __aenter__(self) -> Self:
@@ -129,14 +128,14 @@ class AsyncCheckpointer:
         return None if tasks is None else await tasks.__aexit__(exc_type, exc, traceback)
 
     async def run(self) -> None:
-        """Make checkpoints until the instance has ended for good.
+        """Make checkpoints until the instance has ended permanently.
 
-        One that cannot be made is a line in the log, and the next one comes.
+        A checkpoint that fails is logged, and the next one follows as usual.
 
         Raises:
-            UsageError: There is no such instance, or several run and none was named.
+            UsageError: The instance does not exist, or several run and none was named.
 
-        Cancellation: a checkpoint that is being made is complete or absent.
+        Cancellation: an archive in progress is complete or absent.
         """
         self._begin()
         async with Tasks() as tasks:
@@ -148,21 +147,21 @@ class AsyncCheckpointer:
             await self.run()
 
     async def save(self, *, idle_wait: float | None = None) -> SavedCheckpoint:
-        """Make a checkpoint now, after the wait for an idle moment.
+        """Make a checkpoint now, after waiting for an idle moment.
 
         Args:
-            idle_wait: Longest wait for that moment, in seconds; None means that of the constructor.
+            idle_wait: Maximum wait for that moment, in seconds; None means that of the constructor.
 
         Returns:
-            What was made.
+            The checkpoint.
 
         Raises:
             ConfigError: ``idle_wait`` is not a number of seconds, 0 or more.
-            UsageError: There is no such instance, or several run and none was named.
-            ClawbloxError: It could not be made, as ``AsyncWorld.checkpoint`` says; or it is
-                complete, and the pointer does not name it.
+            UsageError: The instance does not exist, or several run and none was named.
+            ClawbloxError: The checkpoint failed, as in ``AsyncWorld.checkpoint``; or it is
+                complete, but the pointer could not be updated.
 
-        Cancellation: the archive is complete or absent, and what the pointer names is there.
+        Cancellation: the archive is complete or absent, and the pointer names an existing archive.
         """
         wait_s = self._idle_wait_s
         if idle_wait is not None:
@@ -175,7 +174,7 @@ class AsyncCheckpointer:
             return saved
 
     def _begin(self) -> None:
-        """Find the instance, and count the seconds from now on."""
+        """Find the instance, and start counting the seconds."""
         if self._begun_at is not None:
             return
         names = self._world.instances
@@ -186,7 +185,7 @@ class AsyncCheckpointer:
         self._begun_at = anyio.current_time()
 
     def _now(self) -> int:
-        """Return the whole seconds that the run has been going."""
+        """Return the age of the run in whole seconds."""
         assert self._begun_at is not None
         return int(self._elapsed_s + anyio.current_time() - self._begun_at)
 
@@ -198,7 +197,7 @@ class AsyncCheckpointer:
             try:
                 await run_blocking(self._require_space)
                 outcome: SavedCheckpoint | Exception = await self.save()
-            except Exception as error:  # noqa: BLE001 - a run goes on without a checkpoint
+            except Exception as error:  # noqa: BLE001 - a run continues without a checkpoint
                 _log.warning("no checkpoint", instance=self._instance, error=str(error))
                 outcome = error
             if self._on_outcome is not None:
@@ -248,13 +247,13 @@ class AsyncCheckpointer:
             raise ClawbloxError(message) from error
 
     async def _retain(self) -> None:
-        """Remove the oldest archives, now that the pointer names the latest."""
+        """Remove the oldest archives, after the pointer names the latest."""
         if self._keep is None:
             return
         while len(self._archives) > self._keep:
             path = self._archives[0]
             try:
                 await self._world.remove_checkpoint(path, instance=self._instance)
-            except ClawbloxError as error:  # another one may have removed it
+            except ClawbloxError as error:  # another process may have removed it
                 _log.warning("checkpoint not removed", path=str(path), error=str(error))
             del self._archives[0]

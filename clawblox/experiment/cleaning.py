@@ -1,9 +1,9 @@
-"""Which files of ended runs can go: saves that nothing names, and half-written files.
+"""Finds and removes unneeded files of ended runs: saves without references, half-written files.
 
-A save is named by the instance whose last good save it is, by a run, restart or fork that began
-from it, and an archive by the ``checkpoint.json`` beside it. The runs that may name a save are
-those of the user's index and those that run on this machine. Worlds write manifests too, so only
-files below the run directory with names that clawblox gives are ever removed. Everything here
+A save is needed if it is the last good save of its instance, or if a run, restart or fork began
+from it; an archive is needed if the ``checkpoint.json`` in its directory names it. References come
+from the runs in the user's index and those that run on this machine. Worlds write manifests too, so
+only files below the run directory whose names clawblox gives are ever removed. Everything here
 blocks.
 """
 
@@ -43,27 +43,27 @@ from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import find_partials, has_digest
 
 FileKind: TypeAlias = Literal["autosave", "save", "archive", "half-written"]
-"""What a file is: a save at an interval, another save, an archive made at an interval, the rest."""
+"""Kinds of files: a save at an interval, another save, an archive made at an interval, others."""
 
 CHECKPOINTS_DIR: Final = "checkpoints"
-"""Where a run has its archives, and an instance its saves."""
+"""Directory of a run's archives, and of an instance's saves."""
 
 _ARCHIVE_NAME: Final = re.compile(rf"t(\d{{6,9}})(?:-(\d{{1,9}}))?{re.escape(ARCHIVE_SUFFIX)}")
-"""As the checkpointer names the archives of its interval."""
+"""Names that the checkpointer gives to archives of its interval."""
 
 _LOCK_WAIT_S: Final = 10.0
 
 
 @attrs.frozen
 class RunFile:
-    """A file of a run directory with saved state, or a half of one.
+    """A file of a run directory with saved state, or a half-written one.
 
     Attributes:
         path: The file, absolute.
-        kind: What it is.
-        size_bytes: Its size, with the rows of a save; that of a half-written tree is the size of
-            all that is in it.
-        named_by: What needs it, in words; None if nothing does.
+        kind: Its kind.
+        size_bytes: Its size, including the rows of a save; for a half-written directory, the total
+            size of its content.
+        named_by: Description of what needs it; None if nothing does.
     """
 
     path: Path
@@ -74,13 +74,13 @@ class RunFile:
 
 @contextlib.contextmanager
 def held(run_dir: Path) -> Iterator[None]:
-    """Hold a run directory and the names in it, so that nothing is started there meanwhile.
+    """Lock a run directory and its instance names, so that nothing is started there meanwhile.
 
     Args:
         run_dir: The run directory, resolved.
 
     Raises:
-        RunLockedError: An orchestrator runs there, or an instance of the run lives.
+        RunLockedError: An orchestrator runs there, or an instance of the run is alive.
         OSError: The run directory cannot be written.
     """
     with ExitStack() as claims:
@@ -91,13 +91,13 @@ def held(run_dir: Path) -> Iterator[None]:
 
 
 def list_files(run_dirs: Sequence[Path]) -> dict[Path, list[RunFile]]:
-    """Return the files of run directories that can go or hold saved state, each with what needs it.
+    """Return the files of run directories with saved state or half-written, with their references.
 
     Args:
         run_dirs: The run directories, resolved.
 
     Raises:
-        ManifestError: The manifest of a run cannot be read, so nobody knows what it names.
+        ManifestError: The manifest of a run cannot be read, so its references are unknown.
     """
     names = _Names()
     searched = dict.fromkeys([*run_dirs, *find_user_runs()])
@@ -111,14 +111,14 @@ def list_files(run_dirs: Sequence[Path]) -> dict[Path, list[RunFile]]:
 
 
 def remove_files(run_dir: Path, files: Iterable[RunFile]) -> None:
-    """Remove files of a run directory, and note that in the manifests that list them.
+    """Remove files of a run directory, and record that in the manifests that list them.
 
     Args:
-        run_dir: The run directory, which the caller holds.
-        files: Some of what :func:`list_files` returned for it.
+        run_dir: The run directory, locked by the caller with :func:`held`.
+        files: Files from :func:`list_files` for that directory.
 
     Raises:
-        ManifestError: A manifest cannot be written; the files that it lists are still there.
+        ManifestError: A manifest cannot be written; the files that it lists still exist.
         OSError: A file cannot be removed.
     """
     chosen = list(files)
@@ -126,7 +126,7 @@ def remove_files(run_dir: Path, files: Iterable[RunFile]) -> None:
     for manifest in _manifests(run_dir):
         listed = [path for path, _ in _entries(manifest) if path in saves]
         if listed:
-            # The manifest first: an entry may lack its file, but not a file its entry.
+            # The manifest first: an entry may lack its file, but a file must not lack its entry.
             update = removal_update(listed, at=format_utc(utc_now()))
             ManifestFile(manifest.path, lock_wait=_LOCK_WAIT_S).apply([update])
     for file in chosen:
@@ -138,23 +138,23 @@ def remove_files(run_dir: Path, files: Iterable[RunFile]) -> None:
             unlink_saves([file.path])
 
 
-# -- what names saves ------------------------------------------------------------------------
+# -- references to saves --------------------------------------------------------------------
 
 
 class _Names:
-    """What runs name: files by path, and snapshots by digest."""
+    """References in runs: to files by path, and to snapshots by digest."""
 
     def __init__(self) -> None:
         self._by_path: dict[Path, str] = {}
         self._by_digest: dict[str, str] = {}
 
     def find(self, path: Path, sha256: object) -> str | None:
-        """Return what names a file; None if nothing does."""
+        """Return the reference to a file; None if there is none."""
         by_digest = self._by_digest.get(sha256) if isinstance(sha256, str) else None
         return self._by_path.get(_real(path)) or by_digest
 
     def add_run(self, run_dir: Path, manifests: Iterable[Manifest]) -> None:
-        """Add what a run directory and its manifests name."""
+        """Add the references in a run directory and its manifests."""
         for record in read_records(run_dir):
             reason = f"{record.name} of {run_dir.name} began from it"
             for origin in filter(None, (record.resume_path, record.first_resume_path)):
@@ -192,7 +192,7 @@ def _list(run_dir: Path, manifests: Iterable[Manifest], names: _Names) -> Iterat
 
 
 def _snapshot_digest(archive: Path) -> object:
-    """Return the digest of the snapshot in an archive, which was saved for the archive."""
+    """Return the digest of the snapshot in an archive; None if it cannot be read."""
     try:
         return read_metadata(archive)["files"][SNAPSHOT_NAME]["sha256"]
     except (ClawbloxError, OSError, KeyError, TypeError):
@@ -237,7 +237,7 @@ def _list_archives(run_dir: Path, names: _Names) -> Iterator[RunFile]:
 
 
 def _archive_age(path: Path) -> tuple[int, int] | None:
-    """Return how far its run was when an archive was made; None for any other file."""
+    """Return the age of the run at which an archive was made; None for any other file."""
     match = _ARCHIVE_NAME.fullmatch(path.name)
     return None if match is None else (int(match[1]), int(match[2] or 1))
 
@@ -276,7 +276,7 @@ def _read(home: Path) -> Manifest:
 
 
 def _directories(run_dir: Path) -> list[Path]:
-    """Return the directories below a run directory into which clawblox writes."""
+    """Return the directories below a run directory to which clawblox writes."""
     found = [run_dir, run_dir / CHECKPOINTS_DIR]
     for record in read_records(run_dir):
         home = Path(record.instance_dir)

@@ -1,4 +1,4 @@
-"""The moment in which no agent is in the middle of a turn; nothing is asked of the agents."""
+"""Waits for a moment in which no agent is in the middle of a turn, without asking the agents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WORKING: Final = ("starting", "working")
 
 @runtime_checkable
 class _TurnKeeper(Protocol):
-    """What knows the turns of an agent, and can leave it between two of them."""
+    """An object that knows an agent's turns, and can keep the agent between two turns."""
 
     @property
     def is_between_turns(self) -> bool: ...
@@ -33,12 +33,12 @@ class _TurnKeeper(Protocol):
 
 @attrs.frozen
 class WatchedAgent:
-    """An agent whose moments between two turns are looked for.
+    """An agent that is watched for moments between two turns.
 
     Attributes:
         name: Its full name.
         dir: Its directory, absolute.
-        agent: What knows its state; None if nothing does.
+        agent: Object that knows its state; None without one.
     """
 
     name: str
@@ -47,17 +47,17 @@ class WatchedAgent:
 
     @property
     def is_known_idle(self) -> bool:
-        """Whether its object says that it is not within a turn."""
+        """Whether its object reports that it is not within a turn."""
         if isinstance(self.agent, _TurnKeeper):
             return self.agent.is_between_turns
         state = getattr(self.agent, "state", None)
         return state is not None and state not in _WORKING
 
     def looks_idle(self, quiet_s: float) -> bool:
-        """Return whether its log is quiet and its conversation between two turns. Blocks.
+        """Return whether its log is quiet and its conversation is between turns. Blocks.
 
         Args:
-            quiet_s: Seconds without output; a program that waits for its model is quiet as well.
+            quiet_s: Seconds without output; a program that waits for its model is quiet too.
         """
         try:
             changed_at = (self.dir / _LOG).stat().st_mtime
@@ -67,7 +67,7 @@ class WatchedAgent:
 
 
 def check_agents(agents: Agents) -> tuple[WatchedAgent, ...]:
-    """Return the agents that a caller gave.
+    """Return the agents that a caller passed.
 
     Raises:
         ConfigError: They are neither directories by name nor objects with a name and a directory.
@@ -86,7 +86,7 @@ def _watch(agent: AgentLike) -> WatchedAgent:
 
 @contextmanager
 def held(agents: Iterable[WatchedAgent]) -> Iterator[None]:
-    """Leave agents between two turns, once they are there, while the block runs."""
+    """Keep agents between turns, once they get there, while the block runs."""
     with ExitStack() as stack:
         for watched in agents:
             if isinstance(watched.agent, _TurnKeeper):
@@ -95,12 +95,12 @@ def held(agents: Iterable[WatchedAgent]) -> Iterator[None]:
 
 
 async def idle_moment(agents: Sequence[WatchedAgent], *, quiet_s: float, wait_s: float) -> bool:
-    """Wait until no agent is in the middle of a turn, and return whether there was such a moment.
+    """Wait until no agent is in the middle of a turn; return whether that happened in time.
 
     Args:
         agents: The agents.
-        quiet_s: Seconds without output of an agent that does not tell its state.
-        wait_s: How long to wait, in seconds.
+        quiet_s: Seconds without output of an agent that does not report its state.
+        wait_s: Maximum wait in seconds.
 
     Cancellation: changes nothing.
     """

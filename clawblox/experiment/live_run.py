@@ -1,6 +1,6 @@
-"""A run while it is alive: agents in one instance of a world, and the checkpoints of them together.
+"""A live run: agents in one instance of a world, and joint checkpoints of them.
 
-It prints nothing; ``clawblox run --agent`` and ``clawblox resume`` show what it does.
+It prints nothing; ``clawblox run --agent`` and ``clawblox resume`` show its progress.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from clawblox.results import SavedCheckpoint, StartedWorld
 from clawblox.world.async_world import AsyncWorld
 
 _TRANSCRIPT_WAIT_S: Final = 10.0
-"""Longest wait, in seconds, for a program to write the conversation that it has confirmed."""
+"""Maximum wait, in seconds, for a program to write the conversation that it has confirmed."""
 _TRANSCRIPT_POLL_S: Final = 0.1
 
 
 class LiveRun:
-    """Agents that act in one instance of a world, and the checkpoints of all of them.
+    """Agents that act in one instance of a world, and joint checkpoints of both.
 
     Use it as an async context manager within that of the world; leaving it stops the agents.
 
@@ -89,7 +89,7 @@ class LiveRun:
         """Check that the programs of all agents can work, before anything is started.
 
         Raises:
-            AgentSetupError: Something is missing.
+            AgentSetupError: A requirement is missing.
 
         Cancellation: changes nothing.
         """
@@ -99,17 +99,17 @@ class LiveRun:
     async def resume(
         self, resume: RunResume, *, env: Mapping[str, str] | None = None
     ) -> StartedWorld:
-        """Restore the agents' directories and bring the interrupted instance back.
+        """Restore the agents' directories and resume the interrupted instance.
 
         Args:
-            resume: What the run continues from.
-            env: Values of the world's environment variables, before those of this process.
+            resume: The interrupted instance, and the checkpoint from which the run continues.
+            env: Values for the world's environment variables; they override those of this process.
 
         Raises:
             ClawbloxError: A directory cannot be restored, or the instance cannot be started.
 
-        Cancellation: the instance is not left running; each directory is complete, as it was or as
-        the checkpoint has it.
+        Cancellation: the instance is not left running; each directory is complete, either unchanged
+        or restored from the checkpoint.
         """
         directories = {agent.name: agent.dir for agent in self._agents}
         await run_blocking(resume.restore, directories)
@@ -127,7 +127,7 @@ class LiveRun:
 
         Raises:
             AgentResumeError: The instance was restored from an archive with the agent's workspace
-                and without its conversation.
+                but without its conversation.
             ClawbloxError: It could not be connected.
 
         Cancellation: the agent may be connected.
@@ -170,7 +170,7 @@ class LiveRun:
         every: float,
         min_free: int | str | None = None,
     ) -> None:
-        """Make a checkpoint now, whatever the agents are doing, and more at an interval.
+        """Make a checkpoint immediately, whatever the agents are doing, and more at an interval.
 
         Args:
             started: The instance.
@@ -215,7 +215,7 @@ class LiveRun:
             return
 
     async def wait_first_checkpoint(self) -> None:
-        """Wait until the first checkpoint was made, or failed; :meth:`start_checkpoints` began it.
+        """Wait until the checkpoint begun by :meth:`start_checkpoints` was made or failed.
 
         Cancellation: changes nothing.
         """
@@ -223,7 +223,7 @@ class LiveRun:
             await self._is_first_over.wait()
 
     async def wait(self) -> list[AgentResult]:
-        """Wait until all agents have ended for good, and return how, in their order.
+        """Wait until all agents have ended, and return their results in order.
 
         Cancellation: the agents keep running.
         """
@@ -231,7 +231,7 @@ class LiveRun:
         return [await agent.wait() for agent in self._agents]
 
     async def stop(self, *, grace_seconds: float = DEFAULT_GRACE_S) -> list[AgentResult]:
-        """Stop the checkpoints and all agents; does nothing to an agent that has ended.
+        """Stop the checkpoints and all agents; agents that have ended are unaffected.
 
         Args:
             grace_seconds: Seconds between TERM and KILL.
@@ -239,7 +239,7 @@ class LiveRun:
         Returns:
             How each agent ended, in their order.
 
-        Cancellation: the agents are stopped all the same.
+        Cancellation: the agents are stopped nevertheless.
         """
         self._saving.cancel()
         results: dict[AsyncAgent, AgentResult] = {}
@@ -253,10 +253,10 @@ class LiveRun:
         return [results[agent] for agent in self._agents]
 
     async def save_end(self) -> SavedCheckpoint | None:
-        """Make a checkpoint of how the agents ended.
+        """Make a checkpoint of the final state of the agents.
 
         Returns:
-            The checkpoint; None if it failed, the world has ended, or none were made before.
+            The checkpoint; None if it failed, the world has ended, or no checkpoints were started.
 
         Cancellation: the archive is complete or absent.
         """
@@ -273,7 +273,7 @@ class LiveRun:
         return saved
 
     def kill_now(self) -> None:
-        """End the grace of a stop that is under way."""
+        """Cut short the grace of a stop that is under way."""
         for agent in self._agents:
             agent.kill_now()
 

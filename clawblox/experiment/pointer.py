@@ -1,4 +1,4 @@
-"""The file that names the latest archive, ``checkpoint.json``, for those who resume a run."""
+"""``checkpoint.json``, the file that names the latest archive for resuming a run."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _MAX_BYTES: Final = 1 << 20
 
 
 def write_pointer(pointer: Path, archive: Path, facts: Mapping[str, Any]) -> None:
-    """Name an archive that is complete. Blocks.
+    """Record a complete archive as the latest. Blocks.
 
-    The file names the archive before or this one, at every instant. An archive in its directory, or
-    below, is named by its relative path, so that both can be moved together.
+    At every moment the file names either the previous archive or this one. An archive in the file's
+    directory or below is named by a relative path, so that both can be moved together.
 
     Args:
         pointer: The file.
         archive: The archive, absolute.
-        facts: What else it says.
+        facts: Further members of the file.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
     """
     directory = pointer.parent
     name = archive.relative_to(directory) if archive.is_relative_to(directory) else archive
@@ -38,7 +38,7 @@ def write_pointer(pointer: Path, archive: Path, facts: Mapping[str, Any]) -> Non
 
 
 def read_pointer(directory: Path) -> Path | None:
-    """Return the archive that the pointer in a directory names; None without a pointer. Blocks."""
+    """Return the archive named by the pointer in a directory; None without a pointer. Blocks."""
     try:
         pointer = json.loads(read_regular(directory / POINTER_NAME, max_bytes=_MAX_BYTES))
         return directory / str(pointer["checkpoint"])

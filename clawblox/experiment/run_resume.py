@@ -1,7 +1,7 @@
-"""Brings an instance and its agents back in their own run directory, from one checkpoint of both.
+"""Resumes an instance and its agents in their own run directory, from one checkpoint of both.
 
-World and agents continue from the same moment. An agent's directory that changed after the
-checkpoint is set aside, and the directory in the checkpoint takes its place.
+World and agents continue from the same moment. The current directory of an agent is set aside, and
+the directory in the checkpoint takes its place.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _SET_ASIDE: Final = "set-aside"
 
 @attrs.frozen(kw_only=True)
 class RunResume:
-    """An interrupted instance and its agents, and the checkpoint that they continue from.
+    """An interrupted instance and its agents, with the checkpoint from which they continue.
 
     Attributes:
         run_dir: The run directory, resolved.
         archive: The checkpoint.
         instance: Name of the instance.
-        found: The interrupted instances, of which this instance continues from the checkpoint.
+        found: The interrupted instances; this instance continues from the checkpoint.
     """
 
     run_dir: Path
@@ -43,7 +43,7 @@ class RunResume:
 
     @classmethod
     def find(cls, run_dir: Path, archive: Path, instance: str, found: Interruption) -> RunResume:
-        """Have an interrupted instance continue from a checkpoint of it and its agents. Blocks.
+        """Prepare to continue an interrupted instance from a checkpoint. Blocks.
 
         Args:
             run_dir: The run directory, resolved.
@@ -64,19 +64,19 @@ class RunResume:
         return cls(run_dir=run_dir, archive=archive, instance=instance, found=found)
 
     def restore(self, agents: Mapping[str, Path]) -> dict[str, Path | None]:
-        """Replace directories of agents by those in the checkpoint. Blocks.
+        """Replace the directories of agents by those in the checkpoint. Blocks.
 
-        The directory of an agent stays as it is if the checkpoint has no conversation of the agent.
+        A directory is left unchanged if the checkpoint has no conversation of its agent.
 
         Args:
             agents: Directories of the agents by name.
 
         Returns:
-            Where the replaced directory of each restored agent is now; None if there was none.
+            The new path of each replaced directory, by agent name; None if there was no directory.
 
         Raises:
             CheckpointError: The checkpoint cannot be loaded.
-            OSError: A directory cannot be moved, and is where it was.
+            OSError: A directory cannot be moved; it is still at its old path.
         """
         states = read_metadata(self.archive)["agents"]
         chosen = [name for name in agents if _has_conversation(states.get(name))]
@@ -112,7 +112,7 @@ def _has_conversation(state: Mapping[str, object] | None) -> bool:
 
 
 def _truncate_saves(instance: Interrupted, digest: str, archive: Path) -> Interrupted:
-    """Return an instance whose last save is the one with a digest."""
+    """Return the instance with its saves up to the one with a digest."""
     digests = [save.sha256 for save in instance.saves]
     if digest not in digests:
         raise ClawbloxError(
