@@ -55,7 +55,9 @@ async def test_a_start_that_is_cancelled_leaves_nothing(tmp_path: Path, turns: i
 
 
 @pytest.mark.parametrize("turns", [0, 5, 50, *map(thorough, [2, 20])])
-async def test_a_message_that_is_cancelled_ends_what_it_started(tmp_path: Path, turns: int) -> None:
+async def test_a_cancelled_message_ends_the_program_that_it_started(
+    tmp_path: Path, turns: int
+) -> None:
     async with opened(tmp_path) as agent:
         await agent.start(initial_prompt="work")
         await agent.wait()
@@ -88,7 +90,7 @@ async def test_a_check_that_is_cancelled_ends_the_program_that_it_asks(
         assert not is_alive(pid)
 
 
-async def test_a_stop_that_is_cancelled_goes_on(tmp_path: Path) -> None:
+async def test_a_cancelled_stop_continues(tmp_path: Path) -> None:
     async with opened(tmp_path) as agent:
         await agent.start(initial_prompt="deaf work hang")
         assert marked_processes()

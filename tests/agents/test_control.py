@@ -77,7 +77,7 @@ async def test_two_orchestrators_cannot_serve_one_agent(tmp_path: Path) -> None:
             await second.open()
 
 
-async def test_the_error_of_an_agent_reaches_who_asked(tmp_path: Path) -> None:
+async def test_the_error_of_an_agent_reaches_the_requester(tmp_path: Path) -> None:
     async with served(tmp_path):
         with pytest.raises(ControlError, match="its transcript is torn") as raised:
             await ask_agent(tmp_path, "send", {"prompt": "fail"})

@@ -264,7 +264,7 @@ def check_sum(driver: str, told: list[Any]) -> None:
 @pytest.mark.parametrize("driver", ["claude", "codex", "kimi", "acp"])
 @hypothesis.settings(max_examples=2)
 @given(st.lists(steps, min_size=2, max_size=6))
-def test_ledger_and_trajectory_are_the_sum_of_what_was_said(driver: str, told: list[Any]) -> None:
+def test_ledger_and_trajectory_have_the_sum_of_all_reports(driver: str, told: list[Any]) -> None:
     check_sum(driver, told)
 
 

@@ -64,7 +64,7 @@ def test_a_key_of_another_program_is_left_out_even_if_the_caller_gives_it():
     assert env["OPENAI_API_KEY"] == "canary-openai"
 
 
-def test_a_program_with_unknown_keys_gets_what_it_is_given():
+def test_a_program_with_unknown_keys_gets_all_variables():
     program = Program(
         driver="command",
         command="x",

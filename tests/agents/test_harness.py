@@ -318,7 +318,7 @@ def test_a_crash_restarts_the_program_inside_its_window(
 
 
 @once
-def test_the_name_without_its_run_is_what_the_world_is_told(make_run: MakeRun) -> None:
+def test_the_world_gets_the_name_without_its_run_suffix(make_run: MakeRun) -> None:
     run = make_run()
     with ending(run):
         [agent] = make_agents(run, FULL_NAME)

@@ -82,7 +82,7 @@ CASES: list[tuple[EventType, dict[str, Any], list[tuple[str, str]]]] = [
 
 
 @pytest.mark.parametrize(("type_", "data", "expected"), CASES)
-def test_what_happens_is_told(type_: EventType, data: dict[str, Any], expected: list[Any]) -> None:
+def test_events_become_lines(type_: EventType, data: dict[str, Any], expected: list[Any]) -> None:
     assert [(line.text, line.tone) for line in narrate(type_, data)] == expected
 
 
@@ -112,7 +112,7 @@ def test_whatever_a_program_says_becomes_printable_lines(
         assert not {"\x1b", "\n", "\r", "\x07", "\u202e"} & set(line.text)
 
 
-def test_the_terminal_is_told_nothing() -> None:
+def test_the_terminal_gets_no_control_characters() -> None:
     (line,) = narrate("message", {"role": "assistant", "text": "\x1b]0;title\x07\x1b[2Jhi\u202e"})
     assert line.text == r"| \x1b]0;title\x07\x1b[2Jhi\u202e"
 

@@ -123,7 +123,7 @@ def bench(
                 agent.close()
 
 
-def test_an_agent_is_told_to_go_on_and_continues_what_it_was_stopped_in(bench: Bench) -> None:
+def test_an_agent_is_nudged_and_resumes_an_interrupted_turn(bench: Bench) -> None:
     agent = bench.agent()
     started = bench.start(agent)
     assert started.version
@@ -293,7 +293,7 @@ def shapes(records: list[dict[str, Any]]) -> dict[tuple[Any, ...], dict[str, str
     return found
 
 
-def test_a_stand_in_prints_and_keeps_what_the_program_does(bench: Bench) -> None:
+def test_a_stand_in_has_the_output_and_files_of_the_program(bench: Bench) -> None:
     version = bench.installed.version.split()[0] if bench.driver == "claude" else None
     for real, mimicked in zip(real_turn(bench), stand_in_turn(bench, version), strict=True):
         known = shapes(real)
@@ -306,7 +306,7 @@ def test_a_stand_in_prints_and_keeps_what_the_program_does(bench: Bench) -> None
                 assert len({loose.get(each, each) for each in kinds} - {None}) <= 1, (name, key)
 
 
-def test_a_stand_in_refuses_what_the_program_refuses_in_its_words(bench: Bench) -> None:
+def test_a_stand_in_refuses_with_the_program_s_own_messages(bench: Bench) -> None:
     (bench.root / "standin").mkdir()
     standin = StandIn(bench.root / "standin", bench.driver, bench.installed.version.split()[0])
     unknown = new_id()

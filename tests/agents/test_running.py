@@ -130,7 +130,7 @@ async def test_a_second_start_is_refused_while_the_agent_works(tmp_path: Path) -
             await agent.start(initial_prompt="work")
 
 
-async def test_messages_that_are_sent_at_once_are_all_for_one_program(
+async def test_concurrent_messages_all_go_to_one_program(
     tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
     async with opened(tmp_path, *flags) as agent:
@@ -144,7 +144,7 @@ async def test_messages_that_are_sent_at_once_are_all_for_one_program(
         assert sorted(transcript(agent)) == ["work", "work 0", "work 1", "work 2"]
 
 
-async def test_of_two_starts_at_once_one_is_refused(tmp_path: Path) -> None:
+async def test_one_of_two_concurrent_starts_is_refused(tmp_path: Path) -> None:
     refused = []
 
     async with opened(tmp_path) as agent:
@@ -214,7 +214,7 @@ async def test_a_missing_program_is_named(
     assert "not written" not in "".join(capsys.readouterr())
 
 
-async def test_a_program_that_tells_no_session_is_confirmed_by_its_transcript(
+async def test_a_program_that_reports_no_session_is_confirmed_by_its_transcript(
     tmp_path: Path,
 ) -> None:
     async with opened(tmp_path, "silent") as agent:
@@ -250,7 +250,7 @@ async def test_a_damaged_transcript_is_not_continued(tmp_path: Path, damage, tex
             await agent.send(prompt="work")
 
 
-async def test_an_agent_goes_on_by_itself(tmp_path: Path, flags: tuple[str, ...]) -> None:
+async def test_an_agent_continues_by_itself(tmp_path: Path, flags: tuple[str, ...]) -> None:
     async with opened(tmp_path, *flags, auto_continue=True) as agent:
         async with agent.events() as events:
             first = f"until {tmp_path / 'go'}"
@@ -276,7 +276,7 @@ async def test_events_carry_their_places_in_the_log(tmp_path: Path) -> None:
     assert [event.seq for event in found] == [1, 2, 3, 4, 5]
 
 
-async def test_events_that_nobody_heard_have_their_numbers(tmp_path: Path) -> None:
+async def test_events_without_listeners_still_get_numbers(tmp_path: Path) -> None:
     async with opened(tmp_path) as agent:
         await agent.start(initial_prompt="work one work two")
         await agent.wait()

@@ -51,7 +51,7 @@ def test_a_busy_model_is_given_more_time_than_a_crash() -> None:
     ]
 
 
-def test_turns_that_end_at_once_are_slowed_down_and_others_are_not() -> None:
+def test_short_turns_delay_the_next_nudge_and_long_turns_do_not() -> None:
     backoff = NudgeBackoff()
     delays = [backoff.delay_after(0.0) for _ in range(20)]
     assert delays[:4] == [0.0] * 4
@@ -137,7 +137,7 @@ def test_looks_become_rare_and_come_together() -> None:
     assert looks.next_pause(now, is_quiet=True) == pauses[0]
 
 
-def test_a_late_look_tells_how_long_this_process_was_stopped() -> None:
+def test_a_late_poll_returns_how_long_this_process_was_stopped() -> None:
     looks = LogPoller()
     assert [looks.begin_poll(now) for now in (50.0, 51.0, 4651.0, 4651.2)] == [
         0.0,

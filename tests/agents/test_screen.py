@@ -10,7 +10,7 @@ from clawblox.agents.screen import Screen
 from clawblox.telemetry.log_segments import begin_segment
 
 
-def test_no_line_is_lost_where_a_log_goes_on_in_another_file(tmp_path: Path) -> None:
+def test_no_line_is_lost_between_two_segments_of_a_log(tmp_path: Path) -> None:
     directory = AgentDir(tmp_path)
     log = directory.log_file
     log.parent.mkdir()

@@ -73,7 +73,7 @@ def stand(tmp_path: Path, program: str, binaries: dict[str, Path]) -> Stand:
     return Stand(tmp_path, program, binaries[program])
 
 
-async def test_a_conversation_goes_on_over_stops(stand: Stand) -> None:
+async def test_a_conversation_continues_across_stops(stand: Stand) -> None:
     async with stand.agent() as agent, agent.events() as events:
         started = await stand.start(agent)
         assert started.version is not None
@@ -168,7 +168,7 @@ async def test_all_that_was_left_behind_ends_with_the_agent(stand: Stand) -> Non
         assert not [pid for pid in (started.pid, *left) if is_alive(pid)]
 
 
-async def test_no_file_and_no_event_holds_a_key(stand: Stand) -> None:
+async def test_no_file_and_no_event_contains_a_key(stand: Stand) -> None:
     async with stand.agent() as agent, agent.events() as events:
         started = await stand.start(agent)
         await until(events, "turn.finished")

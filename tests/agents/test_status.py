@@ -31,7 +31,7 @@ def eko(tmp_path: Path) -> Path:
     return tmp_path / "agents" / "Eko"
 
 
-def test_another_process_reads_what_the_orchestrator_wrote(eko: Path) -> None:
+def test_another_process_reads_the_orchestrator_s_status(eko: Path) -> None:
     record = write_status(eko, reason="", pid=123, window="agent-0-0", sandbox="bwrap")
     status = read_status(eko)
     assert status is not None
@@ -41,7 +41,7 @@ def test_another_process_reads_what_the_orchestrator_wrote(eko: Path) -> None:
     assert not status.is_over
 
 
-def test_a_reason_that_no_json_holds_is_written_all_the_same(eko: Path) -> None:
+def test_a_reason_that_json_cannot_represent_is_still_written(eko: Path) -> None:
     write_status(eko, state="failed", reason="the \ud800 value")
     status = read_status(eko)
     assert status is not None

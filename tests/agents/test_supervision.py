@@ -83,7 +83,7 @@ async def test_a_crash_before_any_work_repeats_the_message(
     assert exits[-1] == "stopped"
 
 
-async def test_a_crash_after_some_work_only_asks_to_go_on(tmp_path: Path) -> None:
+async def test_a_crash_after_some_work_only_asks_to_continue(tmp_path: Path) -> None:
     async with opened(tmp_path) as agent:
         await agent.start(initial_prompt="work crash-once 3")
         await agent.wait()
@@ -175,7 +175,7 @@ async def test_a_turn_ends_and_its_events_are_strict_json_whatever_a_program_cou
             json.loads(document, parse_constant=refuse)
 
 
-async def test_what_the_last_words_tell_is_an_event_and_usage_is_counted_to_the_end(
+async def test_the_last_output_becomes_events_and_its_usage_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def explain(self: SmallDriver, log_lines: list[str]) -> Report:
@@ -193,7 +193,7 @@ async def test_what_the_last_words_tell_is_an_event_and_usage_is_counted_to_the_
     assert error["data"] == {"kind": "auth", "message": "the last words"}
 
 
-async def test_what_stands_in_standard_error_is_no_event(tmp_path: Path) -> None:
+async def test_standard_error_never_becomes_an_event(tmp_path: Path) -> None:
     async with opened(tmp_path) as agent, agent.events() as events:
         await agent.start(initial_prompt="mutter message mutter turn.finished work one")
         found = await until(events, "turn.finished")
@@ -254,7 +254,7 @@ async def test_a_log_without_end_ends_the_agent(tmp_path: Path) -> None:
     assert len(records(agent, "process.started")) == 1
 
 
-async def test_an_agent_whose_log_is_full_goes_on_in_another_segment(
+async def test_an_agent_whose_log_is_full_continues_in_another_segment(
     tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
     limits = Limits(segment_bytes=1000, leave_timeout=5.0)
@@ -279,7 +279,7 @@ async def test_an_agent_whose_log_is_full_goes_on_in_another_segment(
     assert len(starts) == 4
 
 
-async def test_an_agent_whose_errors_are_full_goes_on(tmp_path: Path) -> None:
+async def test_an_agent_whose_error_log_is_full_continues(tmp_path: Path) -> None:
     limits = Limits(segment_bytes=40)
     async with opened(tmp_path, limits=limits) as agent:
         assert (await run_to_end(agent, "mutter message work one")).state == "idle"
@@ -396,7 +396,7 @@ async def test_an_agent_has_one_orchestrator(tmp_path: Path) -> None:
             await other.send(prompt="work")
 
 
-async def test_a_log_that_was_cut_short_by_what_is_left_holds_no_one_up(
+async def test_a_log_truncated_by_a_leftover_process_blocks_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = OutputReader.log_size

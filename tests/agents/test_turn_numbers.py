@@ -46,7 +46,7 @@ async def test_a_turn_that_is_repeated_after_a_crash_keeps_its_number(
     assert (started, finished) == ([1, 2, 2, 3], [1, 2, 3])
 
 
-async def test_a_turn_under_way_is_the_next_one_and_a_turn_that_was_cut_does_not_count(
+async def test_the_current_turn_has_the_next_number_and_an_interrupted_turn_does_not_count(
     tmp_path: Path,
 ) -> None:
     async with opened(tmp_path, "loop") as agent, agent.events() as events:
@@ -64,7 +64,7 @@ async def test_a_turn_under_way_is_the_next_one_and_a_turn_that_was_cut_does_not
     assert [one["turn"] for one in records(agent, "turn.started")] == [1, 2, 2]
 
 
-async def test_numbers_go_on_where_only_the_usage_was_kept(tmp_path: Path) -> None:
+async def test_turn_numbers_continue_from_the_usage_file_alone(tmp_path: Path) -> None:
     async with opened(tmp_path) as agent:
         await agent.start(initial_prompt="work")
         await agent.wait()

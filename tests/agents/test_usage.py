@@ -41,7 +41,7 @@ def test_readings_of_turns_are_added() -> None:
     assert ledger.usage.output_tokens == 13
 
 
-def test_a_reading_of_a_process_counts_what_came_since_the_one_before() -> None:
+def test_a_reading_of_a_process_counts_the_growth_since_the_previous_one() -> None:
     ledger = Ledger()
     ledger.begin_process()
     assert read(ledger, 5, "process").output_tokens == 5
@@ -156,7 +156,7 @@ readings = st.builds(
         max_size=12,
     )
 )
-def test_usage_never_goes_down_and_is_the_sum_of_what_was_added(told) -> None:
+def test_usage_never_decreases_and_is_the_sum_of_all_additions(told) -> None:
     ledger = Ledger()
     added = Usage()
     for reading, scope, cost_scope, session_id, is_new_process in told:

@@ -115,7 +115,7 @@ def test_it_shows_what_the_agent_does_from_then_on(
     window.close()
 
 
-def test_endless_output_does_not_keep_it_from_what_is_said_now(
+def test_endless_output_does_not_delay_the_latest_lines(
     tmp_path: Path, tmux: Tmux, session: str
 ) -> None:
     agent = make_agent(tmp_path)

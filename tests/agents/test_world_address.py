@@ -63,7 +63,7 @@ async def test_a_program_without_a_world_finds_its_name_and_no_address(tmp_path:
 
 @pytest.mark.anyio
 @pytest.mark.usefixtures("small")
-async def test_a_language_model_is_told_its_world_in_its_prompt_only(tmp_path: Path) -> None:
+async def test_a_language_model_gets_its_world_only_in_its_prompt(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, _), make_agent(tmp_path) as agent:
         await world.connect(agent)
         await agent.start(initial_prompt="work")

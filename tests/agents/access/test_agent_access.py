@@ -92,7 +92,7 @@ def test_a_closed_access_can_be_opened_again_with_the_same_port(tmp_path: Path) 
     access.close()
 
 
-def test_an_agent_that_was_stopped_hands_its_address_to_the_one_that_continues(
+def test_a_stopped_agent_hands_its_address_to_its_continuation(
     tmp_path: Path,
 ) -> None:
     stopped, continuing = make_access(tmp_path / "old"), make_access(tmp_path / "new")
@@ -114,7 +114,7 @@ def test_an_agent_that_was_stopped_hands_its_address_to_the_one_that_continues(
     stopped.close()
 
 
-def test_an_address_that_is_handed_on_serves_the_agent_that_continues_and_nobody_else(
+def test_a_handed_over_address_serves_only_the_continuing_agent(
     tmp_path: Path,
 ) -> None:
     stopped, continuing = make_access(tmp_path / "old"), make_access(tmp_path / "new")
@@ -143,9 +143,7 @@ def test_an_address_that_is_handed_on_serves_the_agent_that_continues_and_nobody
 
 
 @pytest.mark.parametrize("taken_by", ["lease", "socket"])
-def test_a_resume_without_its_port_is_an_error_that_says_what_to_do(
-    tmp_path: Path, taken_by: str
-) -> None:
+def test_a_resume_without_its_port_is_an_error_with_a_hint(tmp_path: Path, taken_by: str) -> None:
     access = make_access(tmp_path)
     base_url = access.grant(make_grant(None))
     port = port_number(base_url)
@@ -243,7 +241,7 @@ def test_an_address_that_cannot_be_recorded_is_given_back(
     access.close()
 
 
-def test_a_world_that_is_connected_while_the_agent_is_served_is_served_at_once(
+def test_a_newly_connected_world_is_served_immediately(
     tmp_path: Path,
 ) -> None:
     access = make_access(tmp_path)
@@ -367,7 +365,7 @@ def test_a_socket_of_another_network_namespace_is_served(tmp_path: Path) -> None
     access.close()
 
 
-def test_an_agent_without_a_world_is_told_so(tmp_path: Path) -> None:
+def test_an_agent_without_a_world_gets_an_explanation(tmp_path: Path) -> None:
     access = make_access(tmp_path, is_sandboxed=True)
     listener = socket.create_server(("127.0.0.1", 0))
     access.hand_over({"world": listener})

@@ -63,7 +63,7 @@ def test_a_policy_has_the_documented_routes_and_those_that_the_world_adds() -> N
         ("POST", "/join", False),
     ],
 )
-def test_only_what_stands_in_the_table_is_allowed(method: str, path: str, is_allowed: bool) -> None:
+def test_only_routes_in_the_table_are_allowed(method: str, path: str, is_allowed: bool) -> None:
     assert Policy.from_api(API).allows(method, path) is is_allowed
 
 

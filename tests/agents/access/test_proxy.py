@@ -127,7 +127,9 @@ def test_another_user_gets_no_answer_where_the_kernel_has_no_index(
 # -- how often ----------------------------------------------------------------------------
 
 
-def test_an_agent_that_asks_too_often_is_told_to_wait(tmp_path: Path, world: RunningWorld) -> None:
+def test_an_agent_that_exceeds_its_rate_is_asked_to_wait(
+    tmp_path: Path, world: RunningWorld
+) -> None:
     with served(tmp_path / "agent", world_grant(world), requests_per_s=0.001) as agent:
         first, second = agent.get("/observe"), agent.get("/observe")
     assert (first.status, second.status) == (200, 429)
@@ -197,7 +199,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_an_unusable_answer_is_a_502_that_tells_nothing_of_this_machine(
+def test_an_unusable_answer_is_a_502_without_facts_of_this_machine(
     tmp_path: Path, fault: str
 ) -> None:
     script = FAULTS[fault]
@@ -220,7 +222,7 @@ def test_an_input_is_never_sent_twice(tmp_path: Path) -> None:
 # -- worlds that are not there --------------------------------------------------------------
 
 
-def test_a_world_that_is_not_there_is_a_503_that_tells_nothing_of_this_machine(
+def test_a_missing_world_is_a_503_without_facts_of_this_machine(
     tmp_path: Path,
 ) -> None:
     port = free_port()
@@ -269,9 +271,7 @@ def test_a_world_that_says_nothing_is_a_504(tmp_path: Path) -> None:
         b"POST /input HTTP/1.1\r\nHost: HOST\r\nContent-Length: 5\r\n\r\n{}",
     ],
 )
-def test_a_request_that_does_not_go_on_is_ended(
-    tmp_path: Path, world: RunningWorld, start: bytes
-) -> None:
+def test_a_stalled_request_is_ended(tmp_path: Path, world: RunningWorld, start: bytes) -> None:
     with served(tmp_path / "agent", world_grant(world), request_s=0.1) as agent:
         before = requests_of_agents(world)
         got = agent.send(start.replace(b"HOST", b"127.0.0.1:%d" % agent.port))
@@ -327,7 +327,7 @@ def test_a_client_that_awaits_a_word_before_its_body_gets_it(
 @pytest.mark.parametrize(
     "start", [b"GET /observe HTTP/1.1\nHost: x\n\n", b"\x16\x03\x01", b"GET /\0", b"\r\n"]
 )
-def test_what_can_become_no_request_is_refused_at_once(
+def test_bytes_that_cannot_become_a_request_are_refused_immediately(
     tmp_path: Path, world: RunningWorld, start: bytes
 ) -> None:
     with served(tmp_path / "agent", world_grant(world), request_s=2 * HANG_S) as agent:

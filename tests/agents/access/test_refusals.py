@@ -384,7 +384,7 @@ def test_a_request_needs_one_host(agent: Served, world: RunningWorld) -> None:
     no_more_than_before(world, before)
 
 
-def test_a_refusal_says_what_is_allowed_and_names_no_other_route(agent: Served) -> None:
+def test_a_refusal_lists_only_the_allowed_routes(agent: Served) -> None:
     answer = agent.get("/snapshot")
     assert answer.status == 403
     for route in POLICY:

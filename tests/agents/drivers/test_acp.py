@@ -93,7 +93,7 @@ def test_two_turns_are_understood(program):
 
 
 @pytest.mark.parametrize("program", ["gemini", "qwen", "kimi"])
-def test_a_tool_is_allowed_and_told_once_before_what_it_returned(program):
+def test_a_tool_call_is_allowed_and_reported_once_before_its_result(program):
     reports, sent = replay(program, "new", FIRST, "second")
     [called] = data_by_type(reports, "tool.called")
     [returned] = data_by_type(reports, "tool.returned")
@@ -109,7 +109,7 @@ def test_a_tool_is_allowed_and_told_once_before_what_it_returned(program):
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_what_is_replayed_proves_a_resume_and_is_not_told_again(program):
+def test_replayed_messages_prove_a_resume_and_are_not_reported_again(program):
     turn = recorded_turn(program)
     reports, sent = replay(program, "load", turn)
     assert sent[1]["method"] == "session/load"
@@ -123,7 +123,7 @@ def test_what_is_replayed_proves_a_resume_and_is_not_told_again(program):
 @pytest.mark.parametrize(
     ("program", "tokens"), [("gemini", 5), ("qwen", 2), ("opencode", 2), ("kimi", None)]
 )
-def test_tokens_are_read_where_the_program_tells_them(program, tokens):
+def test_tokens_are_read_wherever_the_program_reports_them(program, tokens):
     reports, _ = replay(program, "load", recorded_turn(program))
     readings = [*data_by_type(reports, "usage")]
     assert [reading["usage"].tokens for reading in readings] == ([tokens] if tokens else [])
@@ -151,7 +151,7 @@ def test_a_load_that_replays_nothing_confirms_nothing(result):
     assert prompts(asked(conversation)) == []
 
 
-def test_a_load_that_names_another_conversation_is_told_as_it_is():
+def test_a_load_of_another_conversation_is_reported_with_its_id():
     answer = {"id": 2, "result": {"sessionId": "other"}}
     confirmed, *_ = read(converse(RESUMED), INITIALIZED, update(**CHUNK), answer)
     assert confirmed.data["session_id"] == "other"
@@ -266,7 +266,7 @@ def test_many_uses_of_tools_in_a_turn_are_not_all_remembered():
         ({"error": "nonsense"}, ("error", "model")),
     ],
 )
-def test_a_turn_that_fails_says_why_and_the_next_one_follows(answer, told):
+def test_a_failed_turn_reports_its_reason_and_the_next_turn_follows(answer, told):
     conversation = open_session()
     conversation.say("next")
     why, finished, started = read(conversation, {"id": 3, **answer})
@@ -374,7 +374,7 @@ def test_no_line_is_an_error(messages):
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_known_program_is_told_to_speak_the_protocol_and_where_its_state_is(program):
+def test_a_known_program_gets_its_protocol_arguments_and_state_directory(program):
     binary = f"/opt/{program}"
     assert ACP.name_binary(binary, None) == binary
     started = ACP.invocation(build_setup(DIRECTORY, binary=binary), FIRST)
@@ -407,7 +407,7 @@ def test_a_program_that_cannot_be_started_is_an_error(binary, command, complaint
         ACP.name_binary(binary, command)
 
 
-def test_last_words_are_explained():
+def test_the_last_lines_explain_a_failure():
     report = ACP.explain(["begin", "Error: 401 Unauthorized", '{"jsonrpc": "2.0"}', ""])
     assert report == Report("error", {"kind": "auth", "message": "Error: 401 Unauthorized"})
     assert ACP.explain(["what a nice day"]) is None

@@ -60,7 +60,7 @@ def test_a_conversation_begins_under_our_id_with_its_prompt_on_standard_input(di
     assert conversation.outgoing() == b""
 
 
-def test_a_conversation_is_continued_by_its_id_and_told_its_system_prompt_again(directory):
+def test_a_conversation_is_continued_by_its_id_with_its_system_prompt(directory):
     argv = CLAUDE.invocation(build_setup(directory), RESUMED).argv
     assert argv[argv.index("--resume") + 1] == NEW_ID
     assert "--session-id" not in argv
@@ -68,7 +68,7 @@ def test_a_conversation_is_continued_by_its_id_and_told_its_system_prompt_again(
     assert not {"Go on", "Be kind."} & {*argv}
 
 
-def test_only_root_is_told_to_be_in_a_sandbox(directory):
+def test_only_root_gets_the_sandbox_variable(directory):
     assert "IS_SANDBOX" not in CLAUDE.invocation(build_setup(directory), FIRST).env
 
 
@@ -245,7 +245,7 @@ def test_tokens_are_those_of_a_turn_and_cost_is_counted_as_the_version_does(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_failures_are_told_by_kind_though_the_program_calls_them_a_success(directory, version):
+def test_failures_have_their_kind_even_if_the_program_reports_success(directory, version):
     lines = recorded_lines(f"claude-{version}-failures.jsonl")
     conversation = CLAUDE.converse(build_setup(directory), FIRST)
     reports = read_all(conversation, lines[:-1])
@@ -401,7 +401,7 @@ def test_a_missing_login_is_named_with_what_to_do(directory, env, is_bare, hint)
         ("what a nice day", None),
     ],
 )
-def test_last_words_are_explained(line, kind):
+def test_the_last_lines_explain_a_failure(line, kind):
     report = CLAUDE.explain(["begin", line, ""])
     assert (report.data["kind"] if report else None) == kind
     assert report is None or report.data["message"] == line

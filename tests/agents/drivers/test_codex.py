@@ -140,7 +140,7 @@ def test_the_workspace_cannot_give_itself_settings(directory, tmp_path):
     assert sandboxed == {"/workspace": {"trust_level": "untrusted"}}
 
 
-def test_settings_are_written_anew_and_a_copy_of_the_program_is_removed(directory):
+def test_settings_are_rewritten_and_the_program_s_copy_of_itself_is_removed(directory):
     (directory.state / "packages" / "standalone").mkdir(parents=True)
     (directory.state / "packages" / "standalone" / "codex").write_bytes(b"x")
     (directory.state / "config.toml").write_text("[mcp_servers.x]\ncommand = 'x'\n")
@@ -231,7 +231,7 @@ def test_an_index_that_cannot_be_read_is_removed(directory):
 # What it says
 
 
-def test_a_turn_is_told_from_its_thread_to_its_usage():
+def test_a_turn_is_reported_from_its_thread_to_its_usage():
     told = read_all(CODEX.converse(None, FIRST), recorded_lines("codex-0.169-first.log"))
     assert types(told) == [
         "session.confirmed",
@@ -267,7 +267,7 @@ def test_a_resumed_thread_names_itself_and_counts_on():
     assert returned["is_error"]
 
 
-def test_a_refused_turn_tells_its_retries_and_why():
+def test_a_refused_turn_reports_its_retries_and_its_reason():
     lines = recorded_lines("codex-0.169-refused.log")
     told = read_all(CODEX.converse(None, RESUMED), lines)
     assert types(told)[2:] == [*["retry"] * 5, "error", "turn.finished"]
@@ -295,7 +295,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("message", "kind", "status"), REFUSALS)
-def test_why_a_turn_failed_is_told_by_kind(message, kind, status):
+def test_a_failed_turn_has_the_kind_of_its_error(message, kind, status):
     line = json.dumps({"type": "turn.failed", "error": {"message": message}})
     error, finished = reports(line.encode())
     assert (error.data["kind"], error.data.get("status")) == (kind, status)
@@ -310,7 +310,7 @@ def test_why_a_turn_failed_is_told_by_kind(message, kind, status):
         ("error: unexpected argument '--json' found", "invalid"),
     ],
 )
-def test_what_it_says_before_any_event_is_told_by_kind(line, kind):
+def test_an_error_before_any_event_has_its_kind(line, kind):
     assert CODEX.explain(["WARNING: proceeding", line]).data == {"kind": kind, "message": line}
 
 
@@ -361,7 +361,7 @@ def test_each_use_of_a_tool_is_called_and_returned_once(item, call, result, cont
     assert called.data["id"] == returned.data["id"] == "item_7"
 
 
-def test_reasoning_is_told_and_a_plan_or_a_warning_is_not():
+def test_reasoning_is_reported_but_plans_and_warnings_are_not():
     items = [
         {"type": "reasoning", "text": "hm"},
         {"type": "todo_list", "items": []},

@@ -129,7 +129,7 @@ SESSION = r"id=(\w+)"
         ({"start": START, "session": 3}, r"command\.session: .* one group", None),
     ],
 )
-def test_a_wrong_table_is_an_error_that_names_the_key_and_what_is_right(table, complaint, hint):
+def test_an_invalid_table_is_an_error_with_the_key_and_a_valid_value(table, complaint, hint):
     with pytest.raises(ConfigError, match=complaint) as caught:
         CommandTable.parse(table)
     assert hint is None or hint.replace("\\", "") in (caught.value.hint or "")

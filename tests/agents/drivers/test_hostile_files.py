@@ -337,9 +337,7 @@ def test_an_index_that_only_its_log_knows_is_read(directory: AgentDir) -> None:
     assert list(directory.state.glob("state_*")) == []
 
 
-def test_a_database_that_is_a_query_without_end_holds_no_one_up(
-    directory: AgentDir, place: Path
-) -> None:
+def test_a_database_with_an_endless_query_blocks_nothing(directory: AgentDir, place: Path) -> None:
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT"
     database = sqlite3.connect(place)
     database.executescript(

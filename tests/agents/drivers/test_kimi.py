@@ -232,7 +232,7 @@ def test_a_session_is_bound_to_the_workspace_that_a_sandbox_shows(directory):
 # What it says
 
 
-def test_a_turn_is_told_from_its_beginning_to_its_session():
+def test_a_turn_is_reported_from_its_beginning_to_its_session():
     told = read_all(KIMI.converse(None, FIRST), recorded_lines("kimi-2.1.0-first.log"))
     assert types(told) == [
         "turn.started",
@@ -250,7 +250,7 @@ def test_a_turn_is_told_from_its_beginning_to_its_session():
     assert finished == {"ok": True, "text": "I have noted that."}
 
 
-def test_a_refused_turn_tells_why():
+def test_a_refused_turn_reports_its_reason():
     lines = recorded_lines("kimi-2.1.0-refused.log")
     assert types(read_all(KIMI.converse(None, RESUMED), lines)) == ["turn.started"]
     error = KIMI.explain([line.decode() for line in lines])
@@ -271,20 +271,20 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("message", "kind", "status"), FAILURES)
-def test_why_a_turn_failed_is_told_by_kind(message, kind, status):
+def test_a_failed_turn_has_the_kind_of_its_error(message, kind, status):
     line = f"error: failed to run prompt: {message}"
     error = KIMI.explain([line, "error: expected ';' after expression", "See log: /x"])
     assert (error.data["kind"], error.data.get("status")) == (kind, status)
     assert error.data["message"] == message
 
 
-def test_errors_in_what_a_tool_prints_are_not_its_own():
+def test_errors_in_a_tool_s_output_are_not_errors_of_the_program():
     assert KIMI.explain(["error: unknown option '--prompt'"]).data["kind"] == "invalid"
     for line in (b"error: unknown option '--prompt'", b"error: failed to run prompt: no"):
         assert KIMI.converse(None, FIRST).read(line) == ()
 
 
-def test_a_retry_is_told():
+def test_a_retry_is_reported():
     line = {
         "role": "meta",
         "type": "turn.step.retrying",

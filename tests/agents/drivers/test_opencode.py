@@ -218,7 +218,7 @@ def test_a_session_of_another_workspace_is_recorded_in_this_one(directory):
 # What it says
 
 
-def test_a_turn_is_told_from_its_session_to_its_end():
+def test_a_turn_is_reported_from_its_session_to_its_end():
     told = read_all(OPENCODE.converse(None, FIRST), recorded_lines("opencode-1.18.33-first.log"))
     assert types(told) == [
         "session.confirmed",
@@ -265,7 +265,7 @@ def test_a_tool_that_failed_is_an_error():
     assert returned == {"id": "c", "content": "no", "is_error": True}
 
 
-def test_a_refused_turn_tells_why():
+def test_a_refused_turn_reports_its_reason():
     lines = recorded_lines("opencode-1.18.33-refused.log")
     told = read_all(OPENCODE.converse(None, RESUMED), lines)
     assert types(told) == ["session.confirmed", "turn.started", "error", "turn.finished"]
@@ -285,13 +285,13 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("error", "kind"), FAILURES)
-def test_why_a_turn_failed_is_told_by_kind(error, kind):
+def test_a_failed_turn_has_the_kind_of_its_error(error, kind):
     record = {"type": "error", "sessionID": SESSION, "error": error}
     told = OPENCODE.explain([json.dumps(record), "more"])
     assert (told.data["kind"], told.data["message"]) == (kind, "m")
 
 
-def test_a_session_that_it_does_not_have_is_told_by_kind():
+def test_an_unknown_session_is_a_resume_error():
     lines = [line.decode() for line in recorded_lines("opencode-1.18.33-unknown.log")]
     assert OPENCODE.explain(lines).data == {"kind": "resume", "message": "Session not found"}
     assert OPENCODE.explain(["Error: Unknown argument"]).data["kind"] == "invalid"

@@ -107,7 +107,7 @@ def conversations(directory: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in found}
 
 
-def test_a_copied_agent_goes_on_in_its_own_copy_of_the_conversation(bench, tmp_path):
+def test_a_copied_agent_continues_its_own_copy_of_the_conversation(bench, tmp_path):
     original, copy = tmp_path / "rocky", tmp_path / "copies" / "rocky"
     begun = work(bench.agent(original), "Begin", bench.env, system_prompt="Count melons.")
     kept = conversations(original)
@@ -149,7 +149,7 @@ def test_a_database_with_an_unflushed_log_moves_and_is_never_opened_in_place(ben
     assert all(place.startswith(str(copy)) for place in places)
 
 
-def test_what_stands_in_the_workspace_is_not_run(bench, tmp_path):
+def test_servers_and_plugins_in_the_workspace_are_not_run(bench, tmp_path):
     workspace = tmp_path / "rocky" / "workspace"
     proof = tmp_path / "proof"
     server = {"command": "touch", "args": [str(proof)]}

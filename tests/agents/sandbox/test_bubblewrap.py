@@ -316,7 +316,7 @@ async def test_its_processes_are_found_from_outside(sandbox: Sandbox) -> None:
         assert found >= {running.process.pid, *with_token(token)}
 
 
-async def test_a_program_that_is_told_to_end_can_still_say_a_word(sandbox: Sandbox) -> None:
+async def test_a_terminated_program_can_still_write_output(sandbox: Sandbox) -> None:
     async with sandbox.running(*PYTHON, POLITE) as running:
         await wait_until_async(lambda: running.output == "ready\n", TIMEOUT_S)
         end = await end_tree(running.mark, running.process, Grace(TIMEOUT_S))

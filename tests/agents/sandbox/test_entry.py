@@ -101,7 +101,7 @@ def test_groups_are_made_where_the_hierarchy_was_left_to_us(hierarchy: Hierarchy
     assert find_delegated(BOTH) is None
 
 
-def test_where_systemd_runs_only_what_it_has_delegated_is_used(hierarchy: Hierarchy) -> None:
+def test_only_a_group_delegated_by_systemd_is_used(hierarchy: Hierarchy) -> None:
     (hierarchy.parent.parent / "systemd").mkdir()
     assert find_delegated(BOTH) is None
     try:

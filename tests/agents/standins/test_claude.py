@@ -264,7 +264,7 @@ def test_a_line_can_be_oversized_and_output_endless(old: StandIn) -> None:
         assert process.wait(10) == 143
 
 
-def test_it_tells_what_it_was_started_with(old: StandIn) -> None:
+def test_it_dumps_its_arguments_and_environment(old: StandIn) -> None:
     old.misbehave(dump=True, exit_at_start=True)
     ended = old.run("-p", "x", *CLAUDE)
     assert (ended.status, ended.output) == (0, "")
@@ -283,11 +283,11 @@ def test_it_continues_another_conversation_when_it_is_to(claude: StandIn) -> Non
     assert ended.of("system")[0]["session_id"] != session
 
 
-def test_it_says_its_version(claude: StandIn) -> None:
+def test_it_prints_its_version(claude: StandIn) -> None:
     assert claude.run("--version").output in ("2.1.197 (Claude Code)\n", f"{LATER} (Claude Code)\n")
 
 
-def test_it_answers_who_told_it_what(old: StandIn) -> None:
+def test_it_answers_with_its_system_prompt_and_messages(old: StandIn) -> None:
     session = new_id()
     old.run("-p", "one", *CLAUDE, "--session-id", session)
     ended = old.run("-p", "WHO", *CLAUDE, "--resume", session, "--append-system-prompt", "S")

@@ -161,7 +161,7 @@ def test_it_begins_another_thread_when_it_is_to(codex: StandIn) -> None:
     assert thread(ended) != thread(first)
 
 
-def test_it_says_its_version(codex: StandIn) -> None:
+def test_it_prints_its_version(codex: StandIn) -> None:
     assert codex.run("--version").output == "codex-cli 0.169.0\n"
 
 

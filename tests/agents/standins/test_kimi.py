@@ -95,7 +95,7 @@ def test_an_empty_transcript_is_refused_and_a_torn_line_is_dropped(kimi: StandIn
 
 
 @pytest.mark.parametrize(("status", "attempts"), [(400, 0), (401, 0), (429, 9)])
-def test_an_error_of_the_model_is_told_on_standard_error(
+def test_an_error_of_the_model_is_printed_to_standard_error(
     kimi: StandIn, status: int, attempts: int
 ) -> None:
     kimi.misbehave(api_error=status)

@@ -128,7 +128,7 @@ async def test_three_turns_in_two_lives_are_one_trajectory(
     )
 
 
-async def test_a_failure_is_told_once(tmp_path: Path) -> None:
+async def test_a_failure_is_reported_once(tmp_path: Path) -> None:
     agent = make_agent(tmp_path, "claude", None)
     (agent.dir / "workspace").mkdir(parents=True)
     misbehave(agent.dir / "workspace", api_error=400)
@@ -145,7 +145,7 @@ async def test_a_failure_is_told_once(tmp_path: Path) -> None:
     assert failure.extra["kind"] == "invalid"
 
 
-async def test_a_crash_in_a_turn_is_told_between_what_was_said_before_and_after(
+async def test_a_crash_in_a_turn_is_a_step_between_the_messages_around_it(
     tmp_path: Path,
 ) -> None:
     agent = make_agent(tmp_path, "claude", None)

@@ -54,9 +54,7 @@ def eko(tmp_path: Path, version: str) -> AgentDir:
     return directory
 
 
-def test_a_trajectory_tells_all_that_was_said_and_done_over_two_processes(
-    eko: AgentDir, version: str
-) -> None:
+def test_a_trajectory_covers_two_processes_completely(eko: AgentDir, version: str) -> None:
     trajectory = export(eko)
     assert outline(trajectory) == [
         ("system", "You are Eko."),
@@ -75,7 +73,7 @@ def test_a_trajectory_tells_all_that_was_said_and_done_over_two_processes(
     assert (agent.name, agent.version, agent.model_name) == ("claude", version, "claude-sonnet-4-5")
 
 
-def test_a_call_of_a_tool_has_what_it_returned(eko: AgentDir) -> None:
+def test_a_tool_call_has_its_result(eko: AgentDir) -> None:
     step = export(eko).steps[2]
     assert step.tool_calls is not None
     assert step.observation is not None
@@ -182,13 +180,13 @@ def test_what_was_copied_from_an_earlier_run_is_marked(tmp_path: Path, version: 
     ]
 
 
-def test_a_trajectory_can_name_the_one_that_goes_on_from_it(eko: AgentDir) -> None:
+def test_a_trajectory_can_name_its_continuation(eko: AgentDir) -> None:
     assert export(eko).continued_trajectory_ref is None
     continued = export(eko, continued_in="../r2/trajectory.json")
     assert continued.continued_trajectory_ref == "../r2/trajectory.json"
 
 
-def test_world_run_and_checkpoints_are_told(eko: AgentDir) -> None:
+def test_a_trajectory_has_the_facts_of_world_run_and_checkpoints(eko: AgentDir) -> None:
     run_dir = eko.path.parents[1]
     (eko.path / "world_session.txt").write_text("session-17\n")
     checkpoints = [
@@ -242,13 +240,15 @@ def test_messages_of_a_process_that_was_killed_come_before_the_next_message(
     ]
 
 
-def test_without_events_the_log_alone_is_told(tmp_path: Path, version: str) -> None:
+def test_without_events_the_trajectory_comes_from_the_log(tmp_path: Path, version: str) -> None:
     trajectory = export(make_agent(tmp_path / "Eko", version))
     assert [step.source for step in trajectory.steps] == ["system", *["agent"] * 4]
     assert {step.is_copied_context for step in trajectory.steps} == {None}
 
 
-def test_where_the_log_is_lost_the_transcript_is_told(tmp_path: Path, version: str) -> None:
+def test_without_a_log_the_trajectory_comes_from_the_transcript(
+    tmp_path: Path, version: str
+) -> None:
     directory = make_agent(tmp_path / "Eko", version, slice(0, 0))
     transcript = directory.state / "projects" / "-workspace" / f"{session_id(version)}.jsonl"
     transcript.parent.mkdir(parents=True)
@@ -308,7 +308,7 @@ def test_lines_of_all_kinds_do_no_harm(tmp_path: Path) -> None:
     assert [result.content for result in last.observation.results] == ["[image]", "x"]
 
 
-def test_a_program_whose_words_are_not_understood_has_its_lines_told(tmp_path: Path) -> None:
+def test_lines_of_an_unknown_format_become_steps(tmp_path: Path) -> None:
     directory = make_agent(tmp_path / "Eko", "2.1.330", slice(0, 0))
     directory.id_file("claude").rename(directory.id_file("command"))
     directory.log_file.write_text("one\ntwo\n")
@@ -339,7 +339,7 @@ def test_an_agent_that_never_spoke_has_an_empty_trajectory(tmp_path: Path) -> No
     assert trajectory.agent.version == "unknown"
 
 
-def test_a_file_is_replaced_in_one_step(eko: AgentDir, tmp_path: Path) -> None:
+def test_a_file_is_replaced_atomically(eko: AgentDir, tmp_path: Path) -> None:
     path = tmp_path / "out.json"
     path.write_text("old")
     assert write_trajectory(eko.path, path) == 8
