@@ -321,7 +321,7 @@ class AsyncAgent:
             UsageError: The agent is already running, or is not open.
             AgentSetupError: Its program is missing, too old, not logged in, or cannot be isolated.
             AgentStartError: Its program did not start, or did not confirm its session in time.
-                Nothing of it is left; ``events.jsonl`` says why.
+                Nothing of it is left; ``events.jsonl`` has the reason.
 
         Cancellation: the program is ended; nothing of it is left.
         """

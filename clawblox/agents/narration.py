@@ -19,11 +19,11 @@ from clawblox.printable import printable, printable_lines, printable_name
 Tone: TypeAlias = Literal["plain", "faint", "action", "error"]
 """Style of a line: the agent's own text, a detail, an action, an error."""
 
-_SAID: Final = "| "
+_MESSAGE_PREFIX: Final = "| "
 """Prefix of each line of an agent's message, so that none can pass for a line of clawblox."""
 _FAULT: Final = "! "
 _MAX_COLUMNS: Final = 300
-_MAX_SAID_COLUMNS: Final = 4000
+_MAX_MESSAGE_COLUMNS: Final = 4000
 _MAX_RESULT_LINES: Final = 6
 _MAX_PROMPT_LINES: Final = 12
 _ENDED: Final = {"stopped": "agent stopped", "failed": "agent failed"}
@@ -47,20 +47,20 @@ def narrate(type: EventType, data: Mapping[str, Any]) -> list[Line]:  # noqa: A0
         type: Type of the event.
         data: Its members, as :class:`~clawblox.agents.values.Report` lists them.
     """
-    tell = _TELLERS.get(type)
-    return [] if tell is None else list(tell(data))
+    narrator = _NARRATORS.get(type)
+    return [] if narrator is None else list(narrator(data))
 
 
 def _message(data: Mapping[str, Any]) -> Iterator[Line]:
     if data.get("role") == "assistant":
-        yield from (Line(f"{_SAID}{line}") for line in _lines(data.get("text")))
+        yield from (Line(f"{_MESSAGE_PREFIX}{line}") for line in _lines(data.get("text")))
         return
-    said = _first_lines(data.get("text"), _MAX_PROMPT_LINES)
-    yield from (Line(f"> {line}", "faint") for line in said)
+    lines = _first_lines(data.get("text"), _MAX_PROMPT_LINES)
+    yield from (Line(f"> {line}", "faint") for line in lines)
 
 
 def _reasoning(data: Mapping[str, Any]) -> Iterator[Line]:
-    yield from (Line(f"{_SAID}{line}", "faint") for line in _lines(data.get("text")))
+    yield from (Line(f"{_MESSAGE_PREFIX}{line}", "faint") for line in _lines(data.get("text")))
 
 
 def _tool_called(data: Mapping[str, Any]) -> Iterator[Line]:
@@ -124,8 +124,8 @@ def _fault(data: Mapping[str, Any]) -> Iterator[Line]:
 
 
 def _limit(data: Mapping[str, Any]) -> Iterator[Line]:
-    said = _word(data.get("message"))  # e.g. "budget of 20 turns used up", which names the kind
-    yield from [Line(_cut(_FAULT + said), "error")] if said else _fault(data)
+    message = _word(data.get("message"))  # e.g. "budget of 20 turns used up", which names the kind
+    yield from [Line(_cut(_FAULT + message), "error")] if message else _fault(data)
 
 
 def _stalled(_data: Mapping[str, Any]) -> Iterator[Line]:
@@ -136,7 +136,7 @@ def _oversized(_data: Mapping[str, Any]) -> Iterator[Line]:
     yield Line("(a line too long to read)", "faint")
 
 
-_TELLERS: Final[Mapping[EventType, Callable[[Mapping[str, Any]], Iterator[Line]]]] = {
+_NARRATORS: Final[Mapping[EventType, Callable[[Mapping[str, Any]], Iterator[Line]]]] = {
     "process.started": _started,
     "process.exited": _exited,
     "session.confirmed": _confirmed,
@@ -180,7 +180,7 @@ def _first_lines(value: object, most: int) -> list[str]:
 def _lines(value: object) -> list[str]:
     text = _text(value).strip("\n")
     lines = printable_lines(text).split("\n") if text else []
-    return [_cut(line, _MAX_SAID_COLUMNS) for line in lines]
+    return [_cut(line, _MAX_MESSAGE_COLUMNS) for line in lines]
 
 
 def _text(value: object) -> str:

@@ -231,7 +231,7 @@ class Proxy:
             )
 
 
-class _Gone(Exception):  # noqa: N818 - says the condition
+class _Gone(Exception):  # noqa: N818 - named after the condition
     """The client has closed its connection before its request was complete."""
 
 

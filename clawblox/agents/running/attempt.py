@@ -50,7 +50,7 @@ _DRAINED_BYTES: Final = 16 << 20
 """Maximum bytes drained after termination."""
 
 
-class _Left(Exception):  # noqa: N818 - says the condition
+class _Left(Exception):  # noqa: N818 - named after the condition
     """A finished process does not exit by itself; its owner ends it."""
 
 

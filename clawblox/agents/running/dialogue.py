@@ -39,7 +39,7 @@ class ProgramError(Exception):
         self.message = message
 
 
-class BudgetUsedUp(Exception):  # noqa: N818 - says the condition
+class BudgetUsedUp(Exception):  # noqa: N818 - named after the condition
     """A limit of the agent's budget is used up, so the agent is stopped; the text names it."""
 
 
@@ -181,7 +181,7 @@ class Dialogue:
         """
         if self._session_id is None:
             if not self._expected.id_pattern.fullmatch(session_id):
-                message = f"the program names its session {session_id!a:.100}, which is no id of it"
+                message = f"the program reported an invalid session id: {session_id!a:.100}"
                 raise ProgramError("invalid", message)
             self._session_id = session_id
         if session_id == self._session_id:

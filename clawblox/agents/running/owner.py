@@ -341,8 +341,10 @@ class Owner:
         return attempt.following
 
     def _note_exit(self, status: str, error: str | None = None) -> None:
-        told = {} if error is None else {"error": error}
-        self.books.emit("process.exited", {"status": status, "exit_code": self._exit_code, **told})
+        details = {} if error is None else {"error": error}
+        self.books.emit(
+            "process.exited", {"status": status, "exit_code": self._exit_code, **details}
+        )
 
     async def _recover(self, trouble: ProgramError) -> Message:
         """Wait, and return the first message to the next process.

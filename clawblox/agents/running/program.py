@@ -68,7 +68,7 @@ MAX_UNREAD_BYTES: Final = 64 * 1024 * 1024
 """Maximum bytes queued for a program that does not read."""
 
 
-class StdinFull(Exception):  # noqa: N818 - says the condition
+class StdinFull(Exception):  # noqa: N818 - named after the condition
     """A program has not read what was written to it."""
 
 

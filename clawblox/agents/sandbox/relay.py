@@ -149,7 +149,7 @@ _MESSAGE_HEAD: Final = 4
 _VERSION_AND_RANDOM: Final = 2 + 32
 
 
-class NoClientHello(ValueError):  # noqa: N818 - says the condition
+class NoClientHello(ValueError):  # noqa: N818 - named after the condition
     """The bytes are not the beginning of a TLS connection, or name no server."""
 
 

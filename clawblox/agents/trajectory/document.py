@@ -34,7 +34,7 @@ _LEVELS_TO_RUN: Final = 4
 _MAX_TEXT_BYTES: Final = 16 << 20
 """How far above an agent's directory the manifest of its run may be."""
 _NOTES: Final = (
-    "A step whose time the program did not tell has that of the latest event before it.",
+    "A step without a time of its own has the time of the latest event before it.",
     "Metrics of a step hold all that was used since the last step with metrics.",
 )
 
