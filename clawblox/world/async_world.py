@@ -277,44 +277,44 @@ class AsyncWorld(WorldMetadata):
         Args:
             record: Whether the world records.
             env: Additional environment variables.
-            host: Address that the world binds.
+            host: Address to which the world binds.
             base_path: Prefix of its routes.
-            health_timeout: Seconds until the world must be ready, from the moment it is spawned.
-            detach: Whether the instance lives on when this orchestrator ends.
+            health_timeout: Seconds from spawning the world until it must be ready.
+            detach: Whether the instance keeps running when this orchestrator ends.
             restart: What happens when the instance dies: ``never`` leaves it dead, ``fresh`` starts
-                it again as it was started here, ``checkpoint`` restores its last good save, or
-                starts it as here if it has none. Name and port stay the same; sessions survive if
-                the snapshot contains them.
+                it again with the same options, ``checkpoint`` restores its last good save, or
+                starts it fresh if it has none. Name and port stay the same; sessions survive if the
+                snapshot contains them.
             max_restarts: Number of restarts allowed within ``restart_window``; after that the
                 instance stays dead.
             restart_window: Length of that window in seconds.
             reseed: Seed of the random state of a fresh world, or set after a snapshot is restored,
-                0 or more; it counts up by 1 from instance to instance. A world with a command must
+                0 or more; increases by 1 from instance to instance. A world with a command must
                 have ``[run] reseed = true``. None draws a seed for each fresh world, and keeps the
                 random state of a snapshot.
             labels: Texts, numbers or booleans by name, at most 16, that describe the instance:
-                ``{"model": "…", "seed": 3}``. They are in the manifest, records, events, tables and
-                metrics, and select instances: ``clawblox ps --filter seed=3``.
+                ``{"model": "…", "seed": 3}``. They appear in the manifest, records, events, tables
+                and metrics, and select instances: ``clawblox ps --filter seed=3``.
             datastore: Where an engine world keeps the rows of its data stores; None means SQLite.
             port: Port of the world; None or 0 leases a free one.
-            port_wait: Seconds to wait for a given port to become free; 0 does not wait.
+            port_wait: Seconds to wait until a given port becomes free; 0 does not wait.
             record_dir: Directory for recordings; None means ``recordings`` in the run directory.
-            resume: Snapshot to restore: its path, or what ``save`` returned, whose digest is then
+            resume: Snapshot to restore: its path, or the result of ``save``, whose digest is then
                 checked. A relative path is looked up in the world directory, then in the current
-                directory. An archive (``.ckpt``) is loaded into the run directory, as
-                ``load_checkpoint`` does, and its snapshot is restored; ``run_dir`` must not be the
-                world directory then. None starts a fresh run.
-            run_dir: Directory of the run, with its manifest; None means that of this object, else
-                the parent of ``record_dir``, else the world directory.
-            name: Name of the instance, unique in the run directory and in this object; None takes
+                directory. An archive (``.ckpt``) is loaded into the run directory, as by
+                ``load_checkpoint``, and its snapshot is restored; ``run_dir`` must then not be the
+                world directory. None starts a fresh run.
+            run_dir: Directory of the run, with its manifest; None means the directory of this
+                object, or else the parent of ``record_dir``, or else the world directory.
+            name: Name of the instance, unique in the run directory and in this object; None uses
                 the first free name of ``w000``, ``w001``, …
             command_file: File for the rerunnable launch script, in an existing directory; None
-                means one in ``runtime``.
-            log_file: File for the output of the world, in an existing directory; None means one in
-                ``logs``.
-            watch: Whether an engine world starts over when its scripts change.
-            _tmux_session: tmux session, which need not exist yet, with a window ``world-0`` that
-                the world runs in; None runs it without tmux, and so does a resume.
+                means a file in ``runtime``.
+            log_file: File for the output of the world, in an existing directory; None means a file
+                in ``logs``.
+            watch: Whether an engine world restarts when its scripts change.
+            _tmux_session: tmux session, created if needed, with a window ``world-0`` in which the
+                world runs; None runs it without tmux, and so does a resume.
 
         Returns:
             The facts of the instance, with verbs; ``loaded`` is the state loaded from an archive.
@@ -418,30 +418,30 @@ class AsyncWorld(WorldMetadata):
                 start many instances in it.
             record: Whether the world records.
             env: Additional environment variables.
-            host: Address that the world binds.
+            host: Address to which the world binds.
             base_path: Prefix of its routes.
-            health_timeout: Seconds until the world must be ready, from the moment it is spawned.
-            detach: Whether the instance lives on when this orchestrator ends.
+            health_timeout: Seconds from spawning the world until it must be ready.
+            detach: Whether the instance keeps running when this orchestrator ends.
             restart: What happens when the instance dies: ``never`` leaves it dead, ``fresh`` starts
-                it again as it was started here, ``checkpoint`` restores its last good save, or
-                starts it as here if it has none. Name and port stay the same; sessions survive if
-                the snapshot contains them.
+                it again with the same options, ``checkpoint`` restores its last good save, or
+                starts it fresh if it has none. Name and port stay the same; sessions survive if the
+                snapshot contains them.
             max_restarts: Number of restarts allowed within ``restart_window``; after that the
                 instance stays dead.
             restart_window: Length of that window in seconds.
             reseed: Seed of the random state of a fresh world, or set after a snapshot is restored,
-                0 or more; it counts up by 1 from instance to instance. A world with a command must
+                0 or more; increases by 1 from instance to instance. A world with a command must
                 have ``[run] reseed = true``. None draws a seed for each fresh world, and keeps the
                 random state of a snapshot.
             labels: Texts, numbers or booleans by name, at most 16, that describe the instance:
-                ``{"model": "…", "seed": 3}``. They are in the manifest, records, events, tables and
-                metrics, and select instances: ``clawblox ps --filter seed=3``.
+                ``{"model": "…", "seed": 3}``. They appear in the manifest, records, events, tables
+                and metrics, and select instances: ``clawblox ps --filter seed=3``.
             datastore: Where an engine world keeps the rows of its data stores; None means SQLite.
-            resume: Snapshot to restore, as for ``start``, unless an instance has its own; of an
-                archive, only the world's snapshot, which is put into ``checkpoints`` of the run
-                directory and stays there. None starts fresh runs.
-            on_failure: ``keep`` leaves the other instances alone when one fails; ``stop_all`` stops
-                them all at the first failure.
+            resume: Snapshot to restore, as for ``start``, unless an instance has its own. From an
+                archive, only the world's snapshot is used; it is put into ``checkpoints`` of the
+                run directory and stays there. None starts fresh runs.
+            on_failure: ``keep`` leaves the other instances running when one fails; ``stop_all``
+                stops them all at the first failure.
             progress: True shows how far it is, on standard error, in a terminal or a notebook. A
                 function is called with the number done and the total, perhaps in another thread; an
                 exception from it ends the call. False does neither.
@@ -516,27 +516,27 @@ class AsyncWorld(WorldMetadata):
                 its manifest tells, else as in :meth:`start_many`.
             record: Whether the world records.
             env: Additional environment variables.
-            host: Address that the world binds.
+            host: Address to which the world binds.
             base_path: Prefix of its routes.
-            health_timeout: Seconds until the world must be ready, from the moment it is spawned.
-            detach: Whether the instance lives on when this orchestrator ends.
+            health_timeout: Seconds from spawning the world until it must be ready.
+            detach: Whether the instance keeps running when this orchestrator ends.
             restart: What happens when the instance dies: ``never`` leaves it dead, ``fresh`` starts
-                it again as it was started here, ``checkpoint`` restores its last good save, or
-                starts it as here if it has none. Name and port stay the same; sessions survive if
-                the snapshot contains them.
+                it again with the same options, ``checkpoint`` restores its last good save, or
+                starts it fresh if it has none. Name and port stay the same; sessions survive if the
+                snapshot contains them.
             max_restarts: Number of restarts allowed within ``restart_window``; after that the
                 instance stays dead.
             restart_window: Length of that window in seconds.
             reseed: Seed of the random state of a fresh world, or set after a snapshot is restored,
-                0 or more; it counts up by 1 from instance to instance. A world with a command must
+                0 or more; increases by 1 from instance to instance. A world with a command must
                 have ``[run] reseed = true``. None draws a seed for each fresh world, and keeps the
                 random state of a snapshot.
             labels: Texts, numbers or booleans by name, at most 16, that describe the instance:
-                ``{"model": "…", "seed": 3}``. They are in the manifest, records, events, tables and
-                metrics, and select instances: ``clawblox ps --filter seed=3``.
+                ``{"model": "…", "seed": 3}``. They appear in the manifest, records, events, tables
+                and metrics, and select instances: ``clawblox ps --filter seed=3``.
             datastore: Where an engine world keeps the rows of its data stores; None means SQLite.
-            on_failure: ``keep`` leaves the other instances alone when one fails; ``stop_all`` stops
-                them all at the first failure.
+            on_failure: ``keep`` leaves the other instances running when one fails; ``stop_all``
+                stops them all at the first failure.
             progress: True shows how far it is, on standard error, in a terminal or a notebook. A
                 function is called with the number done and the total, perhaps in another thread; an
                 exception from it ends the call. False does neither.
