@@ -192,9 +192,7 @@ def find_first_ancestor(instance: Instance, name: Any) -> Any:
 
 def find_first_ancestor_of_class(instance: Instance, class_name: Any) -> Any:
     """``FindFirstAncestorOfClass(class)``."""
-    return next(
-        (ancestor for ancestor in _ancestors(instance) if ancestor.spec.name == class_name), None
-    )
+    return next((node for node in _ancestors(instance) if node.spec.name == class_name), None)
 
 
 def get_children(instance: Instance) -> Any:
@@ -216,10 +214,7 @@ def get_debug_id(instance: Instance) -> Any:
 def get_full_name(instance: Instance) -> Any:
     """``GetFullName()``: the names from below ``game`` on, with dots."""
     game = instance.model.game
-    names = [
-        instance.name,
-        *(ancestor.name for ancestor in _ancestors(instance) if ancestor is not game),
-    ]
+    names = [instance.name, *(node.name for node in _ancestors(instance) if node is not game)]
     return ".".join(reversed(names))
 
 

@@ -60,10 +60,7 @@ class Ground:
 
     def document(self) -> Any:
         """Return its part of a snapshot."""
-        return {
-            "made": self._made,
-            "chunks": [[key, bodies] for key, bodies in self._chunks.items()],
-        }
+        return {"made": self._made, "chunks": [[key, ids] for key, ids in self._chunks.items()]}
 
     def restore(self, document: Any) -> None:
         """Restore what `document` returned."""

@@ -185,9 +185,7 @@ def _vector(value: Any, name: str) -> Vector:
 
 
 def _numbers(instances: Iterable[Any]) -> dict[int, None]:
-    return dict.fromkeys(
-        instance.number for instance in instances if isinstance(instance, Instance)
-    )
+    return dict.fromkeys(item.number for item in instances if isinstance(item, Instance))
 
 
 def _is_in(part: Instance, roots: dict[int, None]) -> bool:

@@ -133,9 +133,7 @@ def make_instance_library(host: Host, model: DataModel) -> LuaTable:
         name = text_argument(class_name, 1, "new")
         spec = model.classes.find(name)
         if spec is None or not spec.creatable:
-            likely = suggest(
-                name, (candidate.name for candidate in model.classes if candidate.creatable)
-            )
+            likely = suggest(name, (other.name for other in model.classes if other.creatable))
             raise RuntimeFault(f"Unknown class {describe_key(name)}{likely}")
         if parent is not None and not isinstance(parent, Instance):
             raise RuntimeFault("invalid argument #2 to 'new' (Instance expected)")

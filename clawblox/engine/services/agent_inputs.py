@@ -161,15 +161,13 @@ class AgentInputs:
         arrived, self._arrived = self._arrived, {}
         service = self._model.services["AgentInputService"]
         for player in tuple(self._model.services["Players"].children):
-            for waiting in arrived.get(player.number, ()):
+            for item in arrived.get(player.number, ()):
                 if player.parent is None:  # a handler has removed the player
                     break
-                service.fire(
-                    "InputReceived", player, to_luau_text(waiting.action), to_luau(waiting.data)
-                )
-                effect = self.effects.get(waiting.action)
+                service.fire("InputReceived", player, to_luau_text(item.action), to_luau(item.data))
+                effect = self.effects.get(item.action)
                 if effect is not None:
-                    effect(player, waiting.data)
+                    effect(player, item.data)
 
     def take(self, player: Any) -> list[LuaTable]:
         """Return the queue of a player as entries, and empty it."""

@@ -303,9 +303,7 @@ _REQUESTS: Final = {"read": Read, "write": WriteRequest, "sorted": ReadSorted}
 
 
 def _call_document(call: _Call, slots: Slots) -> list[Any]:
-    kind = next(
-        name for name, request_class in _REQUESTS.items() if isinstance(call.request, request_class)
-    )
+    kind = next(name for name, cls in _REQUESTS.items() if isinstance(call.request, cls))
     request = [kind, *attrs.astuple(call.request)]
     return [call.name, slots.put(call.thread), request, call.ordered, slots.put(call.change)]
 

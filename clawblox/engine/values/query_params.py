@@ -48,9 +48,7 @@ class QueryParams(Value):
 
     def fill(self, *values: Any) -> None:
         """Restore contents."""
-        expect_contents(
-            values, *(default.__class__ for default in self.defaults.values()), LuaTable
-        )
+        expect_contents(values, *(value.__class__ for value in self.defaults.values()), LuaTable)
         names = (*self.defaults, "FilterDescendantsInstances")
         self.members = dict(zip(names, values, strict=True))
 

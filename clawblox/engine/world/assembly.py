@@ -150,13 +150,11 @@ class Assembly:
             SettingsError: A script does not compile; the message quotes it.
         """
         files = (self._files.main, *self._files.tree)
-        chosen = [
-            script for script in files if script.class_name == "Script" or script.path in changed
-        ]
+        chosen = [file for file in files if file.class_name == "Script" or file.path in changed]
         try:
             self.scripts.check(chosen)
         except LuauSyntaxError as error:
-            lines = quote(str(error), ((f"={script.path}", script.source) for script in chosen))
+            lines = quote(str(error), ((f"={file.path}", file.source) for file in chosen))
             raise SettingsError("\n".join([str(error), *lines])) from error
 
     def begin(self) -> None:

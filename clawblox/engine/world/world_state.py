@@ -112,9 +112,7 @@ def _write(
         document["vm"] = vm.snapshot(lent=lent)
     finally:
         slots.clear(vm)
-    return document, [
-        instance for value in lent if (instance := _instance_behind(value)) is not None
-    ]
+    return document, [item for value in lent if (item := _instance_behind(value)) is not None]
 
 
 def _instance_behind(value: HostObject) -> Instance | None:
