@@ -4,13 +4,13 @@
 - ``sync_world``: the same without ``await``, and ``AgentClient``.
 - ``started``: the facts of a started instance, bound to the world that started it.
 - ``agent_client``: an agent that has joined an instance.
-- ``properties``: what a world says of itself without a call.
+- ``properties``: the metadata of a world, available without a call.
 - ``fleet``: the instances of an open world, and what serves them.
 - ``handle``: one instance, its facts and what can be done to it.
 - ``known_instances``: the instances of a fleet by name, and the names that starts reserve.
 - ``resume``: which instances are brought back, and from what.
 - ``starts``: the starts of one batch, and the run directories that are cleared before.
-- ``restart``: restarts that somebody asked for.
+- ``restart``: restarts on request.
 - ``save``: one save, many, and autosave.
 - ``archives``: starts from archives of world and agents, and checkpoints into them.
 - ``control_handlers``: the requests that other processes can send to an open world.

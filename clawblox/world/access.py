@@ -51,7 +51,7 @@ class AgentProgram(AgentLike, Protocol):
 
     @property
     def sandbox(self) -> str:
-        """What stands between its program and this machine: ``none``, ``bwrap`` and so on."""
+        """The sandbox of its program: ``none``, ``bwrap`` and so on."""
 
     def grant_access(self, grant: Grant) -> str:
         """Give it access to a world, and return its address of that world. Blocks.
@@ -77,7 +77,7 @@ class Member:
         run_name: The full name.
         dir: Its directory, absolute; None for a plain name.
         driver: How its program is driven; None if it is no program that clawblox runs.
-        sandbox: What stands between its program and this machine; None as for ``driver``.
+        sandbox: The sandbox of its program; None as for ``driver``.
     """
 
     name: str

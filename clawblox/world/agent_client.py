@@ -70,7 +70,7 @@ async def join_place(
     timeout: float,
     wait_restart: float | None = None,
 ) -> AsyncAgentClient:
-    """Let an agent join an instance; fails, and is cancelled, as ``AsyncWorld.join`` says.
+    """Let an agent join an instance; fails, and is cancelled, like ``AsyncWorld.join``.
 
     Args:
         place: The instance.
@@ -106,7 +106,7 @@ class AsyncAgentClient:
     async context manager it leaves the world at the end of the block, if the instance still runs.
 
     When the instance dies, every call raises ``WorldExitedError``, those under way too. Once it
-    has been restarted, the client goes on with the same session, which the world knows again if
+    has been restarted, the client continues with the same session, which the world knows again if
     the snapshot that it was restored from has it.
     """
 
@@ -293,7 +293,7 @@ class AsyncAgentClient:
     ) -> None:
         """Leave the world if the instance still runs.
 
-        Cancellation: the world is told, and gets 2 s to answer.
+        Cancellation: the world is still asked, and has 2 s to answer.
         """
         if exc is None:
             with suppress(WorldExitedError):

@@ -2,7 +2,7 @@
 
 A start of one instance loads all of an archive into its run directory. Many instances, and forks,
 take the world's snapshot out of it alone: the agents' state is that of one run. The package
-``checkpoint`` is imported in worker threads, when it is first used, for it takes long to load.
+``checkpoint`` is imported in worker threads, when it is first used, because it takes long to load.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ArchiveStart:
         Raises:
             ConfigError: The run directory is the world directory.
             CheckpointError: The archive cannot be loaded, or has no snapshot of a world.
-            ClawbloxError: As ``AsyncWorld.start`` says.
+            ClawbloxError: As for ``AsyncWorld.start``.
 
         Cancellation: nothing is left of the instance and of what was loaded.
         """

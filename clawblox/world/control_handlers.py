@@ -206,7 +206,7 @@ class _Operations:
         return {"done": len(batch.done), "failed": len(batch.failed)}
 
     def _named(self, instances: Iterable[InstanceHandle]) -> dict[str, InstanceHandle]:
-        """Return those of the run directory by name, with a placeholder before they have one."""
+        """Return the instances of the run directory by name, or by a placeholder before that."""
         here = [one for one in instances if one.run_dir == self.run_dir]
         return {one.name or f"(unnamed {at})": one for at, one in enumerate(here)}
 

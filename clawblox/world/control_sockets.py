@@ -41,7 +41,7 @@ class ControlSockets:
         """Open the socket of a run directory, unless it is open already.
 
         Returns:
-            Its name; '' if it cannot be opened, which is only logged.
+            Its name; '' if it cannot be opened; that is only logged.
 
         Cancellation: a socket that is being opened is closed.
         """

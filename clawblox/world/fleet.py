@@ -128,7 +128,7 @@ class Fleet(KnownInstances):
     # -- start and stop ---------------------------------------------------------------------
 
     async def start(self, plan: Callable[[], Launch]) -> StartedWorld:
-        """Start an instance; fails, and is cancelled, as ``AsyncWorld.start`` says.
+        """Start an instance; fails, and is cancelled, like ``AsyncWorld.start``.
 
         Args:
             plan: Returns its launch. Blocks.
@@ -166,7 +166,7 @@ class Fleet(KnownInstances):
         progress: ProgressLike,
         prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> Batch[StartedWorld]:
-        """Start many instances; fails, and is cancelled, as ``AsyncWorld.start_many`` says.
+        """Start many instances; fails, and is cancelled, like ``AsyncWorld.start_many``.
 
         Args:
             run_dir: Their run directory; it is claimed, so no other process can start many in it.
@@ -254,7 +254,7 @@ class Fleet(KnownInstances):
     def _make_member(
         self, launch: Launch, control: str, on_settled: Callable[[InstanceHandle], None]
     ) -> InstanceHandle:
-        """Make one of many, which has a run of its own."""
+        """Make an instance of many, with its own run."""
         begun_at = utc_now()
         run_id = new_run_id(str(launch.options.name), begun_at)
         update = member_update(launch, run_id, begun_at)
@@ -263,7 +263,7 @@ class Fleet(KnownInstances):
         )
 
     async def attach(self, config: WorldConfig, run_dir: Path) -> list[StartedWorld]:
-        """Take over the instances that run in a run directory; raises ``RunLockedError``."""
+        """Adopt the instances that run in a run directory; raises ``RunLockedError``."""
 
         def plan() -> list[tuple[InstanceRecord, Launch]]:
             return [(one, plan_attach(config, run_dir, one)) for one in read_running(run_dir)]
@@ -286,7 +286,7 @@ class Fleet(KnownInstances):
         return await self._wait_started(instance)
 
     async def stop(self, name: str | None, grace_seconds: float) -> StopResult:
-        """End an instance if it runs; fails, and is cancelled, as ``AsyncWorld.stop`` says."""
+        """End an instance if it runs; fails, and is cancelled, like ``AsyncWorld.stop``."""
         if name is not None and self._has_started and not self._was_asked_for(name):
             raise self._no_instance(name)
         if not self._instances or (name is not None and name not in self._instances):
@@ -313,7 +313,7 @@ class Fleet(KnownInstances):
     async def stop_all(
         self, names: Iterable[str], grace_seconds: float, *, progress: ProgressLike = False
     ) -> Batch[StopResult]:
-        """End many instances at once; see ``AsyncWorld.stop_all``."""
+        """End many instances concurrently; see ``AsyncWorld.stop_all``."""
         jobs: dict[str, Job[StopResult]] = {
             name: partial(self.stop, name, grace_seconds) for name in names
         }
@@ -324,7 +324,7 @@ class Fleet(KnownInstances):
         return batch
 
     async def _flush_manifests(self) -> None:
-        """Sync everything that a batch has written, at once."""
+        """Sync everything that a batch has written in one pass."""
         with _log.contain("manifest not synced"):
             await self.writers.flush()
 
@@ -338,7 +338,7 @@ class Fleet(KnownInstances):
             instance.supervisor.ends_on_purpose |= not self._is_interrupted
 
     def kill_now(self) -> None:
-        """End the grace of every stop that is under way: what still lives is killed at once."""
+        """End the grace of every stop that is under way: what still lives is killed immediately."""
         for instance in self._instances.values():
             instance.supervisor.kill_now()
 
@@ -361,7 +361,7 @@ class Fleet(KnownInstances):
         run_id: str = "",
         on_settled: Callable[[InstanceHandle], None] | None = None,
     ) -> InstanceHandle:
-        """Make an instance to start, or one to attach to that of ``record``."""
+        """Make an instance to start, or to attach to the instance of ``record``."""
         write = partial(self.writers.apply, launch.instance_dir)
         register = partial(write, update or Update(), durable=durable)
         instance = Instance(
@@ -403,7 +403,7 @@ class Fleet(KnownInstances):
             self._let_go(replaced)
 
     async def label_run(self, directory: Path, update: Update) -> None:
-        """Label a run in its manifest; fails, and is cancelled, as ``AsyncWorld.record_run`` says.
+        """Label a run in its manifest; fails, and is cancelled, like ``AsyncWorld.record_run``.
 
         A new id is also given to the runs of the instances that run in ``directory``, and to that
         of the last one started there.
@@ -418,7 +418,7 @@ class Fleet(KnownInstances):
         await self.writers.of(directory).apply(update)
 
     def _forget(self, instance: InstanceHandle) -> None:
-        """Keep nothing of an instance that was stopped or never became ready but a few words."""
+        """Reduce an instance that was stopped or never became ready to a short entry."""
         self._remember(instance)
         self._let_go(instance)
 

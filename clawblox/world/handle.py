@@ -118,7 +118,7 @@ class InstanceHandle:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of it is left."""
+        """Whether it and all of its processes have ended."""
         return self.supervisor.lifecycle.is_over
 
     @property

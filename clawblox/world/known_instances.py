@@ -1,6 +1,6 @@
 """The instances of a fleet by name: those that run or have died, and what is remembered of others.
 
-An instance that was stopped, or never became ready, is remembered by a few words: a world object
+An instance that was stopped, or never became ready, is reduced to a short entry: a world object
 may start thousands of them.
 """
 
@@ -111,7 +111,7 @@ class Planning:
 
 @attrs.define
 class _PastInstance:
-    """What is remembered of an instance that was stopped, or never became ready.
+    """The short entry of an instance that was stopped, or never became ready.
 
     Attributes:
         name: Its name.
@@ -203,7 +203,7 @@ class KnownInstances:
                 roster.release(directory)
 
     async def wait_ended(self, name: str | None) -> ProcessExit:
-        """Wait until an instance has ended for good; return how, at once if it was stopped.
+        """Wait until an instance has ended for good; return how, immediately if it was stopped.
 
         Raises:
             UsageError: As :meth:`find`.

@@ -1,4 +1,4 @@
-"""What a world says of itself without a call: the properties of AsyncWorld and World."""
+"""The metadata of a world, available without a call: the properties of AsyncWorld and World."""
 
 from __future__ import annotations
 

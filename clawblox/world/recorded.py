@@ -34,7 +34,7 @@ _NOTICE_TIMEOUT_S = 0.5
 
 
 class RecordedPlace:
-    """An instance that is known by its record; a context manager, which closes its connections.
+    """An instance known by its record; a context manager that closes its connections.
 
     It does not wait for a restart: calls meanwhile fail. Making one blocks.
 
@@ -75,7 +75,7 @@ class RecordedPlace:
 
     @property
     def url(self) -> str:
-        """Its address, which stays the same when it is restarted."""
+        """Its address; a restart keeps it."""
         return self._record.url
 
     @property
@@ -188,7 +188,7 @@ class RecordedPlace:
             raise await self._explained(error) from error.__cause__
 
     async def _explained(self, error: WorldCallError) -> WorldCallError | WorldExitedError:
-        """Return the error of a call that broke: that of the end, if the world has ended."""
+        """Return the error of a call that broke: WorldExitedError if the world has ended."""
         if error.status is None:
             with anyio.move_on_after(_NOTICE_TIMEOUT_S):
                 while True:
@@ -205,7 +205,7 @@ TIMEOUT_S = 30.0
 
 
 class Player:
-    """An agent that goes on after a restart of its world; a context manager, which leaves it.
+    """An agent that continues after a restart of its world; a context manager that leaves it.
 
     Args:
         place: The instance.
@@ -233,7 +233,7 @@ class Player:
     ) -> None:
         """Leave the world if it still serves.
 
-        Cancellation: the world is told, and gets 2 s to answer.
+        Cancellation: the world is still asked, and has 2 s to answer.
         """
         await self.agent.__aexit__(exc_type, exc, traceback)
 

@@ -1,7 +1,7 @@
-"""Restarts an instance because somebody asked for it: saved first, from its last save, or anew.
+"""Restarts an instance on request: saved first, from a save, or as it first began.
 
 An instance that runs is restarted by its supervisor. For one that has died a new supervisor is
-begun, which goes on with its name, its run and its count of restarts.
+begun that continues its name, its run and its count of restarts.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def _save_first(fleet: Fleet, instance: InstanceHandle) -> None:
     except WorldExitedError:
         pass  # it has just died, so there is nothing to save any more
     except (SnapshotError, ManifestError) as error:
-        error.hint = "without a save first, it goes on from its last good save, or starts over"
+        error.hint = "without a save first, it continues from its last good save, or starts over"
         raise
 
 

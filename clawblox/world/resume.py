@@ -1,6 +1,6 @@
 """Brings back the instances of a run that were interrupted; see ``AsyncWorld.resume_all``.
 
-``rundir.interrupted`` says which they are and what they go on from. A resume is a start of many
+``rundir.interrupted`` finds them and what they continue from. A resume is a start of many
 with launches that are made from records: same launcher, same ramp, same batch.
 """
 
@@ -49,7 +49,7 @@ async def resume_all(
     found: Interruption | None = None,
     progress: ProgressLike = False,
 ) -> Batch[StartedWorld]:
-    """Bring interrupted instances back; fails, and is cancelled, as ``AsyncWorld`` says.
+    """Bring interrupted instances back; fails, and is cancelled, like ``AsyncWorld.resume_all``.
 
     Args:
         fleet: Starts them.

@@ -1,7 +1,7 @@
 """Who joined an instance with which session, and what a restore has lost of that.
 
 A snapshot is opaque, but it cannot hold a session that was given after it was taken. So the roster
-knows whom to ask about after a restore, and nobody else is asked: a world could see that.
+knows whom to ask about after a restore, and no other agent is asked about: a world could see that.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class Roster:
         """Return the sessions that a world may not know which was restored from a save.
 
         Args:
-            restored: The save; None if it began afresh.
+            restored: The save; None if it began fresh.
         """
         seats = list(self._seats.values())
         if restored is None:

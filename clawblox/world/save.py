@@ -1,4 +1,4 @@
-"""Saves instances of a fleet: one, all at once, or at an interval.
+"""Saves instances of a fleet: one, many concurrently, or all at an interval.
 
 ``rundir.saves`` writes the file and its manifest entry. This module counts the saves, remembers
 them for a restart, and removes old ones, but never the last good one.
@@ -56,7 +56,7 @@ def save_all(
     progress: ProgressLike = False,
     retention: Retention | None = None,
 ) -> BatchOperation[SavedSnapshot]:
-    """Save snapshots of many instances at once; see ``AsyncWorld.save_all``."""
+    """Save snapshots of many instances concurrently; see ``AsyncWorld.save_all``."""
     save_one = partial(save_now, fleet, options=options, retention=retention)
     return BatchOperation(
         fleet.tasks,
@@ -212,7 +212,7 @@ class Autosave:
         self._scope.cancel()
 
     def save_soon(self, instance: InstanceHandle) -> None:
-        """Save an instance in the background, because somebody has joined it.
+        """Save an instance in the background, because an agent has joined it.
 
         Those who join meanwhile are in one more save, all together.
         """

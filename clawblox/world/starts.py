@@ -59,7 +59,7 @@ class Leftovers:
             OSError: A record cannot be written.
             ManifestError: A manifest cannot be written.
 
-        Cancellation: some runs may be marked; the next call goes on.
+        Cancellation: some runs may be marked; the next call continues.
         """
         await self.close_runs(run_dir)
         if run_dir not in self._cleared:
@@ -73,9 +73,9 @@ class Leftovers:
 
         Args:
             run_dir: The run directory.
-            without: Names of instances whose runs go on.
+            without: Names of instances whose runs continue.
 
-        Cancellation: some runs may be marked; the next call goes on.
+        Cancellation: some runs may be marked; the next call continues.
         """
         close = partial(close_interrupted, run_dir, without=without)
         for directory in await run_blocking(close):
@@ -174,7 +174,7 @@ def _withdraw(instances: Iterable[Instance]) -> None:
 
 
 def forked_snapshots(launches: Iterable[Launch]) -> set[Path]:
-    """Return the snapshots that new runs begin from; those of restarts are noted as restarts."""
+    """Return the snapshots that new runs begin from, without those of restarts."""
     return {
         launch.resume_path
         for launch in launches
@@ -183,7 +183,7 @@ def forked_snapshots(launches: Iterable[Launch]) -> set[Path]:
 
 
 def list_members(launches: Mapping[str, Launch]) -> Update:
-    """Return what the manifest of a run directory says of the instances with their own."""
+    """Return the entries of a run directory's manifest for instances with their own manifests."""
     members = {name: one for name, one in launches.items() if one.index is not None}
     return instances_update(
         {name: one.instance_dir for name, one in members.items()},
@@ -192,7 +192,7 @@ def list_members(launches: Mapping[str, Launch]) -> Update:
 
 
 def lone_update(launch: Launch) -> Update:
-    """Return what the manifest says of the start of a lone instance, whose caller labels the run.
+    """Return the manifest update for the start of a lone instance; its caller labels the run.
 
     Even if that is nothing, it creates the manifest. The seed of an earlier start does not stay.
     """
@@ -202,7 +202,7 @@ def lone_update(launch: Launch) -> Update:
 
 
 def member_update(launch: Launch, run_id: str, begun_at: datetime) -> Update:
-    """Return what the manifest of an instance says of its run when it is started.
+    """Return the update of an instance's manifest for the start of its run.
 
     Args:
         launch: The start.

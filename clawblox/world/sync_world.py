@@ -1,6 +1,6 @@
 """World: AsyncWorld without ``await``.
 
-Each method runs that of AsyncWorld through the portal, and has its signature, docstring and types.
+Each method runs its namesake of AsyncWorld through the portal, with the same signature and types.
 World works without a ``with`` block, inside a running event loop (a notebook cell), and with
 Ctrl-C. What a script leaves open is closed when the interpreter ends.
 """
