@@ -723,12 +723,12 @@ class AsyncWorld(WorldMetadata):
             instance: Name of the instance; not needed while there is only one.
 
         Returns:
-            How it ended; at once for one that has ended already.
+            How it ended; immediately if it has ended already.
 
         Raises:
             UsageError: There is no such instance, or several run and ``instance`` is None.
 
-        Cancellation: the instance goes on.
+        Cancellation: the instance continues.
         """
         return await self._open_fleet().wait_ended(instance)
 
@@ -744,14 +744,14 @@ class AsyncWorld(WorldMetadata):
     ) -> AsyncStartedInstance:
         """Restart an instance, and return when it is ready again.
 
-        It keeps its state: one that is ready is saved first, one that has died goes on from its
+        It keeps its state: one that is ready is saved first, one that has died continues from its
         last good save, and one that was never saved begins as the first time. Name, directory,
         port and run stay the same; sessions survive if the snapshot contains them. Calls under way
         fail with WorldExitedError. Such a restart does not count against ``max_restarts``.
 
         Args:
             instance: Name of the instance; not needed while there is only one.
-            save: Whether to save it first. Without that it goes on from its last good save.
+            save: Whether to save it first. Without that it continues from its last good save.
             fresh: Whether it begins as the first time; nothing is saved then.
             resume: Snapshot to restart from, as in :meth:`start` but no archive; nothing is saved
                 then. None means its last good save.
@@ -773,7 +773,7 @@ class AsyncWorld(WorldMetadata):
             WorldStartError: It did not get ready again, or was stopped meanwhile. What follows is
                 up to its restart policy.
 
-        Cancellation: a restart that has begun goes on; an instance that had died is ended again.
+        Cancellation: a restart that has begun continues; an instance that had died is ended again.
         """
         fleet = self._open_fleet()
         started = await restart(
@@ -790,7 +790,7 @@ class AsyncWorld(WorldMetadata):
     async def stop_all(
         self, *, grace_seconds: float = DEFAULT_GRACE_S, progress: ProgressLike = False
     ) -> Batch[StopResult]:
-        """Stop all instances at once; see :meth:`stop`.
+        """Stop all instances concurrently; see :meth:`stop`.
 
         Args:
             grace_seconds: Seconds between TERM and KILL.
@@ -1151,7 +1151,7 @@ class AsyncWorld(WorldMetadata):
         max_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
         progress: ProgressLike = False,
     ) -> BatchOperation[SavedSnapshot]:
-        """Save snapshots of many instances at once, each registered in its own manifest.
+        """Save snapshots of many instances concurrently, each registered in its own manifest.
 
         ``await`` it for a batch, or iterate over it with ``async for`` to get each
         :class:`~clawblox.concurrency.batch.Outcome` as it arrives. Only a few transfers run at a
@@ -1381,7 +1381,7 @@ class AsyncStartedInstance(BoundWorld[AsyncWorld]):
 
 
 def _count_states(fleet: Fleet) -> str:
-    """Return how many instances stand where: ``8 ready, 1 starting``."""
+    """Return how many instances are in each state: ``8 ready, 1 starting``."""
     states = [one.state.value for one in fleet.instances]
     counts = Counter([*states, *("starting" for _ in fleet.starting)])
     return ", ".join(f"{count} {state}" for state, count in counts.items()) or "no instances"
