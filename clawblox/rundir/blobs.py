@@ -1,9 +1,9 @@
 """Files that travel through a control socket in pieces, out of a run directory and into it.
 
-A file is read by its path below the run directory. What comes in is named by its SHA-256 digest, so
-that no client chooses a path: it appears in ``<run dir>/.clawblox/blobs`` once it is complete and
-has that digest. A transfer that broke off continues where it was. A piece fits into one message of
-the socket, so a transfer never delays other requests for long.
+A file is read by its path below the run directory. A file that comes in is named by its SHA-256
+digest, so that no client chooses a path: it appears in ``<run dir>/.clawblox/blobs`` once it is
+complete and has that digest. An interrupted transfer continues where it ended. A piece fits into
+a message of the socket, so a transfer never delays other requests for long.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def read_piece(run_dir: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
 def write_piece(run_dir: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Add the bytes of a request to the file that they belong to. Blocks.
 
-    Bytes that are not the next ones are ignored: the answer says where to continue.
+    Bytes from a wrong offset are ignored: the answer names the offset to continue from.
 
     Returns:
         ``received_bytes``, and ``path`` once the file is complete.
@@ -83,7 +83,7 @@ def write_piece(run_dir: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         UsageError: A member of the request is wrong, or the complete file has another digest: it is
             gone then.
-        OSError: The disk is full, for example; what came before is kept.
+        OSError: The disk is full, for example; earlier bytes are kept.
     """
     sha256, size, offset, data = _read_write(asked)
     directory = make_private_dir(state_dir(run_dir) / "blobs")
@@ -154,7 +154,7 @@ async def fetch_blob(socket_path: Path, path: str, destination: Path) -> str:
     Args:
         socket_path: The control socket.
         path: The file, relative to the run directory.
-        destination: The copy, which is replaced if it is there.
+        destination: The copy; an existing file is replaced.
 
     Returns:
         The SHA-256 digest of the file.
@@ -191,7 +191,7 @@ async def send_blob(socket_path: Path, source: Path) -> Path:
 
     Args:
         socket_path: The control socket.
-        source: The file. What an earlier call has sent of it is not sent again.
+        source: The file. Bytes that an earlier call has sent are not sent again.
 
     Returns:
         The copy, as the orchestrator names it.

@@ -49,7 +49,7 @@ class Claim:
             self._fd = renew_lock(self._lock_path, self._fd)
 
     def release(self) -> None:
-        """Give the name back; a second call does nothing."""
+        """Release the name. Idempotent."""
         if self._fd >= 0:
             unlock_file(self._lock_path, self._fd)
             self._fd = -1
@@ -57,7 +57,7 @@ class Claim:
 
 @attrs.define
 class _HeldRun:
-    """What this process has of a run directory that it has claimed.
+    """The claim of this process on a run directory.
 
     Attributes:
         fd: Its lock.
@@ -96,7 +96,7 @@ class RunClaim:
         self._held.planned.difference_update(names)
 
     def release(self) -> None:
-        """Give it back; a second call does nothing, nor does one in a fork of the owner."""
+        """Release the claim. Idempotent; does nothing in a fork of the owner."""
         with _run_claims_lock:
             if not self._is_held:
                 return
@@ -127,7 +127,7 @@ def claim_run(run_dir: Path) -> RunClaim:
     """Claim a run directory for this process. Blocks.
 
     Raises:
-        RunLockedError: Another orchestrator has claimed it; says which, where and since when.
+        RunLockedError: Another orchestrator has claimed it; the message identifies it.
     """
     make_private_dir(state_dir(run_dir))
     path = run_lock(run_dir)
@@ -194,7 +194,7 @@ def claim_name(
         taken: Further names that are not free.
 
     Raises:
-        RunLockedError: Another orchestrator, or a detached instance, holds the name.
+        RunLockedError: Another orchestrator, or a detached instance, has the name.
     """
     make_private_dir(records_dir(run_dir))
     for candidate in [name] if name is not None else _names(taken):
@@ -258,7 +258,7 @@ def _names(taken: Collection[str]) -> Iterator[str]:
 
 
 def describe_holder(pid: int | None) -> str:
-    """Return a process that holds a claim, in words. Blocks.
+    """Describe the process that has a claim. Blocks.
 
     Args:
         pid: The process; None if it is not known.
@@ -279,7 +279,7 @@ def _locked(name: str, lock_path: Path, pid: int | None) -> RunLockedError:
 
 
 _PATIENCE_S: Final = 5.0
-"""An orchestrator that has lost its control socket makes it again within a second."""
+"""An orchestrator that has lost its control socket recreates it within a second."""
 _LOOK_INTERVAL_S: Final = 0.1
 
 
@@ -288,9 +288,9 @@ class Owners:
     """Instances by how they are reached.
 
     Attributes:
-        owned: Those of each control socket that is served.
-        free: Those that no orchestrator owns.
-        lost: Those whose orchestrator lives and cannot be asked.
+        owned: Instances by the control socket that their orchestrator serves.
+        free: Instances without an orchestrator.
+        lost: Instances whose orchestrator lives and does not answer.
     """
 
     owned: dict[Path, list[InstanceRecord]] = attrs.field(factory=dict)
@@ -329,7 +329,7 @@ async def find_owners(
 
     Args:
         run_dir: Their run directory.
-        select: Returns their records. Blocks; what it raises is raised.
+        select: Returns their records. Blocks; its errors propagate.
         with_ended: As :func:`sort_by_owner` takes it.
 
     Cancellation: changes nothing.
@@ -344,7 +344,7 @@ async def find_owners(
 
 
 def find_owner(run_dir: Path) -> int | None:
-    """Return the pid of an orchestrator that runs in a run directory, whatever the records say.
+    """Return the pid of an orchestrator that runs in a run directory, regardless of the records.
 
     Blocks. It is known by its control socket, or by its locks.
     """

@@ -1,9 +1,9 @@
 """How another process finds an orchestrator and asks it something: protocol and client.
 
 Every orchestrator listens, for each run directory in which it has instances, at
-``<run dir>/.clawblox/control/<name>.sock``; ``control_server`` does. One that runs an agent
+``<run dir>/.clawblox/control/<name>.sock``, by ``control_server``. The orchestrator of an agent
 listens in the agent's directory in the same way. A connection carries one request: a JSON object on
-one line, ``{"op": "save", …}``. The answer is any number of event lines, ``{"event": "saved", …}``,
+a line, ``{"op": "save", …}``. The answer is any number of event lines, ``{"event": "saved", …}``,
 and then the only line with an ``ok``: ``{"ok": true, …}`` or ``{"ok": false, "error": {"type",
 "subject", "message", "details", "hint"}}``. A client that closes its connection, or its half of it,
 takes the request back.
@@ -85,12 +85,12 @@ async def request(
             went away before it answered.
             OrchestratorSuspendedError, when it is stopped and so would never answer.
 
-    Cancellation: takes the request back; what the orchestrator has begun for it is cancelled.
+    Cancellation: the orchestrator cancels the request and the operation.
     """
     with open_socket() as connection:
         owner = await _connect(connection, socket_path)
         lines = Lines(connection)
-        # What it did not want to read to the end, it may have answered all the same.
+        # The server may reply before it has read everything.
         with contextlib.suppress(ConnectionError):
             await lines.write(encode_message({**arguments, "op": op}))
         while "ok" not in (message := await _read_message(lines, socket_path, owner)):
@@ -203,7 +203,7 @@ class Lines:
         Returns:
             The line; without a newline, what came before the end of the stream or beyond the limit.
 
-        Cancellation: what has come is read again.
+        Cancellation: the received bytes are read again.
         """
         looked_at = 0
         while (end := self._received.find(b"\n", looked_at)) < 0 and len(self._received) <= limit:
@@ -218,7 +218,7 @@ class Lines:
         return line
 
     async def read_some(self) -> bytes:
-        """Return what comes next; nothing at the end of the stream, or when the peer is gone."""
+        """Return the next bytes; empty at the end of the stream, or when the peer is gone."""
         await anyio.wait_readable(self._socket)
         try:
             return self._socket.recv(_CHUNK_BYTES)
@@ -226,7 +226,7 @@ class Lines:
             return b""
 
     async def write(self, line: bytes) -> None:
-        """Write a line; those of several tasks do not mix. Waits for a reader that is slow.
+        """Write a whole line; waits for a slow reader.
 
         Raises:
             OSError: The peer is gone.
@@ -246,7 +246,7 @@ class Lines:
 
 
 def encode_message(message: Mapping[str, Any]) -> bytes:
-    """Return a message as its line. What no JSON can hold is cleaned.
+    """Encode a message as a line. Values that JSON cannot represent are cleaned.
 
     Args:
         message: Plain values; paths, attrs classes and dates may be among them.
@@ -267,7 +267,7 @@ def _encode_path(value: object) -> str:
 
 
 def read_peer(connection: socket.socket) -> Peer:
-    """Return who is at the other end of a connection, as the kernel knows it."""
+    """Return the process at the other end of a connection, as the kernel reports it."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return Peer(*_CREDENTIALS.unpack(credentials))
 
@@ -302,7 +302,7 @@ def locked_dir(directory: Path, *, patience_s: float) -> Iterator[None]:
     """Keep every other process from adding or removing sockets. Blocks.
 
     A socket that is bound and does not listen yet looks dead, and a dead one's name may be
-    taken again. So every process that binds or removes one holds this lock, for microseconds.
+    taken again. So every process that binds or removes a socket takes this lock, for microseconds.
 
     Args:
         directory: The directory of the sockets.
@@ -322,7 +322,7 @@ def locked_dir(directory: Path, *, patience_s: float) -> Iterator[None]:
 
 
 def remove_dead_sockets(directory: Path) -> None:
-    """Remove the sockets that are not served; the caller holds the lock. Blocks.
+    """Remove the sockets that are not served; the caller has the lock. Blocks.
 
     What cannot be removed, a directory of such a name for example, stays.
     """
@@ -346,7 +346,7 @@ def _sort_out(directory: Path) -> tuple[list[Path], list[Path]]:
 
 
 def _try_connect(connection: socket.socket, path: Path) -> bool:
-    """Connect at once and return True, or False when too many others wait to be accepted."""
+    """Connect and return True, or False when the queue of the listener is full."""
     with short_path(path) as address:
         try:
             connection.connect(address)

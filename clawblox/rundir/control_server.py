@@ -50,7 +50,7 @@ _LOCK_PATIENCE_S = 5.0
 _LOOK_INTERVAL_S = 1.0
 _BACKLOG = 1024
 _MAX_UNASKED = 64
-"""Connections at one time that have not asked for anything yet; further ones wait."""
+"""Limit of connections without a request yet; further connections wait."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 _log = OwnLog(__name__)
@@ -63,7 +63,7 @@ def _current_lookout() -> Lookout:
 
 
 class SendEvent(Protocol):
-    """Tells the client of a request what has happened so far."""
+    """Sends an event to the client of a request."""
 
     async def __call__(self, event: str, /, **fields: Any) -> None:  # noqa: ANN401 - plain values
         """Send an event line; waits while the client does not read.
@@ -83,7 +83,7 @@ Handler: TypeAlias = Callable[[Mapping[str, Any], SendEvent], Awaitable[Mapping[
 """Does what was asked for: takes the members of the request, returns those of the answer.
 
 It is cancelled when the client goes away or does not read for 30 s, and when the server ends;
-what a cancellation leaves is its own business. Every exception goes to the client.
+the handler defines what a cancellation leaves behind. Every exception goes to the client.
 """
 
 
@@ -116,7 +116,7 @@ class ControlServer:
         self._is_over = anyio.Event()
 
     async def open(self) -> None:
-        """Make the socket; from now on clients can connect. Dead sockets beside it are removed.
+        """Open the socket, so that clients can connect, and remove dead sockets in its directory.
 
         Raises:
             OSError: It cannot be made, or another orchestrator serves one of this name.

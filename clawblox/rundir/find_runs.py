@@ -37,7 +37,7 @@ _MAX_DIRECTORIES: Final = 20_000
 _OF_A_RUN: Final = frozenset(
     ("agents", "checkpoints", "logs", "recordings", "runtime", "sessions", "worlds")
 )
-"""Directories in a run directory that hold what it wrote, and no further runs."""
+"""Directories in a run directory that contain its own files, and no further runs."""
 _OF_OTHERS: Final = frozenset(("__pycache__", "node_modules", "site-packages", "venv"))
 
 
@@ -69,8 +69,8 @@ def find_runs_below(directory: Path) -> list[Path]:
     """Return the run directories in a directory, and that directory itself if it is one.
 
     The walk goes :data:`MAX_DEPTH` levels down and follows no link. It leaves out hidden
-    directories (except ``.clawblox/runs``), what runs have written, and what other programs have
-    installed; it ends after 20000 directories.
+    directories (except ``.clawblox/runs``), the files of runs, and installed packages; it ends
+    after 20000 directories.
     """
     found = []
     pending = [(directory, 0)]

@@ -1,6 +1,7 @@
-"""What of a run can go on: instances that ended without being stopped on purpose, and from what.
+"""Which instances a resume brings back, and the save that each continues from.
 
-An instance goes on from the last good save of its run, else as the run began. Records, manifests
+It brings back the instances that ended and were not stopped on purpose. An instance continues from
+the last good save of its run, else as the run began. Records, manifests
 and snapshots are read; nothing is changed. Everything here blocks.
 """
 
@@ -34,16 +35,16 @@ STOPPED_ON_PURPOSE: Final = "was stopped on purpose"
 
 @attrs.frozen
 class Interrupted:
-    """An instance that can go on.
+    """An instance that a resume can bring back.
 
     Attributes:
         record: Its record.
-        saves: The saves of its run, oldest first; the last one is good. Empty if it goes on as its
+        saves: The saves of its run, oldest first; the last is good. Empty if it continues as its
             run began.
-        reason: Why it does not go on from its newest save; None if it does.
+        reason: Why it does not continue from its newest save; None if it does.
         number: Number of the restart of the run that this will be, from 1; 0 if it never began.
-        is_labelled: Whether the manifest tells of its run.
-        problem: Why it cannot go on at all; None if it can.
+        is_labelled: Whether the manifest describes its run.
+        problem: Why it cannot continue at all; None if it can.
     """
 
     record: InstanceRecord
@@ -55,7 +56,7 @@ class Interrupted:
 
     @property
     def save(self) -> SavedSnapshot | None:
-        """The save that it goes on from."""
+        """The save that it continues from."""
         return self.saves[-1] if self.saves else None
 
     @property
@@ -72,10 +73,10 @@ class Interrupted:
 
 @attrs.frozen
 class Interruption:
-    """What a resume brings back, and what it leaves alone.
+    """The instances that a resume brings back, and those that it leaves alone.
 
     Attributes:
-        instances: The instances that go on, by name.
+        instances: The instances that continue, by name.
         left: Why others are left alone, by name.
     """
 
@@ -84,18 +85,18 @@ class Interruption:
 
     @property
     def records(self) -> list[InstanceRecord]:
-        """The records of the instances that go on."""
+        """The records of the instances that continue."""
         return [found.record for found in self.instances]
 
 
 def find_interrupted(
     run_dir: Path, names: Sequence[str] = (), *, world_dir: Path | None = None
 ) -> Interruption:
-    """Return the instances of a run directory that can go on, and from what.
+    """Return the instances of a run directory that a resume brings back, with their saves.
 
     Args:
         run_dir: The run directory, resolved.
-        names: The instances that are meant, even when they were stopped on purpose; none means all
+        names: The instances to bring back, even when they were stopped on purpose; empty means all
             that were interrupted.
         world_dir: Leave instances of other worlds alone; None takes those of all worlds.
 
@@ -110,7 +111,7 @@ def find_interrupted(
 def select_interrupted(
     run_dir: Path, names: Sequence[str] = (), *, world_dir: Path | None = None
 ) -> tuple[list[InstanceRecord], dict[str, str]]:
-    """Return the records of the instances that go on, and why others are left alone.
+    """Return the records of the instances that continue, and why others are left alone.
 
     Takes and raises what :func:`find_interrupted` does.
     """
@@ -129,7 +130,7 @@ def select_interrupted(
 
 
 def read_interruption(records: Iterable[InstanceRecord], left: Mapping[str, str]) -> Interruption:
-    """Return what instances go on from, by their manifests and saves; each file is read once.
+    """Return the saves that instances continue from; each manifest and save is read once.
 
     Args:
         records: Their records.
@@ -194,7 +195,7 @@ def _select(run_dir: Path, names: Sequence[str], world_dir: Path | None) -> list
 
 
 def _is_at(world_dir: Path) -> Callable[[str], bool]:
-    """Return a function that says whether a path is that of a world, however it is spelled."""
+    """Return a function that reports whether a path leads to a world directory."""
     place = os.path.realpath(world_dir)
     return functools.cache(lambda path: os.path.realpath(path) == place)
 
@@ -203,7 +204,7 @@ def _why_left(run_dir: Path, record: InstanceRecord, *, is_named: bool) -> str |
     """Return why an instance is left alone; None if it is to be resumed.
 
     Raises:
-        RunLockedError: Another orchestrator, which lives, owns it.
+        RunLockedError: Another living orchestrator owns it.
     """
     if is_owned(run_dir, record):
         if record.orchestrator_pid == os.getpid():
@@ -228,18 +229,18 @@ def _why_left(run_dir: Path, record: InstanceRecord, *, is_named: bool) -> str |
 
 
 _Found: TypeAlias = tuple[tuple[SavedSnapshot, ...], str | None]
-"""Saves up to the last good one, and why that is not the newest."""
+"""Saves up to the last good save, and why that is not the newest."""
 
 
 class _Reading:
-    """Reads what instances can go on from, each file once."""
+    """Reads the saves that instances can continue from, each file once."""
 
     def __init__(self) -> None:
         self._manifests: dict[Path, Manifest | ManifestError] = {}
         self._origins: dict[tuple[str | None, str | None], str | None] = {}
 
     def describe(self, record: InstanceRecord) -> Interrupted:
-        """Return what an instance can go on from."""
+        """Return the saves that an instance can continue from."""
         manifest = self._read_manifest(Path(record.instance_dir))
         if isinstance(manifest, ManifestError):
             found: _Found = (), f"it has no save that is known: {manifest.message}"
@@ -265,7 +266,7 @@ class _Reading:
         return self._manifests[directory]
 
     def _find_problem(self, record: InstanceRecord) -> str | None:
-        """Return why an instance cannot go on as its run began; it is never begun afresh then."""
+        """Return why an instance cannot continue as its run began; it never starts fresh then."""
         origin = record.first_resume_path, record.first_sha256
         if origin not in self._origins:
             self._origins[origin] = _check_origin(*origin)

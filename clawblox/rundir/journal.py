@@ -1,10 +1,10 @@
 """A journal: an append-only log of JSON objects whose history may be dropped. All of it blocks.
 
-Each object has a ``name``, and the last line of a name replaces the earlier ones, which are
-history. A line that is not such an object is ignored.
+Each object has a ``name``. The last line of a name replaces the earlier lines: these are history.
+A line that is not such an object is ignored.
 
 At each further MiB the writer drops the history if that at least halves the file. It publishes a
-new file in place of the old one, so a reader sees the one or the other. Readers take no lock; they
+new file in place of the old file, so a reader sees the old or the new. Readers take no lock; they
 remember what they have read and continue from there.
 """
 
@@ -62,7 +62,7 @@ def append_line(path: Path, line: bytes, *, lock_wait: float = LOCK_WAIT_S) -> N
 
 
 def restore_lines(path: Path, lines: bytes) -> None:
-    """Append objects to a journal; what is no journal of ours is replaced by a new one.
+    """Append objects to a journal; a file that is not a journal is replaced.
 
     Args:
         path: The journal; its directory must exist.
@@ -116,7 +116,7 @@ def read_line(path: Path, name: str) -> bytes | None:
 
 
 def _compact(path: Path) -> None:
-    """Drop the history if that halves the file; the caller holds its lock."""
+    """Drop the history if that halves the file; the caller has its lock."""
     kept = b"".join(_latest_lines(path).values())
     if 2 * len(kept) <= path.stat().st_size:
         publish_bytes(path, kept)
@@ -186,7 +186,7 @@ class _Reader:
             os.lseek(fd, self._end - len(self._last_line), os.SEEK_SET)
             data = read_rest(fd, max_bytes=MAX_LOG_BYTES)
             if not data.startswith(self._last_line):
-                # It is another file, or was written anew.
+                # It is another file, or was rewritten.
                 self._forget()
                 os.lseek(fd, 0, os.SEEK_SET)
                 data = read_rest(fd, max_bytes=MAX_LOG_BYTES)

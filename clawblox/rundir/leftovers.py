@@ -42,14 +42,14 @@ _log = OwnLog(__name__)
 
 
 def close_interrupted(run_dir: Path, *, without: Collection[str] = ()) -> list[Path]:
-    """Note in their records that instances were interrupted; return the runs that are left open.
+    """Mark instances as interrupted in their records; return the runs that are left open.
 
     Args:
         run_dir: The run directory.
         without: Names of instances that are left as they are.
 
     Returns:
-        The directories whose manifests still say that the run goes on.
+        The directories whose manifests still have the run as running.
     """
     stale = close_stale_records(run_dir, without=without)
     directories = {Path(record.instance_dir) for record in stale}
@@ -57,7 +57,7 @@ def close_interrupted(run_dir: Path, *, without: Collection[str] = ()) -> list[P
 
 
 def is_left_open(instance_dir: Path) -> bool:
-    """Return whether a manifest says that its run goes on."""
+    """Return whether a manifest has its run as running."""
     try:
         return read_manifest(instance_dir).run.get("status") == "running"
     except ManifestError:
@@ -67,8 +67,8 @@ def is_left_open(instance_dir: Path) -> bool:
 def remove_leftovers(run_dir: Path) -> None:
     """Remove what killed writers left half-written in a run directory.
 
-    What the manifests of killed writers hold is put into the manifest before. A file that cannot be
-    removed stays; the next writer there tries again.
+    The manifests of killed writers are first merged into the manifest. A file that cannot be
+    removed stays; the next writer tries again.
     """
     known = read_records(run_dir)
     records = [record for record in known if not (record.is_alive or has_owner(record))]
@@ -131,7 +131,7 @@ def is_save_name(name: str, instance: str) -> bool:
 def settle_unlisted_saves(run_dir: Path) -> None:
     """Register or remove the snapshots of a run directory that no manifest lists.
 
-    Those of instances whose orchestrator lives are left alone: it may be about to register them.
+    The snapshots of a living orchestrator are left alone: it may be about to register them.
     """
     for record in read_records(run_dir):
         is_dead = not (record.is_alive or has_owner(record))
@@ -172,7 +172,7 @@ def _is_older(created_at: str, path: Path, last: Mapping[str, Any], manifest: Ma
     last_created_at = str(last.get("created_at", ""))
     if created_at != last_created_at:
         return created_at < last_created_at
-    # Names tell seconds only; an autosave that was removed from the list may be of the same one.
+    # Names have whole seconds; an autosave that was removed from the list may be of the same one.
     try:
         last_status = os.stat(manifest.resolve(str(last.get("path"))))  # noqa: PTH116
     except OSError:
@@ -209,7 +209,7 @@ def _listed_paths(manifest: Manifest) -> Iterator[Path]:
 
 
 def _last_listed_save(manifest: Manifest, record: InstanceRecord) -> Mapping[str, Any]:
-    """Return the entry of the run's newest save, the last of those of one second; {} if none."""
+    """Return the entry of the run's newest save, the last one within a second; {} if none."""
     last: Mapping[str, Any] = {}
     for entry in manifest.checkpoints:
         is_of_the_run = isinstance(entry, dict) and entry.get("run_id") == record.run_id

@@ -42,7 +42,7 @@ class InstanceLineage:
         name: Its name.
         depth: How many instances of this run directory it descends from.
         parent: What its run began from; None if it began fresh.
-        state: Where it stands; None if neither a record nor its manifest tells.
+        state: Its state; None if neither its record nor its manifest has it.
         exit: How its process ended the last time; None while it runs, or if not known.
         labels: What its start was labelled with.
         run_id: Id of its latest run; empty if not known.
@@ -74,13 +74,13 @@ class InstanceLineage:
 
 @attrs.frozen
 class Lineage:
-    """The instances of a run directory, and what they began from.
+    """The instances of a run directory, and the saves that they began from.
 
     Attributes:
         run_dir: The run directory.
-        instances: Each after its parent. Of those with the same parent, the one that forked last
-            comes first, so that lines drawn down to them do not cross.
-        problems: Complaints about manifests that could not be read; what they hold is missing.
+        instances: Each after its parent. Of the children of a parent, the latest fork comes first,
+            so that lines drawn down to them do not cross.
+        problems: Errors of manifests that could not be read; their content is missing.
     """
 
     run_dir: Path
@@ -95,7 +95,8 @@ def read_lineage(run_dir: Path | str) -> Lineage:
         run_dir: The run directory.
 
     Raises:
-        ManifestError: Nothing there tells of an instance, and the manifest cannot be read.
+        ManifestError: No instance is known, and the manifest cannot be read; or a later version of
+            clawblox wrote the records.
         ConfigError: ``run_dir`` is not a path.
     """
     directory = resolve_run_dir(run_dir)
@@ -153,7 +154,7 @@ _RunSave: TypeAlias = tuple[str, LineageSave]
 
 @attrs.frozen
 class _Draft:
-    """What tells of one instance.
+    """The sources of one instance.
 
     Attributes:
         name: Its name.
@@ -171,7 +172,7 @@ class _Draft:
 
     @property
     def run(self) -> ManifestEntry:
-        """What the manifest says of its latest run; empty if that is of another run."""
+        """The manifest's section on its latest run; empty if that describes another run."""
         run, record = self.manifest.run, self.record
         run_id = _text(run, "id")
         if record is None or not record.run_id or run_id is None:
@@ -252,10 +253,10 @@ class _SaveIndex:
                     self._by_digest.setdefault(save.sha256, []).append(origin)
 
     def find(self, path: Path, sha256: str | None) -> Origin:
-        """Return what a life began from.
+        """Return the save that a life began from.
 
         After the run directory was moved, a path in a manifest can be out of date. Then the digest
-        tells, and of saves with the same content the one with the same file name.
+        decides, and among saves with the same content the file name.
         """
         found = self._by_path.get(path)
         if found is not None and (not sha256 or found.sha256 in (None, sha256)):
@@ -280,7 +281,7 @@ class _SaveIndex:
 
 
 def _find_parent(draft: _Draft, saves: _SaveIndex) -> Origin | None:
-    """Return what the latest run of an instance began from."""
+    """Return the save that the latest run of an instance began from."""
     path = _text(draft.run, "resume_from")
     if path is not None:
         sha256 = _text(draft.run, "parent_sha256")
@@ -288,8 +289,7 @@ def _find_parent(draft: _Draft, saves: _SaveIndex) -> Origin | None:
     record = draft.record
     if record is None:
         return None
-    # A single instance has no section of its own; and the path of a record is that of its last
-    # restart.
+    # A single instance has no section of its own, and its record has the path of its last restart.
     told = record.options.get("resume")
     path = told if isinstance(told, str) and _is_path(told) else None
     if path is None and not record.restarts:
@@ -341,7 +341,7 @@ def _describe(draft: _Draft, index: _SaveIndex) -> InstanceLineage:
 
 
 def _read_restart(entry: ManifestEntry, run_id: str, draft: _Draft, saves: _SaveIndex) -> Life:
-    """Return the life that a restart began; its ``exit`` is that of the life before it."""
+    """Return the life that a restart began; its ``exit`` ended the life before it."""
     path, by = _text(entry, "resume_from"), entry.get("by")
     origin = None
     if path is not None:
@@ -368,7 +368,7 @@ def _find_state(draft: _Draft) -> InstanceState | None:
 
 
 def _describe_end(draft: _Draft, state: InstanceState | None) -> dict[str, Any]:
-    """Return the fields of a life that tell how the latest run of an instance ended."""
+    """Return the fields of a life for the end of the latest run of an instance."""
     record = draft.record
     if state not in OVER:
         return {}

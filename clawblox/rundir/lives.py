@@ -19,7 +19,7 @@ from clawblox.rundir.status import GOOD_EXITS
 from clawblox.system.clock import parse_utc
 
 _GOOD_EXITS: Final = frozenset(map(str, GOOD_EXITS))
-"""As restarts tell them."""
+"""In the words of manifests."""
 
 LifeBeginning: TypeAlias = Literal["start", "policy", "request", "resume"]
 """What began a life: a start or fork, the restart policy, a restart on request, or a resume."""
@@ -30,11 +30,11 @@ LifeEnding: TypeAlias = Literal["restart", "resume", "another_run", "exit"]
 
 @attrs.frozen
 class LineageSave:
-    """A save, as a manifest tells of it; its file may be gone.
+    """A save that a manifest lists; its file may be gone.
 
     Attributes:
         path: The file, absolute.
-        time: Simulation time; None when the snapshot does not tell.
+        time: Simulation time; None when the snapshot does not have it.
         created_at: UTC time of the save.
         size_bytes: Size of the file.
         sha256: Digest of the file, in hexadecimal.
@@ -55,9 +55,9 @@ class Origin:
 
     Attributes:
         path: The file, absolute.
-        sha256: Its digest, when the manifest tells.
+        sha256: Its digest; None when the manifest does not have it.
         instance: The instance of this run directory that saved it; None for another's.
-        time: Its simulation time; None when no manifest tells.
+        time: Its simulation time; None when no manifest has it.
     """
 
     path: Path
@@ -68,7 +68,7 @@ class Origin:
 
 @attrs.frozen
 class Life:
-    """What an instance lived through between a start and the end of its process.
+    """A life of an instance: from a start to the end of its process.
 
     Attributes:
         run_id: Id of its run; empty if not known.
@@ -78,7 +78,7 @@ class Life:
         begun_at: UTC time at which it began; for a restart, at which it was ready again.
         time: Simulation time at which it began: 0 for a fresh one; None if not known.
         saves: Its saves, in the order of the manifest.
-        ended_by: What followed it; None if it goes on.
+        ended_by: What followed it; None while it lasts.
         ended_at: UTC time of its end, or at which what followed it had begun.
         exit: How its process ended, in words.
         has_died: Whether it ended badly: it died, failed, halted or was interrupted.
@@ -106,7 +106,7 @@ def join_lives(first: Life, restarts: Sequence[Life], saves: Sequence[LineageSav
         saves: The saves of the run, oldest first.
 
     Returns:
-        The lives; the last one has no end.
+        The lives; the last has no end.
     """
     parts = _split(saves, restarts)
     lives = [
@@ -132,7 +132,7 @@ def _was_death(after: Life) -> bool:
 
 
 def _split(saves: Sequence[LineageSave], restarts: Sequence[Life]) -> list[list[LineageSave]]:
-    """Tell the saves of a run apart by the life that they belong to; see the module."""
+    """Sort the saves of a run by the life that they belong to; see the module."""
     parts: list[list[LineageSave]] = [[] for _ in (None, *restarts)]
     places = {save.path: place for place, save in enumerate(saves)}
     life = 0

@@ -1,9 +1,8 @@
 """The run manifest: its values, its merge rules, and how tools read it.
 
-``<run dir>/.clawblox/manifest.json`` says what one run is and holds. Several programs write it,
-so none of them owns the document: each describes what it knows in an :class:`Update`, which is
-merged into what is there. Merging is pure, keeps every key it does not know, and doing it twice
-changes nothing. Writing is the business of ``manifest_writer``.
+``<run dir>/.clawblox/manifest.json`` describes one run and lists its files. Several programs write
+it, so none of them owns the document: each merges an :class:`Update` into it. Merging is pure and
+idempotent, and keeps every unknown key. ``manifest_writer`` writes the file.
 """
 
 from __future__ import annotations
@@ -59,15 +58,15 @@ _PATH_FIELDS: Final = {
     "checkpoints": "path",
     "restarts": "",
 }
-"""The lists of the document, each with the key that says where the thing is; a restart is nowhere,
-and known by all that is said of it."""
+"""The lists of the document, each with the key of its path. A restart has no path, and is
+identified by all its fields."""
 _LISTS_WITH_RUN_ID: Final = ("agents", "checkpoints", "restarts")
-"""Their entries say by ``run_id`` which run they belong to."""
+"""Their entries name their run by ``run_id``."""
 
 
 @attrs.frozen
 class Update:
-    """What one program knows about a run. Its paths are absolute until it is merged.
+    """The changes that a program makes to a manifest. Paths are absolute until they are merged.
 
     Attributes:
         run: Fields for the section ``run``; None removes a field.
@@ -188,7 +187,7 @@ class Manifest:
         return attrs.evolve(self, document=document)
 
     def filled(self, other: Manifest) -> Manifest:
-        """Return the manifest with what it lacks of ``other``; what stands in it wins.
+        """Return the manifest with what it lacks of ``other``; its own values win.
 
         Whole sections, entries of the lists and fields of an entry are filled in; a section
         ``run`` that is there stays as it is.
@@ -324,7 +323,7 @@ def _complaint(document: object) -> str | None:
 
 
 def read_manifest(path: Path | str) -> Manifest:
-    """Read the manifest of one run; blocks. Nothing that it names needs to exist any more.
+    """Read the manifest of one run; blocks. The files that it lists need not exist.
 
     Args:
         path: The run directory, or the manifest itself.

@@ -17,11 +17,11 @@ _Keys: TypeAlias = dict[str, str]
 
 
 class EntryList:
-    """A list of the document in which each thing stands once.
+    """A list of the document without duplicates.
 
     Args:
-        entries: The list as it stands.
-        field: The key that says where a thing is.
+        entries: The present list.
+        field: The key of the path of an entry.
         root: What relative paths start from.
     """
 
@@ -78,7 +78,7 @@ class EntryList:
         return None
 
     def _may_be(self, place: int, keys: _Keys, name: str | None) -> bool:
-        """Return whether an entry may be the same agent as one that has a key in common with it.
+        """Return whether an entry may be the same agent as another that shares a key with it.
 
         Two agents may have had one directory, but never one id. A world gives an id again that it
         gave after the save from which it was restored.
@@ -88,7 +88,7 @@ class EntryList:
         return len(ids) < 2 and len(names) < 2
 
     def _find_keys(self, entry: object) -> _Keys:
-        """Return what tells an entry from others: an agent's id when known, where it is."""
+        """Return the keys of an entry: an agent's id when known, and its path."""
         # This is most of the cost of a merge: no `root / path`, no isinstance of a Mapping.
         keys: _Keys = {}
         if isinstance(entry, dict):
@@ -101,7 +101,7 @@ class EntryList:
 
 
 def overlay(old: ManifestEntry, new: ManifestEntry) -> dict[str, Any]:
-    """Combine two entries that are the same thing; the new one wins."""
+    """Combine two entries of the same thing; the new one wins."""
     merged = {**old, **new}
     if merged.get("labels") == {}:  # as good as none, but they replace those of an earlier start
         del merged["labels"]
@@ -111,7 +111,7 @@ def overlay(old: ManifestEntry, new: ManifestEntry) -> dict[str, Any]:
 
 
 def fill(old: ManifestEntry, new: ManifestEntry) -> ManifestEntry:
-    """Combine two entries that are the same thing; the old one wins."""
+    """Combine two entries of the same thing; the old one wins."""
     return {**new, **old}
 
 
@@ -128,7 +128,7 @@ def without_left(entries: Iterable[Any], left: Iterable[ManifestEntry]) -> list[
 
     Args:
         entries: The agents; a world may have put anything there.
-        left: Id and name of each of the others. One with a directory stays.
+        left: Id and name of each agent that has left. An entry with a directory stays.
     """
     gone = {(entry["id"], entry["name"]) for entry in left}
     return [
@@ -192,7 +192,7 @@ def normal(path: str, root: Path) -> str:
 
 
 def is_placed(entry: object, field: str) -> bool:
-    """Return whether an entry says where its thing is."""
+    """Return whether an entry has a path."""
     return isinstance(entry, dict) and is_filled(entry.get(field))
 
 

@@ -42,7 +42,7 @@ from clawblox.system.locks import lock_descriptor
 from clawblox.system.regular_files import open_own, open_regular, read_regular, read_rest
 
 _ATTEMPTS: Final = 24
-"""How often a document is merged anew because a program without the lock was faster."""
+"""How often a document is merged again because a program without the lock was faster."""
 _MOST_RETIRED: Final = 64
 """How many retired entries are remembered, for programs that had read them before."""
 _PATIENT_ATTEMPTS: Final = 8
@@ -52,8 +52,8 @@ _PATIENT_ATTEMPTS: Final = 8
 class ManifestFile:
     """A manifest, and what this process owes it: entries that must not go missing.
 
-    Owed are the entries of this process, and those of others that it swapped out. Its methods
-    may be called from several threads.
+    It owes the entries of this process, and the entries of others that it swapped out. Its methods
+    are thread-safe.
 
     Args:
         path: The manifest; its directory is made when it is first needed.
@@ -208,8 +208,8 @@ class ManifestFile:
             if ours is None:
                 message = "another program changes the manifest all the time"
                 raise ManifestError(message, path=self._path)
-            # What was asked for is published. What came in between is owed: the next look finds
-            # it missing, and the files that hold it stay until then.
+            # The updates are published. Changes in between are owed: the next look finds them
+            # missing, and the files that contain them stay until then.
             spent, self._looked_at = [], None
         self._owe(updates, base, wanted)
         for path in spent:
@@ -313,7 +313,7 @@ class ManifestFile:
         ]
 
     def _adopt_leftovers(self) -> list[Path]:
-        """Owe what killed writers have left; while we hold the lock, no writer is at work."""
+        """Owe what killed writers have left; while we have the lock, no writer is at work."""
         leftovers = self._find_leftovers()
         for path in leftovers:
             self._adopt(path)

@@ -1,4 +1,4 @@
-"""What one program knows about a run, as :class:`clawblox.rundir.manifest.Update` values.
+"""The updates of a manifest, as :class:`clawblox.rundir.manifest.Update` values.
 
 Owns the checking of the arguments: a complaint is a ConfigError that names the argument and
 its value. How an update is merged belongs to ``manifest``.
@@ -42,8 +42,8 @@ def run_update(
 ) -> Update:
     """Describe the run; a field that is None keeps its value.
 
-    Another ``id`` than the one that stands there makes it another run: its documented fields
-    start anew.
+    An ``id`` that differs from the present one begins another run: the documented fields start
+    over.
 
     Args:
         id: Name of the run, unique among the runs that are compared.
@@ -56,7 +56,7 @@ def run_update(
             from the run directory).
         parent_sha256: Digest of that checkpoint, in hexadecimal.
         resume_archive: The archive that the checkpoint was taken out of.
-        labels: Labels of the run, in place of those that stand there.
+        labels: Labels of the run, in place of the present ones.
         seed: Seed that its random state began with.
 
     Raises:
@@ -102,7 +102,7 @@ def agent_update(
         world_agent_id: The id that the world gave it.
         run_id: Id of the run that it joined.
         driver: How its program is driven.
-        sandbox: What stands between its program and the machine.
+        sandbox: Level of its sandbox.
 
     Raises:
         ConfigError: Neither ``dir`` nor ``id`` is given, or a value is not a string.
@@ -133,7 +133,7 @@ def recording_update(
 
     Args:
         path: The recording.
-        events: What the recording protocol says of its events, any JSON value.
+        events: The events as the recording protocol describes them, any JSON value.
         format: Its format.
 
     Raises:
@@ -148,7 +148,7 @@ def instances_update(directories: Mapping[str, Path], labels: Mapping[str, Label
     """Register the instances of a run directory with many.
 
     Args:
-        directories: By name of the instance the directory that holds its manifest.
+        directories: The directories with the manifests, by name of the instance.
         labels: By name of the instance its labels.
     """
     return Update(
@@ -196,7 +196,7 @@ def restart_update(
 
 
 def reopened_update() -> Update:
-    """Note that a run goes on, after its end was noted."""
+    """Note that a run continues after its end was noted."""
     return Update(run={"status": "running", "ended_at": None})
 
 
@@ -308,7 +308,7 @@ def _path_in(checkpoint: Mapping[str, Any], key: str) -> str:
 
 
 def _plain(key: str, value: object) -> object:
-    """Return a JSON value of its own; the caller may go on changing what it gave."""
+    """Return a copy of a JSON value, which the caller may change later."""
     if isinstance(value, Path):
         return str(value)
     try:

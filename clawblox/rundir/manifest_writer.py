@@ -102,8 +102,8 @@ class ManifestWriter:
     async def aclose(self) -> None:
         """Write what is queued, and end.
 
-        A later call waits for the same end. It does not fail: who waits in ``apply`` is told
-        there. A writer whose :meth:`run` never began writes nothing more.
+        Idempotent. It does not fail: errors are raised by ``apply``. A writer whose :meth:`run`
+        never began writes nothing more.
 
         Cancellation: the writer ends all the same.
         """
@@ -130,7 +130,7 @@ class ManifestWriter:
             await run_blocking(self._file.apply, updates, limiter=self._limiter)
         except ManifestError as error:
             return error
-        except Exception as error:  # noqa: BLE001 - whoever waits for an update is told
+        except Exception as error:  # noqa: BLE001 - every waiting caller gets it
             _log.defect("manifest not written", error)
             failure = ManifestError(f"an update cannot be written: {error!r}")
             failure.__cause__ = error
@@ -158,7 +158,7 @@ class ManifestWriters:
     end, entries of ours that another program overwrote are put back, for all manifests in one go.
 
     Args:
-        lock_wait: Seconds to wait for the lock that writers of other processes hold.
+        lock_wait: Seconds to wait for the lock of other processes.
         check_interval: Seconds between two looks for entries of ours that were overwritten.
     """
 
@@ -229,7 +229,7 @@ class ManifestWriters:
                 after the next durable update of this manifest, or after :meth:`flush`.
 
         Raises:
-            ManifestError: As :meth:`ManifestWriter.apply` says.
+            ManifestError: As :meth:`ManifestWriter.apply`.
         """
         self._open_file(run_dir).apply([update], durable=durable)
 
@@ -301,10 +301,10 @@ class ManifestWriters:
 
 
 def _sync(files: Iterable[ManifestFile]) -> ManifestError | None:
-    """Make manifests durable; return what went wrong first."""
+    """Make manifests durable; return the first error."""
     unsynced = [file for file in files if not file.is_synced]
     if len(unsynced) >= _SYNC_TOGETHER and _read_dirty_bytes() <= _MUCH_DIRTY_BYTES:
-        # Where that fails, syncing them one by one tells which of them is to blame.
+        # Where that fails, syncing them one by one shows which of them is to blame.
         with contextlib.suppress(ManifestError):
             _sync_together(unsynced)
     first: ManifestError | None = None
@@ -342,7 +342,7 @@ def _repair(files: Iterable[ManifestFile], is_thorough: bool) -> None:  # noqa: 
 
 @attrs.define(eq=False)
 class _Request:
-    """An update, and what became of it."""
+    """An update, and its outcome."""
 
     update: Update
     is_done: anyio.Event = attrs.field(factory=anyio.Event)

@@ -1,8 +1,8 @@
-"""What can be done to a run directory from another process: save, restart, fork, stop.
+"""Operations on a run directory from another process: save, restart, fork, stop.
 
 An orchestrator that owns the instances is asked through its control socket, so that it knows what
-is going on. Instances without one, which are detached, are dealt with directly, by their records.
-``status`` tells what runs or ran.
+happens. Detached instances have no orchestrator, and are handled directly, by their records.
+``status`` reads the state of a run.
 """
 
 from __future__ import annotations
@@ -68,16 +68,16 @@ _OWNER_TIMEOUT_S = 5.0
 _OWNER_POLL_S = 0.02
 
 OnSaved: TypeAlias = Callable[[Outcome[SavedSnapshot]], None]
-"""Takes what the save of an instance came to."""
+"""Called with the outcome of the save of an instance."""
 
 OnRestarted: TypeAlias = Callable[[Outcome[Restarted]], None]
-"""Takes what the restart of an instance came to."""
+"""Called with the outcome of the restart of an instance."""
 
 OnStopped: TypeAlias = Callable[[StopResult], None]
-"""Takes what it took to stop an instance."""
+"""Called with the result of stopping an instance."""
 
 OnEvent: TypeAlias = Callable[[Mapping[str, Any]], None]
-"""Takes an event of an orchestrator that was asked."""
+"""Called with an event of the orchestrator."""
 
 
 # -- saves --------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ OnEvent: TypeAlias = Callable[[Mapping[str, Any]], None]
 async def save_instances(
     run_dir: Path, names: Sequence[str], options: SaveOptions, *, on_saved: OnSaved
 ) -> None:
-    """Save instances at once, whichever process started them.
+    """Save instances concurrently, whichever process started them.
 
     Args:
         run_dir: The run directory.
@@ -102,7 +102,7 @@ async def save_instances(
     owners = await find_owners(run_dir, partial(_select_savable, run_dir, names))
     asked = attrs.asdict(options, recurse=False)
     async with ManifestWriters() as writers, Tasks() as tasks:
-        # A save changes nothing for the owner, so one that cannot be asked is done without.
+        # A save changes nothing for the owner, so an owner that does not answer is not needed.
         jobs = {
             record.name: partial(_save_record, record, options, writers)
             for record in (*owners.free, *owners.lost)
@@ -155,7 +155,7 @@ async def restart_instances(
     *,
     on_restarted: OnRestarted,
 ) -> None:
-    """Have the orchestrators of instances restart them, all at once.
+    """Have the orchestrators of instances restart them, all at the same time.
 
     Args:
         run_dir: The run directory.
@@ -167,7 +167,7 @@ async def restart_instances(
         UsageError: One of ``names`` is not there.
         ClawbloxError: All are meant, and no orchestrator runs there.
 
-    Cancellation: restarts that have begun go on.
+    Cancellation: restarts that have begun continue.
     """
     select = partial(select_records, run_dir, names)
     owners = await find_owners(run_dir, select, with_ended=True)
@@ -235,8 +235,8 @@ def find_orchestrator(run_dir: Path, world_dir: Path) -> Path | None:
     """Return the control socket of the orchestrator that runs a world in a run directory. Blocks.
 
     Returns:
-        None if there is no such orchestrator. Of several it is the one that has claimed the run
-        directory, for any other would find it locked.
+        None if there is no such orchestrator. Of several, the owner of the run directory: any other
+        would find it locked.
     """
     owners = sort_by_owner(run_dir, select_records(run_dir, ()))
     owner = run_owner(run_dir)
@@ -258,8 +258,8 @@ async def stop_instances(
 ) -> list[StopResult]:
     """End instances, whichever process started them: TERM, the grace, KILL for what is left.
 
-    One that has ended already is only noted as stopped on purpose, so that no resume brings it
-    back. Where all are meant, starts that an orchestrator has not begun yet are given up too.
+    An instance that has ended already is only noted as stopped on purpose, so that no resume brings
+    it back. Where all are meant, starts that an orchestrator has not begun yet are cancelled too.
 
     Args:
         run_dir: The run directory.
@@ -268,17 +268,16 @@ async def stop_instances(
         on_stopped: Called with each result as it lands.
 
     Returns:
-        What it took, an entry an instance, by name.
+        The results, one for each instance, by name.
 
     Raises:
         UsageError: One of ``names`` is not there.
         WorldStopError: A process survived even SIGKILL; the other instances have ended.
-        ControlError: Those of an orchestrator that runs and cannot be asked go on, if it would
-            start them again.
-            OrchestratorSuspendedError, when it is stopped.
+        ControlError: An orchestrator runs and does not answer; instances that it would start again
+            keep running. An OrchestratorSuspendedError, when it is suspended.
         OSError: The end of an instance cannot be noted; all have ended.
 
-    Cancellation: what has not ended yet may go on.
+    Cancellation: instances that have not ended yet may keep running.
     """
     async with ManifestWriters() as writers:
         stopping = _Stopping(run_dir, names, grace_seconds, on_stopped, writers)
@@ -315,7 +314,7 @@ class _Stopping:
         await self._note_ends()
 
     async def _stop_left(self) -> None:
-        """End what its orchestrator could not end, or did not live to end."""
+        """End the instances that their orchestrator did not end."""
         owners = await self._find_owners()
         asked = (record for group in owners.owned.values() for record in group)
         left = [*owners.free, *owners.lost, *asked]
@@ -338,7 +337,7 @@ class _Stopping:
         return await find_owners(self.run_dir, self._select_left)
 
     def _select_left(self) -> list[InstanceRecord]:
-        """Return the records of the instances of which nothing has come yet. Blocks."""
+        """Return the records of the instances without a result yet. Blocks."""
         known = self.results.keys() | self.failures.keys()
         records = select_records(self.run_dir, self.names)
         return [record for record in records if record.name not in known]
@@ -350,15 +349,15 @@ class _Stopping:
 
         def take(event: Mapping[str, Any]) -> None:
             outcome = read_outcome(event, StopResult)
-            if outcome.error is None:  # else it is ended here
+            if outcome.error is None:  # else this process ends it
                 self._note(outcome)
 
         try:
             await request(path, "stop", asked, take)
         except OrchestratorSuspendedError as error:
-            # It would bring back what is ended behind its back.
+            # It would restart instances that others end.
             self.failures.update(dict.fromkeys(names, error))
-        except ControlError as error:  # what it did not live to end is ended here
+        except ControlError as error:  # the rest is ended here
             self._refusals.update(dict.fromkeys(names, error))
 
     async def _stop_directly(self, records: Iterable[InstanceRecord]) -> None:
@@ -461,7 +460,7 @@ async def _ask(
     on_outcome: Callable[[Outcome[_T]], None],
     names: Sequence[str] | None,
 ) -> None:
-    """Ask an orchestrator for something; if it goes away, what it has not done has failed.
+    """Send a request to an orchestrator; if it goes away, the unfinished parts have failed.
 
     Raises:
         ControlError: None of its instances was named, and it refused or went away.

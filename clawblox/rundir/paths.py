@@ -53,12 +53,12 @@ def run_lock(run_dir: Path) -> Path:
 
 
 def resolve_run_dir(path: str | Path) -> Path:
-    """Return a run directory by the one path it has here, however it is spelled. Blocks.
+    """Return the canonical path of a run directory. Blocks.
 
-    Locks, sockets and writers go by it, and a link that is moved meanwhile does not move the run.
+    Locks, sockets and writers use it, so a link that is moved meanwhile does not move the run.
 
     Raises:
-        ConfigError: A record cannot hold this path.
+        ConfigError: A record cannot contain this path.
     """
     return check_path(os.path.realpath(check_path(path, "run_dir")), "run_dir")
 

@@ -53,7 +53,7 @@ class Presence:
 
     @property
     def number(self) -> tuple[str, int]:
-        """What tells one life from the next: the run and the restarts in it."""
+        """The run and the number of its restarts, which identify a life."""
         return self.record.run_id, self.record.restarts
 
     @property
@@ -74,7 +74,7 @@ def look(run_dir: Path, record: InstanceRecord) -> Presence:
 
     Args:
         run_dir: The run directory.
-        record: What was known of it.
+        record: Its last known record.
     """
     latest = read_record(run_dir, record.name) or record
     if is_ready(latest) and latest.halt is None:
@@ -121,7 +121,7 @@ class EndedInstance:
 
     Attributes:
         name: Its name.
-        state: Which of the states that are over it is in.
+        state: The state that it ended in.
         exit: How the world's process ended; None if that is not known.
         halt: Why it halted, in the world's words; None if it did not.
     """
@@ -135,8 +135,8 @@ class EndedInstance:
 class EndWatch:
     """Waits for the ends of instances of a run directory; a context manager.
 
-    Instances that their orchestrator has planned and not begun to start are waited for too, and so
-    are those that are being restarted. Nothing is changed. Making one blocks.
+    It waits for planned instances and for restarting ones too. Nothing is changed. The constructor
+    blocks.
 
     Args:
         run_dir: The run directory.
@@ -177,7 +177,7 @@ class EndWatch:
         """Wait until instances have ended and return those that were not returned before.
 
         Returns:
-            Them by name; nothing when all of them have ended.
+            The instances by name; empty when all have ended.
 
         Raises:
             OSError: The processes cannot be looked at, for lack of file descriptors.
@@ -197,7 +197,7 @@ class EndWatch:
             self._forget_dead()
 
     def _look(self) -> tuple[list[EndedInstance], bool]:
-        """Return what has ended, and whether the kernel will report whatever ends next. Blocks."""
+        """Return the ended instances, and whether the kernel reports every next end. Blocks."""
         records = {record.name: record for record in read_records(self._run_dir)}
         wanted = self._names or records.keys()
         ended, can_be_seen = [], True
@@ -220,7 +220,7 @@ class EndWatch:
         return process in self._watched.values()
 
     def _watch(self, pid: int, start_time: int) -> None:
-        # What cannot be watched, for lack of descriptors perhaps, is looked for in the records.
+        # Without a descriptor, fall back to polling the records.
         with contextlib.suppress(OSError):
             pidfd = os.pidfd_open(pid)
             try:

@@ -44,17 +44,17 @@ RecordState = Literal["planned", "starting", "ready", "exited", "failed", "inter
 
 @attrs.frozen
 class InstanceRecord:
-    """One instance of a run, as the disk tells it.
+    """The record of one instance on disk.
 
     Attributes:
         name: Its name.
-        state: What its orchestrator wrote last; see :attr:`is_alive`. A ``planned`` one waits for
-            its turn to start.
+        state: What its orchestrator wrote last; see :attr:`is_alive`. A ``planned`` instance waits
+            for its turn to start.
         world: Name of the world.
         world_dir: Directory with the ``world.toml``.
         instance_dir: Directory with its manifest and its files.
-        index: Its place among many; None for one that was started alone.
-        host: Address it was told to bind.
+        index: Its place among many; None for an instance that was started alone.
+        host: Address that it binds.
         port: Its port.
         base_path: Prefix of its routes.
         url: Its address.
@@ -69,15 +69,15 @@ class InstanceRecord:
         ended_at: UTC time of the end.
         resume_path: Snapshot that it was restored from.
         is_detached: Whether it outlives its orchestrator.
-        orchestrator_pid: Who started it.
+        orchestrator_pid: Process of its orchestrator.
         control: Name of the control socket of its orchestrator; empty for none.
         restarts: How often it was brought back.
         exit: How it ended, the last time.
         halt: Why it had halted before it was ended, in the world's words.
         run_id: Id of its run; empty if not known.
-        options: What its start was told, by the names of ``StartOptions``: values that JSON has,
-            without variables of the environment, which may be secret.
-        first_resume_path: Snapshot that its run began from; None if it began afresh.
+        options: The options of its start, by the names of ``StartOptions``: JSON values, without
+            values of environment variables, because they may be secret.
+        first_resume_path: Snapshot that its run began from; None if it began without.
         first_sha256: Digest of that snapshot; None if not known.
         stopped_on_purpose: Whether somebody had it stopped, so that a resume leaves it alone.
         has_finished: Whether its world ended by itself, with status 0.
@@ -136,7 +136,7 @@ class InstanceRecord:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the world's process lives now, whatever the record says."""
+        """Whether the world's process lives now, regardless of ``state``."""
         return (
             self.pid > 0
             and self.boot_id == boot_id()
@@ -164,22 +164,21 @@ def write_record(run_dir: Path, record: InstanceRecord) -> None:
     """Write the record of an instance, in place of the one it had. Blocks.
 
     Call it as the owner of the instance's name only. It opens nothing that has to be closed, costs
-    a few system calls and does not wait for the disk: after a loss of power nothing runs that a
-    record could tell of.
+    a few system calls and does not wait for the disk: after a loss of power nothing runs.
 
     Args:
         run_dir: The run directory; :func:`clawblox.rundir.claims.claim_name` was called for it.
         record: The record; its ``options`` must be values that JSON has.
 
     Raises:
-        OSError: The old record still holds.
-        TypeError: A value among the options is not one that JSON has.
+        OSError: The old record is still valid.
+        TypeError: A value among the options is not a JSON value.
     """
     append_line(records_journal(run_dir), _encode(record))
 
 
 def write_records(run_dir: Path, records: Iterable[InstanceRecord]) -> None:
-    """Write the records of many instances at once, as :func:`write_record` writes one. Blocks."""
+    """Write the records of many instances together; see :func:`write_record`. Blocks."""
     lines = [_encode(record) for record in records]
     if lines:
         append_line(records_journal(run_dir), b"\n".join(lines))
@@ -193,9 +192,9 @@ def _encode(record: InstanceRecord) -> bytes:
 
 
 def restore_records(run_dir: Path, records: Iterable[InstanceRecord]) -> list[str]:
-    """Write those records again that the journal lacks, all at once. Blocks.
+    """Write the records again that the journal lacks. Blocks.
 
-    Call it as the owner of the names of the instances only. What is no journal is replaced.
+    Call it as the owner of the names of the instances only. A file that is no journal is replaced.
 
     Returns:
         The names of the instances whose records were lost.
@@ -217,7 +216,7 @@ def replace_record(run_dir: Path, record: InstanceRecord) -> None:
     """Write another record of an instance that has ended, unless its name is in use again. Blocks.
 
     Raises:
-        OSError: The old record still holds.
+        OSError: The old record is still valid.
     """
     with _locked_name(run_dir, record.name) as is_locked:
         known = read_record(run_dir, record.name) if is_locked else None
@@ -315,7 +314,7 @@ def note_end_without_owner(record: InstanceRecord, *, was_interrupted: bool) -> 
 
 @contextlib.contextmanager
 def _locked_name(run_dir: Path, name: str) -> Iterator[bool]:
-    """Hold the lock of a name for a moment; yield whether it was free. Blocks."""
+    """Take the lock of a name for a moment; yield whether it was free. Blocks."""
     lock_path = name_lock(run_dir, name)
     fd = lock_file(lock_path)
     try:

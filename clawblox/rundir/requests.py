@@ -1,4 +1,4 @@
-"""What an orchestrator can be asked through its control socket, and how it tells the outcomes.
+"""The requests to an orchestrator through its control socket, and their outcomes.
 
 | ``op`` | members of the request | event for each instance |
 |---|---|---|
@@ -13,8 +13,8 @@
 | ``read_blob`` | ``path``, ``offset`` | none; the answer has ``data`` |
 | ``write_blob`` | ``sha256``, ``size_bytes``, ``offset``, ``data`` | none; see ``blobs`` |
 
-Both sides read and write the members and events here. A member that is None or missing is one that
-was not given. How a request travels is the business of ``control_client`` and ``control_server``.
+Both sides read and write the members and events here. A member that is None counts as missing.
+``control_client`` and ``control_server`` transport the requests.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ _ALLOWED: Final[Mapping[str, Sequence[str]]] = {
 
 @attrs.frozen
 class Restarted:
-    """What a restart came to.
+    """The result of a restart.
 
     Attributes:
         url: Address of the instance.
         pid: Process of the world.
-        resume_path: Snapshot that it went on from; None if it began afresh.
+        resume_path: Snapshot that it continued from; None if it began without.
         ready_s: Seconds that the restart took, without the save and the end before it.
     """
 
@@ -89,14 +89,14 @@ class Restarted:
 
 
 def check_members(op: str, asked: Mapping[str, Any]) -> None:
-    """Refuse a request with an unknown member, for it may have been meant to limit the request.
+    """Refuse a request with an unknown member, because that may be meant to limit the request.
 
     Args:
-        op: What is asked for.
+        op: The operation.
         asked: The members of the request.
 
     Raises:
-        UsageError: It has an unknown member, or lacks one that is needed; names the member.
+        UsageError: It has an unknown member, or lacks a needed one; names the member.
     """
     needed = _NEEDED.get(op, ())
     takes = (*needed, *_ALLOWED[op])
@@ -156,12 +156,12 @@ def read_flag(asked: Mapping[str, Any], key: str, *, default: bool) -> bool:
 
 
 def read_fork_options(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a fork, which are checked where they are used."""
+    """Return the options of a fork, unchecked."""
     return _given(asked, _FORK_OPTIONS)
 
 
 def read_start_options(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a start, which are checked where they are used."""
+    """Return the options of a start, unchecked."""
     return _given(asked, _START_OPTIONS)
 
 
@@ -182,7 +182,7 @@ def _given(asked: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
 
 
 def describe_error(name: str, error: Exception) -> str:
-    """Return the text of an error without the name of its instance, which the event tells."""
+    """Return the text of an error without the name of its instance, which the event has."""
     return str(error).removeprefix(f"{name}: ")
 
 
@@ -206,11 +206,11 @@ def read_line(message: Mapping[str, Any]) -> LogLine:
 
 
 def describe_outcome(event: str, outcome: Outcome[Any]) -> dict[str, Any]:
-    """Return the members of the event that tells an outcome.
+    """Return the members of the event for an outcome.
 
     Args:
         event: The event of a success: ``saved`` or ``stopped``.
-        outcome: What the operation came to for one instance.
+        outcome: The outcome for one instance.
     """
     if outcome.error is not None:
         error = describe_error(outcome.instance, outcome.error)
@@ -219,11 +219,11 @@ def describe_outcome(event: str, outcome: Outcome[Any]) -> dict[str, Any]:
 
 
 def read_outcome(event: Mapping[str, Any], kind: type[_T]) -> Outcome[_T]:
-    """Return the outcome that an event tells.
+    """Return the outcome that an event reports.
 
     Args:
         event: A ``failed`` event, or one with a ``value``.
-        kind: What the value is.
+        kind: Type of the value.
     """
     if event["event"] == "failed":
         return Outcome(event["instance"], error=ClawbloxError(event["error"]))

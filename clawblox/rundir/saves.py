@@ -63,7 +63,7 @@ async def save_snapshot(
         writers: The writers of the manifests.
         world_dir: Its world.
         instance_dir: The directory of its manifest and its files.
-        run_id: Returns the id of its run, which may get another one during the transfer.
+        run_id: Returns the id of its run, which may change during the transfer.
         retire: Called for an autosave once its file is complete; returns the files of older
             autosaves that are removed now that it exists. None for other saves.
 
@@ -94,7 +94,7 @@ _log = OwnLog(__name__)
 
 @attrs.frozen
 class InstanceSave:
-    """A save of an instance, as a manifest tells of it.
+    """A save of an instance that a manifest lists.
 
     Attributes:
         instance: Name of the instance.
@@ -161,7 +161,7 @@ def last_saves(records: Iterable[InstanceRecord]) -> dict[str, InstanceSave]:
 
 
 def _saves_in(instance_dir: Path) -> tuple[InstanceSave, ...]:
-    """Return the saves that were not removed on purpose, the last one first."""
+    """Return the saves that were not removed on purpose, the last first."""
     try:
         found = manifest_path(instance_dir).stat()
     except OSError:
@@ -210,7 +210,7 @@ def _read_saves(instance_dir: Path) -> tuple[InstanceSave, ...]:
             is_autosave=entry.get("autosave") is True,
         )
         for entry in reversed(manifest.checkpoints)
-        # Others are archives, or what a world has put there.
+        # Other entries are archives, or were written by a world.
         if isinstance(entry, dict) and "removed_at" not in entry and "instance" in entry
     )
 
@@ -219,14 +219,14 @@ def _read_saves(instance_dir: Path) -> tuple[InstanceSave, ...]:
 
 
 def is_good_save(saved: SavedSnapshot) -> bool:
-    """Return whether the files of a save are those that were saved."""
+    """Return whether the files of a save are unchanged."""
     most = saved.size_bytes or DEFAULT_MAX_SNAPSHOT_BYTES
     is_good = has_digest(saved.path, saved.sha256, max_bytes=most)
     return is_good and has_good_rows(saved.path, saved.rows_sha256)
 
 
 def has_good_rows(snapshot: Path, sha256: object) -> bool:
-    """Return whether the rows of a snapshot are those that were saved.
+    """Return whether the rows of a snapshot are unchanged.
 
     Args:
         snapshot: The snapshot.
@@ -258,8 +258,8 @@ def prepare_rows(own: Path | None, snapshot: Path | None) -> None:
     """Let an instance begin with the rows of the snapshot that it restores.
 
     Args:
-        own: Its file of rows, which no process has open; None if it has none of its own.
-        snapshot: The snapshot; None if the instance begins afresh.
+        own: Its file of rows, closed in every process; None if it has no such file.
+        snapshot: The snapshot; None if the instance begins without.
 
     Raises:
         OSError: The rows of the snapshot are missing, or not those that were saved; or its own
@@ -272,7 +272,7 @@ def prepare_rows(own: Path | None, snapshot: Path | None) -> None:
         return
     make_private_dir(own.parent)
     sweep_partials(own.parent)
-    # What the log of the old file holds must not be taken for a part of the new one.
+    # The log of the old file must not be taken for a part of the new file.
     remove_database(own.parent, own.name)
     if source is not None:
         _copy(source, own)

@@ -1,6 +1,6 @@
 """Snapshots that a caller names: which file is meant, and which run it was saved in.
 
-A caller may also name an archive, which holds a snapshot; ``world.archives`` takes it out.
+A caller may also name an archive with a snapshot; ``world.archives`` extracts it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def find_archive(given: SnapshotLike | None, world_dir: Path, key: str) -> Path 
     """Return the archive that a caller names in place of a snapshot. Blocks.
 
     Args:
-        given: What the caller names: a path, or a mapping with ``path`` and perhaps ``sha256``.
+        given: A path, or a mapping with ``path`` and perhaps ``sha256``.
         world_dir: One of the places of a relative path, see :func:`find_snapshot`.
         key: The argument that it was given as.
 
@@ -149,7 +149,7 @@ def source_run_dir(snapshot: Path) -> Path | None:
     """Return the run directory that a snapshot was saved in. Blocks.
 
     Returns:
-        None if no manifest above the file tells.
+        None if no manifest above the file lists it.
     """
     found = find_checkpoint(snapshot)
     if found is None:

@@ -1,7 +1,7 @@
-"""What runs or ran in a run directory, and what it wrote, as far as the disk tells.
+"""The status of the instances of a run directory, running or ended, and their logs.
 
-Records, manifests, logs and ``/proc`` are read. That works on runs that another orchestrator owns
-and on finished ones, and changes nothing.
+It is read from records, manifests, logs and ``/proc``, which works on runs of another orchestrator
+and on finished runs, and changes nothing.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _log = OwnLog(__name__)
 InstanceState: TypeAlias = Literal[
     "starting", "ready", "restarting", "stopping", "exited", "halted", "failed", "interrupted"
 ]
-"""Where an instance stands: what its record says, corrected by what lives.
+"""The state of an instance: that of its record, corrected by the processes that live.
 
 ``restarting`` died and is starting again; ``stopping`` has no process any more while its
-orchestrator still cleans up; ``halted`` said that it has stopped for good, and was ended;
+orchestrator still cleans up; ``halted`` reported that it has stopped for good, and was ended;
 ``interrupted`` was left behind by an orchestrator that is gone;
 ``failed`` was never ready.
 """
@@ -62,13 +62,13 @@ class InstanceStatus:
 
     Attributes:
         name: Its name.
-        state: Where it stands.
+        state: Its state.
         world: Name of the world.
         world_dir: Directory with the ``world.toml``.
         instance_dir: Directory with its manifest and its files.
         run_dir: The run directory.
         pid: Process of the world; None if it does not live.
-        host: Address it was told to bind.
+        host: Address that it binds.
         port: Its port.
         url: Its address.
         uptime_s: Seconds that it has lived, or did live; None if not known.
@@ -80,10 +80,10 @@ class InstanceStatus:
         cpu_s: Processor time of all its living processes, in seconds; None when none lives.
         saved_at: UTC time of the last save of its run that is still there; None without any.
         saved_path: The file of that save.
-        saved_sha256: Its digest, when the manifest tells.
-        sim_time: Its simulation time, when the snapshot tells.
+        saved_sha256: Its digest; None when the manifest does not have it.
+        sim_time: Its simulation time; None when the snapshot does not have it.
         is_detached: Whether it outlives its orchestrator.
-        orchestrator_pid: Who started it.
+        orchestrator_pid: Process of its orchestrator.
         resume_path: Snapshot that it was restored from, if any.
         command_file: Script that reruns the launch.
         log_file: Its output.
@@ -141,7 +141,7 @@ def is_death(state: InstanceState, exit: ProcessExit | None) -> bool:  # noqa: A
 
 @attrs.frozen
 class Run:
-    """What runs or ran in a run directory, at one moment.
+    """The instances of a run directory at one moment.
 
     Attributes:
         directory: The run directory.
@@ -159,10 +159,10 @@ class Run:
 
 
 def read_run(run_dir: Path, names: Sequence[str] = ()) -> Run:
-    """Return what runs or ran in a run directory. Blocks.
+    """Return the instances of a run directory, running or ended. Blocks.
 
     Args:
-        run_dir: The run directory; one in which nothing ever ran has no instances.
+        run_dir: The run directory; there are no instances if nothing ever ran there.
         names: The instances to return; none means all.
 
     Raises:
@@ -173,7 +173,7 @@ def read_run(run_dir: Path, names: Sequence[str] = ()) -> Run:
 
 
 def read_runs(run_dirs: Iterable[Path]) -> list[Run]:
-    """Return what runs or ran in run directories, in one pass over the processes. Blocks.
+    """Return the instances of run directories, in one pass over the processes. Blocks.
 
     A run directory that a later version of clawblox has written is left out, with a warning.
     """
@@ -208,11 +208,11 @@ def read_logs(
 ) -> dict[str, LogReader]:
     """Return a reader for the log of each instance by its name, from its first line on. Blocks.
 
-    Lines of our own tell where an instance ended and came back.
+    Further lines mark where an instance ended and came back.
 
     Args:
         run_dir: The run directory.
-        names: The instances that are meant; none means all.
+        names: The instances; empty means all.
         follow: Wait for more lines until the instance has ended.
         tail: How many of the last lines to begin with; None begins at the start.
         since: UTC time with milliseconds before which no line is wanted; None for all times.
@@ -253,7 +253,7 @@ def select_records(
 
     Args:
         run_dir: The run directory.
-        names: The instances that are meant; none means all.
+        names: The instances; empty means all.
         labels: Labels that they must have.
 
     Raises:
@@ -332,9 +332,9 @@ def make_mark(record: InstanceRecord) -> Mark:
 
 @attrs.define
 class _Ending:
-    """Says whether an instance has ended, in its latest record; a later start counts too.
+    """Whether an instance has ended, by its latest record; a later start counts too.
 
-    It looks twice a second at most: who follows the logs of many asks much more often.
+    It reads the record twice a second at most, because followers of many logs ask more often.
     """
 
     run_dir: Path
@@ -437,7 +437,7 @@ def _describe_status(
 
 
 def judge_state(record: InstanceRecord, *, is_alive: bool | None = None) -> InstanceState:
-    """Return where an instance stands now. Blocks.
+    """Return the state of an instance now. Blocks.
 
     Args:
         record: Its record.

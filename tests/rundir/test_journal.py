@@ -48,7 +48,7 @@ def _short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "_COMPACT_STEP_BYTES", 4096)
 
 
-def test_the_last_line_of_a_name_wins_and_a_reader_goes_on_where_it_was(path: Path) -> None:
+def test_the_last_line_of_a_name_wins_and_a_reader_continues_where_it_was(path: Path) -> None:
     for number in range(3):
         append_line(path, make_line("a", number=number))
         append_line(path, make_line("b", number=10 + number))
@@ -86,7 +86,7 @@ def test_a_journal_that_somebody_rewrote_is_read_from_its_beginning(path: Path, 
     assert numbers_in(path) == {"c": 19}
 
 
-def test_what_a_killed_writer_left_of_a_line_is_passed_over(path: Path) -> None:
+def test_a_torn_line_of_a_killed_writer_is_skipped(path: Path) -> None:
     append_line(path, make_line("a", number=1))
     with path.open("ab") as file:
         file.write(make_line("a", number=2)[:-5])
@@ -97,7 +97,7 @@ def test_what_a_killed_writer_left_of_a_line_is_passed_over(path: Path) -> None:
     assert numbers_in(path) == {"a": 4, "b": 3}
 
 
-def test_processes_that_append_and_compact_at_once_lose_no_line(path: Path) -> None:
+def test_concurrent_appending_and_compacting_loses_no_line(path: Path) -> None:
     command = [sys.executable, "-c", APPEND, str(path)]
     names = ("one", "two", "three")
     writers = [subprocess.Popen([*command, name, "400"]) for name in names]

@@ -60,7 +60,7 @@ def is_recorded_as(run: Path, name: str, state: str) -> bool:
 
 
 @pytest.mark.anyio
-async def test_forks_deaths_and_restarts_of_a_run_that_goes_on(tmp_path: Path) -> None:
+async def test_forks_deaths_and_restarts_of_a_running_run(tmp_path: Path) -> None:
     run = tmp_path / "run"
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         batch = await world.start_many(2, run_dir=run, restart="checkpoint")
@@ -221,7 +221,7 @@ def test_saves_in_the_second_of_a_restart(
         ("magic", "exit status 1", "policy", "restart", True),
     ],
 )
-def test_what_brought_an_instance_back_tells_how_its_life_had_ended(
+def test_the_cause_of_a_restart_decides_how_the_life_before_it_ended(
     tmp_path: Path, by: str, words: str, begun_by: str, ended_by: str, has_died: bool
 ) -> None:
     entry = {**make_restart("w000", 4, 1, by=by), "exit": words}
@@ -230,7 +230,7 @@ def test_what_brought_an_instance_back_tells_how_its_life_had_ended(
     assert (before.exit, after.exit) == (words, None)
 
 
-def test_the_digest_tells_a_save_whose_path_was_used_again(tmp_path: Path) -> None:
+def test_a_save_whose_path_was_reused_is_found_by_its_digest(tmp_path: Path) -> None:
     entry = make_restart("w000", 4, 1, parent_sha256="digest of another")
     _, after = read_lives(write_lives(tmp_path, [save_of("w000", 1)], [entry]))
     assert after.origin is not None
@@ -273,7 +273,7 @@ def test_a_cycle_of_parents_is_cut_and_every_instance_appears(tmp_path: Path) ->
     assert depths(lineage) == order
 
 
-def test_thousands_of_generations_in_one_manifest_are_no_recursion(tmp_path: Path) -> None:
+def test_thousands_of_generations_do_not_exhaust_the_stack(tmp_path: Path) -> None:
     # In manifests of their own, their files would cost more than the lineage.
     names = [f"w{number}" for number in range(2000)]
     write_manifest(tmp_path, {"checkpoints": [save_of(name, 1) for name in names]})
@@ -304,7 +304,7 @@ def test_without_anything_there_is_an_error_that_names_the_manifest(tmp_path: Pa
         read_lineage(tmp_path)
 
 
-def test_the_record_tells_state_labels_and_end(tmp_path: Path) -> None:
+def test_state_labels_and_end_come_from_the_record(tmp_path: Path) -> None:
     run = write_run(tmp_path, {"w000": {"run": run_of("w000")}})
     labels = {"seed": 3, "arm": "a", "odd": ["x"]}
     written(

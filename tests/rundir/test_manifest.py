@@ -73,7 +73,7 @@ def test_a_checkpoint_has_every_field_of_its_snapshot_and_a_relative_path():
     ]
 
 
-def test_what_lies_outside_the_run_directory_keeps_its_absolute_path():
+def test_a_path_outside_the_run_directory_stays_absolute():
     manifest = EMPTY.merged(
         checkpoint_update({"path": "/elsewhere/a.json"}),
         agent_update(dir="/runs/r0011/agents/a"),
@@ -121,7 +121,7 @@ undecodable = st.text(st.characters(min_codepoint=0xDC80, max_codepoint=0xDCFF),
 
 
 @given(st.dictionaries(st.text(), json_values | undecodable, max_size=4))
-def test_what_is_written_is_what_is_read(unknown):
+def test_a_written_manifest_reads_back_equal(unknown):
     document = {**{f"x{key}": value for key, value in unknown.items()}, "schema_version": 1}
     data = serialise_manifest(Manifest(PATH, document))
     assert parse_manifest(data, PATH).document == document
@@ -129,7 +129,7 @@ def test_what_is_written_is_what_is_read(unknown):
     assert list(json.loads(data)) == sorted(document)
 
 
-def test_what_json_does_not_have_becomes_null():
+def test_values_that_json_lacks_become_null():
     numbers = f"[NaN, -Infinity, 1e400, {'9' * 5000}, {10**60}]"
     manifest = parse_manifest(f'{{"x": {numbers}, "y": "\\ud800"}}'.encode(), PATH)
     written = serialise_manifest(manifest).decode()
@@ -171,7 +171,7 @@ def test_times_are_written_as_utc_with_a_z(given, written):
     "given",
     [SAVED, dict(SAVED), SAVED.path, str(SAVED.path), {"path": "checkpoints/a.json", "more": {}}],
 )
-def test_a_run_names_what_it_was_resumed_from_whatever_form_that_has(given):
+def test_every_form_of_a_snapshot_is_noted_as_the_origin_of_a_run(given):
     manifest = EMPTY.merged(run_update(resume_from=given))
     assert manifest.run["resume_from"] == "checkpoints/a.json"
 
@@ -224,7 +224,7 @@ def test_a_bad_argument_is_named_with_its_value(make, arguments, key):
     assert wrong is None or repr(wrong) in str(caught.value)
 
 
-def test_what_a_caller_changes_after_an_update_does_not_change_it():
+def test_later_changes_by_the_caller_do_not_affect_an_update():
     events = [1]
     update = recording_update(path="/a", events=events)
     events.append(2)
@@ -239,7 +239,7 @@ def test_an_update_travels_between_processes():
 # --- how they merge -------------------------------------------------------------------------
 
 
-def test_what_is_not_said_stays_as_it_stands():
+def test_fields_that_an_update_omits_are_kept():
     first = EMPTY.merged(run_update(id="r", index=3, started_at="2026-06-22T18:59:25Z"))
     second = first.merged(run_update(id="r", status="complete"), agent_update(dir="/a", id="1"))
     assert second.run == {**first.run, "status": "complete"}
@@ -248,7 +248,7 @@ def test_what_is_not_said_stays_as_it_stands():
     ]
 
 
-def test_another_run_id_starts_the_run_anew_but_keeps_unknown_keys():
+def test_another_run_id_begins_another_run_and_keeps_unknown_keys():
     document = {
         "run": {"id": "a", "status": "complete", "ended_at": "x", "parent_sha256": "ab", "lab": 7}
     }
@@ -265,7 +265,7 @@ def test_an_agent_known_by_directory_and_by_id_becomes_one():
     assert EMPTY.merged(both, by_id, by_dir).agents == [one]
 
 
-def test_agents_with_different_ids_stay_apart_even_in_one_directory():
+def test_agents_with_different_ids_in_the_same_directory_stay_apart():
     manifest = EMPTY.merged(agent_update(dir="/a", id="1"), agent_update(dir="/a", id="2"))
     assert [agent["id"] for agent in manifest.agents] == ["1", "2"]
 
@@ -275,14 +275,14 @@ def test_an_agent_that_moved_keeps_its_entry():
     assert manifest.agents == [{"dir": "/b", "id": "1"}]
 
 
-def test_a_world_that_spells_a_path_otherwise_still_has_one_entry_and_its_spelling():
+def test_another_spelling_of_a_path_is_the_same_entry():
     theirs = {"path": str(ROOT / "recordings" / ".." / "recordings" / "a"), "events": 3}
     manifest = Manifest(PATH, {"recordings": [theirs]})
     merged = manifest.merged(recording_update(path=ROOT / "recordings" / "a", format="f"))
     assert merged.recordings == [{**theirs, "format": "f"}]
 
 
-def test_an_instance_stands_once_by_the_directory_of_its_manifest():
+def test_an_instance_is_listed_once_by_the_directory_of_its_manifest():
     worlds = {"w000": ROOT / "worlds/w000", "w001": ROOT / "worlds/w001"}
     others = {"x": Path("/other/x")}
     manifest = EMPTY.merged(instances_update(worlds, {}), instances_update(others, {}))
@@ -320,7 +320,7 @@ def restart(number: int, resume_from: Path | None = None, exit_: str = "exit sta
     return restart_update(number=number, at=at, exit=exit_, resume_from=resume_from, by="policy")
 
 
-def test_a_run_that_goes_on_has_no_end_and_keeps_the_rest():
+def test_a_continued_run_has_no_end_and_keeps_its_other_fields():
     ended = EMPTY.merged(run_update(id="r", index=2, status="failed", ended_at="2026-06-22"))
     again = ended.merged(reopened_update())
     assert again.run == {"id": "r", "index": 2, "status": "running"}
@@ -376,7 +376,7 @@ def test_a_run_that_is_renamed_is_so_in_all_that_belongs_to_it():
     assert renamed.merged(Update(renamed_runs={"old": "r002"})) == renamed
 
 
-def test_a_checkpoint_that_is_removed_keeps_what_was_known_of_it():
+def test_a_removed_checkpoint_keeps_its_fields():
     manifest = EMPTY.merged(checkpoint_update(SAVED), checkpoint_update({"path": "/other/b.json"}))
     removed = manifest.merged(removal_update([SAVED.path], at="2026-06-23T00:00:00Z"))
     assert removed.checkpoints == [
@@ -400,7 +400,7 @@ def test_unknown_entries_are_kept():
     assert merged.agents == [{"dir": "/a"}]
 
 
-def test_filling_adds_what_is_missing_and_changes_nothing_that_stands():
+def test_filling_adds_missing_values_and_changes_no_present_value():
     ours = EMPTY.merged(
         run_update(id="r", status="running"),
         agent_update(dir="/a", id="1", name="new"),
@@ -423,7 +423,7 @@ def test_filling_with_unknown_entries_is_idempotent():
     assert filled.filled(odd) == filled
 
 
-def test_filling_keeps_agents_of_one_directory_apart_by_their_ids():
+def test_filling_keeps_agents_of_a_directory_apart_by_their_ids():
     one, other = (
         EMPTY.merged(agent_update(dir="/a", id="1")),
         EMPTY.merged(agent_update(dir="/a", id="2")),
@@ -484,13 +484,13 @@ def as_set(manifest: Manifest) -> dict[str, object]:
 
 
 @given(existing, st.lists(entries | runs, max_size=5))
-def test_merging_twice_is_merging_once(manifest, updates):
+def test_merging_is_idempotent(manifest, updates):
     once = manifest.merged(*updates)
     assert once.merged(*updates) == once
 
 
 @given(existing, st.lists(entries | runs, max_size=5))
-def test_merging_together_is_merging_one_after_the_other(manifest, updates):
+def test_merging_updates_together_equals_merging_them_in_sequence(manifest, updates):
     stepwise = manifest
     for update in updates:
         stepwise = stepwise.merged(update)
@@ -538,7 +538,7 @@ def test_filling_restores_everything_and_is_idempotent(manifest, other):
 
 
 @given(existing, st.lists(entries, max_size=4))
-def test_what_was_merged_survives_being_overwritten_by_a_stale_copy(manifest, updates):
+def test_filling_restores_entries_that_a_stale_copy_overwrote(manifest, updates):
     ours = EMPTY.merged(*updates)
     merged = manifest.merged(*updates)
     repaired = manifest.filled(ours)
@@ -581,7 +581,7 @@ def test_a_manifest_is_read_from_its_run_directory_or_its_own_path(tmp_path):
         (b'{"restarts": 1}', "restarts is not a list"),
     ],
 )
-def test_what_is_not_a_manifest_is_refused(tmp_path, content, complaint):
+def test_a_file_that_is_not_a_manifest_is_refused(tmp_path, content, complaint):
     path = manifest_path(tmp_path)
     path.parent.mkdir()
     path.write_bytes(content)
@@ -616,7 +616,7 @@ def test_runs_come_in_the_order_of_their_index_and_then_of_their_names(tmp_path)
     assert [run.state_root.name for run in read_runs(tmp_path)] == ["z", "b", "a", "c", "m"]
 
 
-def test_a_folder_of_runs_that_is_none_is_an_error(tmp_path):
+def test_a_folder_of_runs_that_cannot_be_listed_is_an_error(tmp_path):
     assert read_runs(tmp_path) == []
     with pytest.raises(ManifestError, match="cannot be read"):
         read_runs(tmp_path / "nowhere")

@@ -42,7 +42,7 @@ def test_a_retired_autosave_leaves_no_entry():
     assert EMPTY.merged(retirement(A)) == EMPTY
 
 
-def test_registering_one_autosave_and_removing_another_is_one_update():
+def test_an_update_can_register_an_autosave_and_remove_another():
     registered = autosave(B)
     both = Update(checkpoints=registered.checkpoints, retired=retirement(A).retired)
     assert names(EMPTY.merged(autosave(A)).merged(both)) == ["b.json"]
@@ -66,7 +66,7 @@ def test_a_retired_autosave_that_something_names_stays_listed(naming):
     assert entry["removed_at"] == "2026-06-23T00:00:00Z"
 
 
-def test_a_fork_from_what_is_not_listed_lists_nothing():
+def test_a_fork_from_an_unlisted_file_lists_nothing():
     assert EMPTY.merged(fork_update([A])) == EMPTY
     assert EMPTY.merged(autosave(B), fork_update([A])) == EMPTY.merged(autosave(B))
 
@@ -79,7 +79,7 @@ def test_entries_that_make_no_sense_survive_a_retirement():
     assert last == {**odd[-1], "removed_at": "2026-06-23T00:00:00Z"}
 
 
-def test_a_retired_autosave_stays_away_when_a_world_writes_what_it_had_read_before(tmp_path):
+def test_a_retired_autosave_stays_away_when_a_world_writes_a_stale_copy(tmp_path):
     file = ManifestFile(manifest_path(tmp_path), lock_wait=1.0)
     first, second = tmp_path / "checkpoints/a.json", tmp_path / "checkpoints/b.json"
     file.apply([autosave(first)])

@@ -68,7 +68,7 @@ async def make(run_dir: Path, pid: int, **fields: Any) -> InstanceRecord:
     return await run_sync(lambda: make_record(run_dir, pid, **fields))
 
 
-async def test_what_ended_before_is_returned_at_once_and_only_once(tmp_path: Path) -> None:
+async def test_an_earlier_end_is_returned_immediately_and_only_once(tmp_path: Path) -> None:
     await make(tmp_path, 0, name="b", state="exited", exit=ProcessExit(signal="SIGKILL"))
     await make(tmp_path, 0, name="a", state="failed", exit=FAILED)
     await make(tmp_path, 0, name="c", state="exited", exit=ProcessExit(status=0), halt="full")
@@ -126,7 +126,7 @@ async def test_a_process_that_lives_costs_no_looks_and_its_end_is_seen(
     assert open_fds() == descriptors
 
 
-async def test_what_has_no_process_is_looked_for_twice_a_second_at_most(
+async def test_an_instance_without_a_process_is_polled_twice_a_second_at_most(
     tmp_path: Path, looks: list[None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert presence._LOOK_INTERVAL_S >= 0.5
@@ -173,7 +173,7 @@ async def test_without_an_orchestrator_the_death_of_the_process_is_the_end(
         assert await ends.next_ends() == [EndedInstance("w000", "interrupted", None)]
 
 
-async def test_what_is_planned_is_waited_for_until_its_orchestrator_is_gone(
+async def test_a_planned_instance_is_awaited_until_its_orchestrator_is_gone(
     tmp_path: Path, sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(presence, "_LOOK_INTERVAL_S", 0.01)

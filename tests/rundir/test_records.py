@@ -138,7 +138,7 @@ def released(*claims: Claim) -> Iterator[list[str]]:
 # ----------------------------------------------------------------------------------- names
 
 
-def test_without_a_name_the_first_free_one_is_claimed(tmp_path: Path) -> None:
+def test_without_a_name_the_first_free_name_is_claimed(tmp_path: Path) -> None:
     claims = [claim_name(tmp_path, name) for name in (None, "w001", None, "left")]
     with released(*claims) as names:
         assert names == ["w000", "w001", "w002", "left"]
@@ -170,7 +170,7 @@ def test_the_directories_of_the_records_are_private(tmp_path: Path) -> None:
     assert [stat.S_IMODE(path.stat().st_mode) for path in made] == [0o700] * 3
 
 
-def test_a_name_that_another_process_holds_is_refused_and_names_it(tmp_path: Path) -> None:
+def test_a_name_that_another_process_has_claimed_is_refused_with_its_pid(tmp_path: Path) -> None:
     with held_elsewhere(tmp_path, "w000") as holder:
         with pytest.raises(RunLockedError) as caught:
             claim_name(tmp_path, "w000")
@@ -197,7 +197,9 @@ def test_a_running_instance_without_an_owner_keeps_its_name(
         assert names == ["w001"]
 
 
-def test_only_one_can_attach_to_a_running_instance(tmp_path: Path, alive: dict[str, Any]) -> None:
+def test_only_one_process_can_attach_to_a_running_instance(
+    tmp_path: Path, alive: dict[str, Any]
+) -> None:
     written(tmp_path, "w000", is_detached=True, **alive)
     with released(claim_name(tmp_path, "w000", may_be_alive=True)) as names:
         assert names == ["w000"]
@@ -213,7 +215,7 @@ def test_the_name_of_an_instance_that_is_gone_is_free(tmp_path: Path, state: str
         assert names == ["w000"]
 
 
-def test_free_names_pass_over_what_is_taken_and_what_ran(
+def test_free_names_skip_taken_names_and_names_of_earlier_instances(
     tmp_path: Path, alive: dict[str, Any]
 ) -> None:
     written(tmp_path, "w000", state="exited")
@@ -227,7 +229,7 @@ def test_free_names_pass_over_what_is_taken_and_what_ran(
     assert first_three("w000", "w003", reuse=True) == ["w001", "w004", "w005"]
 
 
-def test_a_name_that_somebody_holds_is_not_free_though_it_has_no_record(tmp_path: Path) -> None:
+def test_a_claimed_name_without_a_record_is_not_free(tmp_path: Path) -> None:
     written(tmp_path, "w001", state="exited")
     with held_elsewhere(tmp_path, "w001"), released(claim_name(tmp_path, "w002")):
         names = free_names(tmp_path, (), reuse=True)
@@ -277,7 +279,7 @@ def is_free(run: Path) -> bool:
     return result.returncode == 0
 
 
-def test_a_run_that_another_process_holds_is_refused_and_names_it(tmp_path: Path) -> None:
+def test_a_run_that_another_process_has_claimed_is_refused_with_its_pid(tmp_path: Path) -> None:
     with run_held_elsewhere(tmp_path) as holder:
         with pytest.raises(RunLockedError) as caught:
             claim_run(tmp_path)
@@ -302,14 +304,16 @@ def test_the_claim_of_a_killed_process_ends_with_it(tmp_path: Path) -> None:
             assert not is_free(tmp_path)
 
 
-def test_a_lock_that_tells_nothing_is_refused_all_the_same(tmp_path: Path) -> None:
+def test_a_lock_without_a_readable_owner_is_refused_too(tmp_path: Path) -> None:
     with run_held_elsewhere(tmp_path):
         (tmp_path / ".clawblox" / "run.lock").write_text("")
         with pytest.raises(RunLockedError, match="is held by another process"):
             claim_run(tmp_path)
 
 
-def test_all_of_one_process_share_a_run_until_the_last_of_them_goes(tmp_path: Path) -> None:
+def test_the_claims_of_a_process_on_a_run_are_shared_until_the_last_is_released(
+    tmp_path: Path,
+) -> None:
     with run_claimed(tmp_path, 2) as (one, other):
         one.release()
         one.release()
@@ -326,7 +330,7 @@ def test_other_runs_can_be_claimed_meanwhile(tmp_path: Path) -> None:
         assert is_free(tmp_path)
 
 
-def test_many_threads_claim_and_release_one_run(tmp_path: Path) -> None:
+def test_many_threads_claim_and_release_the_same_run(tmp_path: Path) -> None:
     failures: list[Exception] = []
 
     def claim_again_and_again() -> None:
@@ -377,7 +381,7 @@ def test_a_fork_has_no_part_in_the_claims_of_its_parent(tmp_path: Path) -> None:
     assert is_free(tmp_path)
 
 
-def test_names_that_one_has_chosen_are_known_to_all_of_its_process(tmp_path: Path) -> None:
+def test_chosen_names_are_known_throughout_the_process(tmp_path: Path) -> None:
     with run_claimed(tmp_path, 2) as (one, other):
         with one.naming() as planned:
             planned |= {"w000", "w001"}
@@ -388,7 +392,7 @@ def test_names_that_one_has_chosen_are_known_to_all_of_its_process(tmp_path: Pat
             assert planned == {"w000"}
 
 
-def test_no_two_choose_names_at_once(tmp_path: Path) -> None:
+def test_names_are_chosen_by_one_thread_at_a_time(tmp_path: Path) -> None:
     inside: list[str] = []
 
     def choose(claim: RunClaim) -> None:
@@ -418,14 +422,16 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert records_on_disk(tmp_path)["one"]["exit"] == {"status": None, "signal": "SIGKILL"}
 
 
-def test_a_record_of_what_no_json_holds_is_written_all_the_same(tmp_path: Path) -> None:
+def test_a_record_with_values_that_json_lacks_is_written(tmp_path: Path) -> None:
     written(tmp_path, "w001", halt="the \ud800 value", exit=ProcessExit(status=10**18))
     record = read_record(tmp_path, "w001")
     assert record is not None
     assert record.halt == "the \ufffd value"
 
 
-def test_those_that_run_are_those_that_live(tmp_path: Path, alive: dict[str, Any]) -> None:
+def test_running_instances_are_those_with_a_living_process(
+    tmp_path: Path, alive: dict[str, Any]
+) -> None:
     written(tmp_path, "w000", state="ready")
     (living,) = written(tmp_path, "w001", state="starting", **alive)
     assert read_running(tmp_path) == [living]
@@ -452,9 +458,7 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("content", UNREADABLE.values(), ids=UNREADABLE)
 @pytest.mark.parametrize("end", [b"\n", b""], ids=["whole", "torn"])
-def test_a_line_that_is_no_record_is_passed_over(
-    tmp_path: Path, content: bytes, end: bytes
-) -> None:
+def test_a_line_that_is_no_record_is_skipped(tmp_path: Path, content: bytes, end: bytes) -> None:
     (first,) = written(tmp_path, "w001", state="exited")
     with journal_path(tmp_path).open("ab") as file:
         file.write(content + end)
@@ -541,7 +545,7 @@ def test_instances_that_were_never_ended_are_closed(tmp_path: Path, alive: dict[
     assert not list(instances_of(tmp_path).glob("*.lock"))
 
 
-def test_what_another_orchestrator_holds_is_not_closed(tmp_path: Path) -> None:
+def test_an_instance_of_another_orchestrator_is_not_closed(tmp_path: Path) -> None:
     (record,) = written(tmp_path, "w000", state="starting", pid=0)
     with held_elsewhere(tmp_path, "w000"):
         assert not close_stale_records(tmp_path)

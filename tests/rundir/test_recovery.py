@@ -67,7 +67,7 @@ def test_a_run_that_was_labelled_at_its_end_keeps_its_label(tmp_path: Path) -> N
         assert read_manifest(run_dir).run["status"] == "complete"
 
 
-def test_the_next_save_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+def test_the_next_save_removes_the_remnants_of_a_killed_save(tmp_path: Path) -> None:
     directory = make_world(tmp_path, "--snapshot", "hang-in-body", "--after-bytes", "40")
     run_dir = tmp_path / "run"
     checkpoints = run_dir / "checkpoints"

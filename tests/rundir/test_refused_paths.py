@@ -52,7 +52,7 @@ PLACES: dict[str, Callable[[Path], str]] = {
 
 @pytest.mark.parametrize("way", ["start", "start_many", "record_dir"])
 @pytest.mark.parametrize("place", PLACES)
-async def test_a_run_directory_that_cannot_be_one_is_named(
+async def test_an_unusable_run_directory_is_named_in_the_error(
     tmp_path: Path, file: Path, place: str, way: str
 ) -> None:
     run_dir = PLACES[place](file)
@@ -91,7 +91,7 @@ async def test_a_file_of_a_start_that_cannot_be_written_is_an_error_of_ours(
             await world.start(run_dir=tmp_path / "run", **arguments)
 
 
-def test_attaching_to_what_is_no_directory_is_an_error_of_ours(file: Path) -> None:
+def test_attaching_to_a_path_that_is_no_directory_is_a_clawblox_error(file: Path) -> None:
     for run_dir in ("a" * 300, "/proc/x", str(file)):
         with pytest.raises(ClawbloxError):
             AsyncWorld.attach(run_dir)
@@ -162,7 +162,7 @@ def test_directories_are_made_private_down_from_the_first_that_is_missing(tmp_pa
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_what_cannot_be_a_directory_is_an_error_that_names_it(file: Path, place: str) -> None:
+def test_a_path_that_cannot_be_a_directory_is_named_in_the_error(file: Path, place: str) -> None:
     with pytest.raises(OSError, match=r"directory|too long") as caught:
         make_private_dir(Path(PLACES[place](file)).absolute())
     assert caught.value.filename

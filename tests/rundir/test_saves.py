@@ -39,7 +39,7 @@ def fill(path: Path, value: int, *, mode: str = "WAL") -> Path:
     return leave_database(path, *statements, mode=mode)
 
 
-def test_what_the_log_of_the_old_rows_holds_is_no_part_of_the_new_ones(own, snapshot):
+def test_the_log_of_the_old_rows_does_not_leak_into_the_new_rows(own, snapshot):
     fill(own, 1)
     assert own.with_name("w000.db-wal").stat().st_size
     fill(rows_beside(snapshot), 2, mode="DELETE")
@@ -65,7 +65,7 @@ def test_a_fresh_start_keeps_the_rows_that_are_there(own):
     assert read(own) == [1]
 
 
-def test_rows_that_cannot_be_copied_leave_no_half_of_them(own, snapshot):
+def test_a_failed_copy_of_rows_leaves_nothing(own, snapshot):
     rows_beside(snapshot).mkdir()
     with pytest.raises(OSError, match="not a regular file"):
         prepare_rows(own, snapshot)

@@ -144,7 +144,7 @@ def test_names_select_instances_and_no_names_select_all(tmp_path: Path) -> None:
         read_run(tmp_path / "other", ["w000"])
 
 
-def test_a_status_has_what_its_record_has(tmp_path: Path) -> None:
+def test_a_status_has_the_facts_of_its_record(tmp_path: Path) -> None:
     status = status_of(tmp_path, resume_path="/s.json", is_detached=True, **DEAD)
     record = record_of("w000")
     for name in ("world", "host", "port", "url", "started_at", "orchestrator_pid"):

@@ -39,7 +39,7 @@ async def test_a_client_that_goes_away_cancels_its_handler(run_dir: Path, logs, 
     assert events_of(logs, "error") == []
 
 
-async def test_what_was_taken_back_before_it_was_read_is_not_begun(run_dir: Path) -> None:
+async def test_a_request_cancelled_before_it_was_read_is_not_begun(run_dir: Path) -> None:
     begun: list[object] = []
 
     async def begin(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
@@ -122,7 +122,7 @@ class Talker:
         return {}
 
 
-async def test_a_slow_reader_holds_up_its_own_handler_alone(run_dir: Path) -> None:
+async def test_a_slow_reader_delays_only_its_own_handler(run_dir: Path) -> None:
     talker = Talker()
     async with serving(run_dir, talk=talker) as server, RawClient(server.path) as slow:
         await slow.send(b'{"op": "talk"}\n')

@@ -87,7 +87,7 @@ async def test_the_name_of_a_dead_orchestrator_can_be_taken(run_dir: Path) -> No
         assert await request(server.path, "echo", {}) == {"asked": {}}
 
 
-async def test_asking_a_dead_socket_says_so(run_dir: Path) -> None:
+async def test_a_request_to_a_dead_socket_is_a_clear_error(run_dir: Path) -> None:
     dead = leave_dead_socket(run_dir, "7-1")
     with pytest.raises(ControlError, match="Connection refused") as caught:
         await request(dead, "echo", {})
@@ -141,7 +141,7 @@ async def test_an_orchestrator_that_dies_meanwhile_is_an_error(run_dir: Path) ->
             await request(path, "wait", {}, lambda event: os.kill(event["pid"], signal.SIGKILL))
 
 
-async def test_an_orchestrator_that_is_suspended_is_an_error_that_says_what_to_do(
+async def test_a_suspended_orchestrator_is_an_error_with_advice(
     run_dir: Path,
 ) -> None:
     with orchestrator(run_dir, "7-1"):

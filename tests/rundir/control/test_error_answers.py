@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 # ------------------------------------------------------------------------- errors as answers
 
 
-async def test_an_error_of_ours_arrives_with_all_it_says(run_dir: Path) -> None:
+async def test_a_clawblox_error_arrives_with_all_its_fields(run_dir: Path) -> None:
     async def save(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         raise SnapshotError("no answer", phase="headers", bytes=7, hint="look at the log")
 
@@ -52,9 +52,7 @@ async def test_an_unexpected_error_is_logged_and_answered(run_dir: Path, logs) -
     assert events_of(logs, "error") == ["control handler failed"]
 
 
-async def test_an_error_that_cannot_even_be_told_ends_one_connection_alone(
-    run_dir: Path, logs
-) -> None:
+async def test_an_error_that_cannot_be_sent_ends_only_its_connection(run_dir: Path, logs) -> None:
     class BrokenError(ControlError):
         def details(self) -> list[str]:
             raise ZeroDivisionError
@@ -70,7 +68,9 @@ async def test_an_error_that_cannot_even_be_told_ends_one_connection_alone(
 
 
 @pytest.mark.parametrize("where", ["answer", "event"])
-async def test_what_is_not_plain_is_an_error_of_the_handler(run_dir: Path, logs, where) -> None:
+async def test_an_answer_that_is_not_plain_is_an_error_of_the_handler(
+    run_dir: Path, logs, where
+) -> None:
     async def odd(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         if where == "event":
             await send_event("odd", value=object())
@@ -210,7 +210,7 @@ async def test_an_answer_without_end_is_not_read_for_ever(run_dir: Path, monkeyp
         await request(path, "echo", {})
 
 
-async def test_a_message_of_what_no_json_holds_is_sent_all_the_same() -> None:
+async def test_a_message_with_values_that_json_lacks_is_sent() -> None:
     line = control.encode_message(
         {"text": "the \ud800 value", "path": Path("/x"), "number": 10**30}
     )

@@ -81,7 +81,7 @@ async def test_a_run_directory_that_was_moved_is_served_where_it_is_and_not_made
             assert await request(control_dir(place) / "1-1.sock", "echo", {}) == {"asked": {}}
 
 
-async def test_a_directory_in_the_place_of_the_file_stays_and_the_loss_is_told_once(
+async def test_a_directory_in_place_of_the_socket_stays_and_the_loss_is_reported_once(
     run_dir: Path, logs
 ) -> None:
     async with serving(run_dir, "2-1"), serving(run_dir) as server:

@@ -47,7 +47,7 @@ async def test_an_event_is_sent_before_the_handler_ends(run_dir: Path) -> None:
     assert answer == {}
 
 
-async def test_the_protocol_is_one_json_object_a_line(run_dir: Path) -> None:
+async def test_each_line_of_the_protocol_is_a_json_object(run_dir: Path) -> None:
     async with serving(run_dir) as server, RawClient(server.path) as client:
         await client.send(b'{"op": "count",')
         await client.send(b' "to": 2}\nwhat comes after the line is not looked at\n')
@@ -77,7 +77,7 @@ async def test_a_large_answer_comes_whole(run_dir: Path) -> None:
         assert len((await request(server.path, "large", {}))["text"]) == 4 << 20
 
 
-async def test_many_clients_are_served_at_once(run_dir: Path) -> None:
+async def test_many_clients_are_served_concurrently(run_dir: Path) -> None:
     waiting = 0
     everybody_came = anyio.Event()
 

@@ -40,7 +40,9 @@ async def test_it_waits_while_no_descriptor_is_left(run_dir: Path, logs, monkeyp
     assert json.loads(answer) == {"ok": True, "asked": {}}
 
 
-async def test_a_lasting_want_of_descriptors_is_told_once(run_dir: Path, logs, monkeypatch) -> None:
+async def test_a_lasting_lack_of_descriptors_is_reported_once(
+    run_dir: Path, logs, monkeypatch
+) -> None:
     monkeypatch.setattr(sockets, "_ACCEPT_PAUSE_S", 0.01)
     failures = count_accept_failures(monkeypatch)
     async with serving(run_dir) as server:
@@ -68,7 +70,7 @@ def count_accept_failures(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     return lambda: len(failures)
 
 
-async def test_who_asks_nothing_makes_room_in_the_end(run_dir: Path, monkeypatch) -> None:
+async def test_silent_clients_are_disconnected_to_make_room(run_dir: Path, monkeypatch) -> None:
     monkeypatch.setattr(control_server, "_MAX_UNASKED", 4)
     monkeypatch.setattr(control_server, "_REQUEST_TIMEOUT_S", 0.1)
     most = count_open_connections(monkeypatch)
@@ -97,7 +99,7 @@ def count_open_connections(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]
     return lambda: most
 
 
-async def test_requests_that_go_on_take_no_place_of_others(run_dir: Path, monkeypatch) -> None:
+async def test_long_requests_do_not_use_up_the_connection_limit(run_dir: Path, monkeypatch) -> None:
     monkeypatch.setattr(control_server, "_MAX_UNASKED", 1)
     endless = [Endless() for _ in range(3)]
     handlers = {f"endless{number}": each for number, each in enumerate(endless)}

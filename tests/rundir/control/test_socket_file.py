@@ -111,7 +111,7 @@ async def test_a_server_that_never_ran_is_closed_too(run_dir: Path) -> None:
     assert list(control_dir(run_dir).iterdir()) == []
 
 
-async def test_closing_before_the_task_begins_ends_it_at_once(run_dir: Path) -> None:
+async def test_closing_before_the_task_begins_ends_it_immediately(run_dir: Path) -> None:
     server = ControlServer(run_dir, "1-1", {})
     await server.open()
     await server.aclose()

@@ -189,7 +189,7 @@ async def test_closing_looks_into_a_file_that_seems_untouched(tmp_path):
     assert checkpoint_names(tmp_path) == ["b", "a"]
 
 
-async def test_what_others_wrote_is_not_undone_by_looking_after_our_entries(tmp_path):
+async def test_repairing_our_entries_does_not_undo_those_of_others(tmp_path):
     async with writing(tmp_path, check_interval=0.01) as writer:
         await writer.apply(run_update(id="r", status="running"))
         await writer.apply(agent_update(dir=tmp_path / "a", name="first"))
@@ -207,7 +207,7 @@ async def test_a_manifest_that_cannot_be_repaired_is_reported_and_left(tmp_path,
     assert "manifest_repair_failed" in capsys.readouterr().err
 
 
-def test_what_a_killed_writer_left_beside_the_manifest_is_taken_in(tmp_path):
+def test_the_remnants_of_a_killed_writer_are_merged(tmp_path):
     rename_in(tmp_path, {})
     beside = manifest_path(tmp_path).parent
     (beside / ".manifest.json.0a.partial").write_text('{"recordings": [{"path": "saved"}]}')
@@ -236,7 +236,7 @@ manifest_file.ManifestFile(manifest_path(run_dir), lock_wait=1.0).apply([update]
 
 
 @pytest.mark.parametrize(("moment", "left"), [("before", ["a", "b"]), ("after", ["b"])])
-def test_what_a_killed_writer_had_retired_does_not_come_back(tmp_path, moment, left):
+def test_entries_that_a_killed_writer_retired_do_not_come_back(tmp_path, moment, left):
     file = ManifestFile(manifest_path(tmp_path), lock_wait=1.0)
     for name in ("a", "b"):
         entry = {"path": f"checkpoints/{name}", "format": "f", "autosave": True}
@@ -318,7 +318,7 @@ def reading_all_the_time(run_dir: Path) -> Iterator[None]:
     assert not torn, torn[0]
 
 
-def test_processes_that_write_at_once_lose_nothing_and_tear_nothing(tmp_path):
+def test_concurrent_writers_lose_nothing_and_tear_nothing(tmp_path):
     rename_in(tmp_path, {"lab": 1})
     with contextlib.ExitStack() as stack:
         stack.enter_context(reading_all_the_time(tmp_path))

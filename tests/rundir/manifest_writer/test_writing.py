@@ -46,7 +46,7 @@ async def test_an_update_is_on_disk_when_apply_returns(tmp_path):
     assert files_beside(tmp_path / "run") == CLEAN
 
 
-async def test_an_empty_update_makes_a_manifest_and_later_ones_touch_nothing(tmp_path):
+async def test_an_empty_update_creates_a_manifest_and_changes_no_existing_one(tmp_path):
     async with writing(tmp_path) as writer:
         await writer.apply(Update())
         before = manifest_path(tmp_path).stat()
@@ -145,7 +145,7 @@ async def test_leaving_writes_what_is_queued_for_every_manifest(tmp_path, monkey
 
 
 @BACKENDS
-async def test_what_somebody_overwrote_is_put_back_in_every_manifest_but_the_torn(tmp_path):
+async def test_overwritten_entries_are_restored_in_every_readable_manifest(tmp_path):
     runs = [tmp_path / f"run{n}" for n in range(3)]
     async with ManifestWriters(check_interval=0.01) as writers:
         await writers.of(runs[0]).apply(checkpoint("a"))
@@ -211,7 +211,7 @@ async def test_a_flush_makes_all_durable_that_was_applied_without(tmp_path, monk
 
 
 @pytest.mark.parametrize("how", ["together", "much is dirty", "the file system fails"])
-async def test_many_are_made_durable_by_one_sync_where_little_else_waits_for_the_disk(
+async def test_many_manifests_are_made_durable_by_a_single_sync_of_an_idle_disk(
     tmp_path, monkeypatch, how
 ):
     runs = [tmp_path / f"run{n}" for n in range(8)]
@@ -245,12 +245,12 @@ async def test_many_are_made_durable_by_one_sync_where_little_else_waits_for_the
         assert [*together, *disk.synced] == written
 
 
-def test_the_machine_says_how_much_it_has_to_write():
+def test_the_amount_of_unwritten_data_is_read_from_the_kernel():
     assert 0 <= manifest_writer._read_dirty_bytes() < 1 << 50
 
 
 @pytest.mark.parametrize("by", ["apply", "close", "a flush after one that failed"])
-async def test_what_is_not_durable_yet_becomes_so_by(tmp_path, monkeypatch, by):
+async def test_pending_updates_become_durable_by(tmp_path, monkeypatch, by):
     disk = Disk(monkeypatch)
     async with ManifestWriters() as writers:
         later = partial(writers.apply, tmp_path / "run", checkpoint("a"), durable=False)
@@ -268,7 +268,7 @@ async def test_what_is_not_durable_yet_becomes_so_by(tmp_path, monkeypatch, by):
     assert set(disk.synced) == made_durable(tmp_path / "run")
 
 
-async def test_one_manifest_that_cannot_be_synced_costs_no_other(tmp_path, monkeypatch):
+async def test_a_manifest_that_cannot_be_synced_does_not_affect_others(tmp_path, monkeypatch):
     disk = Disk(monkeypatch)
     async with ManifestWriters() as writers:
         for name in ("bad", "good"):
@@ -313,7 +313,7 @@ def test_an_append_to_an_untouched_file_reads_nothing(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("how", ["renamed", "in place", "by another writer"])
-def test_what_another_program_wrote_since_is_read_again(tmp_path, how):
+def test_a_manifest_that_another_program_changed_is_read_again(tmp_path, how):
     file = ManifestFile(manifest_path(tmp_path), lock_wait=1.0)
     file.apply([checkpoint("a")])
     document = {"recordings": [{"path": "rec"}]}

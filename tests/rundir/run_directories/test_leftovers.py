@@ -66,7 +66,7 @@ async def states(run: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("body", "names"), [(SINGLE, ["w000"]), (MANY, ["w000", "w001"])])
-async def test_what_was_interrupted_stays_so_when_it_is_stopped(
+async def test_an_interrupted_run_stays_interrupted_after_a_stop(
     tmp_path: Path, run: Path, body: str, names: list[str]
 ) -> None:
     await kill_one(body, make_world(tmp_path), run)
@@ -81,7 +81,7 @@ async def test_what_was_interrupted_stays_so_when_it_is_stopped(
     assert leftovers(run) == []
 
 
-async def test_what_was_interrupted_stays_so_beside_a_later_start(
+async def test_an_interrupted_run_stays_interrupted_during_a_later_start(
     tmp_path: Path, run: Path
 ) -> None:
     directory = make_world(tmp_path)
@@ -92,7 +92,7 @@ async def test_what_was_interrupted_stays_so_beside_a_later_start(
     assert await states(run) == {"later": "exited", "w000": "interrupted"}
 
 
-async def test_what_a_stop_has_ended_itself_was_not_interrupted(tmp_path: Path, run: Path) -> None:
+async def test_an_instance_that_a_stop_ended_was_not_interrupted(tmp_path: Path, run: Path) -> None:
     detached = MANY.replace("run_dir=run_dir", "run_dir=run_dir, detach=True")
     with orchestrator(detached, make_world(tmp_path), run) as killed:
         assert await run_sync(killed.hear) == "ready"
@@ -139,7 +139,7 @@ def swapped_out(home: Path) -> str:
 
 
 @pytest.mark.parametrize("by", ["a start of many", "a start", "a stop"])
-async def test_what_killed_writers_left_is_removed_and_nothing_in_it_is_lost(
+async def test_the_remnants_of_killed_writers_are_removed_and_no_entry_is_lost(
     tmp_path: Path, run: Path, by: str
 ) -> None:
     directory = make_world(tmp_path)
@@ -161,7 +161,7 @@ async def test_what_killed_writers_left_is_removed_and_nothing_in_it_is_lost(
     assert {one["name"] for one in manifest_of(run)["instances"]} == {"w000", "w001"}
 
 
-async def test_what_somebody_is_writing_is_left_alone(tmp_path: Path, run: Path) -> None:
+async def test_files_of_a_living_writer_are_left_alone(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     await kill_one(MANY, directory, run)
     await stop_instances(run, grace_seconds=1)

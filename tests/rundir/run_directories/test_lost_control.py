@@ -124,7 +124,7 @@ def _lose_while_suspended(owner: Orchestrator, run_dir: Path) -> Callable[[], bo
     return lose_sockets(run_dir)
 
 
-async def test_an_instance_that_nobody_would_start_again_is_stopped_all_the_same(
+async def test_an_instance_without_a_restart_policy_is_stopped_despite_a_lost_socket(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claims, "_PATIENCE_S", 0.1)

@@ -102,7 +102,7 @@ async def test_a_directory_in_place_of_the_records_stays_and_nothing_else_suffer
         await wait_until_async(lambda: _read(run) == before)
 
 
-async def test_a_record_that_nobody_lost_is_not_written_again(
+async def test_an_intact_record_is_not_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bookkeeping, "_LOOK_INTERVAL_S", 0.02)

@@ -75,7 +75,7 @@ STARTS: list[Start] = [start_one, start_all, start_by_spec, start_by_mapping, fo
 
 
 @pytest.mark.parametrize("start", STARTS)
-async def test_a_world_is_started_from_whatever_names_a_snapshot(
+async def test_a_world_is_started_from_every_form_of_a_snapshot(
     tmp_path: Path, run: Path, start: Start
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
@@ -104,7 +104,7 @@ async def test_a_digest_that_comes_with_a_snapshot_must_be_that_of_the_file(
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-async def test_an_archive_is_made_of_whatever_names_a_snapshot(
+async def test_an_archive_is_made_of_every_form_of_a_snapshot(
     tmp_path: Path, run: Path, form: Callable[[SavedSnapshot], Any]
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
@@ -122,7 +122,7 @@ async def test_an_archive_is_made_of_whatever_names_a_snapshot(
 
 
 @pytest.mark.parametrize("value", [{}, {"path": None}, {"path": 7}, {"path": "x", "sha256": 7}, 7])
-async def test_what_names_no_snapshot_is_refused_by_the_name_of_its_argument(
+async def test_a_value_that_names_no_snapshot_is_refused_with_its_argument(
     tmp_path: Path, run: Path, value: Any
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:

@@ -34,7 +34,7 @@ def run(tmp_path: Path) -> Path:
 # ------------------------------------------------------------------------------- in a program
 
 
-async def test_a_stop_of_what_never_was_names_what_there_is(tmp_path: Path, run: Path) -> None:
+async def test_a_stop_of_an_unknown_name_lists_the_known_names(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         for name in ("a", "b"):
             await world.start(run_dir=run, name=name)
@@ -65,7 +65,9 @@ async def test_a_stop_is_safe_where_nothing_was_started(tmp_path: Path, run: Pat
                 assert (await world.stop(instance=stopped)).rung == "not_running"
 
 
-async def test_a_stop_is_safe_after_a_start_beside_others_failed(tmp_path: Path, run: Path) -> None:
+async def test_a_stop_is_safe_after_a_failed_start_next_to_others(
+    tmp_path: Path, run: Path
+) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         await world.start(run_dir=run)
         with pytest.raises(WorldStartError):
@@ -75,7 +77,7 @@ async def test_a_stop_is_safe_after_a_start_beside_others_failed(tmp_path: Path,
             await world.stop(instance="green")
 
 
-async def test_what_is_being_started_is_there(tmp_path: Path, run: Path) -> None:
+async def test_an_instance_that_is_starting_is_known(tmp_path: Path, run: Path) -> None:
     async with (
         AsyncWorld(dir=make_world(tmp_path, "--slow-boot", "0.5")) as world,
         anyio.create_task_group() as starts,
@@ -127,7 +129,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("op", "arguments", "complaint"), WRONG.values(), ids=WRONG)
-async def test_a_request_for_what_is_not_there_fails_and_changes_nothing(
+async def test_a_request_for_an_unknown_instance_fails_and_changes_nothing(
     tmp_path: Path, run: Path, op: str, arguments: dict[str, Any], complaint: str
 ) -> None:
     events: list[Any] = []
@@ -142,7 +144,7 @@ async def test_a_request_for_what_is_not_there_fails_and_changes_nothing(
     assert events == []
 
 
-async def test_a_request_for_what_has_ended_is_no_mistake(tmp_path: Path, run: Path) -> None:
+async def test_a_request_for_an_ended_instance_is_no_error(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         await world.start_many(2, run_dir=run)
         await world.stop(instance="w001")
@@ -156,7 +158,7 @@ async def test_a_request_for_what_has_ended_is_no_mistake(tmp_path: Path, run: P
         }
 
 
-async def test_one_stop_gives_up_every_start_that_has_no_name_yet(
+async def test_a_stop_cancels_every_start_without_a_name_yet(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures: list[Exception] = []

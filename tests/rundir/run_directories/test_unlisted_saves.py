@@ -63,9 +63,7 @@ def _saves(home: Path) -> list[str]:
     return sorted(path.name for path in (home / "checkpoints").iterdir())
 
 
-async def test_a_resume_goes_on_from_a_save_that_was_not_registered(
-    tmp_path: Path, home: Path
-) -> None:
+async def test_a_resume_continues_from_an_unregistered_save(tmp_path: Path, home: Path) -> None:
     manifest = _read(home)
     lost = manifest["checkpoints"].pop()
     _write(home, manifest)
@@ -77,7 +75,7 @@ async def test_a_resume_goes_on_from_a_save_that_was_not_registered(
     assert found["sha256"] == hashlib.sha256((home / lost["path"]).read_bytes()).hexdigest()
 
 
-async def test_those_of_autosaves_are_registered_as_autosaves_in_their_order(home: Path) -> None:
+async def test_unlisted_autosaves_are_registered_as_autosaves_in_order(home: Path) -> None:
     manifest = _read(home)
     lost = manifest["checkpoints"][1:]
     del manifest["checkpoints"][1:]
@@ -87,7 +85,7 @@ async def test_those_of_autosaves_are_registered_as_autosaves_in_their_order(hom
     assert _read(home)["checkpoints"][1:] == [{**entry, "autosave": True} for entry in lost]
 
 
-async def test_what_an_interrupted_removal_has_left_is_removed(home: Path) -> None:
+async def test_the_remnants_of_an_interrupted_removal_are_removed(home: Path) -> None:
     manifest = _read(home)
     spent = manifest["checkpoints"].pop(0)
     _write(home, manifest)
@@ -110,7 +108,7 @@ def _put_within_one_second(home: Path) -> None:
 
 
 @pytest.mark.parametrize(("listed", "settled"), [([1], [1, 2]), ([0, 2], [0, 2])])
-async def test_what_a_removal_has_left_is_known_by_its_age_within_one_second(
+async def test_remnants_of_a_removal_are_recognised_by_age_within_a_second(
     home: Path, listed: list[int], settled: list[int]
 ) -> None:
     _put_within_one_second(home)
@@ -154,7 +152,7 @@ async def test_files_that_are_no_saves_of_the_run_stay_as_they_are(home: Path) -
     assert (_saves(home), _read(home)) == (before, manifest)
 
 
-async def test_those_of_a_living_orchestrator_are_left_to_it(tmp_path: Path) -> None:
+async def test_unlisted_saves_of_a_living_orchestrator_are_left_alone(tmp_path: Path) -> None:
     run = tmp_path / "run"
     with orchestrator(_SAVING, make_world(tmp_path), run) as owner:
         assert await run_sync(owner.hear) == "ready"

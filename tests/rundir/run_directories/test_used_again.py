@@ -39,7 +39,7 @@ async def statuses_of(run: Path) -> list[InstanceStatus]:
 # ------------------------------------------------------------------------------------- many
 
 
-async def test_saves_of_an_earlier_run_are_not_those_of_a_fresh_world(
+async def test_a_fresh_world_does_not_inherit_the_saves_of_an_earlier_run(
     tmp_path: Path, run: Path
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
@@ -112,9 +112,7 @@ async def test_a_single_start_begins_a_run_too(tmp_path: Path, run: Path) -> Non
 
 
 @pytest.mark.parametrize("when", ["before the save", "after the save", "after the end"])
-async def test_the_label_of_a_run_is_the_id_of_what_belongs_to_it(
-    tmp_path: Path, run: Path, when: str
-) -> None:
+async def test_entries_of_a_run_have_its_id(tmp_path: Path, run: Path, when: str) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         resume: Path | None = None
         for label in ("r001", "r002"):
@@ -161,7 +159,7 @@ async def test_a_label_without_an_id_changes_nothing_else(tmp_path: Path, run: P
         assert ids(run) == before == [(await now(run)).run_id]
 
 
-async def test_one_of_many_that_is_labelled_keeps_its_saves(tmp_path: Path, run: Path) -> None:
+async def test_labelling_an_instance_of_many_keeps_its_saves(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         (started,) = await world.start_many(1, run_dir=run)
         await world.save()
@@ -170,9 +168,7 @@ async def test_one_of_many_that_is_labelled_keeps_its_saves(tmp_path: Path, run:
     assert manifest_of(started.instance_dir)["run"]["status"] == "complete"
 
 
-async def test_an_instance_that_is_taken_over_goes_on_with_its_run(
-    tmp_path: Path, run: Path
-) -> None:
+async def test_an_attached_instance_continues_its_run(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     async with AsyncWorld(dir=directory) as world:
         await world.start(run_dir=run, detach=True)
@@ -189,7 +185,7 @@ async def test_an_instance_that_is_taken_over_goes_on_with_its_run(
 # -------------------------------------------------------------------------- older versions
 
 
-async def test_what_an_older_version_wrote_has_no_ids_and_is_read(
+async def test_entries_without_run_ids_of_an_older_version_are_read(
     tmp_path: Path, run: Path
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
