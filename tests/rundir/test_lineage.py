@@ -16,7 +16,7 @@ import attrs
 import msgspec
 import pytest
 from anyio.to_thread import run_sync
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawblox import AsyncWorld, InstanceLineage, Lineage, ManifestError, ProcessExit, World
@@ -329,6 +329,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("lineage")
 
 
+@settings(max_examples=30)
 @given(listings, st.lists(manifests, min_size=3, max_size=3), st.booleans())
 def test_any_manifests_give_a_lineage_or_a_manifest_error(
     scratch: Path, top: Any, documents: list[Any], has_record: bool

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawblox.errors import ConfigError, ManifestError
@@ -120,6 +120,7 @@ documents = st.dictionaries(st.text(), json_values, max_size=4)
 undecodable = st.text(st.characters(min_codepoint=0xDC80, max_codepoint=0xDCFF), max_size=3)
 
 
+@settings(max_examples=30)
 @given(st.dictionaries(st.text(), json_values | undecodable, max_size=4))
 def test_a_written_manifest_reads_back_equal(unknown):
     document = {**{f"x{key}": value for key, value in unknown.items()}, "schema_version": 1}
@@ -483,12 +484,14 @@ def as_set(manifest: Manifest) -> dict[str, object]:
     }
 
 
+@settings(max_examples=30)
 @given(existing, st.lists(entries | runs, max_size=5))
 def test_merging_is_idempotent(manifest, updates):
     once = manifest.merged(*updates)
     assert once.merged(*updates) == once
 
 
+@settings(max_examples=30)
 @given(existing, st.lists(entries | runs, max_size=5))
 def test_merging_updates_together_equals_merging_them_in_sequence(manifest, updates):
     stepwise = manifest
@@ -497,6 +500,7 @@ def test_merging_updates_together_equals_merging_them_in_sequence(manifest, upda
     assert manifest.merged(*updates) == stepwise or not updates
 
 
+@settings(max_examples=30)
 @given(existing, st.lists(entries, max_size=5), st.randoms(use_true_random=False))
 def test_the_order_of_different_entries_does_not_matter(manifest, updates, random):
     # Every agent is known in full in the end; until then its halves cannot be told as one.
@@ -507,6 +511,7 @@ def test_the_order_of_different_entries_does_not_matter(manifest, updates, rando
     assert len(one.agents) == 4
 
 
+@settings(max_examples=30)
 @given(existing, st.lists(entries | runs, max_size=5))
 def test_no_key_is_ever_lost(manifest, updates):
     merged = manifest.merged(*updates)
@@ -522,6 +527,7 @@ def test_no_key_is_ever_lost(manifest, updates):
     assert len(distinct) == len(merged.restarts)
 
 
+@settings(max_examples=30)
 @given(existing, existing)
 def test_filling_restores_everything_and_is_idempotent(manifest, other):
     filled = manifest.filled(other)
@@ -537,6 +543,7 @@ def test_filling_restores_everything_and_is_idempotent(manifest, other):
         assert all(entry in filled.restarts for entry in each.restarts)
 
 
+@settings(max_examples=30)
 @given(existing, st.lists(entries, max_size=4))
 def test_filling_restores_entries_that_a_stale_copy_overwrote(manifest, updates):
     ours = EMPTY.merged(*updates)

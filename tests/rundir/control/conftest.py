@@ -18,7 +18,9 @@ from clawblox.rundir.control_client import find_sockets
 from clawblox.rundir.control_server import ControlServer, Handler, SendEvent
 
 
-@pytest.fixture(params=["asyncio", "trio"], scope="module")
+@pytest.fixture(
+    params=["asyncio", pytest.param("trio", marks=pytest.mark.thorough)], scope="module"
+)
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     return request.param
 

@@ -154,6 +154,7 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, name: str) -> Callable[[], int]
     return lambda: len(calls)
 
 
+@pytest.mark.thorough
 def test_a_thousand_requests_leave_nothing_open(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as server:

@@ -12,7 +12,9 @@ from clawblox.rundir.manifest import Manifest, Update, manifest_path, parse_mani
 from clawblox.rundir.manifest_updates import checkpoint_update
 from clawblox.rundir.manifest_writer import ManifestWriters
 
-BACKENDS = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+BACKENDS = pytest.mark.parametrize(
+    "anyio_backend", ["asyncio", pytest.param("trio", marks=pytest.mark.thorough)]
+)
 
 
 @contextlib.asynccontextmanager

@@ -318,6 +318,7 @@ def reading_all_the_time(run_dir: Path) -> Iterator[None]:
     assert not torn, torn[0]
 
 
+@pytest.mark.thorough
 def test_concurrent_writers_lose_nothing_and_tear_nothing(tmp_path):
     rename_in(tmp_path, {"lab": 1})
     with contextlib.ExitStack() as stack:
@@ -352,6 +353,7 @@ def test_a_world_that_appends_without_a_lock_and_its_orchestrators_lose_nothing(
     assert files_beside(tmp_path) == CLEAN
 
 
+@pytest.mark.thorough
 def test_a_killed_writer_leaves_a_whole_manifest_with_all_it_acknowledged(tmp_path):
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")

@@ -81,6 +81,7 @@ async def test_an_interrupted_run_stays_interrupted_after_a_stop(
     assert leftovers(run) == []
 
 
+@pytest.mark.thorough
 async def test_an_interrupted_run_stays_interrupted_during_a_later_start(
     tmp_path: Path, run: Path
 ) -> None:

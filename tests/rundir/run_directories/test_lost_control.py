@@ -98,6 +98,7 @@ def _block_sockets(run_dir: Path) -> None:
     control.write_text("no directory")
 
 
+@pytest.mark.thorough
 async def test_a_suspended_orchestrator_that_cannot_be_asked_keeps_its_instances(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

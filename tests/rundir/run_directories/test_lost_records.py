@@ -55,7 +55,15 @@ def _other(journal: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "lose", [_empty, Path.unlink, _remove_all, _pipe, _link, _second_name, _sparse, _other]
+    "lose",
+    [
+        Path.unlink,
+        _pipe,
+        *(
+            pytest.param(way, marks=pytest.mark.thorough)
+            for way in (_empty, _remove_all, _link, _second_name, _sparse, _other)
+        ),
+    ],
 )
 async def test_records_that_are_lost_are_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lose: Callable[[Path], None]

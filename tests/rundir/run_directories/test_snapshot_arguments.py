@@ -71,7 +71,14 @@ async def fork(world: AsyncWorld, run: Path, source: Source) -> StartedWorld:
 
 
 Start = Callable[[AsyncWorld, Path, Any], Awaitable[StartedWorld]]
-STARTS: list[Start] = [start_one, start_all, start_by_spec, start_by_mapping, fork]
+STARTS: list[Any] = [
+    start_one,
+    fork,
+    *(
+        pytest.param(start, marks=pytest.mark.thorough)
+        for start in (start_all, start_by_spec, start_by_mapping)
+    ),
+]
 
 
 @pytest.mark.parametrize("start", STARTS)

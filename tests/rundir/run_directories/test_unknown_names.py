@@ -107,8 +107,8 @@ def test_a_world_that_is_closed_and_used_again_forgets_names(tmp_path: Path, run
 WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "stop a name": ("stop", {"instances": ["w000", "typo"]}, "no instance 'typo' in .*: w000\n"),
     "save a name": ("save", {"instances": ["w000", "typo"]}, "no instance 'typo' in .*: w000\n"),
-    "stop a text": ("stop", {"instances": "w000"}, "instances is a list of names"),
-    "save a text": ("save", {"instances": "w000"}, "instances is a list of names"),
+    "stop a text": ("stop", {"instances": "w000"}, "instances: must be a list of names"),
+    "save a text": ("save", {"instances": "w000"}, "instances: must be a list of names"),
     "stop another member": ("stop", {"instance": "w000"}, "stop takes no 'instance'; it takes: "),
     "save another member": ("save", {"instance": "w000"}, "save takes no 'instance'; it takes: "),
     "fork another member": (
