@@ -1,4 +1,4 @@
-"""Claims: the exclusive right to an instance's name, or to a run directory; and who has them.
+"""Claims: the exclusive right to an instance's name, or to a run directory; and their owners.
 
 A name is claimed by the lock ``<run dir>/.clawblox/instances/<name>.lock``, which the orchestrator
 that owns the instance has. An orchestrator that runs many instances claims the run directory

@@ -51,7 +51,7 @@ def find_sockets(run_dir: Path) -> list[Path]:
     What orchestrators left that are dead is removed, where that is possible.
 
     Args:
-        run_dir: The run directory, or an agent's; one in which nothing ever ran has no sockets.
+        run_dir: The run directory, or an agent's; there are no sockets if nothing ever ran there.
     """
     directory = control_dir(run_dir)
     served, dead = _sort_out(directory)
@@ -73,7 +73,7 @@ async def request(
 
     Args:
         socket_path: A socket that :func:`find_sockets` returned.
-        op: What is asked for.
+        op: The operation.
         arguments: Plain values that belong to it.
         on_event: Called with each event as it comes; None ignores them.
 

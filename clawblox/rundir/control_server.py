@@ -168,7 +168,7 @@ class ControlServer:
         return not self._listeners[-1].has_file and self._run_dir.is_dir()
 
     async def _listen_again(self) -> bool:
-        # Where the directory was moved, the socket in it still reaches the one before.
+        # Where the directory was moved, the socket in it still reaches the old server.
         for spent in self._listeners[:-1]:
             spent.accepting.cancel()
         del self._listeners[:-1]

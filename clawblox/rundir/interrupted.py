@@ -98,11 +98,11 @@ def find_interrupted(
         run_dir: The run directory, resolved.
         names: The instances to bring back, even when they were stopped on purpose; empty means all
             that were interrupted.
-        world_dir: Leave instances of other worlds alone; None takes those of all worlds.
+        world_dir: Leave instances of other worlds alone; None takes the instances of all worlds.
 
     Raises:
         UsageError: One of ``names`` is not there, has finished or runs; or the directory was moved
-            without that of an instance.
+            without the directory of an instance.
         RunLockedError: Another orchestrator runs instances here; names it.
     """
     return read_interruption(*select_interrupted(run_dir, names, world_dir=world_dir))

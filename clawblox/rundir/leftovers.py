@@ -1,4 +1,4 @@
-"""What killed orchestrators left in a run directory: noted as interrupted, registered or removed.
+"""Remnants of killed orchestrators in a run directory: noted as interrupted, registered or removed.
 
 A file is removed only when its writer is gone: either its name identifies the writer, or this
 process has the lock that the writer would have. A snapshot that was published and not registered
@@ -65,7 +65,7 @@ def is_left_open(instance_dir: Path) -> bool:
 
 
 def remove_leftovers(run_dir: Path) -> None:
-    """Remove what killed writers left half-written in a run directory.
+    """Remove the half-written files of killed writers from a run directory.
 
     The manifests of killed writers are first merged into the manifest. A file that cannot be
     removed stays; the next writer tries again.

@@ -1,4 +1,4 @@
-"""The lineage of a run: what each instance began from, its lives, its saves, its forks.
+"""The lineage of a run: the origin of each instance, its lives, its saves, its forks.
 
 It is read from the manifests and the records of a run directory. Of processes only one thing is
 asked: whether they live. Manifests are written by several programs and by hand, so an entry that
@@ -122,7 +122,7 @@ class _Manifests:
         self.problems: list[ManifestError] = []
 
     def read(self, directory: Path) -> Manifest:
-        """Return the manifest of a directory; an empty one, and a problem, if it is unreadable."""
+        """Return the manifest of a directory; an unreadable one is empty and noted."""
         if directory not in self._known:
             path = manifest_path(directory)
             try:

@@ -75,7 +75,7 @@ class Life:
         begun_by: What began it.
         origin: The snapshot that it began from; None if it began fresh, or if that is not known
             any more.
-        begun_at: UTC time at which it began; for a restart, at which it was ready again.
+        begun_at: UTC time at which it began; after a restart, at which it was ready again.
         time: Simulation time at which it began: 0 for a fresh one; None if not known.
         saves: Its saves, in the order of the manifest.
         ended_by: What followed it; None while it lasts.

@@ -97,7 +97,7 @@ class Update:
 
 @attrs.frozen
 class Manifest:
-    """One state of a run's manifest; merging returns another one.
+    """An immutable state of a run's manifest; merging returns a new value.
 
     Attributes:
         path: Its file.
@@ -152,7 +152,9 @@ class Manifest:
         Merging the same updates again changes nothing.
         """
         if len(updates) > 1 and any(one.retired or one.forked or one.left for one in updates):
-            return functools.reduce(Manifest.merged, updates, self)  # they go by what is there
+            return functools.reduce(
+                Manifest.merged, updates, self
+            )  # removals depend on the present entries
         root = self.state_root
         run = dict(self.run)
         for update in updates:

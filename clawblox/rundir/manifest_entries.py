@@ -11,7 +11,7 @@ ManifestEntry: TypeAlias = Mapping[str, Any]
 """One object of the document: a run, an agent, a recording, a checkpoint."""
 
 Combine: TypeAlias = Callable[[ManifestEntry, ManifestEntry], ManifestEntry]
-"""Returns one entry for two that are the same thing, an old one and a new one."""
+"""Combines an old and a new entry of the same thing."""
 
 _Keys: TypeAlias = dict[str, str]
 

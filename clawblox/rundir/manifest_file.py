@@ -3,11 +3,11 @@
 Three kinds of programs write a manifest. Our own take the lock beside it, read, merge and
 publish, so they lose nothing of each other. Worlds know no lock: they read, append and rename.
 
-* What a world renamed between our reading and our publishing comes back out of the exchange
+* A version that a world renamed between our reading and our publishing returns from the exchange
   of the two files (renameat2(2), ``RENAME_EXCHANGE``), and is merged in turn. Until it is in,
   it stays on disk beside the manifest, where the next writer finds it should this one die.
-* What a world overwrites because *it* had read before us is ours to remember: ``repair`` fills
-  in what has gone missing.
+* Entries of ours that a world overwrites, because *it* had read before us, are remembered:
+  ``repair`` fills them in again.
 
 Merge rules belong to ``manifest``, the task that calls this to ``manifest_writer``.
 """
@@ -81,7 +81,7 @@ class ManifestFile:
         """Merge ``updates`` into the file; every reader sees them when this returns.
 
         Args:
-            updates: What is merged.
+            updates: The updates.
             durable: Whether they, and all that was applied before, must outlive a loss of power
                 when this returns. Without, that is so after :meth:`sync`.
 
@@ -102,7 +102,7 @@ class ManifestFile:
         return not self._unsynced
 
     def sync(self) -> None:
-        """Make durable what was applied without that.
+        """Make earlier updates durable.
 
         Raises:
             ManifestError: It is perhaps not durable.
@@ -125,7 +125,7 @@ class ManifestFile:
             self._unsynced.clear()
 
     def take_in_leftovers(self) -> None:
-        """Merge what killed writers left beside the file, and remove it.
+        """Merge the files of killed writers, and remove them.
 
         Raises:
             ManifestError: The file cannot be read or written, or is locked.
@@ -135,10 +135,10 @@ class ManifestFile:
                 self._look_again()
 
     def repair(self, *, is_thorough: bool) -> None:
-        """Fill in what is owed and has gone missing; nothing when the file itself is gone.
+        """Fill in owed entries that are missing; does nothing when the file itself is gone.
 
         Args:
-            is_thorough: Look even when the file seems to be the one that was left here.
+            is_thorough: Read the file even when it seems unchanged.
 
         Raises:
             ManifestError: The file cannot be read or written, or is locked.
@@ -152,7 +152,7 @@ class ManifestFile:
             self._look_again()
 
     def _look_again(self) -> None:
-        """Read the file and the leftovers beside it, and fill in what is owed."""
+        """Read the file and the leftovers, and fill in the owed entries."""
         self._known = None
         with self._locked():
             self._rewrite((), durable=True)
@@ -226,7 +226,7 @@ class ManifestFile:
         return manifest.merged(Update(retired=tuple(self._retired))) if self._retired else manifest
 
     def _know(self, seen: _Seen) -> None:
-        """Note the version of the file that holds all that is owed."""
+        """Note the version of the file that has every owed entry."""
         self._known = seen
         self._looked_at = seen.stamp
 
@@ -246,13 +246,13 @@ class ManifestFile:
     def _publish(
         self, manifest: Manifest, seen: _Seen, *, is_patient: bool, durable: bool
     ) -> Path | None:
-        """Put ``manifest`` in the place of what was seen.
+        """Replace the version that was read by ``manifest``.
 
         Returns:
-            The file with what was swapped out, when that is not what was seen; else None.
+            The file with the version that was swapped out, if that was not read yet; else None.
 
         Raises:
-            _ChangedError: The file is not the one that was seen any more, and was left alone.
+            _ChangedError: The file has changed since it was read, and was left alone.
         """
         data = serialise_manifest(manifest)
         if len(data) > MAX_MANIFEST_BYTES:
@@ -275,7 +275,7 @@ class ManifestFile:
         return new if is_outdated else None
 
     def _swap_in(self, new: Path, seen: _Seen, *, is_patient: bool) -> bool:
-        """Make ``new`` the manifest; return whether ``new`` is the old one now."""
+        """Make ``new`` the manifest; return whether ``new`` is now the old version."""
         try:
             if seen.data is None:
                 os.link(new, self._path)
@@ -313,14 +313,14 @@ class ManifestFile:
         ]
 
     def _adopt_leftovers(self) -> list[Path]:
-        """Owe what killed writers have left; while we have the lock, no writer is at work."""
+        """Owe the entries of killed writers; while we have the lock, no writer is at work."""
         leftovers = self._find_leftovers()
         for path in leftovers:
             self._adopt(path)
         return leftovers
 
     def _adopt(self, path: Path) -> Manifest | None:
-        """Owe what is in a file; None if it is not a complete manifest, or was merged already."""
+        """Owe the entries of a file; None if it is incomplete, or was merged already."""
         try:
             data = read_regular(path, max_bytes=MAX_MANIFEST_BYTES)
             if path.name.startswith(_partial_prefix(self._path.name, data)):
@@ -372,7 +372,7 @@ class _Seen:
 
 
 def _partial_name(name: str, seen: bytes | None) -> str:
-    """Return the name of the file for a new version of the manifest, which replaces ``seen``.
+    """Return the name of the file for the new version of the manifest that replaces ``seen``.
 
     The exchange leaves the old version in this file. If the writer is killed before it removes the
     file, the digest in the name identifies an old version that was merged. Merging it again would
@@ -387,7 +387,7 @@ def _partial_prefix(name: str, seen: bytes | None) -> str:
 
 
 def _is_same(path: Path, seen: _Seen) -> bool:
-    """Return whether a file that was swapped out is the one that was read."""
+    """Return whether a file that was swapped out is the version that was read."""
     try:
         return read_regular(path, max_bytes=MAX_MANIFEST_BYTES) == seen.data
     except OSError:  # another program put something else there, a pipe for example

@@ -170,7 +170,7 @@ def restart_update(
     by: RestartedBy,
     seed: int | None = None,
 ) -> Update:
-    """Note that an instance was brought back, which makes the lineage of its run.
+    """Note that an instance was brought back, for the lineage of its run.
 
     Args:
         number: How many times by now, from 1.

@@ -1,4 +1,4 @@
-"""The single task through which one process writes one run manifest, and the set of those tasks.
+"""The single task through which a process writes a run manifest, and the set of all such tasks.
 
 Owns the queue: updates of any number of callers go to disk together, in a worker thread that
 no caller's cancellation reaches. All manifests of a process are looked after together. How the
@@ -83,9 +83,9 @@ class ManifestWriter:
             raise request.error
 
     async def run(self) -> None:
-        """Write what is queued until the writer is closed. To be started as a task, once.
+        """Write queued updates until the writer is closed. To be started as a task, once.
 
-        Cancellation: what is queued is written before, and every waiting ``apply`` answered.
+        Cancellation: the queue is written before, and every waiting ``apply`` returns.
         """
         self._is_started = True
         try:
@@ -100,7 +100,7 @@ class ManifestWriter:
                 await self._finish()
 
     async def aclose(self) -> None:
-        """Write what is queued, and end.
+        """Write the queue, and end.
 
         Idempotent. It does not fail: errors are raised by ``apply``. A writer whose :meth:`run`
         never began writes nothing more.
@@ -154,8 +154,8 @@ class ManifestWriter:
 class ManifestWriters:
     """The writers of one process; an async context manager.
 
-    Leaving its block writes what is queued, however it is cancelled. Within it, and at its
-    end, entries of ours that another program overwrote are put back, for all manifests in one go.
+    Leaving its block writes the queue, however it is cancelled. Within it, and at its end, entries
+    of ours that another program overwrote are restored, for all manifests together.
 
     Args:
         lock_wait: Seconds to wait for the lock of other processes.
@@ -214,8 +214,8 @@ class ManifestWriters:
     def leave(self, run_dir: Path) -> None:
         """Let the writer of a manifest end: nothing here writes it any more, for now.
 
-        Within a second or so, what is queued is written, and entries of ours are put back for the
-        last time.
+        Within a second or so, the queue is written, and entries of ours are restored for the last
+        time.
         """
         self._left.add(run_dir)
 
@@ -224,7 +224,7 @@ class ManifestWriters:
 
         Args:
             run_dir: The directory of the manifest.
-            update: What is merged into it; every reader sees it when this returns.
+            update: The update; every reader sees it when this returns.
             durable: Whether it must outlive a loss of power when this returns. Without, that is so
                 after the next durable update of this manifest, or after :meth:`flush`.
 
@@ -257,16 +257,16 @@ class ManifestWriters:
                 _log.warning("fork not noted", path=str(snapshot), error=str(error))
 
     async def flush(self) -> None:
-        """Make durable what was applied to any manifest, before this is called, without that.
+        """Make all earlier updates of all manifests durable.
 
         The end of the block does so too.
 
         Raises:
             ManifestError: A manifest cannot be synced; the others are.
 
-        Cancellation: waits for what has begun.
+        Cancellation: waits for a sync that has begun.
         """
-        async with self._flushing:  # a caller waits for what another one has begun to sync
+        async with self._flushing:  # a caller waits for the sync of another
             error = await run_blocking(_sync, tuple(self._files.values()))
         if error is not None:
             raise error

@@ -256,7 +256,7 @@ async def stop_instances(
     grace_seconds: float,
     on_stopped: OnStopped = lambda _: None,
 ) -> list[StopResult]:
-    """End instances, whichever process started them: TERM, the grace, KILL for what is left.
+    """End instances, whichever process started them: TERM, the grace, KILL for the rest.
 
     An instance that has ended already is only noted as stopped on purpose, so that no resume brings
     it back. Where all are meant, starts that an orchestrator has not begun yet are cancelled too.

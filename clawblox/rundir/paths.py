@@ -1,4 +1,4 @@
-"""Where the things of a run directory are, and the one path by which a run directory is known."""
+"""Paths of the files of a run directory, and the canonical path of a run directory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STATE_DIR_NAME: Final = ".clawblox"
 UPDATE_HINT: Final = (
     "open it with the version of clawblox that wrote it, or run: pip install --upgrade clawblox"
 )
-"""What to do about a file that a later version has written."""
+"""Advice about a file that a later version has written."""
 
 DATASTORE_DIR_NAME: Final = "datastore"
 """Where an instance has the rows of its data stores, among its files."""

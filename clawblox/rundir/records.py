@@ -1,4 +1,4 @@
-"""Instance records: what runs in a run directory, on disk for every other process to read.
+"""Instance records: the instances of a run directory, on disk for every other process to read.
 
 Each line of ``<run dir>/.clawblox/instances/records.jsonl`` is a record: where an instance is, how
 it was started and how it ended. The last line of a name is its record. A record has no secret.
@@ -187,7 +187,7 @@ def write_records(run_dir: Path, records: Iterable[InstanceRecord]) -> None:
 def _encode(record: InstanceRecord) -> bytes:
     try:
         return msgspec.json.encode(record)
-    except (ValueError, OverflowError):  # what no JSON holds; the rest must be written
+    except (ValueError, OverflowError):  # JSON lacks a value; the rest must be written
         return encode_line(msgspec.to_builtins(record)).rstrip()
 
 

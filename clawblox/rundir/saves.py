@@ -1,4 +1,4 @@
-"""Saves of instances: taking one, finding the last ones, and the rows of data stores beside them.
+"""Saves of instances: taking them, finding the last ones, and their rows of data stores.
 
 A snapshot becomes a checkpoint in one way: a file, and its entry in the manifest. Orchestrators do
 that for the instances that they own, other processes for those without an owner.

@@ -128,19 +128,19 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("op", "arguments", "complaint"), WRONG.values(), ids=WRONG)
 async def test_a_request_for_an_unknown_instance_fails_and_changes_nothing(
-    tmp_path: Path, run: Path, op: str, arguments: dict[str, Any], complaint: str
+    tmp_path: Path, run: Path
 ) -> None:
     events: list[Any] = []
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         (started,) = await world.start_many(1, run_dir=run)
         (path,) = await run_sync(find_sockets, run)
-        with pytest.raises(ControlError, match=complaint):
-            await request(path, op, arguments, events.append)
-        assert is_listening(started.port)
-        assert world.instances == ("w000",)
-        assert not (started.instance_dir / "checkpoints").exists()
+        for case, (op, arguments, complaint) in WRONG.items():
+            with pytest.raises(ControlError, match=complaint):
+                await request(path, op, arguments, events.append)
+            assert is_listening(started.port), case
+            assert world.instances == ("w000",), case
+            assert not (started.instance_dir / "checkpoints").exists(), case
     assert events == []
 
 
