@@ -1,16 +1,14 @@
 """One instance: its process tree, from the lease of its port until it is reaped.
 
 - ``supervisor``: the one task that owns an instance.
+- ``supervised``: what the supervisor asks of an instance, as a protocol.
+- ``local``: the instance whose processes run on this machine.
 - ``lifecycle``: the states of an instance, their transitions, and the pauses before restarts.
 - ``restart_source``: what an instance is restarted from, and the request of a restart.
-- ``watch``: from its readiness to its exit.
+- ``watch``: from its readiness to its exit; halts, and worlds slower than real time.
 - ``pacer``: hurries the liveness probe of a world that may have halted.
-- ``halts``: records that a world has halted.
-- ``rates``: worlds that run slower than real time.
-- ``watchdog_end``: why the watchdog of an engine world ended it.
 - ``memory``: ends instances that use more memory than their world allows.
-- ``bookkeeping``: what is written about an instance: record, manifest, index of the log.
-- ``startup``: one start, from the port to readiness.
+- ``bookkeeping``: writes its record, its manifest and the index of its log.
 - ``launcher``: the thread that spawns and probes.
 - ``ramp``: the limit on concurrent starts.
 - ``launch``: the options of a start, resolved to paths, names and seeds.

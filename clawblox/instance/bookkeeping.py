@@ -14,6 +14,7 @@ from clawblox.errors import ManifestError
 from clawblox.instance.ends import End
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
+from clawblox.instance.supervised import SupervisedInstance
 from clawblox.results import EventKind, Labels, ProcessExit
 from clawblox.rundir.manifest import Update
 from clawblox.rundir.manifest_updates import RestartedBy, restart_update, run_update
@@ -64,18 +65,13 @@ class Bookkeeping:
         write: Writes an update to its manifest.
     """
 
-    def __init__(self, instance: Instance, write: Write) -> None:
+    def __init__(self, instance: SupervisedInstance, write: Write) -> None:
         self._instance = instance
         self._write = write
 
-    def note_halt(self) -> None:
-        """Note in the record that the world has halted; its processes still live."""
-        with self._contained("halt not recorded"):
-            self._instance.write_record("ready")
-
-    def note_rate(self) -> None:
-        """Note in the record how fast the world runs."""
-        with self._contained("rate not recorded"):
+    def note_reported(self) -> None:
+        """Note in the record what the world reports: that it has halted, or how fast it runs."""
+        with self._contained("report of the world not recorded"):
             self._instance.write_record("ready")
 
     def note_exit(self, is_unresponsive: bool) -> None:  # noqa: FBT001, RUF100

@@ -12,9 +12,9 @@ import anyio
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldCallError, WorldError, WorldExitedError
 from clawblox.instance.failures import exited_error
-from clawblox.instance.instance import Instance
 from clawblox.instance.lifecycle import State
 from clawblox.instance.pacer import ProbePacer
+from clawblox.instance.supervised import SupervisedInstance
 from clawblox.supervision.lifecycle import Lifecycle
 
 _HALT_NOTICE_S = 5.0
@@ -34,7 +34,7 @@ class Calls:
         pacer: Hurries its liveness probes; a call that is answered 503 does.
     """
 
-    def __init__(self, instance: Instance, lifecycle: Lifecycle[State]) -> None:
+    def __init__(self, instance: SupervisedInstance, lifecycle: Lifecycle[State]) -> None:
         self._instance = instance
         self._lifecycle = lifecycle
         self._scopes: set[anyio.CancelScope] = set()

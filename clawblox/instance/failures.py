@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from typing import Final, TypeVar
 
@@ -31,7 +31,10 @@ from clawblox.errors import (
 from clawblox.extras import find_missing, install_command, name_extra
 from clawblox.instance.health import StrangerAnswers
 from clawblox.instance.instance import Instance
-from clawblox.instance.watchdog_end import read_watchdog_end
+from clawblox.instance.launch import Launch
+from clawblox.instance.supervised import SupervisedInstance
+from clawblox.protocol import WATCHDOG_MARK, WATCHDOG_STATUS
+from clawblox.results import ProcessExit
 from clawblox.system.ports import NoFreePort, PortBusy, connect_host, listeners_on
 from clawblox.system.process import CannotExecute
 from clawblox.system.process_tree import Proc
@@ -53,7 +56,9 @@ _PUBLIC_CLASS: dict[type[Exception], type[WorldStartError]] = {
 }
 
 
-def start_failure(error: Exception, instance: Instance, phase: str, elapsed_s: float) -> Exception:
+def start_failure(
+    error: Exception, instance: SupervisedInstance, phase: str, elapsed_s: float
+) -> Exception:
     """Return the public error for an exception of a start; a bug is returned unchanged. Blocks.
 
     Args:
@@ -94,35 +99,37 @@ def _missing_package(error: WorldError) -> tuple[str, str] | None:
     return None
 
 
-def _missing_error(module: str, extra: str, instance: Instance) -> WorldExitedBeforeReadyError:
+def _missing_error(
+    module: str, extra: str, instance: SupervisedInstance
+) -> WorldExitedBeforeReadyError:
     return WorldExitedBeforeReadyError(
-        f"world {_name(instance)} needs the package {module}, which is not installed: "
+        f"world {_name(instance.launch)} needs the package {module}, which is not installed: "
         f"{install_command(extra)}"
     )
 
 
-def exited_before_ready(instance: Instance) -> WorldExitedBeforeReadyError:
+def exited_before_ready(instance: SupervisedInstance) -> WorldExitedBeforeReadyError:
     """Return the error for a world that ended during its start."""
     if (halt := instance.halt or read_watchdog_end(instance)) is not None:
         return WorldExitedBeforeReadyError(
-            f"world {_name(instance)} was ended before it was ready: {halt}"
+            f"world {_name(instance.launch)} was ended before it was ready: {halt}"
         )
     if instance.launch.resume_path is not None:
         return SnapshotRefusedError(
-            f"world {_name(instance)} ended while restoring "
+            f"world {_name(instance.launch)} ended while restoring "
             f"{instance.launch.resume_path}: {instance.exit}",
             hint="a snapshot only fits the content and version of the world that saved it; "
             "see the log lines above",
         )
     return WorldExitedBeforeReadyError(
-        f"world {_name(instance)} ended before it was ready: {instance.exit}"
+        f"world {_name(instance.launch)} ended before it was ready: {instance.exit}"
     )
 
 
-def halted_before_ready(instance: Instance, reason: str) -> WorldStartError:
+def halted_before_ready(instance: SupervisedInstance, reason: str) -> WorldStartError:
     """Return the error for a world that reports during its start that it has halted."""
     return WorldStartError(
-        f"world {_name(instance)} halted before it was ready: {instance.masked(reason)}"
+        f"world {_name(instance.launch)} halted before it was ready: {instance.masked(reason)}"
     )
 
 
@@ -130,7 +137,7 @@ def identity_error(instance: Instance, stranger: StrangerAnswers) -> WorldIdenti
     """Return the error for a port that a process outside the instance serves."""
     return WorldIdentityError(
         f"port {instance.port} is served by {stranger.owner or 'another process'}, "
-        f"not by world {_name(instance)}",
+        f"not by world {_name(instance.launch)}",
         hint="the command of the world, or a process that it starts, must listen on the port",
     )
 
@@ -148,14 +155,14 @@ def ready_timeout(instance: Instance, processes: Iterable[Proc]) -> WorldReadyTi
     seen = f"last probe: {instance.running.probe.seen}"
     elsewhere = instance.running.find_elsewhere(processes)
     return WorldReadyTimeoutError(
-        f"world {_name(instance)} was not ready within "
+        f"world {_name(instance.launch)} was not ready within "
         f"{instance.launch.options.health_timeout:g} s; {elsewhere or seen}",
         hint=elsewhere.hint if elsewhere else _elsewhere_hint(instance),
     )
 
 
 def exited_error(
-    instance: Instance, elapsed_s: float, *, is_coming_back: bool = False
+    instance: SupervisedInstance, elapsed_s: float, *, is_coming_back: bool = False
 ) -> WorldExitedError:
     """Return the error for a call to an instance that has ended. Blocks.
 
@@ -166,16 +173,16 @@ def exited_error(
     """
     halt = instance.halt or read_watchdog_end(instance)
     how = f"halted: {halt}" if halt else f"ended: {instance.exit or 'stopped'}"
-    message, phase, hint = f"world {_name(instance)} has {how}", "ready", None
+    message, phase, hint = f"world {_name(instance.launch)} has {how}", "ready", None
     if is_coming_back:
         is_known = instance.halt or instance.exit
-        message = f"{message}; it" if is_known else f"world {_name(instance)}"
+        message = f"{message}; it" if is_known else f"world {_name(instance.launch)}"
         message, phase = f"{message} is being restarted", "restarting"
         hint = "try again when it is ready; a client waits for that with wait_restart="
     return _located(WorldExitedError(message, hint=hint), instance, phase, elapsed_s)
 
 
-def stop_error(instance: Instance, reason: str) -> WorldStopError:
+def stop_error(instance: SupervisedInstance, reason: str) -> WorldStopError:
     """Return the error for an instance that could not be stopped. Blocks.
 
     Args:
@@ -183,25 +190,25 @@ def stop_error(instance: Instance, reason: str) -> WorldStopError:
         reason: Why not, for the message.
     """
     error = WorldStopError(
-        f"world {_name(instance)} could not be stopped: {reason}",
+        f"world {_name(instance.launch)} could not be stopped: {reason}",
         hint="clawblox ends what is left of it when this process ends",
     )
     return _located(error, instance, "stopping", None)
 
 
 def _located(
-    error: _Error, instance: Instance, phase: str | None, elapsed_s: float | None
+    error: _Error, instance: SupervisedInstance, phase: str | None, elapsed_s: float | None
 ) -> _Error:
     error.locate(phase=phase, elapsed_s=elapsed_s, **instance.error_fields())
     return error
 
 
-def _sentence(error: Exception, instance: Instance) -> str:
+def _sentence(error: Exception, instance: SupervisedInstance) -> str:
     if isinstance(error, OSError):
         path = error.filename2 or error.filename  # for a failed rename, the target
         place = f": {path}" if path else ""
-        return f"cannot start world {_name(instance)}: {error.strerror or error}{place}"
-    return f"cannot start world {_name(instance)}: {error}"
+        return f"cannot start world {_name(instance.launch)}: {error.strerror or error}{place}"
+    return f"cannot start world {_name(instance.launch)}: {error}"
 
 
 def _command_hint(error: Exception) -> str | None:
@@ -216,8 +223,19 @@ def _interpreter_hint() -> str:
     )
 
 
-def _name(instance: Instance) -> str:
-    return repr(instance.launch.config.name)
+def read_watchdog_end(instance: SupervisedInstance) -> str | None:
+    """Return why its watchdog ended an engine world; None if it ended in another way. Blocks."""
+    is_engine_world = instance.launch.config.is_engine_world
+    if not is_engine_world or instance.exit != ProcessExit(status=WATCHDOG_STATUS):
+        return None
+    lines: Sequence[str] = instance.error_fields()["log_lines"]
+    reasons = [line for line in lines if line.startswith(WATCHDOG_MARK)]
+    reason = reasons[-1].removeprefix(WATCHDOG_MARK) if reasons else "its log has no reason"
+    return f"the watchdog ended it: {reason}"
+
+
+def _name(launch: Launch) -> str:
+    return repr(launch.config.name)
 
 
 def _elsewhere_hint(instance: Instance) -> str | None:

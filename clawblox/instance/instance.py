@@ -32,7 +32,7 @@ from clawblox.instance.health import Steps, require_own_listener, steps_until_re
 from clawblox.instance.launch import Launch, new_run_id
 from clawblox.instance.processes import WorldProcesses
 from clawblox.instance.stages import Named, Running
-from clawblox.protocol import WorldEnvironment
+from clawblox.protocol import TickRate, WorldEnvironment
 from clawblox.results import ProcessExit
 from clawblox.rundir.claims import Claim, claim_name
 from clawblox.rundir.records import InstanceRecord, RecordState, replace_record, write_record
@@ -73,6 +73,7 @@ class Instance:
         started_at: UTC time at which its run began.
         exit: How the world's process ended; None while it runs.
         halt: Why the world has halted; None if it has not.
+        rate: How fast the world runs, as it last reported; None if it did not.
         keeps_port: Whether it must have the port that it has, or asks for.
         is_planned: Whether its record says that its start is planned.
         log_index: The index of its log; None before its first process is started.
@@ -97,6 +98,7 @@ class Instance:
         self.run_id = past.run_id if past else run_id
         self.exit: ProcessExit | None = None
         self.halt: str | None = None
+        self.rate: TickRate | None = None
         self.keeps_port = launch.options.port is not None
         self.is_planned = False
         self.log_index: LogIndex | None = None
@@ -295,14 +297,7 @@ class Instance:
         )
 
     def watch_until_ready(self, expected_s: float) -> Steps:
-        """Return the steps that probe it until it is ready; see :func:`health.steps_until_ready`.
-
-        Args:
-            expected_s: Seconds that the fastest world so far took; 0 if not known.
-
-        Raises:
-            UsageError: It does not run.
-        """
+        """Return the steps of its probe; see :func:`health.steps_until_ready`."""
         return steps_until_ready(self.running.probe, expected_s)
 
     def settle(self) -> None:
@@ -386,7 +381,7 @@ class Instance:
         if self._running is not None:
             self._running.processes.release()
         self._running = None
-        self.halt = None
+        self.halt = self.rate = None
         self.keeps_port |= keep_port
         if not keep_port:
             self._release_port()
@@ -452,7 +447,7 @@ class Instance:
             command_file=str(command_file),
             log_file=str(log_file),
             log_start=running.processes.log_start if running else 0,
-            rate=running.processes.rate if running else None,
+            rate=self.rate,
             started_at=self.started_at,
             ended_at=None if state in ("planned", "starting", "ready") else format_utc(utc_now()),
             resume_path=str(launch.resume_path) if launch.resume_path else None,

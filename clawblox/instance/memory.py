@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
 
 import anyio
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.instance.supervisor import Supervisor
+from clawblox.instance.instance import Instance
 from clawblox.system.process_tree import Mark, Search, find_trees, measure_usage
 from clawblox.telemetry.own_log import OwnLog
 
@@ -18,7 +18,11 @@ _MB: Final = 1_000_000
 _log = OwnLog(__name__)
 
 
-async def watch_memory(find: Callable[[], Iterable[Supervisor]]) -> None:
+LimitedInstances: TypeAlias = Mapping[Instance, Callable[[str], None]]
+"""Instances, each with the function that ends it for a reason."""
+
+
+async def watch_memory(find: Callable[[], LimitedInstances]) -> None:
     """Measure the memory of instances once a second, from their starts, until it is cancelled.
 
     Args:
@@ -29,18 +33,20 @@ async def watch_memory(find: Callable[[], Iterable[Supervisor]]) -> None:
     while True:
         await anyio.sleep(_INTERVAL_S)
         with _log.contain("memory not measured", expected=(OSError,)):
-            limited = {known: known.instance.running.mark for known in find() if _is_limited(known)}
-            for known, used in (await _measure(limited)).items():
-                _judge(known, limited[known], used)
+            ends = find()
+            marks = {instance: instance.running.mark for instance in ends if _is_limited(instance)}
+            for instance, used_bytes in (await _measure(marks)).items():
+                reason = _find_excess(instance, marks[instance], used_bytes)
+                if reason is not None:
+                    ends[instance](reason)
 
 
-def _is_limited(known: Supervisor) -> bool:
-    instance = known.instance
+def _is_limited(instance: Instance) -> bool:
     has_limit = instance.launch.config.memory_limit_bytes is not None
     return has_limit and not instance.is_over and instance.halt is None
 
 
-async def _measure(marks: Mapping[Supervisor, Mark]) -> Mapping[Supervisor, int]:
+async def _measure(marks: Mapping[Instance, Mark]) -> Mapping[Instance, int]:
     """Return the resident memory of instances in bytes; all share the passes over ``/proc``."""
     if not marks:
         return {}
@@ -53,12 +59,13 @@ def _measure_trees(marks: Sequence[Mark]) -> list[int]:
     return [measure_usage(process.pid for process in tree)[0] for tree in trees]
 
 
-def _judge(known: Supervisor, measured: Mark, used_bytes: int) -> None:
-    """End an instance that uses too much, unless it was restarted since it was measured."""
-    limit_bytes = known.instance.launch.config.memory_limit_bytes
-    is_same = not known.instance.is_over and known.instance.running.mark == measured
-    if limit_bytes is not None and used_bytes > limit_bytes and is_same:
-        known.end_at_limit(
-            f"its processes used {used_bytes / _MB:.0f} MB of memory, "
-            f"and [limits] memory of its world.toml is {limit_bytes / _MB:.0f} MB"
-        )
+def _find_excess(instance: Instance, measured: Mark, used_bytes: int) -> str | None:
+    """Return why to end an instance; None if it is within its limit, or was restarted since."""
+    limit_bytes = instance.launch.config.memory_limit_bytes
+    is_same = not instance.is_over and instance.running.mark == measured
+    if limit_bytes is None or used_bytes <= limit_bytes or not is_same:
+        return None
+    return (
+        f"its processes used {used_bytes / _MB:.0f} MB of memory, "
+        f"and [limits] memory of its world.toml is {limit_bytes / _MB:.0f} MB"
+    )

@@ -17,7 +17,6 @@ import attrs
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.foreign_values import whole_number
-from clawblox.protocol import TickRate
 from clawblox.results import ProcessExit
 from clawblox.supervision.tree import ProcessTree
 from clawblox.system.process import Process, adopt, require_executable, signal_name, spawn
@@ -42,7 +41,6 @@ class WorldProcesses:
         sidecars: The others by name.
         log_files: Their logs, the world's first.
         log_start: Offset of the world's first byte in its log.
-        rate: How fast the world runs, as it reported last; None if it did not.
     """
 
     tree: ProcessTree
@@ -52,7 +50,6 @@ class WorldProcesses:
     sidecars: dict[str, Process] = attrs.field(factory=dict)
     log_files: list[Path] = attrs.field(factory=list)
     log_start: int = 0
-    rate: TickRate | None = None
     _status_files: list[Path] = attrs.field(factory=list, init=False)
 
     def start_world(

@@ -23,14 +23,11 @@ from clawblox.instance.bookkeeping import Bookkeeping, Emit, Write
 from clawblox.instance.calls import Calls
 from clawblox.instance.ends import End
 from clawblox.instance.failures import start_failure, start_stopped, stop_error
-from clawblox.instance.halts import Halts
-from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
-from clawblox.instance.launcher import Launcher
 from clawblox.instance.lifecycle import MOVES, State, restart_delay
 from clawblox.instance.restart_source import NO_GOOD_SAVE, RestartRequest, RestartSource
-from clawblox.instance.startup import FAILED_START_GRACE_S, start_up
-from clawblox.instance.watch import Watch
+from clawblox.instance.supervised import FAILED_START_GRACE_S, SupervisedInstance
+from clawblox.instance.watch import Reports, Watch
 from clawblox.results import EventKind, ProcessExit, StartedWorld, StopResult, describe_end
 from clawblox.rundir.manifest_updates import RestartedBy
 from clawblox.supervision.lifecycle import Lifecycle, RestartBudget
@@ -46,7 +43,6 @@ class Supervisor:
 
     Args:
         instance: The instance, with nothing taken yet.
-        launcher: Starts it.
         emit: Emits an event.
         write: Writes an update to the manifest of the instance. Blocks.
         on_settled: Called when it is ready, or when nothing is left of a failed start.
@@ -66,8 +62,7 @@ class Supervisor:
 
     def __init__(
         self,
-        instance: Instance,
-        launcher: Launcher,
+        instance: SupervisedInstance,
         emit: Emit,
         write: Write,
         *,
@@ -80,10 +75,9 @@ class Supervisor:
         self.calls = Calls(instance, self.lifecycle)
         self.ends_on_purpose = False
         self.has_died = False
-        self._launcher = launcher
         self._emit = emit
         self._books = Bookkeeping(instance, write)
-        self._halts = Halts(instance, self._books, self._tell)
+        self._reports = Reports(instance, self._books, self._tell)
         self._on_settled = on_settled
         self._on_back = on_back
         self.source = RestartSource(instance.launch.begun, instance.launch.saves)
@@ -178,7 +172,7 @@ class Supervisor:
 
     def end_at_limit(self, reason: str) -> None:
         """Kill the instance, which exceeds a limit; ``reason`` is recorded like that of a halt."""
-        self._halts.announce(reason)
+        self._reports.announce_halt(reason)
         self.calls.fail()
         self.instance.kill()
 
@@ -222,7 +216,7 @@ class Supervisor:
         try:
             if (record := self.instance.record) is None:
                 self._tell_return()
-                await start_up(self.instance, self._launcher, self.lifecycle.move, self._tell)
+                await self.instance.start_up(self.lifecycle.move, self._tell)
             else:
                 await run_blocking(self.instance.attach, record)
                 self.lifecycle.move(State.SPAWNING)
@@ -256,7 +250,7 @@ class Supervisor:
         self._is_announced = True
 
     def _serve(self, ready_s: float) -> None:
-        self.started = self.instance.running.started_world(ready_s)
+        self.started = self.instance.started_world(ready_s)
         self.lifecycle.move(State.READY)
         self.calls.note_change()
         self._tell("ready", url=self.started.url, ready_s=ready_s)
@@ -275,8 +269,8 @@ class Supervisor:
     async def _watch(self) -> None:
         """Watch the instance until the world's process has ended."""
         self._is_unresponsive = False
-        tools = (self.calls.pacer, self._books, self._tell, self._halts.note, self._end_halted)
-        watch = Watch(self.instance, *tools)
+        pacer, end = self.calls.pacer, self._end_halted
+        watch = Watch(self.instance, pacer, self._reports, self._tell, end)
         await watch.run()
         self._is_unresponsive = watch.is_unresponsive
         was_ended = self._is_unresponsive or self.instance.halt is not None
@@ -359,7 +353,7 @@ class Supervisor:
             path = launch.resume_path
             self._tell("restarting", exit=exit_before, resume_path=path, reason=reason, by=by)
             # The states of a start do not count: it is RESTARTING until it serves.
-            await start_up(self.instance, self._launcher, lambda _state: None, self._tell)
+            await self.instance.start_up(lambda _state: None, self._tell)
             await run_blocking(self._books.register_restart, end, launch, by)
             tell = await self._on_back()
             self._serve(anyio.current_time() - begun_at)
@@ -371,11 +365,8 @@ class Supervisor:
 
     def _prepare_restart(self, launch: Launch, by: RestartedBy) -> None:
         """Release the last processes, and note the restart in the index of the log. Blocks."""
-        instance = self.instance
         self._books.note_restart(launch, by)
-        instance.begin_anew(keep_port=True)
-        instance.launch = launch
-        instance.restarts += 1
+        self.instance.prepare_restart(launch)
 
     async def _clear_away(self) -> bool:
         """End the remaining processes of the instance; return whether all of them ended."""
@@ -408,7 +399,7 @@ class Supervisor:
         is_left_running = False
         if self.lifecycle.state is State.READY and self._stop.grace is not None:
             with self._contained("halt not looked for"):
-                await self._halts.look(self._stop.grace)
+                await self._reports.look_for_halt(self._stop.grace)
         self.has_died |= self.started is not None and self.instance.halt is not None
         with self._contained("end of an instance not begun"):
             is_left_running = self._is_left_running()

@@ -1,32 +1,196 @@
-"""Watches one instance from its readiness to the exit of the world's process."""
+"""Watches one instance, and handles what its world reports: that it halted, how fast it runs.
+
+A world in real time reports its rate in its health answers. The detectors read no clock: callers
+pass the time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import partial
+import os
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Final
 
+import anyio
+
+from clawblox.concurrency.per_loop import per_loop
 from clawblox.concurrency.tasks import Tasks
-from clawblox.concurrency.threads import run_blocking
+from clawblox.concurrency.threads import current_batcher, run_blocking
 from clawblox.config.world_toml import LivenessRule
 from clawblox.instance.bookkeeping import Bookkeeping
-from clawblox.instance.health import wait_until_unresponsive
-from clawblox.instance.instance import Instance
+from clawblox.instance.failures import read_watchdog_end
 from clawblox.instance.pacer import ProbePacer
-from clawblox.instance.rates import Rates
-from clawblox.instance.startup import Tell
-from clawblox.instance.watchdog_end import read_watchdog_end
-from clawblox.system.process import Process
+from clawblox.instance.supervised import SupervisedInstance, Tell
+from clawblox.protocol import TickRate
+from clawblox.results import ProcessExit
+from clawblox.supervision.tree import Grace
+
+BEHIND_BELOW: Final = 0.9
+"""Share of its nominal rate below which a world is behind."""
+BEHIND_AFTER_S: Final = 10.0
+"""Seconds below that share after which a world counts as behind."""
+_RECORDED_STEP: Final = 0.05
+"""Change of the share after which the record is written again."""
+_FIND_HALT_S: Final = 1.0
+"""Longest time that a stop waits for the answer whether the world has halted, in seconds."""
+
+
+class BehindDetector:
+    """Decides when one world has fallen behind, and when it has caught up.
+
+    Attributes:
+        is_behind: Whether the world counts as behind.
+    """
+
+    def __init__(self) -> None:
+        self.is_behind = False
+        self._below_since: float | None = None
+
+    def note(self, rate: TickRate, now: float) -> bool:
+        """Take a rate; return whether :attr:`is_behind` has changed.
+
+        Args:
+            rate: What the world reports.
+            now: The time, in seconds of a steady clock.
+        """
+        was_behind = self.is_behind
+        if rate.share >= BEHIND_BELOW:
+            self.is_behind, self._below_since = False, None
+        elif self._below_since is None:
+            self._below_since = now
+        elif now - self._below_since >= BEHIND_AFTER_S:
+            self.is_behind = True
+        return self.is_behind is not was_behind
+
+
+class CoreBudget:
+    """Compares what the ticks of all worlds take with the processors that there are.
+
+    Args:
+        cores: Number of processors.
+
+    Attributes:
+        cores: The same as the argument.
+        needed: Processors that the ticks of all worlds take at their nominal rates.
+    """
+
+    def __init__(self, cores: int) -> None:
+        self.cores = cores
+        self.needed = 0.0
+        self._by_world: dict[Hashable, float] = {}
+        self._reported: set[Hashable] = set()
+        self._is_announced = False
+
+    @property
+    def worlds(self) -> int:
+        """Number of worlds whose ticks are counted."""
+        return len(self._by_world)
+
+    def note(self, world: Hashable, cores: float | None) -> bool:
+        """Take what one world needs; return whether to announce that all need too much.
+
+        That is once, when all worlds that report have done so since the processors were exceeded.
+
+        Args:
+            world: Identifies the world.
+            cores: The processors that its ticks take; None if it has ended, or reports none.
+        """
+        self._by_world.pop(world, None)
+        if cores is not None:
+            self._by_world[world] = cores
+        self.needed = sum(self._by_world.values())
+        if self.needed <= self.cores:
+            self._reported.clear()
+            self._is_announced = False
+            return False
+        is_second = world in self._reported
+        self._reported.add(world)
+        was_announced, self._is_announced = self._is_announced, self._is_announced or is_second
+        return is_second and not was_announced
+
+
+@per_loop
+def _current_budget() -> CoreBudget:
+    """Return the budget that all worlds of this event loop share."""
+    return CoreBudget(len(os.sched_getaffinity(0)))
+
+
+class Reports:
+    """Keeps what the world of one instance reports, in its record and in events.
+
+    Args:
+        instance: The instance.
+        books: Its bookkeeping.
+        tell: Sends its events.
+    """
+
+    def __init__(self, instance: SupervisedInstance, books: Bookkeeping, tell: Tell) -> None:
+        self._instance = instance
+        self._books = books
+        self._tell = tell
+        self._detector = BehindDetector()
+        self._budget = _current_budget()
+
+    def announce_halt(self, reason: str) -> None:
+        """Keep why the world has halted, and send the event."""
+        self._instance.halt = self._instance.masked(reason)
+        self._tell("halted", reason=self._instance.halt)
+
+    async def note_halt(self, reason: str) -> None:
+        """Announce why the world has halted, and record it.
+
+        Cancellation: the event is sent; the record is written.
+        """
+        self.announce_halt(reason)
+        await current_batcher().run(self._books.note_reported)
+
+    async def look_for_halt(self, grace: Grace) -> None:
+        """Ask a world that is about to be stopped whether it has halted, and note the answer.
+
+        Args:
+            grace: The time of the stop; the world is not asked when none is left.
+
+        Cancellation: leaves no connection open.
+        """
+        instance, rule = self._instance, self._instance.launch.liveness
+        if rule is None or instance.is_over or instance.halt is not None:
+            return
+        left = grace.scope.deadline - anyio.current_time()
+        seconds = min(rule.timeout, _FIND_HALT_S, left)
+        if seconds > 0 and (reason := await instance.find_halt(seconds)) is not None:
+            await self.note_halt(reason)
+
+    async def note_rate(self, rate: TickRate) -> None:
+        """Keep a rate, and send an event when the world falls behind or catches up.
+
+        Cancellation: events are sent; the record is written.
+        """
+        before, self._instance.rate = self._instance.rate, rate
+        rates = {"achieved_hz": rate.achieved_hz, "nominal_hz": rate.nominal_hz}
+        has_changed = self._detector.note(rate, anyio.current_time())
+        if has_changed:
+            self._tell("fell_behind" if self._detector.is_behind else "caught_up", **rates)
+        if self._budget.note(self, rate.cores):
+            budget = self._budget
+            self._tell(
+                "overcommitted", needed=budget.needed, cores=budget.cores, worlds=budget.worlds
+            )
+        if before is None or has_changed or abs(before.share - rate.share) >= _RECORDED_STEP:
+            await current_batcher().run(self._books.note_reported)
+
+    def end_rates(self) -> None:
+        """Stop counting the rates of a life that has ended."""
+        self._budget.note(self, None)
+        self._detector = BehindDetector()
 
 
 class Watch:
-    """One watch of an instance.
+    """One watch of an instance, from its readiness to the exit of the world's process.
 
     Args:
         instance: The instance, which is ready.
-        pacer: Hurries its liveness probes.
-        books: Its bookkeeping.
-        tell: Called with each event.
-        note_halt: Called with the reason when it has halted.
+        pacer: Decides when its liveness is probed.
+        reports: Takes what the world reports.
+        tell: Sends its events.
         end: Ends the instance when it hangs or has halted, which is then handled like any exit.
 
     Attributes:
@@ -35,18 +199,16 @@ class Watch:
 
     def __init__(
         self,
-        instance: Instance,
+        instance: SupervisedInstance,
         pacer: ProbePacer,
-        books: Bookkeeping,
+        reports: Reports,
         tell: Tell,
-        note_halt: Callable[[str], Awaitable[None]],
         end: Callable[[], Awaitable[None]],
     ) -> None:
         self._instance = instance
         self._pacer = pacer
-        self._rates = Rates(instance, books, tell)
+        self._reports = reports
         self._tell = tell
-        self._note_halt = note_halt
         self._end = end
         self.is_unresponsive = False
 
@@ -56,29 +218,29 @@ class Watch:
         Cancellation: the processes continue; an instance that is being ended is ended first.
         """
         async with Tasks() as tasks:
-            for name, sidecar in self._instance.sidecars.items():
-                tasks.start_soon(partial(self._watch_sidecar, name, sidecar))
-            if (rule := self._instance.launch.liveness) is not None:
-                tasks.start_soon(partial(self._watch_liveness, rule))
+            tasks.start_soon(self._instance.watch_sidecars, self._note_sidecar_exit)
+            if self._instance.launch.liveness is not None:
+                tasks.start_soon(self._watch_liveness, self._instance.launch.liveness)
             await self._instance.wait_exit()
         reason = await run_blocking(read_watchdog_end, self._instance)
         if reason is not None:
-            await self._note_halt(reason)
+            await self._reports.note_halt(reason)
 
-    async def _watch_sidecar(self, name: str, sidecar: Process) -> None:
-        self._tell("sidecar_exited", sidecar=name, exit=await sidecar.wait())
+    def _note_sidecar_exit(self, name: str, exit_: ProcessExit) -> None:
+        self._tell("sidecar_exited", sidecar=name, exit=exit_)
 
     async def _watch_liveness(self, rule: LivenessRule) -> None:
-        probe = self._instance.running.liveness_probe(rule)
         self._pacer.begin()
         try:
-            seen = await wait_until_unresponsive(probe, rule, self._pacer, self._rates.note)
-            if probe.halt is not None:
-                await self._note_halt(probe.halt)
+            seen, halt = await self._instance.wait_unresponsive(
+                self._pacer, self._reports.note_rate
+            )
+            if halt is not None:
+                await self._reports.note_halt(halt)
         finally:
             self._pacer.end()
-            self._rates.end()
-        if probe.halt is None:
+            self._reports.end_rates()
+        if halt is None:
             self.is_unresponsive = True
             self._tell("unresponsive", seen=seen, failures=rule.failure_threshold)
         await self._end()

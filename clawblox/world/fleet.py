@@ -28,9 +28,10 @@ from clawblox.instance.failures import start_stopped
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch, Past, new_run_id, plan_attach
 from clawblox.instance.launcher import Launcher
-from clawblox.instance.memory import watch_memory
+from clawblox.instance.local import LocalInstance
+from clawblox.instance.memory import LimitedInstances, watch_memory
 from clawblox.instance.ramp import current_ramp
-from clawblox.instance.startup import FAILED_START_GRACE_S
+from clawblox.instance.supervised import FAILED_START_GRACE_S
 from clawblox.instance.supervisor import Supervisor
 from clawblox.results import EventKind, Labels, StartedWorld, StopResult
 from clawblox.rundir.claims import refuse_held_run
@@ -109,7 +110,7 @@ class Fleet(KnownInstances):
             self._services.start_soon(watch_logs, self._find_logs, self._max_log_bytes)
             self._services.start_soon(watch_loop, self._note_lag)
             self._services.start_soon(watch_records, self._find_instances)
-            self._services.start_soon(watch_memory, lambda: [one.supervisor for one in self.all])
+            self._services.start_soon(watch_memory, self._find_limited)
             yield self
 
     @asynccontextmanager
@@ -364,7 +365,8 @@ class Fleet(KnownInstances):
         """Make an instance to start, or to attach to the instance of ``record``."""
         write = partial(self.writers.apply, launch.instance_dir)
         register = partial(write, update or Update(), durable=durable)
-        instance = Instance(
+        instance = LocalInstance(
+            self._launcher,
             launch,
             record,
             names=self._names,
@@ -382,13 +384,12 @@ class Fleet(KnownInstances):
 
         supervisor = Supervisor(
             instance,
-            self._launcher,
             self.emit,
             write,
             on_settled=note_settled,
             on_back=lambda: self._settle_sessions(handle),
         )
-        handle = InstanceHandle(supervisor)
+        handle = InstanceHandle(supervisor, instance)
         old = None if launch.past is None else self._last.get(handle.name)
         if old is not None and old.run_id == handle.run_id:
             handle.roster = old.roster
@@ -451,6 +452,9 @@ class Fleet(KnownInstances):
 
     def _find_instances(self) -> list[Instance]:
         return [one.instance for one in self.all]
+
+    def _find_limited(self) -> LimitedInstances:
+        return {one.instance: one.supervisor.end_at_limit for one in self.all}
 
     def _find_logs(self) -> Iterator[tuple[LogIndex, list[Path]]]:
         """Yield the logs of the instances that have processes, or had."""

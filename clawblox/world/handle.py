@@ -14,7 +14,6 @@ from clawblox.config.options import RestartOptions, SaveOptions
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
 from clawblox.instance.lifecycle import State
-from clawblox.instance.rates import current_rate
 from clawblox.instance.supervisor import Supervisor
 from clawblox.protocol import TickRate
 from clawblox.results import Labels, ProcessExit, SavedSnapshot, StartedWorld, StopResult
@@ -30,19 +29,20 @@ class InstanceHandle:
 
     Args:
         supervisor: The task that owns the instance.
+        instance: Its resources and its record, on this machine.
 
     Attributes:
         supervisor: The same as the argument.
-        instance: Its resources and its record.
+        instance: The same as the argument.
         calls: The calls to it.
         source: The saves that a restart may restore.
         restart_lock: Held by the one restart on request that is under way.
         roster: Who joined it; shared with the handle of the run before a revival.
     """
 
-    def __init__(self, supervisor: Supervisor) -> None:
+    def __init__(self, supervisor: Supervisor, instance: Instance) -> None:
         self.supervisor = supervisor
-        self.instance: Instance = supervisor.instance
+        self.instance = instance
         self.calls = supervisor.calls
         self.source = supervisor.source
         self.restart_lock: anyio.Lock = supervisor.restart_lock
@@ -144,7 +144,7 @@ class InstanceHandle:
     @property
     def rate(self) -> TickRate | None:
         """How fast its world runs; None if that is not known, or it has ended."""
-        return current_rate(self.instance)
+        return None if self.instance.is_over else self.instance.rate
 
     @property
     def connections(self) -> Connections:
@@ -192,7 +192,7 @@ class InstanceHandle:
         """
         async with self.calls.call():
             return await save_snapshot(
-                self.instance.running.snapshot_source(),
+                self.supervisor.instance.snapshot_source(),
                 options,
                 writers,
                 world_dir=self.launch.config.dir,

@@ -9,8 +9,7 @@ import anyio
 import pytest
 
 from clawblox import AsyncWorld, ProcessExit, WorldExitedError
-from clawblox.instance import supervisor
-from clawblox.instance.startup import start_up
+from clawblox.instance.local import LocalInstance
 from clawblox.rundir.operations import stop_instances
 from tests.crowd import kinds, leftovers, make_motley_world, past, seeded, until
 from tests.instance.supervision.support import kill, now
@@ -58,6 +57,7 @@ async def test_the_log_of_a_world_without_a_process_is_read(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_between, may_go_on = anyio.Event(), anyio.Event()
+    start_up = LocalInstance.start_up
 
     async def start_late(*args: Any) -> None:
         is_between.set()
@@ -67,7 +67,7 @@ async def test_the_log_of_a_world_without_a_process_is_read(
     async with AsyncWorld(dir=make_motley_world(tmp_path)) as world, world.events() as events:
         await world.start_many(1, run_dir=run, restart="fresh")
         await past(events)
-        monkeypatch.setattr(supervisor, "start_up", start_late)
+        monkeypatch.setattr(LocalInstance, "start_up", start_late)
         await kill(run)
         await is_between.wait()
         async with world.logs(instance="w000") as lines:

@@ -11,8 +11,8 @@ import anyio.to_thread
 import pytest
 
 from clawblox import AsyncWorld
-from clawblox.instance import rates
-from clawblox.instance.rates import BehindDetector, CoreBudget
+from clawblox.instance import watch
+from clawblox.instance.watch import BehindDetector, CoreBudget
 from clawblox.protocol import TickRate, parse_rate
 from clawblox.rundir.status import read_run
 from clawblox.views.event_lines import describe_event
@@ -127,7 +127,7 @@ def report(directory: Path, found: TickRate | None) -> None:
 async def test_a_world_that_falls_behind_is_an_event_and_is_seen_by_operators(
     world_dir, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(rates, "BEHIND_AFTER_S", 0.0)
+    monkeypatch.setattr(watch, "BEHIND_AFTER_S", 0.0)
     run = tmp_path / "run"
     async with AsyncWorld(dir=world_dir) as world, world.events() as events:
         await world.start(run_dir=run)

@@ -1,0 +1,175 @@
+"""The instance whose processes run on this machine, as the supervisor drives it.
+
+``instance`` acquires its resources, the launcher does everything of a start that blocks. A failed
+start releases nothing here: the supervisor does that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import anyio
+
+from clawblox.concurrency.tasks import Tasks
+from clawblox.concurrency.threads import run_blocking
+from clawblox.errors import WorldExitedBeforeReadyError, WorldIdentityError, WorldStartError
+from clawblox.instance.failures import (
+    exited_before_ready,
+    halted_before_ready,
+    identity_error,
+    ready_timeout,
+)
+from clawblox.instance.health import (
+    HaltedAtStart,
+    Probe,
+    StrangerAnswers,
+    find_halt,
+    wait_until_unresponsive,
+)
+from clawblox.instance.instance import Instance
+from clawblox.instance.launch import Launch
+from clawblox.instance.launcher import Ending, Launcher
+from clawblox.instance.lifecycle import State
+from clawblox.instance.pacer import ProbePacer
+from clawblox.instance.ramp import Pace
+from clawblox.instance.supervised import FAILED_START_GRACE_S, Tell
+from clawblox.protocol import TickRate
+from clawblox.results import EventKind, ProcessExit, StartedWorld
+from clawblox.snapshot.transfer import SnapshotSource
+from clawblox.supervision.tree import Grace, current_finder
+from clawblox.system.ports import describe_owner
+from clawblox.system.process import Process
+from clawblox.telemetry.own_log import OwnLog
+
+_PORT_ATTEMPTS = 3
+
+_log = OwnLog(__name__)
+
+
+class LocalInstance(Instance):
+    """An instance on this machine; see :class:`SupervisedInstance`.
+
+    Args:
+        launcher: Starts it.
+        *args: The positional arguments of :class:`Instance`.
+        **options: The keyword arguments of :class:`Instance`.
+    """
+
+    def __init__(self, launcher: Launcher, *args: Any, **options: Any) -> None:  # noqa: ANN401
+        super().__init__(*args, **options)
+        self._launcher = launcher
+
+    # -- bring up -----------------------------------------------------------------------
+
+    async def start_up(self, move: Callable[[State], None], tell: Tell) -> None:
+        """See :meth:`SupervisedInstance.start_up`.
+
+        Raises:
+            PortBusy: The port that was asked for is still in use.
+            Exception: As there, and whatever :meth:`Instance.bring_up` raises.
+        """
+        if self.launch.options.port is not None and not self.has_port:
+            await run_blocking(self.take_name)
+            await self.wait_for_port()
+        for attempts_left in reversed(range(_PORT_ATTEMPTS)):
+            failure = await self._try_start(move, tell)
+            if failure is None:
+                return
+            if not attempts_left or not await self._has_lost_port(failure):
+                raise failure
+            _log.info("port lost, starting again", instance=self.name)
+            with anyio.CancelScope(shield=True):
+                await self.end(Grace(FAILED_START_GRACE_S))
+                await run_blocking(partial(self.begin_anew, keep_port=False))
+            move(State.LEASING)
+
+    async def _try_start(self, move: Callable[[State], None], tell: Tell) -> WorldStartError | None:
+        """Start it; return a failure after which another port may help, None when it is ready."""
+        is_spawned = False
+
+        def on_spawned() -> None:
+            nonlocal is_spawned
+            is_spawned = True
+            move(State.SPAWNING)
+            move(State.PROBING)
+            tell("started", port=self.port)
+
+        def on_pace(pace: Pace) -> None:
+            kind: EventKind = "ramp_slowed" if pace.is_slow else "ramp_recovered"
+            tell(kind, limit=pace.limit, pressure=pace.pressure)
+
+        try:
+            ending = await self._launcher.run(self, on_spawned=on_spawned, on_pace=on_pace)
+            if ending is Ending.EXITED:
+                await self.wait_exit()
+                return exited_before_ready(self)
+            if ending is Ending.LATE:
+                processes = await current_finder().find(self.running.mark)
+                return await run_blocking(ready_timeout, self, processes)
+        except HaltedAtStart as halted:
+            raise halted_before_ready(self, halted.reason) from halted
+        except StrangerAnswers as stranger:
+            failure = identity_error(self, stranger)
+            failure.__cause__ = stranger
+            return failure
+        except Exception:
+            if self.has_port and not is_spawned:
+                move(State.SPAWNING)  # the spawn failed
+            raise
+        return None
+
+    async def _has_lost_port(self, failure: WorldStartError) -> bool:
+        """Return whether another process took the port between the lease and the world's bind."""
+        if self.keeps_port:
+            return False
+        if not isinstance(failure, WorldExitedBeforeReadyError | WorldIdentityError):
+            return False
+        return bool(await run_blocking(describe_owner, self.port))
+
+    def prepare_restart(self, launch: Launch) -> None:
+        """See :meth:`SupervisedInstance.prepare_restart`."""
+        self.begin_anew(keep_port=True)
+        self.launch = launch
+        self.restarts += 1
+
+    def started_world(self, ready_s: float) -> StartedWorld:
+        """See :meth:`SupervisedInstance.started_world`."""
+        return self.running.started_world(ready_s)
+
+    # -- watch --------------------------------------------------------------------------
+
+    async def watch_sidecars(self, on_exit: Callable[[str, ProcessExit], None]) -> None:
+        """See :meth:`SupervisedInstance.watch_sidecars`."""
+
+        async def watch(name: str, sidecar: Process) -> None:
+            on_exit(name, await sidecar.wait())
+
+        async with Tasks() as tasks:
+            for name, sidecar in self.sidecars.items():
+                tasks.start_soon(watch, name, sidecar)
+            await anyio.sleep_forever()
+
+    async def wait_unresponsive(
+        self, pacer: ProbePacer, on_rate: Callable[[TickRate], Awaitable[None]]
+    ) -> tuple[str, str | None]:
+        """See :meth:`SupervisedInstance.wait_unresponsive`."""
+        assert self.launch.liveness is not None
+        probe = self._liveness_probe()
+        seen = await wait_until_unresponsive(probe, self.launch.liveness, pacer, on_rate)
+        return seen, probe.halt
+
+    async def find_halt(self, seconds: float) -> str | None:
+        """See :meth:`SupervisedInstance.find_halt`."""
+        return await find_halt(self._liveness_probe(), seconds)
+
+    def _liveness_probe(self) -> Probe:
+        assert self.launch.liveness is not None
+        return self.running.liveness_probe(self.launch.liveness)
+
+    # -- capture ------------------------------------------------------------------------
+
+    def snapshot_source(self) -> SnapshotSource:
+        """See :meth:`SupervisedInstance.snapshot_source`."""
+        return self.running.snapshot_source()
