@@ -6,7 +6,6 @@
 - ``lifecycle``: the states of an instance, their transitions, and the pauses before restarts.
 - ``restart_source``: what an instance is restarted from, and the request of a restart.
 - ``watch``: from its readiness to its exit; halts, and worlds slower than real time.
-- ``pacer``: hurries the liveness probe of a world that may have halted.
 - ``memory``: ends instances that use more memory than their world allows.
 - ``bookkeeping``: writes its record, its manifest and the index of its log.
 - ``launcher``: the thread that spawns and probes.
@@ -16,8 +15,7 @@
 - ``environment``: the command and environment of its processes.
 - ``instance``: acquires and releases the resources of an instance.
 - ``ends``: how instances end.
-- ``stages``: the stages that it reaches, as values.
-- ``processes``: its processes.
+- ``running``: its name and its processes, as stages that it reaches.
 - ``health``: when a world is ready, and whether it still answers.
 - ``listening``: where a world listens that is never ready.
 - ``calls``: calls that fail when their instance ends.

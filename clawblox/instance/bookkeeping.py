@@ -1,4 +1,4 @@
-"""What is told of one instance: in its record, its manifest, the index of its log, and events."""
+"""Writes the record, the manifest and the log index of one instance, and restores lost records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _log = OwnLog(__name__)
 
 
 class Emit(Protocol):
-    """Takes what happened to an instance."""
+    """Sends an event of an instance."""
 
     def __call__(
         self,
@@ -57,8 +57,8 @@ class Write(Protocol):
 class Bookkeeping:
     """Writes what happens to one instance. Every method blocks; failures are logged.
 
-    Whatever fails to be written, a defect of this package included, ends neither the instance nor
-    the other writes.
+    A failed write, even by a defect of this package, ends neither the instance nor the other
+    writes.
 
     Args:
         instance: The instance.
@@ -122,7 +122,7 @@ class Bookkeeping:
             self._write(update)
 
     def leave_running(self) -> None:
-        """Release a detached instance, which goes on."""
+        """Release a detached instance; it continues to run."""
         if self._instance.log_index is not None:
             with self._contained("end not noted in the log"):
                 self._instance.log_index.leave()
@@ -172,23 +172,23 @@ FindInstances: TypeAlias = Callable[[], Iterable[Instance]]
 
 
 async def watch_records(find: FindInstances) -> None:
-    """Look once a second whether records were lost, and write those again, until it is cancelled.
+    """Check for lost records once a second, and write them again, until it is cancelled.
 
     Args:
         find: Returns the instances.
 
-    Cancellation: a look that is under way is finished.
+    Cancellation: finishes a check that is under way.
     """
     keeper = _RecordKeeper()
     while True:
         await anyio.sleep(_LOOK_INTERVAL_S)
         with _log.contain("records not looked at"):
-            if found := list(find()):
-                await run_blocking(keeper.look, found)
+            if instances := list(find()):
+                await run_blocking(keeper.look, instances)
 
 
 class _RecordKeeper:
-    """Looks at journals that have changed since the last look, and at no others."""
+    """Checks the journals that have changed since the last check."""
 
     def __init__(self) -> None:
         self._stamps: dict[Path, tuple[int, ...]] = {}
@@ -198,7 +198,7 @@ class _RecordKeeper:
         """Restore the lost records of instances. Blocks."""
         for run_dir, members in _group_by_run_dir(instances).items():
             stamp = _stamp(records_journal(run_dir))
-            # A run directory that was moved or removed is not made again.
+            # A run directory that was moved or removed is not created again.
             if (stamp is None or stamp != self._stamps.get(run_dir)) and run_dir.is_dir():
                 self._restore(run_dir, members)
 
@@ -218,7 +218,7 @@ class _RecordKeeper:
 
 
 def _restore_all(run_dir: Path, instances: Iterable[Instance]) -> list[str]:
-    """Restore lost records, all at once, so that no reader takes some of them for all."""
+    """Restore lost records in a single write, so that no reader mistakes some for all."""
     with ExitStack() as holding:
         held = [holding.enter_context(instance.held_record()) for instance in instances]
         kept = [record_and_claim for record_and_claim in held if record_and_claim is not None]
@@ -230,21 +230,21 @@ def _restore_all(run_dir: Path, instances: Iterable[Instance]) -> list[str]:
 
 def _group_by_run_dir(instances: Iterable[Instance]) -> dict[Path, list[Instance]]:
     groups: dict[Path, list[Instance]] = {}
-    for instance in dict.fromkeys(instances):  # each is held once
+    for instance in dict.fromkeys(instances):  # lock each only once
         groups.setdefault(instance.launch.run_dir, []).append(instance)
     return groups
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _brief(found: ProcessExit | None) -> str:
+def _brief(exit_: ProcessExit | None) -> str:
     """Return how a process ended, without the possible reasons."""
-    if found is None:
+    if exit_ is None:
         return "exit unknown"
-    return str(found) if found.signal is None else f"killed by {found.signal}"
+    return str(exit_) if exit_.signal is None else f"killed by {exit_.signal}"

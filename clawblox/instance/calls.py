@@ -1,4 +1,4 @@
-"""The calls to one instance: they fail at once when the instance ends."""
+"""The calls to one instance: they fail immediately when the instance ends."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import anyio
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldCallError, WorldError, WorldExitedError
 from clawblox.instance.failures import exited_error
+from clawblox.instance.health import ProbePacer
 from clawblox.instance.lifecycle import State
-from clawblox.instance.pacer import ProbePacer
 from clawblox.instance.supervised import SupervisedInstance
 from clawblox.supervision.lifecycle import Lifecycle
 
@@ -85,7 +85,7 @@ class Calls:
         self.note_change()
 
     def note_change(self) -> None:
-        """Wake those who wait for the instance, because its state has changed."""
+        """Wake the tasks that wait for the instance, because its state has changed."""
         self._changed.set()
         self._changed = anyio.Event()
 
@@ -97,7 +97,7 @@ class Calls:
             until: Time of the loop's clock at which to give up.
 
         Returns:
-            Whether it serves; False at once when it is not coming back.
+            Whether it serves; False immediately when it is not coming back.
 
         Cancellation: has no effect.
         """

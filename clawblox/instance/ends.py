@@ -1,4 +1,4 @@
-"""How instances end, and what their records and manifests say of it. Pure."""
+"""How instances end, in the words of their records and manifests. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class End:
     """The end of an instance.
 
     Attributes:
-        was_begun: Whether its start had begun, so that there is something of it.
+        was_begun: Whether its start had begun, so that something of it exists.
         was_ready: Whether it was ever ready.
         has_died: Whether it ended by itself, or was ended because it hung or had halted.
         has_finished: Whether it ended by itself, with status 0.
-        is_on_purpose: Whether somebody had it stopped, so that a resume leaves it alone.
+        is_on_purpose: Whether it was stopped on request, so that a resume leaves it alone.
     """
 
     was_begun: bool

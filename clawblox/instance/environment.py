@@ -27,7 +27,7 @@ _ENGINE: Final = ("-P", "-m", "clawblox.engine")
 _TOKEN_BYTES: Final = 32
 
 _PYTHON: Final = "{python}"
-"""A word of a command that stands for the interpreter that runs clawblox."""
+"""Placeholder in a command for the interpreter that runs clawblox."""
 
 _ACTIVATION_ENV: Final = ("VIRTUAL_ENV", "CONDA_PREFIX")
 """An activated Python environment sets one of these."""
@@ -88,8 +88,8 @@ def _clawblox_bin() -> str:
 
 @functools.cache
 def _find_own_bin() -> str | None:
-    beside = Path(sys.executable).with_name("clawblox")
-    return str(beside) if beside.exists() else None
+    script = Path(sys.executable).with_name("clawblox")
+    return str(script) if script.exists() else None
 
 
 def fill_command(command: Sequence[str]) -> list[str]:

@@ -1,7 +1,7 @@
-"""Turns what went wrong with an instance into a public error.
+"""Turns failures of an instance into public errors.
 
-The packages below raise exceptions of their own, which know a port or a program but not the
-instance. This module adds the instance: its directory, files, address, exit and last log lines.
+The packages below raise exceptions that name a port or a program but not the instance. This module
+adds the instance: its directory, files, address, exit and last log lines.
 
 The first line of such an error begins with the name of the instance, so the messages do not
 repeat it.
@@ -44,7 +44,7 @@ _Error = TypeVar("_Error", bound=WorldError)
 
 _PYTHON: Final = re.compile(r"python[0-9.]*")
 _NO_CLAWBLOX: Final = re.compile(r"No module named '?clawblox\b")
-"""What Python says when it cannot import clawblox, or run a module of it."""
+"""Python's error when it cannot import clawblox, or run a module of it."""
 _NO_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 _PUBLIC_CLASS: dict[type[Exception], type[WorldStartError]] = {
@@ -71,7 +71,7 @@ def start_failure(
         _located(error, instance, phase, elapsed_s)
         if isinstance(error, WorldExitedBeforeReadyError) and (missing := _missing_package(error)):
             error = _located(_missing_error(*missing, instance), instance, phase, elapsed_s)
-            error.log_lines = ()  # a traceback, of which the message has all that matters
+            error.log_lines = ()  # a traceback that adds nothing to the message
             return error
         if any(map(_NO_CLAWBLOX.search, error.log_lines)):
             error.hint = _interpreter_hint()
@@ -90,7 +90,7 @@ def start_failure(
 def _missing_package(error: WorldError) -> tuple[str, str] | None:
     """Return the module that a world lacks, and the extra that adds it; None for another cause.
 
-    A module that this interpreter has is missing in another one, which its own message names.
+    A module that this interpreter has is missing in another one; the message of the world names it.
     """
     for match in filter(None, map(_NO_MODULE.search, reversed(error.log_lines))):
         extra = name_extra(module := match[1])

@@ -1,8 +1,8 @@
 """Health checks: whether a world is ready, is the process that answers, and still answers.
 
-A world is ready when its route answers 200 (or its log says so) *and* the listening socket
-belongs to its process tree. Probes are raw loopback sockets: a refused connection costs about
-14 µs, where an HTTP client would cost a third of a millisecond.
+A world is ready when its route answers 200 (or its log matches a pattern) *and* the listening
+socket belongs to its process tree. Probes are raw loopback sockets: a refused connection costs
+about 14 µs, where an HTTP client would cost a third of a millisecond.
 
 A probe is written as generators that yield what they wait for, so that the launcher can drive many
 of them in its one thread, and the liveness check one in the event loop. Liveness uses the terms of
@@ -19,6 +19,7 @@ import os
 import re
 import select
 import socket
+import threading
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from pathlib import Path
@@ -29,7 +30,6 @@ import attrs
 
 from clawblox.concurrency.deadlines import running_deadline
 from clawblox.config.world_toml import LivenessRule
-from clawblox.instance.pacer import ProbePacer
 from clawblox.protocol import OPERATOR_HEADER, TickRate, parse_halt, parse_rate
 from clawblox.system.ports import connect_host, describe_owner, find_owners, listeners_at
 from clawblox.system.process_tree import Mark, find_tree
@@ -73,7 +73,7 @@ Closing them closes the connection.
 """
 
 
-class StrangerAnswers(Exception):  # noqa: N818 - says the condition; the caller raises the public error
+class StrangerAnswers(Exception):  # noqa: N818 - names the condition; the caller raises the public error
     """The port answers, but a process outside the instance listens there."""
 
     def __init__(self, owner: str) -> None:
@@ -81,7 +81,7 @@ class StrangerAnswers(Exception):  # noqa: N818 - says the condition; the caller
         self.owner = owner
 
 
-class HaltedAtStart(Exception):  # noqa: N818 - says the condition; the caller raises the public error
+class HaltedAtStart(Exception):  # noqa: N818 - names the condition; the caller raises the public error
     """The world reports that it has halted, before it was ever ready."""
 
     def __init__(self, reason: str) -> None:
@@ -127,7 +127,7 @@ class Probe:
     _log_matched: bool = attrs.field(init=False, default=False)
 
     def look(self) -> Steps:
-        """Look once whether the world says that it is ready; keep the result in ``seen``.
+        """Look once whether the world reports ready; keep the result in ``seen``.
 
         Raises:
             OSError: There are no file descriptors left, or the log cannot be read.
@@ -234,7 +234,7 @@ class Probe:
 
 
 def steps_until_ready(probe: Probe, expected_s: float) -> Steps:
-    """Probe until the world says that it is ready; another process may have answered.
+    """Probe until the world reports ready; another process may have answered.
 
     Args:
         probe: The probe.
@@ -296,18 +296,76 @@ def _is_complete(answer: bytes) -> bool:
 # -- liveness: whether a world that was ready still answers -------------------------------------
 
 
+class ProbePacer:
+    """Paces the liveness probes of one world; callers that suspect a halt hurry the next probe."""
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+        self._hurried = anyio.Event()
+        self._probed = anyio.Event()
+        self._is_probing = False
+        self._begun = 0
+        self._ended = 0
+
+    def begin(self) -> None:
+        """Note that the instance is probed from now on."""
+        self._is_probing = True
+
+    def end(self) -> None:
+        """Note that it is probed no more, and wake the waiting callers."""
+        self._is_probing = False
+        self._wake()
+
+    async def pause(self, seconds: float) -> None:
+        """Wait until the next probe is due.
+
+        Args:
+            seconds: The longest wait.
+
+        Cancellation: has no effect.
+        """
+        with anyio.move_on_after(seconds):
+            await self._hurried.wait()
+        self._hurried = anyio.Event()
+        self._begun += 1
+
+    def note_probe(self) -> None:
+        """Note that the probe after the last `pause` found no change."""
+        self._ended = self._begun
+        self._wake()
+
+    def hurry(self) -> None:
+        """Begin the next probe immediately; called from another thread, do nothing."""
+        if threading.get_ident() == self._thread:
+            self._hurried.set()
+
+    async def probe_now(self) -> None:
+        """Hurry, and wait for the result of a probe that begins after this call.
+
+        Cancellation: the probe takes place all the same.
+        """
+        wanted = self._begun + 1
+        self.hurry()
+        while self._is_probing and self._ended < wanted:
+            await self._probed.wait()
+
+    def _wake(self) -> None:
+        self._probed.set()
+        self._probed = anyio.Event()
+
+
 async def wait_until_unresponsive(
     probe: Probe,
     rule: LivenessRule,
     pacer: ProbePacer | None = None,
     note_rate: Callable[[TickRate], Awaitable[None]] | None = None,
 ) -> str:
-    """Probe a world until it has halted or stopped answering; return what the last probe saw.
+    """Probe a world until it has halted or stopped answering; return the result of the last probe.
 
     Time in which this process did not run does not count as a failure.
 
     Args:
-        probe: The probe; afterwards its ``halt`` says why the world has halted, if it has.
+        probe: The probe; afterwards its ``halt`` is why the world has halted, or None.
         rule: Period and timeout in seconds, and the number of failures in a row.
         pacer: Hurries single probes; None leaves them at their period.
         note_rate: Called with each rate that the world reports.
@@ -375,10 +433,10 @@ async def run_steps(steps: Steps) -> bool:
 
 
 def look_once(probe: Probe, seconds: float) -> bool:
-    """Look once and return whether the world says that it is ready. Blocks.
+    """Look once and return whether the world reports ready. Blocks.
 
     Args:
-        probe: The probe; afterwards its ``seen`` holds the result.
+        probe: The probe; afterwards its ``seen`` is the result.
         seconds: Time limit in seconds.
 
     Raises:

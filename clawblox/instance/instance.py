@@ -2,8 +2,8 @@
 
 The stages are values, see ``stages``: Named when its name is claimed, Running once there may be
 processes. Each resource is recorded the moment it is acquired, so that :meth:`Instance.end` and
-:meth:`Instance.release` can be called at any point of a start and release exactly what is held.
-The supervisor decides when to do what, and what a failure means.
+:meth:`Instance.release` can be called at any point of a start and release exactly that much.
+The supervisor decides when to act, and how to handle a failure.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ from clawblox.instance.environment import (
 )
 from clawblox.instance.health import Steps, require_own_listener, steps_until_ready
 from clawblox.instance.launch import Launch, new_run_id
-from clawblox.instance.processes import WorldProcesses
-from clawblox.instance.stages import Named, Running
+from clawblox.instance.running import Named, Running, WorldProcesses
 from clawblox.protocol import TickRate, WorldEnvironment
 from clawblox.results import ProcessExit
 from clawblox.rundir.claims import Claim, claim_name
@@ -65,7 +64,7 @@ class Instance:
     Attributes:
         launch: The plan of its latest start.
         record: The record that it was attached by; None if it was started.
-        past: What it went through under earlier orchestrators; None if its run began here.
+        past: Its history under earlier orchestrators; None if its run began here.
         name: Its name, once claimed.
         port: Its port, once leased; 0 before.
         restarts: Number of its restarts.
@@ -75,7 +74,7 @@ class Instance:
         halt: Why the world has halted; None if it has not.
         rate: How fast the world runs, as it last reported; None if it did not.
         keeps_port: Whether it must have the port that it has, or asks for.
-        is_planned: Whether its record says that its start is planned.
+        is_planned: Whether its record lists its start as planned.
         log_index: The index of its log; None before its first process is started.
     """
 
@@ -198,7 +197,7 @@ class Instance:
 
         Raises:
             UsageError: Another instance of this world object has the name.
-            RunLockedError: Another orchestrator holds it.
+            RunLockedError: Another orchestrator has claimed it.
             OSError: The run directory cannot be written.
         """
         name = self.launch.options.name
@@ -235,14 +234,14 @@ class Instance:
             self.port = self._lease.port
 
     def bring_up(self) -> int:
-        """Acquire what is missing, write its files, start its processes. Blocks.
+        """Acquire its name and port, write its files, start its processes. Blocks.
 
         Returns:
             The pidfd of the world's process; -1 if it has ended already.
 
         Raises:
             UsageError: Another instance of this world object has the name.
-            RunLockedError: Another orchestrator holds it.
+            RunLockedError: Another orchestrator has claimed it.
             NoFreePort: No port is free.
             PortBusy: Another process took the leased port that the world inherits.
             CannotExecute: One of the commands cannot be executed.
@@ -314,10 +313,10 @@ class Instance:
             self.detach()
 
     def attach(self, record: InstanceRecord) -> None:
-        """Take over the running instance of a record, its name included. Blocks.
+        """Attach to the running instance of a record, and claim its name. Blocks.
 
         Raises:
-            RunLockedError: Another orchestrator holds it.
+            RunLockedError: Another orchestrator has claimed it.
             ProcessLookupError: It has ended by now.
             OSError: The run directory cannot be written.
         """
@@ -326,11 +325,13 @@ class Instance:
         self.port = self._wanted_port = record.port
         environment = world_environment(self.launch, self.name, self.port)
         # The token is not on disk, only in the environment of the world.
-        known = read_variables(record.pid)
+        variables = read_variables(record.pid)
         environment = attrs.evolve(
             environment,
-            operator_token=known.get(protocol.OPERATOR_TOKEN_ENV, environment.operator_token),
-            spectator_token=known.get(protocol.SPECTATOR_TOKEN_ENV, environment.spectator_token),
+            operator_token=variables.get(protocol.OPERATOR_TOKEN_ENV, environment.operator_token),
+            spectator_token=variables.get(
+                protocol.SPECTATOR_TOKEN_ENV, environment.spectator_token
+            ),
         )
         running = self._begin_running(self.take_name(), environment)
         running.processes.adopt_world(world, Path(record.log_file), record.log_start)
@@ -338,7 +339,7 @@ class Instance:
         self._running = running
         self.started_at, self.restarts = record.started_at, record.restarts
         self.run_id = record.run_id
-        self.write_record("ready")  # which tells other processes whom to ask now
+        self.write_record("ready")  # so that other processes ask this one from now on
 
     # -- watching and releasing ---------------------------------------------------------
 
@@ -367,7 +368,7 @@ class Instance:
         return end
 
     def kill(self) -> None:
-        """Kill what clawblox started, without descriptors; the guard watches the rest."""
+        """Kill the processes started by clawblox, without descriptors; the guard ends the rest."""
         if self._running is not None:
             self._running.processes.tree.kill()
 
@@ -387,13 +388,13 @@ class Instance:
             self._release_port()
 
     def detach(self) -> None:
-        """Tell the guard to forget it, because it has ended or outlives this orchestrator."""
+        """Make the guard forget it, because it has ended or outlives this orchestrator."""
         if self._running is not None:
             self._running.processes.tree.forget()
 
     def release(self) -> None:
-        """Release what is held besides the processes; a second call does nothing. Blocks."""
-        with ExitStack() as releases:  # each is released, whatever becomes of the others
+        """Release everything besides the processes. Idempotent. Blocks."""
+        with ExitStack() as releases:  # release each, even if another fails
             releases.callback(self._release_name)
             releases.callback(self._release_port)
             if self._running is not None:
@@ -469,7 +470,7 @@ class Instance:
     def rename_run(self, run_id: str) -> None:
         """Give its run another id, in its record too. Blocks.
 
-        A record that belongs to another start by now stays as it is.
+        A record that meanwhile belongs to another start is not changed.
 
         Raises:
             OSError: The record cannot be written.
@@ -481,7 +482,7 @@ class Instance:
 
     @contextmanager
     def held_record(self) -> Iterator[tuple[InstanceRecord, Claim] | None]:
-        """Hold its record as it is; yield it with its claim, None while it has none. Blocks."""
+        """Lock its record; yield it with its claim, None while it has no record. Blocks."""
         with self._record_lock:
             if self._is_claimed and self._named is not None and self._written is not None:
                 yield self._written, self._named.claim
@@ -489,6 +490,6 @@ class Instance:
                 yield None
 
     def _write(self, record: InstanceRecord) -> None:
-        """Write a record; the caller holds the lock."""
+        """Write a record; the caller has the lock."""
         self._written = record
         (write_record if self._is_claimed else replace_record)(self.launch.run_dir, record)

@@ -41,18 +41,18 @@ _NUMBERED_NAME = re.compile(r"w[0-9]{3,9}")
 
 @attrs.frozen(kw_only=True)
 class Past:
-    """What an instance went through before this orchestrator, which brings it back.
+    """The history of an instance before this orchestrator, as it is brought back.
 
     Attributes:
-        run_id: Id of its run, which goes on.
+        run_id: Id of its run; the run continues.
         started_at: UTC time at which the run began.
         number: Number of this restart of the run, from 1; 0 if the run was planned, not begun.
         exit: How it had ended, in words.
         at: UTC time of this restart.
-        reason: Why it does not go on from its newest save; None if it does.
+        reason: Why it does not continue from its newest save; None if it does.
         port: The port that it had; 0 if it had none.
-        by: Who brings it back: a new orchestrator, or a person who asked this one.
-        is_labelled: Whether the manifest tells of the run.
+        by: What brings it back: a new orchestrator, or a request to this one.
+        is_labelled: Whether the manifest describes the run.
     """
 
     run_id: str
@@ -78,14 +78,14 @@ class Launch:
             itself, except for one of many.
         index: Its index among many; None if it was started alone.
         record_dir: Directory for recordings; None does not record.
-        resume_path: Snapshot to restore; None starts afresh.
+        resume_path: Snapshot to restore; None starts a new world.
         parent_sha256: Digest of that snapshot; None if not known.
         archive: The archive that the snapshot was taken out of; None if it was in none.
         inherited: Our own environment, read once for all that are started together.
         has_own_rows: Whether the rows of its data stores are its own, rather than those of all
             that run its world on its port.
         first: The launch that the run began with; None if this is it.
-        past: What the instance went through under earlier orchestrators; None for a new run.
+        past: The history of the instance under earlier orchestrators; None for a new run.
         saves: The saves of its run so far, oldest first.
     """
 
@@ -202,7 +202,7 @@ class Launch:
 
     @property
     def lineage(self) -> dict[str, Any]:
-        """What the manifest says of where it comes from, as ``run_update`` takes it."""
+        """Its origin, as ``run_update`` takes it for the manifest."""
         return {
             "resume_from": self.resume_path,
             "parent_sha256": self.parent_sha256,
@@ -333,12 +333,12 @@ def _member(common: Launch, spec: InstanceSpec, name: str, place: int) -> Launch
 def plan_resume(
     config: WorldConfig, run_dir: Path, found: Interrupted, env: Mapping[str, str]
 ) -> Launch:
-    """Return the launch that brings an interrupted instance back, as its record says. Blocks.
+    """Return the launch that brings an interrupted instance back, from its record. Blocks.
 
     Args:
         config: The world.
         run_dir: Directory of the run, resolved.
-        found: The instance, and what it goes on from.
+        found: The instance, and the save that it continues from.
         env: Values of its environment variables; see :func:`find_variables`.
 
     Raises:
@@ -364,7 +364,7 @@ def plan_resume(
 def find_variables(
     record: InstanceRecord, given: Mapping[str, str], ours: Mapping[str, str]
 ) -> tuple[dict[str, str], list[str]]:
-    """Return the variables that an instance was started with, which its record names.
+    """Return the variables that an instance was started with, by the names in its record.
 
     Args:
         record: The record.
@@ -409,7 +409,7 @@ def _plan_begun(
 
 
 def plan_attach(config: WorldConfig, run_dir: Path, record: InstanceRecord) -> Launch:
-    """Return the launch of a running instance, as its record and its process say. Blocks.
+    """Return the launch of a running instance, from its record and its process. Blocks.
 
     Raises:
         ConfigError: A recorded option is wrong.
@@ -464,7 +464,7 @@ def require_command(config: WorldConfig) -> None:
 
 
 def _require_engine_world(config: WorldConfig, options: SharedOptions) -> None:
-    """Refuse what only worlds of the built-in engine can do."""
+    """Refuse options that only worlds of the built-in engine support."""
     for key in ("datastore", "watch"):
         value = getattr(options, key, None)
         if value and not config.is_engine_world:

@@ -2,8 +2,8 @@
 
 Between its turn on the ramp and its readiness, a start blocks only for moments. So one thread does
 this work for all instances of a world: it spawns them one after the other and probes them
-together, with one epoll. It tells the event loop through one descriptor when a start has begun and
-when it is over. There is no thread while nothing is being started.
+together, with one epoll. It notifies the event loop through one descriptor when a start has begun
+and when it is over. There is no thread while nothing is being started.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Launcher:
         Args:
             instance: The instance.
             on_spawned: Called in the loop when its process has been spawned.
-            on_pace: Called in the loop when starts begin, or cease, to be held back.
+            on_pace: Called in the loop when starts begin, or cease, to be delayed.
 
         Raises:
             StrangerAnswers: Another process serves its port.
@@ -223,7 +223,7 @@ class Launcher:
             work.give_up(start)
 
     def _look(self, start: _Start) -> None:
-        """Look at the machine, which holds ``start`` back; tell it when the pace changes."""
+        """Check the load of the machine that delays ``start``; report a change of pace."""
         if (pace := self._ramp.look()) is not None:
             self._tell(start, lambda: start.on_pace(pace))
 
@@ -251,7 +251,7 @@ class _Work:
     """The starts that are under way in the thread.
 
     Args:
-        ramp: Is told when a start ends.
+        ramp: Notified when a start ends.
         epoll: Is polled by the thread.
         tell: Calls a function on behalf of a start in the event loop.
 
@@ -304,7 +304,7 @@ class _Work:
             self._advance(start, lambda steps: next(steps))
 
     def on_event(self, fd: int) -> None:
-        """Handle an event of a descriptor: an exit, or what the steps of a probe wait for."""
+        """Handle an event of a descriptor: an exit, or the event that a probe waits for."""
         start = self._by_fd.get(fd)
         if start is None:
             with suppress(OSError):  # a defect has left it
@@ -337,12 +337,11 @@ class _Work:
         if now < max(start.slow_at, self._next_look_at):
             return
         self._next_look_at = now + _SLOW_S
-        with suppress(OSError):  # for lack of descriptors; the error of the start will tell
-            if (
-                found := start.instance.running.find_elsewhere(all_processes().values())
-            ) is not None:
+        with suppress(OSError):  # for lack of descriptors; the start fails for the same reason
+            processes = all_processes().values()
+            if (place := start.instance.running.find_elsewhere(processes)) is not None:
                 self._next_look_at = math.inf
-                text = f"the world is not ready: {found}; {found.hint}"
+                text = f"the world is not ready: {place}; {place.hint}"
                 _log.warning(text, instance=start.instance.name)
 
     def _pass_deadline(self, start: _Start) -> None:
@@ -399,7 +398,7 @@ class _Work:
             self.end(start, Ending.GIVEN_UP)
 
     def end(self, start: _Start, ending: Ending, error: Exception | None = None) -> None:
-        """Stop watching a start, and tell its caller how it ended."""
+        """Stop watching a start, and report to its caller how it ended."""
         if start.ending is not None:
             return
         start.ending, start.error = ending, start.error or error

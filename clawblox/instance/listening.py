@@ -1,7 +1,7 @@
-"""Finds out that a world listens somewhere else than it was told to.
+"""Detects that a world listens at another address than the one it must bind.
 
-Such a world is never ready: it has its port written in its program, or binds another address. It
-can still bind the right port later, so this is something to say and no reason to end a start.
+Such a world is never ready: its program has a fixed port, or binds another address. It can still
+bind the right port later, so this is a warning and does not end a start.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ _SHOWN = 3
 
 @attrs.frozen
 class Elsewhere:
-    """Where a world listens, and where it was told to.
+    """Where a world listens, and where it must listen.
 
     Attributes:
         seen: Its addresses with their ports.
-        told: The address with the port that it was told to bind.
+        expected: The address with the port that it must bind.
         hint: What its author has to do.
     """
 
     seen: tuple[str, ...]
-    told: str
+    expected: str
     hint: str
 
     def __str__(self) -> str:
         more = ["…"] if len(self.seen) > _SHOWN else []
-        return f"it listens on {', '.join([*self.seen[:_SHOWN], *more])} instead of {self.told}"
+        return f"it listens on {', '.join([*self.seen[:_SHOWN], *more])} instead of {self.expected}"
 
 
 def find_elsewhere(
@@ -42,8 +42,8 @@ def find_elsewhere(
     """Return where a world listens if that is only elsewhere. Blocks.
 
     Args:
-        host: The address that it was told to bind.
-        port: The port that it was told to bind.
+        host: The address that it must bind.
+        port: The port that it must bind.
         leader: Pid of the world's first process. What is not in its session does not count: a
             sidecar has ports of its own.
         processes: Live processes, the world's among them.

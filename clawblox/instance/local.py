@@ -24,6 +24,7 @@ from clawblox.instance.failures import (
 from clawblox.instance.health import (
     HaltedAtStart,
     Probe,
+    ProbePacer,
     StrangerAnswers,
     find_halt,
     wait_until_unresponsive,
@@ -32,7 +33,6 @@ from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
 from clawblox.instance.launcher import Ending, Launcher
 from clawblox.instance.lifecycle import State
-from clawblox.instance.pacer import ProbePacer
 from clawblox.instance.ramp import Pace
 from clawblox.instance.supervised import FAILED_START_GRACE_S, Tell
 from clawblox.protocol import TickRate

@@ -1,4 +1,4 @@
-"""The ramp: limits how many starts are under way at once on this machine.
+"""The ramp: limits how many starts are under way at the same time on this machine.
 
 Concurrent starts slow each other down when the processors are busy, and cost nothing when the
 worlds wait for something else. So the limit follows the pressure: it doubles while processors are
@@ -24,7 +24,7 @@ from clawblox.concurrency.per_loop import per_loop
 
 _PRESSURE_FILE = Path("/proc/pressure/cpu")
 LOOK_INTERVAL_S = 0.05
-"""Seconds between two looks at the machine while starts are held back."""
+"""Seconds between two readings of the pressure while starts are delayed."""
 _HIGH_PRESSURE, _LOW_PRESSURE = 0.8, 0.5
 _SLOWDOWN = 2.0
 """A world that takes this many times as long as the fastest counts as slow."""
@@ -65,7 +65,7 @@ class Pace:
     """The current limit on starts.
 
     Attributes:
-        is_slow: Whether starts are held back.
+        is_slow: Whether starts are delayed.
         limit: Number of starts that may be under way.
         pressure: Share of the last interval in which some task waited for a processor, 0 to 1;
             None if not known.
@@ -112,7 +112,7 @@ class RampController:
         return self._latest_s > _SLOWDOWN * self._fastest_s
 
     def decide(self, reading: Reading) -> None:
-        """Set the limit by what happened since the last reading."""
+        """Set the limit from the events since the last reading."""
         last, self._last = self._last, reading
         if last is None and reading.stall_s is not None:
             return  # a pressure needs two readings
@@ -177,7 +177,7 @@ class Ramp:
         """Look at the machine, unless that was done just now, and set the limit. Blocks.
 
         Returns:
-            The new pace if starts are held back from now on, or no longer are; else None.
+            The new pace if starts are delayed from now on, or no longer are; else None.
         """
         with self._lock:
             now = time.monotonic()

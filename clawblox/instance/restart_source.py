@@ -1,4 +1,4 @@
-"""What an instance is restarted from, and the request of a restart."""
+"""The saves that an instance can be restarted from, and the request of a restart."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ NO_GOOD_SAVE = "there is no good save"
 
 @attrs.define(eq=False)
 class RestartRequest:
-    """A restart that somebody asked for.
+    """A restart on request.
 
     Attributes:
         launch: How to start the instance.
         grace: Time between TERM and KILL for its processes.
-        reason: Why it does not continue from a save; None if it does, or is not meant to.
+        reason: Why it does not continue from a save; None if it does, or was not asked to.
         failure: Why it failed; None if it did not, or is not over.
         is_over: Set when it succeeded or failed.
     """
@@ -73,13 +73,13 @@ class RestartSource:
         self._saves = [saved for saved in self._saves if saved.path != launch.resume_path]
 
     async def next_launch(self, *, from_save: bool) -> Launch | None:
-        """Return the launch of a restart: from the last good save, else that of the start.
+        """Return the launch of a restart: from the last good save, else the launch of its start.
 
         Args:
             from_save: Whether to look for a save.
 
         Returns:
-            None if the snapshot of the first launch is gone: it is never started afresh instead.
+            None if the snapshot of the first launch is gone: a new world is never started instead.
         """
         while from_save and self._saves:
             saved = self._saves[-1]

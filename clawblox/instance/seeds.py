@@ -11,7 +11,7 @@ from clawblox.errors import ConfigError
 from clawblox.protocol import SEEDS
 
 _DRAWN_SEEDS: Final = 2**53
-"""Seeds are drawn below this number, which every reader of JSON keeps exact."""
+"""Upper bound of drawn seeds; every reader of JSON keeps integers below it exact."""
 
 
 def require_seedable(config: WorldConfig, first: int | None, count: int) -> None:
@@ -48,7 +48,7 @@ def choose_seed(config: WorldConfig, given: int | None, resume_path: Path | None
         resume_path: The snapshot that it restores; None for a fresh world.
 
     Returns:
-        None if the random state is that of the snapshot, or the world takes no seed.
+        None if the snapshot has the random state, or the world takes no seed.
     """
     if given is not None or resume_path is not None or not config.takes_reseed:
         return given

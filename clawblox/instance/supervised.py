@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
 from clawblox.instance.ends import End
+from clawblox.instance.health import ProbePacer
 from clawblox.instance.launch import Launch, Past
 from clawblox.instance.lifecycle import State
-from clawblox.instance.pacer import ProbePacer
 from clawblox.protocol import TickRate
 from clawblox.results import EventKind, ProcessExit, StartedWorld
 from clawblox.rundir.records import InstanceRecord, RecordState

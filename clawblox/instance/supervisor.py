@@ -1,10 +1,11 @@
 """The one task that owns one instance, from its lease to the last of its processes.
 
 A failure before the instance is ready goes to the caller of ``start``. A later death changes the
-state, emits an event, and leads to a restart if the restart policy says so. However the task ends,
-it runs the stop ladder last, shielded: no process, port, claim or temporary file of the instance
-outlives it, unless the instance is detached. A defect of this package that shows in the task ends
-this instance alone: it is reported, each step of the end is taken, and whoever waits is told.
+state, emits an event, and leads to a restart if the restart policy requires it. However the task
+ends, it runs the stop ladder last, shielded: no process, port, claim or temporary file of the
+instance outlives it, unless the instance is detached. A defect of this package that shows in the
+task ends this instance alone: it is reported, each step of the end is taken, and waiting callers
+get it.
 """
 
 from __future__ import annotations
@@ -31,8 +32,7 @@ from clawblox.instance.watch import Reports, Watch
 from clawblox.results import EventKind, ProcessExit, StartedWorld, StopResult, describe_end
 from clawblox.rundir.manifest_updates import RestartedBy
 from clawblox.supervision.lifecycle import Lifecycle, RestartBudget
-from clawblox.supervision.shared_stop import SharedStop
-from clawblox.supervision.tree import Grace, TreeEnd
+from clawblox.supervision.tree import Grace, SharedStop, TreeEnd
 from clawblox.telemetry.own_log import OwnLog
 
 _log = OwnLog(__name__)
@@ -46,17 +46,17 @@ class Supervisor:
         emit: Emits an event.
         write: Writes an update to the manifest of the instance. Blocks.
         on_settled: Called when it is ready, or when nothing is left of a failed start.
-        on_back: Called before it counts as ready again; what it returns is called after that.
+        on_back: Called before it counts as ready; the function that it returns is called after.
 
     Attributes:
         instance: The instance.
         lifecycle: Its state.
         started: Its public facts; None before it is ready.
         calls: Calls to it that are under way.
-        ends_on_purpose: Whether its end, if it still lives, is meant: a resume leaves it alone.
+        ends_on_purpose: Whether it was stopped on request, so that a resume leaves it alone.
         failure: Why its start failed; None if it did not, or was stopped.
         has_died: Whether it has ended by itself after it was ready, and is not restarted.
-        source: What it is restarted from.
+        source: The saves that a restart can restore.
         restart_lock: Held by the one restart on request that is under way.
     """
 
@@ -105,7 +105,7 @@ class Supervisor:
         Raises:
             ClawbloxError: The start failed; nothing of the instance is left.
 
-        Cancellation: the start goes on; call :meth:`stop` to end it.
+        Cancellation: the start continues; call :meth:`stop` to end it.
         """
         await self._settled.wait()
         if self.started is None:
@@ -151,7 +151,7 @@ class Supervisor:
                 policy decides what follows.
             WorldStopError: A process survived even SIGKILL.
 
-        Cancellation: a restart that has begun goes on.
+        Cancellation: a restart that has begun continues.
         """
         async with self.restart_lock:
             launch, reason = await self.source.choose(options)
@@ -171,7 +171,7 @@ class Supervisor:
         self._stop.kill_now()
 
     def end_at_limit(self, reason: str) -> None:
-        """Kill the instance, which exceeds a limit; ``reason`` is recorded like that of a halt."""
+        """Kill the instance because it exceeds a limit; ``reason`` is recorded as its halt."""
         self._reports.announce_halt(reason)
         self.calls.fail()
         self.instance.kill()
@@ -203,7 +203,7 @@ class Supervisor:
                 self._release_waiters()
 
     def _contained(self, what: str) -> AbstractContextManager[None, bool]:
-        """End the block at a defect, which is reported; it must not end the siblings."""
+        """End the block at a defect and report it; the siblings continue."""
         return _log.contain(what, on_defect=self._note_defect, instance=self.instance.name)
 
     def _note_defect(self, error: Exception) -> None:
@@ -221,10 +221,10 @@ class Supervisor:
                 await run_blocking(self.instance.attach, record)
                 self.lifecycle.move(State.SPAWNING)
                 self.lifecycle.move(State.PROBING)
-            tell = await self._on_back()
+            tell_back = await self._on_back()
             self._serve(self._elapsed())
             self._settle()
-            tell()
+            tell_back()
         except Exception as error:  # noqa: BLE001 - every failure belongs to the caller of start
             if self.started is not None:  # it serves, but its start cannot be completed
                 self.started, self._defect = None, error
@@ -292,7 +292,7 @@ class Supervisor:
     # -- coming back ------------------------------------------------------------------------
 
     async def _come_back(self) -> bool:
-        """Restart the dead instance if its policy says so; return whether it serves again."""
+        """Restart the dead instance if its policy requires it; return whether it serves again."""
         if self.instance.launch.options.restart == "never":
             return False
         asks_for_save = self.instance.launch.options.restart == "checkpoint"
@@ -326,7 +326,7 @@ class Supervisor:
         return False
 
     async def _restart_as_asked(self, request: RestartRequest) -> bool:
-        """Restart the instance as somebody asked for; return whether it serves again."""
+        """Restart the instance on request; return whether it serves again."""
         self._begin_restarting()
         with anyio.CancelScope(shield=True):
             await self._end_tree(request.grace)
@@ -344,7 +344,7 @@ class Supervisor:
     async def _restart(
         self, launch: Launch, by: RestartedBy, reason: str | None
     ) -> Exception | None:
-        """Start the instance again, which has no processes any more; return why that failed."""
+        """Start the instance again after all its processes ended; return why that failed."""
         begun_at, self._has_finished = anyio.current_time(), False
         exit_before = self.instance.exit
         end = describe_end(exit_before, self.instance.halt) or str(ProcessExit())
@@ -355,9 +355,9 @@ class Supervisor:
             # The states of a start do not count: it is RESTARTING until it serves.
             await self.instance.start_up(lambda _state: None, self._tell)
             await run_blocking(self._books.register_restart, end, launch, by)
-            tell = await self._on_back()
+            tell_back = await self._on_back()
             self._serve(anyio.current_time() - begun_at)
-            tell()
+            tell_back()
         except Exception as error:  # noqa: BLE001 - another restart follows, or none
             self._begin_restarting()  # it may serve, but its restart cannot be completed
             return await self._note_failed_restart(error, launch)
@@ -395,7 +395,7 @@ class Supervisor:
     # -- the end ------------------------------------------------------------------------
 
     async def _tear_down(self) -> None:
-        """End what is left, record the end, release everything."""
+        """End the remaining processes, record the end, release everything."""
         is_left_running = False
         if self.lifecycle.state is State.READY and self._stop.grace is not None:
             with self._contained("halt not looked for"):
@@ -437,7 +437,7 @@ class Supervisor:
             await current_batcher().run(put_away)
 
     def _release_waiters(self) -> None:
-        """Let nobody wait any longer, whatever went wrong before."""
+        """Wake every waiting caller, even after a defect."""
         # A defect may have left any other state.
         self.lifecycle.state = State.FAILED if self.started is None else State.EXITED
         self._stop.is_over.set()
@@ -446,7 +446,7 @@ class Supervisor:
             self._request.is_over.set()
         self._settled.set()
         if self._defect is not None:
-            with self._contained("defect not told"):
+            with self._contained("defect not reported"):
                 self._give_up(f"a defect of clawblox, not of the world: {self._defect!r}")
         if not self._is_announced:
             with self._contained("end not announced"):

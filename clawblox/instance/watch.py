@@ -1,4 +1,4 @@
-"""Watches one instance, and handles what its world reports: that it halted, how fast it runs.
+"""Watches one instance, and handles the reports of its world: halts and rates.
 
 A world in real time reports its rate in its health answers. The detectors read no clock: callers
 pass the time.
@@ -18,7 +18,7 @@ from clawblox.concurrency.threads import current_batcher, run_blocking
 from clawblox.config.world_toml import LivenessRule
 from clawblox.instance.bookkeeping import Bookkeeping
 from clawblox.instance.failures import read_watchdog_end
-from clawblox.instance.pacer import ProbePacer
+from clawblox.instance.health import ProbePacer
 from clawblox.instance.supervised import SupervisedInstance, Tell
 from clawblox.protocol import TickRate
 from clawblox.results import ProcessExit
@@ -49,7 +49,7 @@ class BehindDetector:
         """Take a rate; return whether :attr:`is_behind` has changed.
 
         Args:
-            rate: What the world reports.
+            rate: The rate that the world reports.
             now: The time, in seconds of a steady clock.
         """
         was_behind = self.is_behind
@@ -63,7 +63,7 @@ class BehindDetector:
 
 
 class CoreBudget:
-    """Compares what the ticks of all worlds take with the processors that there are.
+    """Compares the processor time of the ticks of all worlds with the processors of this machine.
 
     Args:
         cores: Number of processors.
@@ -86,9 +86,9 @@ class CoreBudget:
         return len(self._by_world)
 
     def note(self, world: Hashable, cores: float | None) -> bool:
-        """Take what one world needs; return whether to announce that all need too much.
+        """Count the needs of one world; return whether to announce that all need too much.
 
-        That is once, when all worlds that report have done so since the processors were exceeded.
+        That is once, when each reporting world has reported since the processors were exceeded.
 
         Args:
             world: Identifies the world.
@@ -115,7 +115,7 @@ def _current_budget() -> CoreBudget:
 
 
 class Reports:
-    """Keeps what the world of one instance reports, in its record and in events.
+    """Puts the reports of the world of one instance into its record and into events.
 
     Args:
         instance: The instance.
@@ -189,9 +189,9 @@ class Watch:
     Args:
         instance: The instance, which is ready.
         pacer: Decides when its liveness is probed.
-        reports: Takes what the world reports.
+        reports: Takes the reports of the world.
         tell: Sends its events.
-        end: Ends the instance when it hangs or has halted, which is then handled like any exit.
+        end: Ends the instance when it hangs or has halted; its exit is then handled like any other.
 
     Attributes:
         is_unresponsive: Whether the instance was ended because it did not respond.

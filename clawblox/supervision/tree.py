@@ -50,14 +50,52 @@ class Grace:
         self.scope.deadline = min(self.scope.deadline, anyio.current_time() + seconds)
 
 
+class SharedStop:
+    """Ends one supervised task; the last act of the task is to end its process tree.
+
+    Attributes:
+        scope: Encloses the work of the task; cancelled by the first request.
+        grace: Time between TERM and KILL; None before the stop is requested or begun.
+        is_over: Set when the task has ended and nothing of its tree is left.
+    """
+
+    def __init__(self) -> None:
+        self.scope = anyio.CancelScope()
+        self.grace: Grace | None = None
+        self.is_over = anyio.Event()
+
+    async def request(self, grace_seconds: float) -> None:
+        """Stop the task and wait until it is over.
+
+        Args:
+            grace_seconds: Seconds between TERM and KILL. A later request can only shorten them.
+
+        Cancellation: the task is stopped all the same.
+        """
+        self.begin(grace_seconds).shorten(grace_seconds)
+        self.scope.cancel()
+        await self.is_over.wait()
+
+    def begin(self, grace_seconds: float) -> Grace:
+        """Return the grace of the stop; ``grace_seconds`` if no stop was requested."""
+        if self.grace is None:
+            self.grace = Grace(grace_seconds)
+        return self.grace
+
+    def kill_now(self) -> None:
+        """End the grace of a stop that is under way."""
+        if self.grace is not None:
+            self.grace.shorten(0.0)
+
+
 @attrs.frozen
 class TreeEnd:
     """How a process tree was ended.
 
     Attributes:
         rung: The rung of the ladder that did it.
-        killed: What had to be killed, as ``pid command``.
-        survivors: What even SIGKILL did not end within its time.
+        killed: The processes that had to be killed, as ``pid command``.
+        survivors: The processes that even SIGKILL did not end within its time.
         failure: Why processes may be left; None if none are.
     """
 
@@ -107,8 +145,8 @@ class ProcessTree:
     def add(self, process: Process) -> None:
         """Add a process that was spawned with the cookie; the first is the one to wait for.
 
-        The very first leader stays in the mark when it has been released: what it left behind is
-        older than its successors.
+        The very first leader stays in the mark after its release, because processes that it left
+        behind are older than its successors.
         """
         self.may_have_survivors = True
         self.processes.append(process)
@@ -127,7 +165,7 @@ class ProcessTree:
         leader = next(iter(self.processes), None)
         try:
             end = await end_tree(self.mark, leader, grace)
-        except Exception as error:  # noqa: BLE001 - whatever it is, as much as possible is ended
+        except Exception as error:  # noqa: BLE001 - end as much as possible after any error
             self.kill()
             if not isinstance(error, OSError):
                 _log.defect("processes not looked for", error)
@@ -147,12 +185,12 @@ class ProcessTree:
             process.kill()
 
     def forget(self) -> None:
-        """Have the guard forget the tree, which has ended or outlives this process."""
+        """Make the guard forget the tree, because it has ended or outlives this process."""
         guard.forget(self.mark)
 
     def release(self) -> None:
-        """Reap the leaders and close their pidfds; a second call does nothing."""
-        with contextlib.ExitStack() as releases:  # each is released, whatever becomes of the others
+        """Reap the leaders and close their pidfds. Idempotent."""
+        with contextlib.ExitStack() as releases:  # release each, even if another fails
             for process in self.processes:
                 releases.callback(process.release)
         self.processes = []

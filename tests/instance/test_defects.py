@@ -16,11 +16,8 @@ from tests.support import HANG_S, ask, make_world, marked_processes
 
 SAMPLE = [
     Point("instance.instance:Instance.bring_up", "start"),
-    Point("world.fleet:Fleet._note_settled", "start"),
     Point("instance.watch:Watch.run", "crash"),
-    Point("rundir.records:write_record", "stop"),
     Point("instance.supervisor:Supervisor._tear_down", "stop"),
-    Point("supervision.tree:end_tree", "stop"),
 ]
 
 

@@ -45,11 +45,12 @@ async def test_the_log_is_read_from_the_first_line_with_true_offsets(tmp_path: P
     assert sum(len(line.text) + 1 for line in lines) == len(whole)
 
 
-@pytest.mark.parametrize("tail", [0, 1, 2, 100, 5002, 9999])
-async def test_a_tail_is_the_last_lines(tmp_path: Path, tail: int) -> None:
+async def test_a_tail_is_the_last_lines(tmp_path: Path) -> None:
     async with running(tmp_path, "--flood-lines", "5000") as (world, _):
         whole = await collect(world)
-        assert await collect(world, tail=tail) == whole[len(whole) - min(tail, len(whole)) :]
+        for tail in (0, 1, 2, 100, 5002, 9999):
+            last = whole[len(whole) - min(tail, len(whole)) :]
+            assert await collect(world, tail=tail) == last, tail
 
 
 async def test_a_tail_counts_a_line_that_has_no_end_yet(tmp_path: Path) -> None:

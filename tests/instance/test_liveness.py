@@ -25,7 +25,9 @@ RULE = LivenessRule(period=0.005, timeout=HANG_S, failure_threshold=3)
 HASTY = LivenessRule(period=0.005, timeout=0.05, failure_threshold=3)
 
 
-@pytest.fixture(scope="module", params=["asyncio", "trio"])
+@pytest.fixture(
+    scope="module", params=["asyncio", pytest.param("trio", marks=pytest.mark.thorough)]
+)
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

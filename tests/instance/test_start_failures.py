@@ -288,6 +288,7 @@ async def test_a_world_that_ignores_sigterm_is_ended_when_it_was_not_ready(
     )
 
 
+@pytest.mark.thorough
 async def test_the_error_of_an_unavailable_world_has_its_last_answer(
     tmp_path: Path,
 ) -> None:
@@ -300,6 +301,7 @@ async def test_the_error_of_an_unavailable_world_has_its_last_answer(
     assert "last probe: GET /api.md answered 503" in error.message
 
 
+@pytest.mark.thorough
 async def test_the_error_says_that_a_world_accepts_but_never_answers(tmp_path: Path) -> None:
     error = await failed_start(
         make_world(tmp_path, "--mute"),
@@ -341,6 +343,7 @@ async def test_the_error_names_the_log_pattern_that_never_matched(tmp_path: Path
     assert "last probe: no log line matches 'READY'" in error.message
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("bound", "seen"),
     [("::1", "[::1]"), pytest.param("127.0.0.2", "127.0.0.2", marks=pytest.mark.thorough)],
@@ -380,6 +383,7 @@ async def test_the_error_says_that_a_world_listens_on_another_port(
     assert not is_listening(other)
 
 
+@pytest.mark.thorough
 async def test_the_port_of_a_sidecar_is_not_taken_for_that_of_the_world(tmp_path: Path) -> None:
     directory = make_world(tmp_path, "--never-listen")
     sidecar = [*world_command("--host", "127.0.0.1", "--bind-port", str(free_port()))]
@@ -436,7 +440,10 @@ async def test_slow_worlds_that_listen_elsewhere_are_told_once_before_they_fail(
 # ------------------------------------------------------------------------ the port is taken
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::"])
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", *(pytest.param(host, marks=pytest.mark.thorough) for host in ("0.0.0.0", "::"))],
+)
 async def test_the_error_for_a_busy_port_names_its_owner(tmp_path: Path, host: str) -> None:
     port = free_port()
     with stranger_on(port, host):

@@ -37,7 +37,16 @@ async def test_readiness_can_be_probed_at_another_path(tmp_path: Path) -> None:
         assert ask(started.port, "GET", "/x/api.md").status == 404
 
 
-@pytest.mark.parametrize("pattern", ["READY to serve", "^READY to \\\\w+$", "(?i)ready TO"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "^READY to \\\\w+$",
+        *(
+            pytest.param(text, marks=pytest.mark.thorough)
+            for text in ("READY to serve", "(?i)ready TO")
+        ),
+    ],
+)
 async def test_readiness_can_be_a_line_of_the_log(tmp_path: Path, pattern: str) -> None:
     directory = make_world(
         tmp_path, "--say-ready", "0.1", toml_extra=f'[run.ready]\nlog = "{pattern}"'

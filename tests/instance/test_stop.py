@@ -24,7 +24,9 @@ from tests.support import (
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(scope="module", params=["asyncio", "trio"])
+@pytest.fixture(
+    scope="module", params=["asyncio", pytest.param("trio", marks=pytest.mark.thorough)]
+)
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     """Run everything here on both event loops: the engine needs anyio, not asyncio."""
     return request.param
@@ -161,7 +163,7 @@ async def test_the_record_on_disk_tells_the_end(tmp_path: Path) -> None:
     assert record["ended_at"].endswith("Z")
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("backend", ["asyncio", pytest.param("trio", marks=pytest.mark.thorough)])
 def test_ctrl_c_in_an_async_program_stops_its_world(tmp_path: Path, backend: str) -> None:
     program = "\n".join(
         [

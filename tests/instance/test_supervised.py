@@ -13,9 +13,9 @@ from clawblox import ProcessExit, StartedWorld, WorldStartError
 from clawblox.config.options import StartOptions
 from clawblox.config.world_toml import read_world_config
 from clawblox.instance.ends import End
+from clawblox.instance.health import ProbePacer
 from clawblox.instance.launch import Launch, plan_launch
 from clawblox.instance.lifecycle import State
-from clawblox.instance.pacer import ProbePacer
 from clawblox.instance.supervised import Tell
 from clawblox.instance.supervisor import Supervisor
 from clawblox.protocol import MaskedEnvironment, TickRate

@@ -51,8 +51,7 @@ from clawblox.errors import (
     AgentStartError,
 )
 from clawblox.supervision.lifecycle import Lifecycle, RestartBudget
-from clawblox.supervision.shared_stop import SharedStop
-from clawblox.supervision.tree import Grace, ProcessTree
+from clawblox.supervision.tree import Grace, ProcessTree, SharedStop
 from clawblox.system.process import CannotExecute
 from clawblox.telemetry.own_log import OwnLog
 

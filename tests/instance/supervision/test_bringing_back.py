@@ -235,6 +235,7 @@ async def test_leftovers_of_a_dead_world_are_ended_before_its_restart(
 # ------------------------------------------------------------------------------- giving it up
 
 
+@pytest.mark.thorough
 async def test_a_world_that_dies_again_and_again_is_given_up(tmp_path: Path, run: Path) -> None:
     killed = ProcessExit(signal="SIGKILL")
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:

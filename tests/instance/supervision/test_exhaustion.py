@@ -61,6 +61,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.thorough
 def test_too_few_descriptors_fail_some_starts_and_nothing_else(tmp_path: Path, run: Path) -> None:
     with orchestrator(EXHAUSTED, make_world(tmp_path), run) as exhausted:
         (started, saved, stopped), types, untyped, used_s = json.loads(told_by(exhausted))
@@ -141,6 +142,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.thorough
 def test_impatient_ctrl_c_kills_all_worlds_of_a_script_at_once(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path, "--ignore-sigterm")
     with orchestrator(IMPATIENT, directory, run, stderr=subprocess.DEVNULL) as script:

@@ -93,6 +93,7 @@ async def test_a_halted_world_is_brought_back_from_its_last_save(tmp_path: Path,
     assert (status.state, status.halt) == ("exited", None)
 
 
+@pytest.mark.thorough
 async def test_a_world_that_halts_again_and_again_stays_dead(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=tally(tmp_path)) as world, world.events() as events:
         (started,) = await world.start_many(1, run_dir=run, restart="fresh", max_restarts=1)
@@ -106,6 +107,7 @@ async def test_a_world_that_halts_again_and_again_stays_dead(tmp_path: Path, run
     assert (status.state, status.halt) == ("halted", "RuntimeError: no room on the ship")
 
 
+@pytest.mark.thorough
 async def test_a_halted_world_is_brought_back_on_request(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=tally(tmp_path)) as world:
         (started,) = await world.start_many(1, run_dir=run)
@@ -138,7 +140,13 @@ CALLS: dict[str, Call] = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if number == 0 else pytest.param(name, marks=pytest.mark.thorough)
+        for number, name in enumerate(CALLS)
+    ],
+)
 async def test_a_halt_that_any_call_sees_is_recorded_and_brought_back_at_once(
     name: str, tmp_path: Path, run: Path
 ) -> None:

@@ -44,7 +44,7 @@ failure_threshold = 2
 """
 
 
-@pytest.mark.parametrize("fault", ["hang", "status-500"])
+@pytest.mark.parametrize("fault", ["hang", pytest.param("status-500", marks=pytest.mark.thorough)])
 async def test_a_world_that_does_not_answer_is_ended_and_brought_back(
     tmp_path: Path, run: Path, fault: str
 ) -> None:
@@ -68,6 +68,7 @@ async def test_a_world_that_does_not_answer_is_ended_and_brought_back(
         await world.stop_all(grace_seconds=0)
 
 
+@pytest.mark.thorough
 async def test_a_world_that_hangs_is_ended_even_without_a_restart(
     tmp_path: Path, run: Path
 ) -> None:
@@ -180,6 +181,7 @@ def sleep_through(orchestrator_pid: int, seconds: float) -> None:
     os.kill(orchestrator_pid, signal.SIGCONT)
 
 
+@pytest.mark.thorough
 def test_no_world_is_dead_or_late_because_its_orchestrator_slept(tmp_path: Path, run: Path) -> None:
     dripping = ("--snapshot", "slow-loris", "--drip-bytes", "20", "--drip-interval", "0.05")
     directory = make_world(tmp_path, *dripping, toml_extra=LIVELY_SLEEPER)

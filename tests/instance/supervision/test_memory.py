@@ -48,6 +48,7 @@ async def test_a_greedy_instance_is_ended_as_a_failure_and_its_sibling_lives(
     assert leftovers(run, [greedy.port]) == []
 
 
+@pytest.mark.thorough
 async def test_a_greedy_instance_comes_back_from_its_last_save(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path, toml_extra=LIMITED)
     async with AsyncWorld(dir=directory) as world, world.events() as events:
@@ -63,6 +64,7 @@ async def test_a_greedy_instance_comes_back_from_its_last_save(tmp_path: Path, r
         await world.stop_all()
 
 
+@pytest.mark.thorough
 async def test_an_instance_that_is_greedy_before_it_is_ready_fails_to_start(
     tmp_path: Path, run: Path
 ) -> None:

@@ -140,6 +140,7 @@ async def test_a_restart_without_its_first_snapshot_never_begins_afresh(
     assert leftovers(run) == []
 
 
+@pytest.mark.thorough
 async def test_an_autosave_keeps_what_a_world_was_restored_from(tmp_path: Path, run: Path) -> None:
     options: dict[str, Any] = {"restart": "checkpoint", "max_restarts": 10}
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:

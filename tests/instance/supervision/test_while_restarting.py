@@ -91,7 +91,7 @@ async def test_a_stop_ends_a_world_that_is_being_brought_back(tmp_path: Path, ru
     chance = seeded()
     directory = make_motley_world(tmp_path, "--slow-boot", "0.05")
     async with AsyncWorld(dir=directory) as world:
-        for _ in range(6):
+        for _ in range(2):
             (started,) = await world.start_many(1, run_dir=run, restart="fresh")
             await dying(world, run, chance.uniform(0.0, 0.2))
             await world.stop(grace_seconds=5)

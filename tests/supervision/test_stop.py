@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from clawblox.supervision.shared_stop import SharedStop
+from clawblox.supervision.tree import SharedStop
 
 pytestmark = pytest.mark.anyio
 

@@ -1,0 +1,308 @@
+"""The stages of an instance, as values: it has its name; it may have processes.
+
+The processes are the world's own and its sidecars, each in a session of its own. They are started
+here, directly or in tmux windows, and released; their tree ends them. The other resources of an
+instance belong to ``instance``. Methods that start or end something block.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal  # noqa: TID251 - numbers and names only, nothing is sent
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+
+import attrs
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.config.world_toml import LivenessRule
+from clawblox.foreign_values import whole_number
+from clawblox.instance.environment import world_command
+from clawblox.instance.health import Probe
+from clawblox.instance.launch import Launch
+from clawblox.instance.listening import Elsewhere, find_elsewhere
+from clawblox.protocol import MaskedEnvironment, WorldEnvironment
+from clawblox.results import ProcessExit, StartedWorld
+from clawblox.rundir.claims import Claim
+from clawblox.snapshot.transfer import SnapshotSource
+from clawblox.supervision.tree import ProcessTree
+from clawblox.system.process import Process, adopt, require_executable, signal_name, spawn
+from clawblox.system.process_tree import Mark, Proc
+from clawblox.system.tmux import close_window, open_window
+from clawblox.telemetry.logs import open_log
+
+_WINDOW_PREFIX = "world"
+
+_MAX_STATUS = 255
+"""Highest exit status that a shell reports."""
+
+
+@attrs.define
+class WorldProcesses:
+    """The processes that clawblox starts for one instance, known from the moment they exist.
+
+    Attributes:
+        tree: All that belongs to them.
+        cwd: Their working directory.
+        tmux_session: tmux session to run them in; None runs them directly.
+        world: The world's own process; None before it is started.
+        sidecars: The others by name.
+        log_files: Their logs, the world's first.
+        log_start: Offset of the world's first byte in its log.
+    """
+
+    tree: ProcessTree
+    cwd: Path
+    tmux_session: str | None
+    world: Process | None = None
+    sidecars: dict[str, Process] = attrs.field(factory=dict)
+    log_files: list[Path] = attrs.field(factory=list)
+    log_start: int = 0
+    _status_files: list[Path] = attrs.field(factory=list, init=False)
+
+    def start_world(
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        log_file: Path,
+        listener: socket.socket | None,
+    ) -> None:
+        """Start the world's own process.
+
+        Args:
+            command: Its argv.
+            env: Its complete environment.
+            log_file: File for its output.
+            listener: Listening socket for it to inherit; None for no socket.
+
+        Raises:
+            CannotExecute: The command cannot be executed.
+            OSError: The log cannot be written.
+            TmuxError: The tmux window cannot be opened.
+        """
+        self.log_files = [log_file]
+        log, self.log_start = open_log(log_file)
+        try:
+            if self.tmux_session is None:
+                fd = None if listener is None else listener.fileno()
+                self.world = spawn(command, cwd=self.cwd, env=env, output=log, listener=fd)
+            else:
+                self.world = self._start_in_tmux(command, env, log_file, None)
+            self.tree.add(self.world)
+        finally:
+            os.close(log)
+
+    def start_sidecar(self, name: str, command: Sequence[str], env: Mapping[str, str]) -> None:
+        """Start a sidecar; its log is next to the world's.
+
+        Args:
+            name: Its name.
+            command: Its argv.
+            env: Its complete environment.
+
+        Raises:
+            CannotExecute: The command cannot be executed.
+            OSError: The log cannot be written.
+            TmuxError: The tmux window cannot be opened.
+        """
+        log_file = self.log_files[0].with_name(f"{self.log_files[0].stem}-{name}.log")
+        self.log_files.append(log_file)
+        log, _ = open_log(log_file)
+        try:
+            if self.tmux_session is None:
+                self.sidecars[name] = spawn(command, cwd=self.cwd, env=env, output=log)
+            else:
+                self.sidecars[name] = self._start_in_tmux(command, env, log_file, name)
+            self.tree.add(self.sidecars[name])
+        finally:
+            os.close(log)
+
+    def _start_in_tmux(
+        self, command: Sequence[str], env: Mapping[str, str], log_file: Path, sidecar: str | None
+    ) -> Process:
+        assert self.tmux_session is not None
+        # tmux would open the window and close it immediately, with the reason unread.
+        require_executable(command[0], self.cwd, env)
+        status_file = log_file.with_name(f".{log_file.stem}.status")
+        self._status_files.append(status_file)
+        status_file.unlink(missing_ok=True)
+        pid = open_window(
+            self.tmux_session,
+            sidecar or _WINDOW_PREFIX,
+            command,
+            cwd=self.cwd,
+            env=env,
+            log_file=log_file,
+            status_file=status_file,
+            is_numbered=sidecar is None,
+        )
+        process = adopt(pid)
+        status_file.touch(mode=0o600)
+        return process
+
+    def adopt_world(self, world: Process, log_file: Path, log_start: int) -> None:
+        """Adopt a world's process that another orchestrator started, with its log."""
+        self.world, self.log_files, self.log_start = world, [log_file], log_start
+        self.tree.add(world)
+
+    async def wait_exit(self) -> ProcessExit | None:
+        """Wait until the world's process has ended; return None if there is no process.
+
+        Cancellation: changes nothing.
+        """
+        if self.world is None:
+            return None
+        exit_ = await self.world.wait()
+        if exit_ == ProcessExit() and self._status_files:  # its tmux window waited for it
+            exit_ = await run_blocking(_read_status, self._status_files[0])
+        return exit_
+
+    def release(self) -> None:
+        """Reap them and close their windows. Idempotent."""
+        with ExitStack() as releases:  # release each, even if another fails
+            for status_file in self._status_files:
+                releases.callback(status_file.unlink, missing_ok=True)
+            releases.callback(self.tree.release)
+            for process in self.tree.processes if self.tmux_session is not None else ():
+                if process.has_exited:
+                    releases.callback(close_window, process.pid)
+        self.world, self.sidecars, self._status_files = None, {}, []
+
+
+def _read_status(path: Path) -> ProcessExit:
+    """Return the exit that the window's shell wrote; unknown if the shell was killed."""
+    try:
+        status = whole_number(int(path.read_text()), high=_MAX_STATUS)
+    except (OSError, ValueError):
+        return ProcessExit()
+    if status is None:  # not written by our shell
+        return ProcessExit()
+    if status > 128 and status - 128 in signal.valid_signals():
+        return ProcessExit(signal=signal_name(status - 128))
+    return ProcessExit(status=status)
+
+
+@attrs.frozen
+class Named:
+    """The stage in which an instance has its name.
+
+    Attributes:
+        claim: The claim of the name.
+        command_file: Script that reruns the launch.
+        log_file: File for the world's output.
+    """
+
+    claim: Claim
+    command_file: Path
+    log_file: Path
+
+
+@attrs.frozen(eq=False)
+class Running:
+    """The stage in which an instance may have processes.
+
+    Attributes:
+        launch: The plan of its start.
+        name: Its name.
+        named: Its claim and its files.
+        port: Its port.
+        url: Its local address, base path included, without a trailing slash.
+        environment: The contract variables of its processes.
+        processes: Its own process and its sidecars.
+    """
+
+    launch: Launch
+    name: str
+    named: Named
+    port: int
+    url: str
+    environment: WorldEnvironment
+    processes: WorldProcesses
+
+    @property
+    def mark(self) -> Mark:
+        """The mark of its processes."""
+        return self.processes.tree.mark
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the world's process has ended."""
+        return self.processes.world is None or self.processes.world.has_exited
+
+    def find_elsewhere(self, processes: Iterable[Proc]) -> Elsewhere | None:
+        """Return where the world listens if that is only elsewhere. Blocks.
+
+        Args:
+            processes: Live processes, the world's among them.
+
+        Raises:
+            OSError: They cannot be looked at, for lack of file descriptors.
+        """
+        world, host = self.processes.world, self.launch.options.host
+        return None if world is None else find_elsewhere(host, self.port, world.pid, processes)
+
+    @cached_property
+    def probe(self) -> Probe:
+        """The probe for its readiness."""
+        ready = self.launch.config.ready
+        return Probe(
+            host=self.launch.options.host,
+            port=self.port,
+            path=self.launch.options.base_path + ready.path if ready.log is None else None,
+            log_pattern=re.compile(ready.log, re.MULTILINE) if ready.log is not None else None,
+            log_file=self.named.log_file,
+            log_start=self.processes.log_start,
+            interval=ready.interval,
+            is_inherited=self.launch.hands_listener_over,
+        )
+
+    def liveness_probe(self, rule: LivenessRule) -> Probe:
+        """Return the probe for its liveness."""
+        path = self.launch.options.base_path + rule.path
+        token = self.environment.operator_token
+        return attrs.evolve(self.probe, path=path, log_pattern=None, operator_token=token)
+
+    def snapshot_source(self) -> SnapshotSource:
+        """Return where to fetch snapshots of it."""
+        return SnapshotSource(
+            instance=self.name,
+            host=self.launch.options.host,
+            port=self.port,
+            base_path=self.launch.options.base_path,
+            operator_token=self.environment.operator_token,
+            has_own_rows=self.environment.datastore_path is not None,
+        )
+
+    def started_world(self, ready_s: float) -> StartedWorld:
+        """Return its public facts.
+
+        Args:
+            ready_s: Seconds from the call that started it to its readiness.
+        """
+        launch, config = self.launch, self.launch.config
+        world = self.processes.world
+        return StartedWorld(
+            name=self.name,
+            url=self.url,
+            host=launch.options.host,
+            port=self.port,
+            pid=world.pid if world is not None else 0,
+            command=world_command(launch),
+            start_command=list(config.start_command),
+            delegated=config.is_delegated,
+            run_command=config.run_command and list(config.run_command),
+            env=MaskedEnvironment({**launch.options.env, **self.environment.complete()}),
+            run_dir=launch.run_dir,
+            instance_dir=launch.instance_dir,
+            command_file=self.named.command_file,
+            log_file=self.named.log_file,
+            record_dir=launch.record_dir,
+            resume_path=launch.resume_path,
+            ready_s=ready_s,
+            labels=launch.options.labels,
+            seed=launch.seed,
+        )
