@@ -1,9 +1,9 @@
-"""``metadata.json``: the document that says what an archive holds, as bytes and back.
+"""Serialises and parses ``metadata.json``, the description of an archive's contents.
 
-The caller's own keys stand at its top level, beside the reserved ones. It comes from a stranger,
-so it is read strictly: one meaning for every reader, every reserved key in its shape. An archive
-with ``files`` says of each member its size, digest, mode and time, and holds nothing else; one
-without ``files`` is of the same schema and loads too, but what it holds cannot be verified.
+The caller's own keys are at the top level, together with the reserved keys. The file may come from
+a stranger, so parsing is strict: no ambiguous JSON, and every reserved key in its shape. ``files``
+lists size, digest, mode and time of every member, and an archive with it has no other members. An
+archive without ``files`` has the same schema and loads too, but cannot be verified.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RESERVED_KEYS: Final = frozenset(
         "lineage",
     )
 )
-"""Keys at the top level whose meaning is this package's; a caller cannot give them."""
+"""Keys at the top level that this package defines; a caller cannot set them."""
 
 _MAX_DEPTH: Final = 100
 _MAX_DIGITS: Final = 1000
@@ -47,13 +47,13 @@ _HEXADECIMAL: Final = frozenset("0123456789abcdef")
 
 
 def serialise_metadata(document: Mapping[str, Any]) -> bytes:
-    """Return ``metadata.json``: UTF-8, keys in their order, the same for the same document.
+    """Return ``metadata.json`` in UTF-8, keys in their order; equal documents give equal bytes.
 
     Args:
-        document: The whole document; or a caller's own keys, to see that they can be written.
+        document: The whole document; or only a caller's own keys, to check them.
 
     Raises:
-        ConfigError: It holds what JSON cannot say, or what a reader would refuse.
+        ConfigError: It contains a value that JSON cannot represent or a reader would refuse.
     """
     try:
         text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -66,20 +66,20 @@ def serialise_metadata(document: Mapping[str, Any]) -> bytes:
 
 
 def parse_metadata(data: bytes, *, max_values: int | None = None) -> dict[str, Any]:
-    """Read ``metadata.json``.
+    """Parse ``metadata.json``.
 
     Args:
         data: The whole member.
-        max_values: How many values it may hold, each of which takes far more memory than text;
-            None sets no limit.
+        max_values: Maximum number of values in it, because each takes far more memory than its
+            text; None sets no limit.
 
     Raises:
         CheckpointVersionError: It was written by a newer clawblox.
-        CheckpointLimitError: It holds more values than that.
-        CheckpointFormatError: It is not JSON with one meaning, or a reserved key is not in shape.
+        CheckpointLimitError: It has more values.
+        CheckpointFormatError: It is not unambiguous JSON, or a reserved key has a wrong shape.
     """
     if max_values is not None and sum(map(data.count, (b",", b"[", b"{"))) > max_values:
-        message = f"metadata.json holds more than {max_values} values"
+        message = f"metadata.json has more than {max_values} values"
         raise CheckpointLimitError(message, entry=METADATA_NAME)
     document = _load_json(data)
     if not isinstance(document, dict):
@@ -87,50 +87,50 @@ def parse_metadata(data: bytes, *, max_values: int | None = None) -> dict[str, A
     _check_version(document)
     for key, is_right in _SHAPES.items():
         if key in document and not is_right(document[key]):
-            _refuse(f"has {key} in another shape than it should have")
+            _refuse(f"has a value of the wrong shape for {key}")
     for path in _recorded_paths(document):
         check_name(path)
     return document
 
 
 def compare_members(metadata: Mapping[str, Any], entries: Iterable[Entry]) -> bool:
-    """Check that an archive holds exactly the members that its metadata tells of.
+    """Check that an archive has exactly the members that its metadata lists.
 
     Args:
-        metadata: What :func:`parse_metadata` returned.
+        metadata: The result of :func:`parse_metadata`.
         entries: All members of the archive.
 
     Returns:
-        False when the metadata tells of none (there is no ``files``), so nothing is known.
+        Whether the metadata lists members; False without ``files``, and then nothing is checked.
 
     Raises:
-        CheckpointFormatError: One is missing or too many, or has another size or mode.
+        CheckpointFormatError: A member is missing or not listed, or its size or mode differs.
     """
     files = metadata.get("files")
     if files is None:
         return False
     members = {entry.name: entry for entry in entries if entry.name != METADATA_NAME}
     for name in members.keys() ^ files.keys():
-        where = "in the archive" if name in files else "in the manifest of metadata.json"
+        where = "in the archive" if name in files else "in the file list of metadata.json"
         raise CheckpointFormatError(f"an entry is missing {where}", entry=name)
     for name, entry in members.items():
         if (entry.size, entry.mode) != (files[name]["size"], files[name]["mode"]):
-            message = "size or mode of an entry disagree with the manifest of metadata.json"
+            message = "size or mode of an entry disagree with the file list of metadata.json"
             raise CheckpointFormatError(message, entry=name)
     return True
 
 
 def check_tree(metadata: Mapping[str, Any], entries: Iterable[Entry], *, max_paths: int) -> None:
-    """Check that members, links and empty directories can stand in one tree.
+    """Check that members, links and empty directories fit into the same tree.
 
     Args:
-        metadata: What :func:`parse_metadata` returned.
-        entries: All members of the archive, no two of one name.
-        max_paths: How many there may be, and as many directories again.
+        metadata: The result of :func:`parse_metadata`.
+        entries: All members of the archive; their names differ.
+        max_paths: Maximum number of paths, and also of the directories above them.
 
     Raises:
         CheckpointLimitError: There are more.
-        CheckpointFormatError: Two of them have one name, or one stands below a member or a
+        CheckpointFormatError: Two of them have the same path, or a path is below a member or a
             link.
     """
     members = {entry.name for entry in entries}
@@ -147,19 +147,17 @@ def check_tree(metadata: Mapping[str, Any], entries: Iterable[Entry], *, max_pat
         parent = path.rpartition("/")[0]
         while parent and parent not in parents:
             if parent in leaves:
-                raise CheckpointFormatError(
-                    "an entry is below one that is not a directory", entry=path
-                )
+                raise CheckpointFormatError("the parent of an entry is not a directory", entry=path)
             parents.add(parent)
             parent = parent.rpartition("/")[0]
         if len(parents) > max_paths:
             raise CheckpointLimitError(f"the archive has more than {max_paths} directories")
 
 
-# JSON with one meaning
+# Unambiguous JSON
 
 
-def _load_json(data: bytes) -> Any:  # noqa: ANN401 - whatever JSON says
+def _load_json(data: bytes) -> Any:  # noqa: ANN401 - any JSON value
     try:
         document = json.loads(
             data.decode(),
@@ -169,7 +167,7 @@ def _load_json(data: bytes) -> Any:  # noqa: ANN401 - whatever JSON says
             parse_int=_short,
         )
         _check_depth(document)
-        if b"\\u" in data:  # UTF-8 itself cannot say half a surrogate pair
+        if b"\\u" in data:  # only an escape can be half a surrogate pair
             json.dumps(document, ensure_ascii=False).encode()
     except CheckpointFormatError:
         raise
@@ -188,19 +186,19 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(text: str) -> NoReturn:
-    _refuse(f"holds {text}, which is not JSON")
+    _refuse(f"contains {text}, but JSON has no such number")
 
 
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        _refuse("holds a number that is too large")
+        _refuse("contains a number that is too large")
     return value
 
 
 def _short(text: str) -> int:
     if len(text) > _MAX_DIGITS:
-        _refuse(f"holds a number of more than {_MAX_DIGITS} digits")
+        _refuse(f"contains a number of more than {_MAX_DIGITS} digits")
     return int(text)
 
 
@@ -226,8 +224,12 @@ def _check_version(document: Mapping[str, Any]) -> None:
     if type(version) is not int or version < 1:
         _refuse("has no schema_version")
     if version > SCHEMA_VERSION:
-        message = f"schema_version {version}; this clawblox reads up to {SCHEMA_VERSION}"
-        raise CheckpointVersionError(message, entry=METADATA_NAME)
+        raise CheckpointVersionError(
+            f"the archive has schema_version {version}, but this clawblox reads only up to "
+            f"{SCHEMA_VERSION}",
+            entry=METADATA_NAME,
+            hint="load it with the clawblox that wrote it, or a newer version",
+        )
 
 
 def _is_text(value: object) -> bool:
@@ -258,7 +260,7 @@ def _record(
     required: Mapping[str, Callable[[object], bool]],
     optional: Mapping[str, Callable[[object], bool]] | None = None,
 ) -> Callable[[object], bool]:
-    """Return a check for an object with those keys; others of a later writer do not matter."""
+    """Return a check for an object with these keys; further keys are ignored."""
     known = {**required, **(optional or {})}
 
     def is_right(value: object) -> bool:
