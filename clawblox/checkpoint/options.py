@@ -7,6 +7,7 @@ a secret, its value.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -40,14 +41,14 @@ from clawblox.errors import CheckpointError, CheckpointPathError, ConfigError
 from clawblox.protocol import ARCHIVE_SUFFIX
 
 OnUnarchivable: TypeAlias = Literal["raise", "record"]
-"""What becomes of a save when a file cannot be in an archive: it fails, or says so in it."""
+"""How a save treats a file that cannot be archived: it fails, or lists the file as excluded."""
 
 _SHORTEST_SECRET: Final = 12
 """Shorter secrets are not searched for: they would be found everywhere."""
 
 
 class Secrets(tuple[str, ...]):
-    """Secrets. They can stand in a traceback: what they show is how many they are."""
+    """Secrets, safe in a traceback: their ``repr`` shows only their number."""
 
     __slots__ = ()
 
@@ -57,12 +58,12 @@ class Secrets(tuple[str, ...]):
 
 @attrs.frozen
 class Snapshot:
-    """A world's document.
+    """A world's snapshot.
 
     Attributes:
         path: Its absolute path.
-        sha256: The digest that came with it; None when none did.
-        rows_sha256: That of the rows beside it, likewise.
+        sha256: The digest that it was given with; None without.
+        rows_sha256: The digest that its rows were given with; None without.
     """
 
     path: Path
@@ -77,7 +78,7 @@ def check_secrets(values: Iterable[str]) -> Secrets:
         ConfigError: They are not strings, or too short; the error shows none of them.
     """
     if isinstance(values, str):
-        raise ConfigError("must be several strings, not a single one", key="known_secrets")
+        raise ConfigError("must be a list of strings, not a string", key="known_secrets")
     secrets = Secrets(values)
     if not all(map(_is_secret, secrets)):
         message = f"must be strings of {_SHORTEST_SECRET} characters or more"
@@ -90,14 +91,14 @@ def _is_secret(value: object) -> bool:
 
 
 def label_secrets(values: Secrets) -> KnownValues:
-    """Return secrets by labels that say that the caller knows them."""
+    """Return secrets with labels that mark them as the caller's."""
     return KnownValues({f"caller:{place}": value for place, value in enumerate(values)})
 
 
 def _check_archive_path(value: str | os.PathLike[str]) -> Path:
     path = check_path(value, "path").absolute()
     if path.suffix != ARCHIVE_SUFFIX or path.name == ARCHIVE_SUFFIX:
-        hint = "tools, and the repair of a run, find archives by it"
+        hint = "clawblox ckpt repair finds archives by this suffix"
         raise mismatch("path", f"a name that ends in {ARCHIVE_SUFFIX}", str(value), hint=hint)
     return path
 
@@ -130,7 +131,7 @@ def _check_agent_name(name: object) -> str:
             raise CheckpointPathError("is more than one component of a path")
         check_name(f"agents/{name}/workspace/x")
     except CheckpointPathError as error:
-        hint = f"an archive cannot hold this name: {error.message}"
+        hint = f"an archive cannot contain this name: {error.message}"
         raise mismatch("agents", "agents whose names can be in a path", name, hint=hint) from error
     return name
 
@@ -147,7 +148,7 @@ def _check_metadata(value: Mapping[str, Any] | None) -> Mapping[str, Any]:
         raise mismatch("metadata", "a mapping", value)
     given = dict(value or {})
     for key in sorted(RESERVED_KEYS & given.keys()):
-        message = "must be left out, as archives use this key themselves"
+        message = "must be left out, because archives use this key themselves"
         raise ConfigError(message, key=f"metadata.{key}")
     return {_check_metadata_key(key): _copy_json(key, value) for key, value in given.items()}
 
@@ -159,11 +160,11 @@ def _check_metadata_key(key: object) -> str:
 
 
 def _copy_json(key: str, value: object) -> object:
-    """Return a JSON value of its own; the caller may go on changing what it gave."""
+    """Return a deep copy of a JSON value, so that the caller may change the original."""
     try:
         return json.loads(serialise_metadata({key: value}))[key]
     except ConfigError as error:
-        # Its type alone: a caller who gives bytes or an object here may have given a secret.
+        # Show only the type: bytes or an object here may be a secret.
         kind = type(value).__name__
         raise ConfigError(error.message, key=f"metadata.{key}", value=kind) from error
 
@@ -177,22 +178,28 @@ def _check_allowances(values: Iterable[Allowance]) -> tuple[Allowance, ...]:
 
 
 def _check_keep(value: Iterable[str]) -> frozenset[FoldedPath]:
-    """Return paths of workspaces, folded.
+    """Return folded paths of workspaces.
 
     Raises:
-        ConfigError: They are no relative paths.
+        ConfigError: They are not relative paths.
     """
     if isinstance(value, str):
-        raise mismatch("keep", "several paths", value)
+        raise mismatch("keep", "a list of paths", value)
     return frozenset(map(_check_kept_path, value))
 
 
 def _check_kept_path(value: object) -> FoldedPath:
     parts = value.rstrip("/").split("/") if isinstance(value, str) else []
     if not parts or not {"", ".", ".."}.isdisjoint(parts):
-        hint = "such as .helix/config.toml; a directory is kept with all that is in it"
+        hint = "such as .helix/config.toml; a directory includes everything in it"
         raise mismatch("keep", "paths below a workspace", value, hint=hint)
     return fold_path("/".join(parts))
+
+
+def _check_idle_wait(value: float, key: str) -> None:
+    # Infinity would let an agent that never ends its turn block the save for ever.
+    if check_seconds(value, key, may_be_zero=True) == math.inf:
+        raise mismatch(key, "a finite number of seconds, 0 or more", value)
 
 
 def _check_load_path(value: str | os.PathLike[str]) -> Path:
@@ -207,7 +214,7 @@ def _ask(question: Callable[[], bool], path: Path) -> bool:
     try:
         return question()
     except OSError as error:
-        message = f"this cannot be looked at: {error.strerror}"
+        message = f"the path cannot be examined: {error.strerror}"
         raise CheckpointError(message, path=path) from error
 
 
@@ -219,29 +226,29 @@ class ArchiveOptions:
     """The options of ``save_checkpoint``. Paths are absolute. The constructor blocks briefly.
 
     Attributes:
-        path: The archive, ``*.ckpt``; its directory is made when it is missing.
-        world_snapshot: The world's document: its path, or what ``save`` returned, whose digest is
+        path: The archive, ``*.ckpt``; its directory is created when missing.
+        world_snapshot: The world's snapshot: its path, or the result of ``save``, whose digest is
             then checked. It is stored unchanged. None leaves it out.
         agents: The agents, or their directories by name; None for no agents.
         backend: The driver of all agents, ``claude`` for instance; None reads it from each
             directory.
         metadata: JSON values for the top level of ``metadata.json``; None for none.
-        workspace_only: Whether the conversations are left out; the right choice for archives that
+        workspace_only: Whether to leave out the conversations; the right choice for archives that
             are shared.
-        known_secrets: Secrets to look for, besides the tokens of the worlds that run, those in
-            this process's environment and those in the agents' homes.
-        allow: Findings that are no secrets, besides those in ``secret-allow.json`` of the run.
+        known_secrets: Secrets to search for, in addition to the tokens of live worlds, the secrets
+            in this process's environment and those in the agents' homes.
+        allow: Findings that are not secrets, in addition to ``secret-allow.json`` of the run.
         idle_wait: Seconds to wait for a moment in which no agent is in the middle of a turn.
-        on_unarchivable: What to do with files and directories that may not be read, whose names
-            cannot be in an archive, or that are too large: ``raise`` refuses the archive,
+        on_unarchivable: How to treat files and directories that this process may not read, whose
+            names cannot be in an archive, or that are too large: ``raise`` refuses the archive,
             ``record`` lists them as excluded.
-        max_file_bytes: Apparent size of an agent's file, in bytes, above which it is too large.
-            Such a file is not read.
-        max_total_bytes: Apparent size of all these files together, in bytes, above which the
-            largest are too large.
-        overwrite: Whether an archive of that name is replaced.
-        keep: Paths below workspaces that are archived although programs run or obey them unasked,
-            such as ``.helix/config.toml``; a directory includes all that is in it. Credentials are
+        max_file_bytes: Limit for the apparent size of an agent's file, in bytes. A larger file is
+            not read.
+        max_total_bytes: Limit for the apparent size of all these files together, in bytes. The
+            largest files are left out until the rest fits.
+        overwrite: Whether to replace an archive of that name.
+        keep: Paths below workspaces to archive although programs run or obey them unasked,
+            such as ``.helix/config.toml``; a directory includes everything in it. Credentials are
             never archived.
         progress: True shows how far it is, on standard error, in a terminal or a notebook. A
             function is called with the bytes done and the total (0 and 0
@@ -250,7 +257,7 @@ class ArchiveOptions:
 
     Raises:
         ConfigError: An option is wrong; the error names it.
-        CheckpointError: A path cannot be looked at.
+        CheckpointError: A path cannot be examined.
     """
 
     path: Path = attrs.field(converter=_check_archive_path)
@@ -263,9 +270,7 @@ class ArchiveOptions:
     workspace_only: bool = attrs.field(default=False, validator=checked(check_flag))
     known_secrets: Secrets = attrs.field(default=Secrets(), converter=check_secrets)
     allow: tuple[Allowance, ...] = attrs.field(default=(), converter=_check_allowances)
-    idle_wait: float = attrs.field(
-        default=DEFAULT_IDLE_WAIT_S, validator=checked(check_seconds, may_be_zero=True)
-    )
+    idle_wait: float = attrs.field(default=DEFAULT_IDLE_WAIT_S, validator=checked(_check_idle_wait))
     on_unarchivable: OnUnarchivable = attrs.field(
         default="raise", validator=checked(check_choice, choices=get_args(OnUnarchivable))
     )
@@ -282,11 +287,11 @@ class LoadOptions:
 
     Attributes:
         path: The archive.
-        run_dir: Directory that gets the state; it may have other contents, and a refused load
+        run_dir: Directory to restore to; it may have other contents, and a refused load
             leaves it exactly as it was.
-        limits: How large the archive may be.
-        keep: Paths below workspaces that are restored although programs run or obey them unasked,
-            such as ``.helix/config.toml``; a directory includes all that is in it.
+        limits: Limits for the size of the archive.
+        keep: Paths below workspaces to restore although programs run or obey them unasked,
+            such as ``.helix/config.toml``; a directory includes everything in it.
         progress: True shows how far it is, on standard error, in a terminal or a notebook. A
             function is called with the bytes done and the total, perhaps in another thread; an
             exception from it ends the call. False does neither.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,6 +47,13 @@ def test_a_load_complains_by_name(tmp_path: Path):
     with pytest.raises(ConfigError) as told:
         run.save("b", progress="loud")
     assert told.value.key == "progress"
+
+
+def test_a_wait_for_an_idle_moment_must_be_finite(tmp_path: Path):
+    run = make_run(tmp_path)
+    for wait in (math.inf, math.nan, -1, True, "5"):
+        with pytest.raises(ConfigError, match=r"idle_wait: must be .*seconds, 0 or more"):
+            run.save(idle_wait=wait)
 
 
 SECRET = "correct-horse-battery-7"

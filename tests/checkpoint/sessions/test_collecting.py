@@ -54,7 +54,7 @@ def test_all_segments_of_a_log_are_restored_with_their_offsets(tmp_path):
     assert [s.path.read_bytes() for s in found] == [s.path.read_bytes() for s in segments]
 
 
-def test_what_was_counted_is_archived_as_it_was_before_the_log_was_read(tmp_path):
+def test_usage_is_archived_as_it_was_before_the_log_was_read(tmp_path):
     agent = build_agent(tmp_path / "rocky", "claude")
     usage = agent.dir / "usage.json"
     usage.write_text("before")
@@ -63,6 +63,7 @@ def test_what_was_counted_is_archived_as_it_was_before_the_log_was_read(tmp_path
     [source] = [one for one in session.sources if one.name == "record/usage.json"]
     fd = source.open()
     assert os.read(fd, 100) == b"before"
+    assert os.fstat(fd).st_mode & 0o777 == 0o600
     os.close(fd)
 
 

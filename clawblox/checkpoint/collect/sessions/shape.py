@@ -40,9 +40,9 @@ _COMPANIONS: Final = (
     *("world_session.txt", "world_join.json", "world_access.json", _USAGE),
     *("runtime/system_prompt.md", _LOG),
 )
-"""Files of the agent directory that are archived beside a conversation, as ``record/…``.
+"""Files of the agent directory that are archived with a conversation, as ``record/…``.
 
-They come back as they are: their readers take them for what a stranger may have written.
+They are restored unchanged, because their readers do not trust them.
 """
 
 _SEGMENT: Final = re.compile(f"record/({re.escape(_LOG)}{SEGMENT_SUFFIX})")
@@ -52,7 +52,7 @@ _MAX_ID_FILE: Final = 1024
 
 @attrs.frozen(kw_only=True)
 class Placement:
-    """Where a file of a session tier belongs.
+    """The place of a file of a session tier.
 
     Attributes:
         path: Its path below the agent directory.
@@ -90,7 +90,7 @@ class SessionFiles:
         state_dir: The state directory of the agent's program.
         transcript: The main transcript.
         files: All files, by name relative to the session tier.
-        excluded: Such names of files that the format does not allow.
+        excluded: Names of files that the format does not allow.
     """
 
     state_dir: str
@@ -105,7 +105,7 @@ class UnrecordedSession:
 
     Attributes:
         id: Its id.
-        names: The name that each file has in a tier of ours, by its name in the archive.
+        names: The name of each file in the layout of this package, by its name in the archive.
     """
 
     id: str
@@ -113,7 +113,7 @@ class UnrecordedSession:
 
 
 class SessionFormat(ABC):
-    """How conversations of one agent program are archived and restored."""
+    """How conversations of an agent program are archived and restored."""
 
     name: ClassVar[str]
     """Its name in the metadata, with its version."""
@@ -125,7 +125,7 @@ class SessionFormat(ABC):
     """The command that resumes a conversation, up to the id."""
 
     system_prompt_option: ClassVar[str | None] = None
-    """The option that gives it its system prompt again; None if the conversation holds it."""
+    """The option for its system prompt; None if the conversation contains the prompt."""
 
     allowed: ClassVar[re.Pattern[str]]
     """The allowed names of its files, relative to the session tier."""
@@ -150,7 +150,7 @@ class SessionFormat(ABC):
             CheckpointError: No valid session id is recorded, the conversation does not exist, or
                 one of its files cannot be read.
         """
-        # What was counted is read first: what was not counted yet is in what is read after it.
+        # Read the usage first, so that every turn is in the usage or in the log that is read later.
         usage = _read_usage(agent_dir)
         session_id = self.recorded_id(agent_dir)
         located = self.find(agent_dir, session_id)
@@ -194,7 +194,7 @@ class SessionFormat(ABC):
     def place(
         self, name: str, *, session_id: str, workspace: Path, state_dir: str = STATE_DIR
     ) -> Placement | None:
-        """Return where a file of a session tier belongs in an agent directory.
+        """Return the place of a session tier's file in an agent directory.
 
         Args:
             name: Its name relative to the session tier.
@@ -212,7 +212,9 @@ class SessionFormat(ABC):
         if not self.program.id_pattern.fullmatch(session_id):
             raise CheckpointFormatError(f"{session_id!a:.60} is not a session id of {self.backend}")
         if state_dir not in self.state_dirs:
-            raise CheckpointFormatError(f"{state_dir!a:.60} is no place for {self.backend}'s state")
+            raise CheckpointFormatError(
+                f"{state_dir!a:.60} is not a state directory of {self.backend}"
+            )
         if name in (companions := self._companions()):
             is_id = companions[name] == self.program.id_file
             return Placement(
@@ -228,15 +230,15 @@ class SessionFormat(ABC):
         )
 
     def find_unrecorded(self, paths: Iterable[str]) -> UnrecordedSession | str:
-        """Return the one conversation of a tier whose files are named as in the state directory.
+        """Return the only conversation of a tier whose files are named as in the state directory.
 
-        Archives of other writers have that layout, and need not record the id of the conversation.
+        Archives of other writers have this layout and need not record the id of the conversation.
 
         Args:
             paths: The names of all files, relative to the session tier.
 
         Returns:
-            The conversation; or why there is none, for a person.
+            The conversation; or a message for the user that states why it cannot be determined.
         """
         del paths
         return "the archive records no id of the conversation"
@@ -245,7 +247,7 @@ class SessionFormat(ABC):
         """Return the session id that an agent directory records.
 
         Raises:
-            CheckpointError: No id is recorded, or the recorded one is not an id of this program.
+            CheckpointError: No id is recorded, or the recorded id is not an id of this program.
         """
         try:
             recorded = tree.read_head(agent_dir, self.program.id_file, _MAX_ID_FILE)
@@ -301,7 +303,7 @@ class SessionFormat(ABC):
 
     @abstractmethod
     def ends_turn(self, record: Record) -> bool | None:
-        """Return whether a record ends a turn; False within one, None if it does not tell."""
+        """Return True for a record that ends a turn, False within a turn, None for others."""
 
     def _is_mid_turn(self, agent_dir: Path, transcript: str) -> bool:
         with transcripts.newest_records(agent_dir, transcript) as records:
@@ -326,7 +328,7 @@ def list_session_files(agent_dir: Path, state_dir: str, searched: Iterable[str])
 
 
 def _require_id(session_id: str) -> Transform:
-    """Return a transform that passes only a file that holds this id."""
+    """Return a transform that accepts only a file with this id."""
 
     def check(content: bytes) -> bytes:
         if content.strip() != session_id.encode():
@@ -346,7 +348,7 @@ def _segments(agent_dir: Path) -> dict[str, str]:
 
 
 def _read_usage(agent_dir: Path) -> bytes | None:
-    """Return what was counted so far; None if there is nothing to read."""
+    """Return the recorded usage; None if it cannot be read."""
     try:
         return regular_files.read_file(agent_dir, _USAGE, max_bytes=_MAX_USAGE_BYTES)
     except OSError:
@@ -354,7 +356,7 @@ def _read_usage(agent_dir: Path) -> bytes | None:
 
 
 def _with_content(source: Source, usage: bytes | None) -> Source:
-    """Return a source, that of the usage with what was read of it."""
+    """Return a source; if it is the usage, with the content that was read before."""
     if usage is None or source.name != f"record/{_USAGE}":
         return source
     return attrs.evolve(source, open=functools.partial(_open_content, usage))
@@ -362,6 +364,7 @@ def _with_content(source: Source, usage: bytes | None) -> Source:
 
 def _open_content(content: bytes) -> int:
     fd = os.memfd_create(_USAGE)
+    os.fchmod(fd, 0o600)  # created as executable
     write_all(fd, content)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
