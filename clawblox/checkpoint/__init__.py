@@ -4,17 +4,17 @@ Public names are imported when they are first used (PEP 562), so that the small 
 examine archives import no more than they need.
 
 - ``api``: the documented functions; ``twins`` makes their async versions.
-- ``options``: what a save and a load can be told.
-- ``save``: one save, from its options to a complete and registered archive.
+- ``options``: the options of a save and a load.
+- ``save``: a save, from its options to a complete and registered archive.
 - ``load``: from an archive to files in a run directory.
 - ``audit``: verifying, comparing and repairing archives that exist.
 - ``archive``: the archive as a file.
-- ``collect``: what of an agent travels.
+- ``collect``: choosing the files of an agent that go into an archive.
 - ``secrets``: finding secrets before they leave.
-- ``document``: what a save records in ``metadata.json``, and the world's snapshot.
-- ``refusals``: tokens of worlds that run, which must not travel, and why a save is refused.
-- ``names``: what a member of an archive may be called.
-- ``progress``: how far a save or a check is.
+- ``document``: the contents of ``metadata.json``, and the world's snapshot.
+- ``refusals``: the errors of refused saves, and the tokens of live worlds.
+- ``names``: the names that a member of an archive may have.
+- ``progress``: reporting the progress of a save or a check.
 - ``zstd``: decompressing Zstandard.
 - ``model``: frozen values.
 """
@@ -84,7 +84,7 @@ _HOMES = {
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
+__all__ = [  # noqa: PLE0604, RUF100 - a test compares this list with the table
     "Allowance",
     "CheckpointError",
     "CheckpointFormatError",

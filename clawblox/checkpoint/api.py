@@ -43,35 +43,36 @@ def save_checkpoint(
     keep: Iterable[str] = (),
     progress: ProgressLike = False,
 ) -> Path:
-    """Make one archive of a world's document and its agents' state. Blocks.
+    """Save a world's snapshot and its agents' state in an archive. Blocks.
 
     The archive is complete or absent at every instant, and an older archive of that name stays
-    until the new one is complete. When its directory lies in a run, the run's manifest names it.
+    until the new archive is complete. If its directory is inside a run, the run's manifest lists
+    the archive.
 
     Args:
-        path: The archive, ``*.ckpt``; its directory is made when it is missing.
-        world_snapshot: The world's document: its path, or what ``save`` returned, whose digest is
+        path: The archive, ``*.ckpt``; its directory is created when missing.
+        world_snapshot: The world's snapshot: its path, or the result of ``save``, whose digest is
             then checked. It is stored unchanged. None leaves it out.
         agents: The agents, or their directories by name; None for no agents.
         backend: The driver of all agents, ``claude`` for instance; None reads it from each
             directory.
         metadata: JSON values for the top level of ``metadata.json``; None for none.
-        workspace_only: Whether the conversations are left out; the right choice for archives that
+        workspace_only: Whether to leave out the conversations; the right choice for archives that
             are shared.
-        known_secrets: Secrets to look for, besides the tokens of the worlds that run, those in this
-            process's environment and those in the agents' homes.
-        allow: Findings that are no secrets, besides those in ``secret-allow.json`` of the run.
+        known_secrets: Secrets to search for, in addition to the tokens of live worlds, the secrets
+            in this process's environment and those in the agents' homes.
+        allow: Findings that are not secrets, in addition to ``secret-allow.json`` of the run.
         idle_wait: Seconds to wait for a moment in which no agent is in the middle of a turn.
-        on_unarchivable: What to do with files and directories that may not be read, whose names
-            cannot be in an archive, or that are too large: ``raise`` refuses the archive,
+        on_unarchivable: How to treat files and directories that this process may not read, whose
+            names cannot be in an archive, or that are too large: ``raise`` refuses the archive,
             ``record`` lists them as excluded.
-        max_file_bytes: Apparent size of an agent's file, in bytes, above which it is too large.
-            Such a file is not read.
-        max_total_bytes: Apparent size of all these files together, in bytes, above which the
-            largest are too large.
-        overwrite: Whether an archive of that name is replaced.
-        keep: Paths below workspaces that are archived although programs run or obey them unasked,
-            such as ``.helix/config.toml``; a directory includes all that is in it. Credentials are
+        max_file_bytes: Limit for the apparent size of an agent's file, in bytes. A larger file is
+            not read.
+        max_total_bytes: Limit for the apparent size of all these files together, in bytes. The
+            largest files are left out until the rest fits.
+        overwrite: Whether to replace an archive of that name.
+        keep: Paths below workspaces to archive although programs run or obey them unasked,
+            such as ``.helix/config.toml``; a directory includes everything in it. Credentials are
             never archived.
         progress: True shows how far it is, on standard error, in a terminal or a notebook. A
             function is called with the bytes done and the total (0 and 0 while it waits for an idle
@@ -83,9 +84,9 @@ def save_checkpoint(
 
     Raises:
         ConfigError: An argument is wrong.
-        CheckpointSecretError: The archive would have carried a secret; there is no archive.
+        CheckpointSecretError: The archive would have contained a secret; no archive was made.
         CheckpointError: The archive cannot be made, and nothing is left of it; or it is complete,
-            and perhaps not durable, or not in the manifest, as the message says.
+            but perhaps not durable or not in the manifest: the message states which.
     """
     known_secrets = check_secrets(known_secrets)  # a traceback may show the locals
     options = ArchiveOptions(
@@ -117,28 +118,28 @@ def load_checkpoint(
     keep: Iterable[str] = (),
     progress: ProgressLike = False,
 ) -> dict[str, Any]:
-    """Put the state in an archive into a run directory. Blocks.
+    """Restore the state in an archive to a run directory. Blocks.
 
     Args:
         path: The archive.
-        run_dir: Directory that gets the state; it may have other contents, and a refused load
+        run_dir: Directory to restore to; it may have other contents, and a refused load
             leaves it exactly as it was.
-        limits: How large the archive may be.
-        keep: Paths below workspaces that are restored although programs run or obey them unasked,
-            such as ``.helix/config.toml``; a directory includes all that is in it.
+        limits: Limits for the size of the archive.
+        keep: Paths below workspaces to restore although programs run or obey them unasked,
+            such as ``.helix/config.toml``; a directory includes everything in it.
         progress: True shows how far it is, on standard error, in a terminal or a notebook. A
             function is called with the bytes done and the total, perhaps in another thread; an
             exception from it ends the call. False does neither.
 
     Returns:
-        ``world_snapshot``, the document's path or None; ``agents``, the agents' directories by
-        name; ``metadata``; ``excluded``, what was not put there, each with ``path`` and
-        ``reason``; ``lost_sessions``, why conversations were left out, by the agent's name;
-        ``verified``, whether the archive names the digest of every member.
+        ``world_snapshot``, the snapshot's path or None; ``agents``, the agents' directories by
+        name; ``metadata``; ``excluded``, the entries that were not restored, each with ``path``
+        and ``reason``; ``lost_sessions``, why conversations were left out, by the agent's name;
+        ``verified``, whether the archive records the digest of every member.
 
     Raises:
         CheckpointFormatError: The archive is not sound.
-        CheckpointError: It cannot be read, or something is in its way in ``run_dir``.
+        CheckpointError: It cannot be read, or ``run_dir`` already has something that it contains.
         ConfigError: An argument is wrong.
     """
     options = LoadOptions(path=path, run_dir=run_dir, limits=limits, keep=keep, progress=progress)
@@ -162,15 +163,15 @@ def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
 async_save_checkpoint = async_twin(
     save_checkpoint,
     verb="Saving",
-    cancellation="nothing of the archive is left; an archive that was being published by then\n"
-    "    is complete and registered.",
+    cancellation="leaves nothing of the archive; if it was already being published, it is\n"
+    "    complete and registered.",
 )
 
 async_load_checkpoint = async_twin(
     load_checkpoint,
     verb="Loading",
-    cancellation="the run directory is as it was; or all of the archive is in it, when\n"
-    "    that was being put in its place by then.",
+    cancellation="leaves the run directory as it was; if the state was already being moved\n"
+    "    into place, all of it is there.",
 )
 
 

@@ -1,6 +1,6 @@
-"""What a save records in ``metadata.json``, and the world's document, which travels as it is.
+"""The contents of ``metadata.json``, and the world's snapshot, which is archived unchanged.
 
-The strict reading of ``metadata.json``, and how it becomes bytes, is in ``archive.metadata``.
+``archive.metadata`` serialises ``metadata.json`` and parses it strictly.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _ROOM_BYTES: Final = 4096
 
 @attrs.frozen(kw_only=True)
 class Document:
-    """What is known of an archive before its members are read.
+    """The metadata of an archive before its members are read.
 
     Attributes:
-        plan: What will be in it.
+        plan: The planned contents.
         created_at: UTC time of the save.
-        caller: What the caller says of it, at the top level.
-        world: Format and time of the world's document; None without one.
-        lineage: The run it is of, and what that one was resumed from.
+        caller: The caller's own metadata, for the top level.
+        world: Format and time of the world's snapshot; None without a snapshot.
+        lineage: The run that the archive belongs to, and the origin of that run.
     """
 
     plan: Plan
@@ -61,7 +61,7 @@ class Document:
         excluded: Iterable[Excluded],
         secret_scan: Mapping[str, Any],
     ) -> bytes:
-        """Return it with what became known since.
+        """Return ``metadata.json`` with the results of the save.
 
         Args:
             files: The members.
@@ -92,8 +92,8 @@ class Document:
         A file is listed as a member or as excluded, and as a member it takes more room.
 
         Args:
-            allow: What the scan may let pass, and then has to list.
-            secret_scan: What a scan of nothing says.
+            allow: Findings that the scan may let pass and must then list.
+            secret_scan: The summary of an empty scan.
         """
         files = {source.name: _LARGEST_FILE for source in self.plan.sources}
         listed = serialise_metadata({"allowed": [attrs.asdict(allowance) for allowance in allow]})
@@ -106,7 +106,7 @@ def _shared_format(states: Iterable[AgentState]) -> str | None:
 
 
 def world_sources(path: Path) -> Iterator[Source]:
-    """Yield the document as a file for the archive, and the rows beside it, if there are any."""
+    """Yield the snapshot as a file for the archive, then its rows if it has any."""
     yield Source(name=SNAPSHOT_NAME, path=path, open=lambda: _open(path))
     rows = rows_beside(path)
     if os.path.lexists(rows):
@@ -114,12 +114,12 @@ def world_sources(path: Path) -> Iterator[Source]:
 
 
 class WorldDocument:
-    """The document while a save looks at it; a context manager. Blocks.
+    """A world's snapshot while a save inspects it; a context manager. Blocks.
 
-    A large one is looked through in a process of its own, which boots from here on.
+    A large snapshot is checked in a separate process; the constructor starts it.
 
     Args:
-        path: Where it is.
+        path: Path of the snapshot.
 
     Raises:
         CheckpointError: It cannot be opened.
@@ -143,7 +143,7 @@ class WorldDocument:
         os.close(self._fd)
 
     def describe(self) -> dict[str, Any]:
-        """Return its ``format`` and ``time``; an opaque one has the format that says so.
+        """Return its ``format`` and ``time``; the default format if it does not name its own.
 
         Raises:
             CheckpointError: It cannot be read.
@@ -162,7 +162,7 @@ class WorldDocument:
             yield
         except (CheckerLost, OSError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
-            message = f"the world's document cannot be read: {reason}"
+            message = f"the world's snapshot cannot be read: {reason}"
             raise CheckpointError(message, path=self._path) from error
 
 

@@ -9,16 +9,16 @@ from typing import Final
 import attrs
 
 SCHEMA_VERSION: Final = 1
-"""The newest layout of an archive that this clawblox reads and the one it writes."""
+"""The version of the archive layout that is written, and the newest that is read."""
 
 MAX_FILE_BYTES: Final = 4 << 30
-"""Default limit for the apparent size of one of the agents' files that is saved."""
+"""Default limit for the apparent size of an agent's file in a save."""
 
 MAX_TOTAL_BYTES: Final = 16 << 30
-"""Default limit for the apparent size of all of them together."""
+"""Default limit for the apparent size of all these files together."""
 
 Transform = Callable[[Iterable[bytes]], Iterator[bytes]]
-"""Rewrites the content of a file on its way, chunk by chunk."""
+"""Rewrites the content of a file as it is copied, chunk by chunk."""
 
 
 @attrs.frozen(kw_only=True)
@@ -27,7 +27,7 @@ class Link:
 
     Attributes:
         path: Its name in the archive.
-        target: What it says, as it is.
+        target: Its target, unchanged.
     """
 
     path: str
@@ -36,15 +36,15 @@ class Link:
 
 @attrs.frozen(kw_only=True)
 class Source:
-    """A file that is to become a member of an archive.
+    """A file to be archived.
 
     Attributes:
         name: Its name in the archive.
-        path: Where it is, for messages.
-        open: Opens it anew for reading, as a regular file and through no symbolic link, and
-            returns the descriptor; raises OSError.
-        whole_lines: Whether it is cut after its last newline.
-        transform: Rewrites its content; None leaves it as it is.
+        path: Its path, for messages.
+        open: Opens a regular file for reading without following symbolic links, and
+            returns a new descriptor; raises OSError.
+        whole_lines: Whether to cut it after its last newline.
+        transform: Rewrites its content; None leaves it unchanged.
         max_bytes: Apparent size above which it is not read; None means no limit.
     """
 
@@ -58,15 +58,16 @@ class Source:
 
 @attrs.frozen(kw_only=True)
 class AgentState:
-    """What ``metadata.json`` says of one agent.
+    """An agent's entry in ``metadata.json``.
 
     Attributes:
         backend: Its driver, ``claude`` for instance; None if it has no session tier.
-        session_format: Name of the allowlist, ``claude-code-v1`` for instance; None as above.
-        session_id: The recorded id of its conversation; None as above.
-        state_dir: Where its program kept its state, relative to the agent's directory, and
-            will look for it again; None as above.
-        mid_turn: Whether the conversation was cut in the middle of a turn; None as above.
+        session_format: Name of the session format, ``claude-code-v1`` for instance; None if it
+            has no session tier, as for the other attributes.
+        session_id: The recorded id of its conversation.
+        state_dir: The state directory of its program, relative to the agent's directory; a load
+            restores the state to the same place.
+        mid_turn: Whether the conversation was cut in the middle of a turn.
     """
 
     backend: str | None = None
@@ -78,13 +79,13 @@ class AgentState:
 
 @attrs.frozen(kw_only=True)
 class Allowance:
-    """A finding that the operator lets through.
+    """A finding that the operator allows.
 
     Attributes:
-        path: As the finding says it.
-        rule: As the finding says it.
-        fingerprint: As the finding says it.
-        reason: Why it is no secret; it goes into the metadata.
+        path: The ``path`` of the finding.
+        rule: The ``rule`` of the finding.
+        fingerprint: The ``fingerprint`` of the finding.
+        reason: Why it is not a secret; recorded in the metadata.
     """
 
     path: str
@@ -95,16 +96,17 @@ class Allowance:
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """How large an archive a reader accepts.
+    """The largest archive that a reader accepts.
 
     Attributes:
-        entries: Members; and directories that they stand in.
-        metadata_bytes: Size of ``metadata.json``.
-        file_bytes: Size of any other member.
-        total_bytes: Size of all members together.
-        ratio: How many bytes one compressed byte may become; deflate cannot do more than 1032.
-        directory_bytes: Size of the directory of the archive itself, which names every member.
-        metadata_values: Values in ``metadata.json``; each takes more memory than its text.
+        entries: Number of members, and of the directories that contain them.
+        metadata_bytes: Size of ``metadata.json``, in bytes.
+        file_bytes: Size of any other member, in bytes.
+        total_bytes: Size of all members together, in bytes.
+        ratio: Decompressed bytes for each compressed byte; deflate reaches at most 1032.
+        directory_bytes: Size of the archive's own directory, in bytes.
+        metadata_values: Number of values in ``metadata.json``; each takes more memory than its
+            text.
     """
 
     entries: int = 200_000

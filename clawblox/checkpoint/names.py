@@ -1,8 +1,8 @@
-"""What a member of an archive may be called.
+"""The names that a member of an archive may have.
 
-An archive comes from a stranger, and its names become paths. So they are not cleaned but refused
-unless they are in canonical form, below one of the known roots, and made of characters that show
-what they are and mean the same everywhere. What may travel under such a name is ``policy``'s.
+An archive may come from a stranger, and its names become paths. A name is refused, never
+corrected, unless it is in canonical form, below a known root, and made of visible characters
+that mean the same on every system. ``policy`` decides which of these names may be archived.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from clawblox.snapshot.rows import rows_beside
 METADATA_NAME: Final = "metadata.json"
 SNAPSHOT_NAME: Final = "world.snapshot"
 ROWS_NAME: Final = rows_beside(Path(SNAPSHOT_NAME)).name
-"""The rows of the world's data stores, as they were at the tick of the snapshot."""
+"""The rows of the world's data stores at the tick of the snapshot."""
 
 _MAX_COMPONENT: Final = 255
 _MAX_PATH: Final = 4096
@@ -27,20 +27,20 @@ _MAX_DEPTH: Final = 64
 _INVISIBLE: Final = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 """Control, format (bidi, zero width) and surrogate code points, line and paragraph separators."""
 _FOREIGN_SYNTAX: Final = frozenset("\\:")
-"""What separates directories, drives and streams elsewhere."""
+"""Separators of directories, drives and streams on other systems."""
 
 _IN_AGENT: Final = re.compile(r"agents/([^/]+)/(workspace|session)/(.+)")
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that a reader should not have to trust.
+    """Refuse a name that is not safe as a path.
 
     Args:
-        name: The whole name of a member.
+        name: The full name of a member.
 
     Raises:
-        CheckpointPathError: It is not canonical, holds a character that hides something or
-            means something else elsewhere, is too long or too deep, or below no known root.
+        CheckpointPathError: It is not canonical, contains an invisible character or another
+            system's separator, is too long or too deep, or is not below a known root.
     """
     problem = _find_problem(name)
     if problem is not None:
@@ -53,20 +53,22 @@ def is_name(name: str) -> bool:
 
 
 def split_name(name: str) -> tuple[str, str, str] | None:
-    """Return agent, tier (``workspace`` or ``session``) and the path below; None for no agent's.
+    """Return agent, tier (``workspace`` or ``session``) and the path below it.
 
     Args:
-        name: A name that :func:`check_name` lets pass.
+        name: A name that :func:`check_name` accepts.
+
+    Returns:
+        The three parts; None if the name is not below an agent's directory.
     """
     found = _IN_AGENT.fullmatch(name)
     return (found[1], found[2], found[3]) if found else None
 
 
 def fold(component: str) -> str:
-    """Return what file systems and programs may take a component for.
+    """Return a form that is equal for components that a file system or program may confuse.
 
-    Case, compatibility forms, invisible characters, and dots and spaces at the end make no
-    difference to some of them.
+    Some ignore case, compatibility forms, invisible characters, or dots and spaces at the end.
     """
     visible = "".join(char for char in component if unicodedata.category(char) != "Cf")
     folded = unicodedata.normalize("NFKC", visible).casefold()
@@ -82,10 +84,10 @@ def _bad_character(name: str) -> str | None:
         if unicodedata.category(char) == "Cs":
             return "is not UTF-8"
         if unicodedata.category(char) in _INVISIBLE:
-            return f"holds the forbidden character U+{ord(char):04X}"
+            return f"contains the forbidden character U+{ord(char):04X}"
     for char in _FOREIGN_SYNTAX:
         if char in name:
-            return f"holds the forbidden character U+{ord(char):04X}"
+            return f"contains the forbidden character U+{ord(char):04X}"
     return None
 
 
@@ -108,4 +110,4 @@ def _bad_path(name: str) -> str | None:
 def _bad_root(name: str) -> str | None:
     if name in (METADATA_NAME, SNAPSHOT_NAME, ROWS_NAME) or _IN_AGENT.fullmatch(name):
         return None
-    return "is below none of the directories of a checkpoint"
+    return "is not in a directory of a checkpoint"

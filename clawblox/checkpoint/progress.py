@@ -31,9 +31,9 @@ class Progress:
         self.advance(self._total)
 
     def counted(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield ``chunks``, and count each when it is done with."""
+        """Yield ``chunks``; count each when the consumer asks for the next."""
         for chunk in chunks:
             size = len(chunk)
             yield chunk
-            del chunk  # what is raised now must not hold it: locals may be printed
+            del chunk  # a traceback from the hook may print locals
             self.advance(size)

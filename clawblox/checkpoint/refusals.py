@@ -1,6 +1,6 @@
-"""What a save must not carry: tokens of worlds that run, and why a save is refused.
+"""The errors of refused saves, and the tokens of live worlds, which no archive may contain.
 
-The words of a refusal hold neither a secret nor an escape of a terminal.
+The text of a refusal contains neither a secret nor a terminal escape.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _SHOWN: Final = 20
 def secret_refusal(
     findings: Sequence[Finding], path: Path, *, workspace_only: bool
 ) -> CheckpointSecretError:
-    """Return the refusal of an archive in which something was found.
+    """Return the error for an archive with findings.
 
     Args:
-        findings: What was found.
-        path: Where the archive would be.
+        findings: The findings.
+        path: Path of the archive.
         workspace_only: Whether the sessions are left out already.
     """
     places = "place" if len(findings) == 1 else "places"
     return CheckpointSecretError(
-        f"the checkpoint would carry what looks like a credential, in {len(findings)} {places}",
+        f"the checkpoint would contain what looks like a credential, in {len(findings)} {places}",
         findings=findings,
         path=path,
         hint=_hint(findings, workspace_only=workspace_only),
@@ -41,12 +41,12 @@ def secret_refusal(
 
 
 def unarchivable_refusal(names: Sequence[str], path: Path, scanner: Scanner) -> CheckpointError:
-    """Return the refusal of an archive in which some files could not be.
+    """Return the error for files whose names an archive cannot contain.
 
     Args:
-        names: What they would be called there.
-        path: Where the archive would be.
-        scanner: Looks for secrets in the names.
+        names: Their names in the archive.
+        path: Path of the archive.
+        scanner: Searches the names for secrets.
     """
     lines = [f"  {_hide_secrets(name, scanner)!a}" for name in names[:_SHOWN]]
     more = [f"  and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
@@ -60,32 +60,32 @@ def unarchivable_refusal(names: Sequence[str], path: Path, scanner: Scanner) -> 
 def oversized_refusal(
     sizes: Mapping[str, int], path: Path, limits: tuple[int, int], scanner: Scanner
 ) -> CheckpointLimitError:
-    """Return the refusal of an archive of files that are too large.
+    """Return the error for files that are too large.
 
     Args:
-        sizes: Their apparent sizes in bytes by what they would be called there.
-        path: Where the archive would be.
-        limits: How large a file may be, and all of them together.
-        scanner: Looks for secrets in the names.
+        sizes: Their apparent sizes in bytes, by name in the archive.
+        path: Path of the archive.
+        limits: Limits in bytes for a file and for all files together.
+        scanner: Searches the names for secrets.
     """
     names = sorted(sizes, key=lambda name: -sizes[name])
     lines = [f"  {_hide_secrets(name, scanner)!a}: {sizes[name]} bytes" for name in names[:_SHOWN]]
     more = [f"  and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
-    message = f"files are too large, of at most {limits[0]} bytes each and {limits[1]} in all:"
+    message = f"files exceed the limits of {limits[0]} bytes each and {limits[1]} bytes in all:"
     return CheckpointLimitError(
         "\n".join([message, *lines, *more]),
         path=path,
-        hint="remove them, or raise max_file_bytes= or max_total_bytes=, or list those of a "
+        hint="remove them, raise max_file_bytes= or max_total_bytes=, or list files of a "
         'workspace as excluded with on_unarchivable="record"',
     )
 
 
 def unreadable_refusal(name: str, path: Path) -> CheckpointError:
-    """Return the refusal of an archive of something that this process may not read.
+    """Return the error for a file or directory that this process may not read.
 
     Args:
-        name: What it would be called there.
-        path: Where it is, or where the archive would be.
+        name: Its name in the archive.
+        path: Its path, or the path of the archive.
     """
     return CheckpointError(
         "a file or directory may not be read by this process",
@@ -99,10 +99,10 @@ def _hint(findings: Iterable[Finding], *, workspace_only: bool) -> str:
     tiers = {_tier(finding) for finding in findings}
     hints = []
     if "session" in tiers and not workspace_only:
-        hints.append("workspace_only=True leaves the sessions of the agents out")
+        hints.append("workspace_only=True leaves out the sessions of the agents")
     if tiers != {"session"} or workspace_only:
         hints.append(
-            "if it is no secret, allow it by path, rule and fingerprint, with a reason, in "
+            "if it is not a secret, allow it by path, rule and fingerprint, with a reason, in "
             "allow= or in secret-allow.json of the run"
         )
     return "; ".join(hints)
@@ -114,23 +114,23 @@ def _tier(finding: Finding) -> str | None:
 
 
 def _hide_secrets(name: str, scanner: Scanner) -> str:
-    # A finding in a name calls the file by what is left of it.
+    # The path of a finding in a name is the name without the secret.
     found = scanner.scan(name, ())
     return found[0].path if found else name
 
 
 def live_tokens(paths: Iterable[Path]) -> KnownValues:
-    """Return the tokens of the live instances of every run that one of ``paths`` lies in. Blocks.
+    """Return the tokens of the live instances of every run that contains one of ``paths``. Blocks.
 
     Returns:
-        The tokens, by a label that names the instance.
+        The tokens, by labels that name the instances.
     """
     directories = {directory for path in paths for directory in (path, *above(path))}
-    found = KnownValues()
+    tokens = KnownValues()
     for directory in sorted(directories):
         for record in read_running(directory):
-            found.update(_read_tokens(record))
-    return found
+            tokens.update(_read_tokens(record))
+    return tokens
 
 
 def _read_tokens(record: InstanceRecord) -> KnownValues:

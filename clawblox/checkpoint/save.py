@@ -1,6 +1,6 @@
-"""One save, from its options to a complete and registered archive, or to nothing at all.
+"""A save, from its options to a complete and registered archive, or to nothing at all.
 
-Owns the order of things: look, write into a partial file, read that again, publish, register.
+Owns the order of the steps: plan, write a partial file, read it again, publish, register.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _OVERSIZED: Final = "too large"
 
 
 def save(options: ArchiveOptions) -> SavedCheckpoint:
-    """Make the archive that the options ask for. Blocks.
+    """Make the archive that the options describe. Blocks.
 
     Raises:
-        CheckpointSecretError: The archive would have carried a secret; nothing is left of it.
+        CheckpointSecretError: The archive would have contained a secret; nothing is left of it.
         CheckpointError: The archive cannot be made, and nothing is left of it; or it is complete,
-            and not durable or not registered, as the message says.
-        ConfigError: The file of allowances is wrong.
+            but not durable or not registered: the message states which.
+        ConfigError: ``secret-allow.json`` is wrong.
     """
     try:
         with _translated(options.path):
@@ -69,7 +69,7 @@ def save(options: ArchiveOptions) -> SavedCheckpoint:
             with reporting("Saving", options.progress) as report:
                 return _Save(options, report).run()
     except CheckpointSecretError as error:
-        # The locals of a traceback may be printed, and a name among them may hold what was found.
+        # A traceback may print locals, and a name among them may contain the secret.
         raise error.with_traceback(None) from None
 
 
@@ -84,13 +84,13 @@ class _Save:
     def run(self) -> SavedCheckpoint:
         if not self._options.workspace_only:
             self._wait_until_idle()
-        document = self._look()
+        document = self._prepare_document()
         with partial_file(self._options.path) as partial:
             try:
                 writer, metadata = self._fill(partial.fd, document)
                 saved = registry.describe_archive(self._options.path, partial.fd, metadata)
             except BaseException:
-                # Should the file stay, it is at least empty.
+                # If the file cannot be removed, it is at least empty.
                 with contextlib.suppress(OSError):
                     os.ftruncate(partial.fd, 0)
                 raise
@@ -109,8 +109,7 @@ class _Save:
                 self._report(0, 0)
             time.sleep(_IDLE_POLL_S)
 
-    def _look(self) -> Document:
-        """Return what is to be in the archive."""
+    def _prepare_document(self) -> Document:
         snapshot = self._options.world_snapshot
         path = None if snapshot is None else snapshot.path
         with WorldDocument(path) if path else contextlib.nullcontext() as world:
@@ -135,12 +134,12 @@ class _Save:
         world = options.world_snapshot
         plan = self._without_oversized(plan)
         snapshot = world_sources(world.path) if world else ()
-        # The conversations first: what is said of a turn that is under way was just seen.
+        # Conversations first, because their ``mid_turn`` was determined just now.
         sources = sorted(plan.sources, key=lambda source: not _is_session(source.name))
         return attrs.evolve(plan, sources=(*snapshot, *sources))
 
     def _without_oversized(self, plan: Plan) -> Plan:
-        """List what is too large to be read as excluded, or refuse the save."""
+        """List files that are too large as excluded, or refuse the save."""
         options = self._options
         sizes = {source.name: _read_size(source) for source in plan.sources}
         oversized = {name: size for name, size in sizes.items() if size > options.max_file_bytes}
@@ -167,7 +166,7 @@ class _Save:
         )
 
     def _without_impossible(self, plan: Plan) -> Plan:
-        """List what cannot be in the archive as excluded, or refuse the save."""
+        """List unreadable files and forbidden names as excluded, or refuse the save."""
         if self._options.on_unarchivable == "raise":
             self._refuse_impossible(plan)
         recorded = [
@@ -185,7 +184,7 @@ class _Save:
             raise unreadable_refusal(plan.unreadable[0], self._options.path)
 
     def _fill(self, fd: int, document: Document) -> tuple[ArchiveWriter, dict[str, Any]]:
-        """Write the archive, verify it and search it for secrets; return its metadata, too."""
+        """Write, verify and search the archive; return its writer and its metadata."""
         scanner = Scanner(self._known, self._allow)
         sources = [(source, _read_size(source)) for source in document.plan.sources]
         progress = Progress(self._report, 2 * sum(size for _, size in sources))
@@ -199,7 +198,7 @@ class _Save:
             )
             excluded = self._add_all(writer, sources)
             draft = document.as_bytes(writer.files, excluded, scanner.summary())
-            os.fsync(fd)  # what is read again is on the disk
+            os.fsync(fd)  # read back what is on the disk
             self._refuse(
                 [
                     *scanner.scan(METADATA_NAME, (draft,)),
@@ -221,7 +220,7 @@ class _Save:
     def _exclude(self, source: Source, error: VanishedSource | UnreadableSource) -> Excluded:
         if isinstance(error, VanishedSource):
             if _is_vital(source.name):
-                message = "a file vanished that the archive needs"
+                message = "a file that the archive needs vanished during the save"
                 raise CheckpointError(message, path=source.path, entry=source.name) from error
             return Excluded(path=source.name, reason="vanished")
         if self._options.on_unarchivable == "raise" or _is_vital(source.name):
@@ -231,18 +230,17 @@ class _Save:
     def _examine_whole(
         self, fd: int, members: Sequence[Member], examination: Examination
     ) -> dict[str, Any]:
-        """Read the complete archive as a reader does, without the content examined before.
+        """Open the complete archive as a reader does, and return its metadata.
 
-        Returns:
-            Its metadata.
+        The content of the members was examined before and is not read again.
         """
         os.fsync(fd)
         with Archive.from_fd(fd, self._options.path) as archive:
             metadata, *others = map(archive.member, archive.entries)
             if others != members:
-                message = "the archive does not have the members that were written"
+                message = "the archive on the disk does not have the members that were written"
                 raise CheckpointFormatError(message, path=self._options.path)
-            # It is searched again: now it holds the summary of the scan, which names findings.
+            # Search it again: it now contains the summary of the scan.
             self._refuse(examination.run(fd, self._options.path, [metadata]))
             return archive.metadata
 
@@ -252,14 +250,14 @@ class _Save:
             return
         if writer.files[SNAPSHOT_NAME]["sha256"] != snapshot.sha256:
             raise CheckpointError(
-                "the file is not the snapshot that was saved: its digest differs",
+                "the file is not the snapshot that was saved, because its digest differs",
                 path=snapshot.path,
                 entry=SNAPSHOT_NAME,
             )
         rows = writer.files.get(ROWS_NAME, {}).get("sha256")
         if snapshot.rows_sha256 not in (None, rows):
             raise CheckpointError(
-                "the rows are not those that were saved with the snapshot: their digest differs",
+                "the rows were not saved with the snapshot, because their digest differs",
                 path=rows_beside(snapshot.path),
                 entry=ROWS_NAME,
             )

@@ -1,7 +1,7 @@
-"""Async twins of functions that block: the same call in a worker thread, which can be cancelled.
+"""Async twins of blocking functions: the same call in a worker thread, with cancellation.
 
-A twin takes its signature and its documentation from the function. A cancellation makes the
-progress hook raise, and the function ends there.
+A twin has the signature and the documentation of its function. A cancellation makes the progress
+hook raise, and so ends the function.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _BLOCKS: Final = " Blocks."
 def async_twin(
     function: Callable[_P, _T], *, verb: str, cancellation: str
 ) -> Callable[_P, Coroutine[Any, Any, _T]]:
-    """Return the async twin of a function; it is called ``async_`` and the function's name.
+    """Return the async twin of a function; its name has the prefix ``async_``.
 
     Args:
-        function: A function that blocks and takes ``progress`` by keyword.
-        verb: What it does, for a line of progress: ``Saving``.
-        cancellation: What a cancelled call leaves behind, for the documentation.
+        function: A blocking function with the keyword ``progress``.
+        verb: The action, for a line of progress: ``Saving``.
+        cancellation: Text for the documentation: the effect of a cancelled call.
     """
 
     @functools.wraps(function)
     async def twin(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         call = _Call(function, args, kwargs)
-        del args, kwargs  # the locals in a traceback may be printed, and they may be secrets
+        del args, kwargs  # a traceback may print locals, and these may be secrets
         return await run_with_progress(call.run, call.progress, verb)
 
     first, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\n")
@@ -65,12 +65,12 @@ class _Call:
     def progress(self) -> ProgressLike:
         return check_progress(self._kwargs.get("progress", False), "progress")
 
-    def run(self, hook: Report) -> Any:  # noqa: ANN401 - what the function returns
+    def run(self, hook: Report) -> Any:  # noqa: ANN401 - the function's result
         return self._function(*self._args, **{**self._kwargs, "progress": hook})
 
 
-class _Interrupted(Exception):  # noqa: N818 - says the condition; it never leaves this module
-    """The caller does not wait for the operation any more."""
+class _Interrupted(Exception):  # noqa: N818 - names the condition; it never leaves this module
+    """The caller no longer waits for the operation."""
 
 
 async def run_with_progress(
@@ -79,14 +79,14 @@ async def run_with_progress(
     """Run ``function(hook)`` in a worker thread; a cancellation makes the hook raise.
 
     Args:
-        function: What blocks; it calls the hook with bytes done and bytes in all.
-        progress: Where what the hook is called with is reported, from the worker thread.
-        verb: What is being done, if it may be shown: ``Saving``.
+        function: A blocking function; it calls the hook with bytes done and bytes in all.
+        progress: Reports the same numbers, from the worker thread.
+        verb: The action, for a line of progress: ``Saving``.
 
     Raises:
-        Exception: What the function raised.
+        Exception: Any exception of the function.
 
-    Cancellation: waits for the function, which ends as soon as it calls the hook.
+    Cancellation: waits for the function; it ends when it next calls the hook.
     """
     is_cancelled = threading.Event()
 

@@ -1,6 +1,6 @@
-"""What decompresses Zstandard here: Python itself from 3.14 on, before the package ``zstandard``.
+"""Zstandard decompression: Python's own module from 3.14 on, else the package ``zstandard``.
 
-How much to decompress at once, and what a broken frame means, is for the caller to decide.
+The caller limits the output and handles damaged frames.
 """
 
 from __future__ import annotations
@@ -13,37 +13,38 @@ import attrs
 
 
 class Frame(Protocol):
-    """One frame on its way; the interface that the standard library's decompressors share."""
+    """Decompressor of a frame; the interface of the standard library's decompressors."""
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        """Return what the next bytes decompress to.
+        """Decompress the next bytes.
 
         Args:
-            data: The next bytes, not many at a time: they can become 40,000 times as many.
-            max_length: The most bytes to return; -1 for all. The package has no such limit and
-                returns all.
+            data: The next bytes; pass few at a time, because the output can be 40,000 times as
+                large.
+            max_length: Maximum number of bytes to return; -1 for no limit. The package
+                ``zstandard`` ignores it.
         """
 
     @property
     def needs_input(self) -> bool:
-        """Return whether there is no more to return before the next bytes."""
+        """Return whether further output needs further input."""
 
     @property
     def eof(self) -> bool:
-        """Return whether the frame has come to its end; nothing may be given to it then."""
+        """Return whether the frame has ended; it accepts no further bytes then."""
 
     @property
     def unused_data(self) -> bytes:
-        """Return what followed the end of the frame in the last bytes."""
+        """Return the bytes after the end of the frame, from the last call of ``decompress``."""
 
 
 @attrs.frozen
 class Zstandard:
-    """A decompressor.
+    """A Zstandard implementation.
 
     Attributes:
-        open_frame: Begins to decompress a frame.
-        error: What a broken frame raises.
+        open_frame: Returns a decompressor for a frame.
+        error: The exception for a damaged frame.
     """
 
     open_frame: Callable[[], Frame]
@@ -51,7 +52,7 @@ class Zstandard:
 
 
 def find_zstandard() -> Zstandard | None:
-    """Return what decompresses Zstandard; None where neither Python nor a package does."""
+    """Return the Zstandard implementation; None if neither Python nor a package has it."""
     try:
         standard = importlib.import_module("compression.zstd")
     except ImportError:

@@ -1,8 +1,8 @@
 """From ``GET /snapshot`` to a verified file on disk.
 
-- ``capture``: one snapshot, with its deadline.
+- ``capture``: taking a snapshot within a deadline.
 - ``transfer``: the bytes, from the socket to the file.
 - ``checker``: reading large documents in a process of its own.
-- ``rows``: the rows of data stores beside a snapshot.
+- ``rows``: the rows of data stores that belong to a snapshot.
 - ``header``: reading ``format`` and ``time`` of a document.
 """

@@ -1,7 +1,7 @@
 """Snapshots: ``GET /snapshot`` -> a verified file on disk, complete or absent.
 
-Owns the deadline and the cancellation of a transfer, and how many run at once. The transfer itself
-blocks, so it runs in a worker thread, and the event loop is not involved.
+Owns the deadline and the cancellation of a transfer, and limits the number of concurrent transfers.
+A transfer blocks, so it runs in a worker thread.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ async def capture(
 
     Args:
         source: The instance.
-        directory: Where the file goes; created when missing. The name is chosen and new.
-        timeout: Seconds from its turn to its end, in which this process runs; a few transfers
-            have their turn at once.
-        max_bytes: Largest body that is accepted.
+        directory: Directory for the file, which gets a new name; created when missing.
+        timeout: Seconds that the transfer may take. Time in the queue for one of a few concurrent
+            transfers does not count, nor time in which this process is stopped.
+        max_bytes: Maximum size of the body, in bytes.
 
     Raises:
-        SnapshotError: The answer is unusable or late; it leaves no file.
+        SnapshotError: The response is unusable or late; no file is left.
 
     Cancellation: closes the connection and leaves no file.
     """
-    # The transfer's own limit is for one that cannot be aborted any more; this one comes first.
+    # This deadline expires first; the transfer's own limit ends a thread that was abandoned.
     transfer = Transfer(source, directory, 3 * timeout, max_bytes)
     try:
         async with _checkers_held(), _current_turns(), running_deadline(timeout):
-            # A limit of its own: anyio's is for short work.
+            # Not anyio's default limiter, which is meant for short work.
             limiter = anyio.CapacityLimiter(1)
             return await run_interruptible(transfer.run, transfer.abort, limiter=limiter)
         raise SnapshotError(
@@ -66,7 +66,7 @@ def _current_turns() -> anyio.Semaphore:
 
 @asynccontextmanager
 async def _checkers_held() -> AsyncIterator[None]:
-    """Keep checkers from one transfer to the next, until the last that runs or waits has ended."""
+    """Keep idle checkers until no transfer is running or waiting."""
     checkers.hold()
     try:
         yield

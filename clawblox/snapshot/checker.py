@@ -1,9 +1,9 @@
 """The checker: a small process that checks large documents, its program and its client.
 
-A check holds the interpreter until it is done, and the pages of the mapped file count as memory of
-the process that maps it. So a large document is checked in another process. A checker gets the open
-file over a Unix socket, answers with one message, and ends when the socket does: it never outlives
-its orchestrator. An idle one is kept for the next document while saves are under way.
+A check keeps the interpreter lock until it is done, and the pages of the mapped file count as
+memory of the process. So a large document is checked in another process. A checker gets the open
+file over a Unix socket, answers with a single message, and ends when the socket does, so it never
+outlives its orchestrator. While saves are under way, idle checkers are kept for the next document.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _READY = b"ready"
 _CHECK = b"check"
 
 
-class CheckerLost(Exception):  # noqa: N818 - says the condition; the caller raises the public error
+class CheckerLost(Exception):  # noqa: N818 - internal; the caller raises the public error
     """A checker ended before it answered.
 
     Args:
@@ -50,7 +50,7 @@ class _Answer(msgspec.Struct):
 
 
 class Checker:
-    """Client of one checker process, which boots while its client continues.
+    """Client of a checker process; the constructor does not wait until it has booted.
 
     Raises:
         OSError: It cannot be spawned.
@@ -80,7 +80,7 @@ class Checker:
         if not self._has_booted:
             self._receive()
             self._has_booted = True
-        with contextlib.suppress(BrokenPipeError):  # then there is no answer either
+        with contextlib.suppress(BrokenPipeError):  # the next receive reports the loss
             socket.send_fds(self._helper.channel, [_CHECK], [fd])
         answer = msgspec.json.decode(self._receive(), type=_Answer)
         if answer.complaint is not None:
@@ -90,14 +90,14 @@ class Checker:
     def _receive(self) -> bytes:
         try:
             message = self._helper.channel.recv(_MESSAGE_BYTES)
-        except ConnectionResetError:  # it ended with a question unread
+        except ConnectionResetError:  # it ended with an unread request
             message = b""
         if not message:
             raise CheckerLost(had_booted=self._has_booted)
         return message
 
     def interrupt(self) -> None:
-        """Let :meth:`read_header`, in another thread, fail at once; the checker is lost."""
+        """Make :meth:`read_header` in another thread fail immediately; the checker is lost."""
         with contextlib.suppress(OSError):
             self._helper.channel.shutdown(socket.SHUT_RDWR)
 
@@ -120,7 +120,7 @@ class Checkers:
             self._holders += 1
 
     def release(self) -> list[Checker]:
-        """Undo one :meth:`hold`; return the checkers that the caller has to end."""
+        """Undo a call of :meth:`hold`; return the checkers that the caller must end."""
         with self._lock:
             self._holders -= 1
             if self._holders:
@@ -129,7 +129,7 @@ class Checkers:
             return spent
 
     def take(self) -> Checker:
-        """Return an idle checker, or a new one.
+        """Return an idle or a new checker.
 
         Raises:
             OSError: No process can be spawned.
@@ -161,7 +161,7 @@ os.register_at_fork(after_in_child=checkers.after_fork)
 
 
 class Check:
-    """The check of one document of any size."""
+    """The check of a document of any size."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -170,10 +170,10 @@ class Check:
         self._is_interrupted = False
 
     def prepare(self, size_bytes: int) -> None:
-        """Boot a checker while the document is still arriving, if it may need one.
+        """Boot a checker while the document is still arriving, if the document may need it.
 
         Args:
-            size_bytes: Least size of the document.
+            size_bytes: Minimum size of the document.
         """
         if size_bytes > SMALL_BYTES and not self._is_prepared:
             self._is_prepared = True
@@ -182,7 +182,7 @@ class Check:
     def read_header(self, fd: int) -> Header:
         """Check the document; see :func:`clawblox.snapshot.header.read_header`. Blocks.
 
-        Where no checker can be spawned, the document is checked in this process.
+        If no checker can be spawned, the document is checked in this process.
 
         Raises:
             InvalidDocument: It is not JSON, or nested too deeply.
@@ -210,14 +210,14 @@ class Check:
             raise
 
     def interrupt(self) -> None:
-        """Let :meth:`read_header`, in another thread, fail soon."""
+        """Make :meth:`read_header` in another thread fail soon."""
         with self._lock:
             self._is_interrupted = True
             if self._checker is not None:
                 self._checker.interrupt()
 
     def close(self) -> None:
-        """Give back the checker, if there is one."""
+        """Give back the checker, if any."""
         checker = self._detach()
         if checker is None:
             return

@@ -1,8 +1,8 @@
 """Reading two members at the top level of a JSON snapshot: ``format`` and ``time``.
 
-The syntax of the whole file is checked, wherever the two are, without building any of it: the file
-is mapped, and only values that are short enough are looked at. The check holds the interpreter for
-0.6 ms a megabyte; :mod:`clawblox.snapshot.checker` is for documents where that is too long.
+The syntax of the whole file is checked without building any objects: the file is mapped, and only
+short values of the two members are decoded. The check keeps the interpreter lock for 0.6 ms per
+megabyte; :mod:`clawblox.snapshot.checker` is for documents where that is too long.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _LONGEST_VALUE_BYTES = 1024
 _NULL = msgspec.Raw(b"null")
 
 
-class InvalidDocument(Exception):  # noqa: N818 - says the condition; the caller raises the public error
-    """A file is not valid JSON; the message says where."""
+class InvalidDocument(Exception):  # noqa: N818 - internal; the caller raises the public error
+    """A file is not valid JSON; the message includes the place."""
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ def read_header(fd: int) -> Header:
         fd: Descriptor of the file, open for reading.
 
     Raises:
-        InvalidDocument: It is not JSON, or nested too deeply to tell.
+        InvalidDocument: It is not JSON, or nested too deeply.
         OSError: It cannot be mapped.
     """
     try:
@@ -70,9 +70,9 @@ def _find_values(fd: int) -> _Values:
 
 
 def _copy_values(view: memoryview) -> _Values:
-    # The values lie in the mapped file, which cannot be closed while anything refers to it.
-    found = msgspec.json.decode(view, type=_Fields)
-    return _Values(_copy_short(found.format), _copy_short(found.time))
+    # Copy the values, because the mapped file cannot be closed while anything refers to it.
+    fields = msgspec.json.decode(view, type=_Fields)
+    return _Values(_copy_short(fields.format), _copy_short(fields.time))
 
 
 def _copy_short(value: msgspec.Raw) -> bytes:

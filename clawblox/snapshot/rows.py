@@ -1,4 +1,4 @@
-"""The rows of a world's data stores at the tick of a snapshot: a SQLite file beside it.
+"""The rows of a world's data stores at the tick of a snapshot, in a SQLite file next to it.
 
 The world makes the copy, at the path that the request for the snapshot names. No snapshot contains
 it, because rows are state of a database, and each of them can be large.
@@ -20,11 +20,11 @@ MAX_ROWS_BYTES: Final = MAX_DATABASE_BYTES
 """Maximum apparent size of a copy."""
 
 ROWS_SUFFIX: Final = ".rows.db"
-"""Ends the name of a copy, after that of its snapshot."""
+"""Suffix of a copy's name, after the name of its snapshot."""
 
 
 def rows_beside(snapshot: Path) -> Path:
-    """Return where the rows of a snapshot are, if it has any."""
+    """Return the path of a snapshot's rows; the file need not exist."""
     return snapshot.with_name(snapshot.name + ROWS_SUFFIX)
 
 
@@ -33,7 +33,7 @@ class RowsCopy:
     """A copy from its request to its publication. Everything here blocks.
 
     Attributes:
-        partial: Where the world makes it.
+        partial: Path to which the world writes it.
         sha256: Its digest, in hexadecimal; None before :meth:`take`.
         size_bytes: Its size; None before :meth:`take`.
     """
@@ -49,10 +49,10 @@ class RowsCopy:
         return cls(directory / partial_name(f"{instance}.rows"))
 
     def take(self) -> None:
-        """Make durable what the world has made, and read its digest.
+        """Make the copy durable, and compute its digest.
 
         Raises:
-            OSError: There is no regular file of the permitted size.
+            OSError: The world has not written a regular file of the permitted size.
         """
         fd = open_regular(self.partial, max_bytes=MAX_ROWS_BYTES)
         try:
@@ -63,10 +63,10 @@ class RowsCopy:
         self.sha256 = digest_file(self.partial, max_bytes=MAX_ROWS_BYTES)
 
     def publish(self, snapshot: Path) -> None:
-        """Put it beside the snapshot, which is published after it; nothing if there is none.
+        """Publish the copy, if any, before its snapshot is published.
 
         Raises:
-            OSError: It is not published; FileExistsError if there is such a file.
+            OSError: It is not published; FileExistsError if its path exists.
         """
         if self.sha256 is not None:
             place = rows_beside(snapshot)
@@ -74,10 +74,10 @@ class RowsCopy:
             self._published = place
 
     def discard(self) -> None:
-        """Remove it again."""
+        """Remove the published copy."""
         if self._published is not None:
             self._published.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Remove what was not published."""
+        """Remove the partial file."""
         self.partial.unlink(missing_ok=True)

@@ -1,9 +1,9 @@
-"""One snapshot on its way from a world's socket to a published file.
+"""Transfers a snapshot from a world's socket to a published file.
 
-Bytes go from a loopback socket through the digest to a private partial file, so memory does not
-grow with the size. The document itself is never built; ``format`` and ``time`` are read from the
-file. It blocks, so it runs in a worker thread; deadline and cancellation are the caller's, which
-calls :meth:`Transfer.abort`.
+Bytes are hashed and written to a private partial file as they arrive, so memory does not grow with
+the size. The document is never built; ``format`` and ``time`` are read from the file. A transfer
+blocks, so it runs in a worker thread; the caller owns deadline and cancellation, and calls
+:meth:`Transfer.abort`.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class SnapshotSource:
 
     Attributes:
         instance: Its name.
-        host: Address it was told to bind.
+        host: Address that it was configured to bind.
         port: Its port.
         base_path: Prefix of its routes.
-        operator_token: Secret that opens the route.
-        has_own_rows: Whether a copy of the rows of its data stores belongs to a save.
+        operator_token: Secret for the route.
+        has_own_rows: Whether a save includes a copy of the rows of its data stores.
     """
 
     instance: str
@@ -62,42 +62,42 @@ class SnapshotSource:
 
 
 class _Wire(socket.socket):
-    """A connected socket that waits for bytes tick by tick, as long as it may continue.
+    """A connected socket that waits for bytes in short ticks, with a check before each.
 
     A single timeout would expire while this process is stopped.
 
     Args:
-        fileno: Descriptor of the socket, taken over.
-        go_on: Takes the seconds waited so far; raises when that is enough.
+        fileno: Descriptor of the socket; this object owns and closes it.
+        check_wait: Called with the seconds waited so far; raises to end the wait.
     """
 
-    def __init__(self, fileno: int, go_on: Callable[[float], None]) -> None:
+    def __init__(self, fileno: int, check_wait: Callable[[float], None]) -> None:
         super().__init__(fileno=fileno)
         self.settimeout(_TICK_S)
-        self._go_on = go_on
+        self._check_wait = check_wait
 
     def recv_into(self, *args: Any, **kwargs: Any) -> int:  # noqa: ANN401 - as in the base class
-        """Receive what there is, or wait for it."""
+        """Receive the available bytes, or wait for some."""
         waited_s = 0.0
         while True:
-            self._go_on(waited_s)
+            self._check_wait(waited_s)
             with contextlib.suppress(TimeoutError):
                 return super().recv_into(*args, **kwargs)
             waited_s += _TICK_S
 
 
 class Transfer:
-    """One transfer.
+    """The transfer of a snapshot.
 
     Args:
-        source: Where from.
-        directory: Where the file goes; created when missing. The name is chosen and new.
-        timeout: Longest silence in seconds, unless the caller aborts it sooner.
-        max_bytes: Largest body that is accepted.
+        source: The instance.
+        directory: Directory for the file, which gets a new name; created when missing.
+        timeout: Maximum silence of the world, in seconds.
+        max_bytes: Maximum size of the body, in bytes.
 
     Attributes:
-        phase: What is being done, for an error.
-        received: Body bytes received so far.
+        phase: The current phase, for errors.
+        received: Number of body bytes received so far.
     """
 
     def __init__(
@@ -115,12 +115,12 @@ class Transfer:
         self._rows: RowsCopy | None = None
 
     def abort(self) -> None:
-        """End a running transfer soon, from another thread."""
+        """Make a running transfer fail soon. Thread-safe."""
         self._is_aborted = True
         self._check.interrupt()
 
     def discard(self) -> None:
-        """Remove the file again, if it was published, and its rows.
+        """Remove the published file and its rows, if any.
 
         Raises:
             OSError: It cannot be removed.
@@ -137,7 +137,7 @@ class Transfer:
             SnapshotError: Nothing was published.
         """
         try:
-            import http.client  # takes 10 ms to load, which a start need not wait for
+            import http.client  # loading it would delay every start by 10 ms
         except OSError as error:  # no descriptor is left
             raise self._error(_describe(error)) from error
         try:
@@ -153,7 +153,7 @@ class Transfer:
         finally:
             self._check.close()
 
-    def _go_on(self, waited_s: float) -> None:
+    def _check_wait(self, waited_s: float) -> None:
         if self._is_aborted:
             raise self._error("the save was cancelled")
         if waited_s > self._timeout:
@@ -166,10 +166,10 @@ class Transfer:
         connection = http.client.HTTPConnection(host, port)
         waited_s = 0.0
         while True:
-            self._go_on(waited_s)
+            self._check_wait(waited_s)
             with contextlib.suppress(TimeoutError):
                 connected = socket.create_connection((host, port), timeout=_TICK_S)
-                connection.sock = _Wire(connected.detach(), self._go_on)
+                connection.sock = _Wire(connected.detach(), self._check_wait)
                 return connection
             waited_s += _TICK_S
 
@@ -186,7 +186,7 @@ class Transfer:
                 if self._rows is not None and response.getheader(protocol.DATASTORE_HEADER):
                     self._rows.take()
                 self.phase = "publish"
-                self._go_on(0.0)
+                self._check_wait(0.0)
                 return self._publish(partial, digest, header)
 
     def _request(self, connection: http.client.HTTPConnection) -> http.client.HTTPResponse:
@@ -227,7 +227,7 @@ class Transfer:
         while promised is None or self.received < promised:
             if is_json:
                 self._check.prepare(promised or self.received)
-            # Not readinto: it returns only when the buffer is full, and hides what has come.
+            # Not readinto, which returns only when the buffer is full.
             chunk = response.read1(_CHUNK_BYTES)
             if not chunk:
                 break
@@ -243,7 +243,7 @@ class Transfer:
         return digest.hexdigest()
 
     def _verify(self, response: http.client.HTTPResponse, fd: int) -> Header | None:
-        """Return the header of a JSON snapshot, None for an opaque one."""
+        """Return the header of a JSON snapshot, None for an opaque snapshot."""
         self.phase = "verify"
         start = os.pread(fd, _BODY_START_BYTES, 0).lstrip()
         media_type = _media_type(response)
@@ -260,7 +260,7 @@ class Transfer:
                 message = f"the snapshot is not valid JSON: {error}"
                 raise self._error(message, status=200) from error
             self.phase = "body"
-            message = "the body has no length and is no JSON: it may be incomplete"
+            message = "the body has no length and is not JSON, so it may be incomplete"
             raise self._error(message) from error
         return header if is_json else None
 
@@ -279,11 +279,11 @@ class Transfer:
         except FileExistsError:
             self._published = None  # the file of another process
             raise
-        known = header or Header()
+        header = header or Header()
         return SavedSnapshot(
             path=path,
-            format=known.format or protocol.DEFAULT_SNAPSHOT_FORMAT,
-            time=known.time,
+            format=header.format or protocol.DEFAULT_SNAPSHOT_FORMAT,
+            time=header.time,
             size_bytes=self.received,
             sha256=digest,
             created_at=created_at,

@@ -452,7 +452,7 @@ def test_a_save_waits_for_an_idle_moment_but_not_for_ever(
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (FileNotFoundError(2, "No such file or directory"), "a file vanished"),
+        (FileNotFoundError(2, "No such file or directory"), "vanished during the save"),
         (PermissionError(13, "Permission denied"), "may not be read by this process"),
     ],
 )
@@ -591,7 +591,7 @@ def test_a_snapshot_that_vanishes_is_an_error(run: Run, monkeypatch: pytest.Monk
         return describe(document)
 
     monkeypatch.setattr(WorldDocument, "describe", describe_and_remove)
-    with pytest.raises(CheckpointError, match="a file vanished"):
+    with pytest.raises(CheckpointError, match="vanished during the save"):
         run.save()
     assert run.archives() == []
 

@@ -144,7 +144,7 @@ def test_an_archive_that_may_not_be_durable_is_complete_and_said_to_be(tmp_path:
         run.save("counted")
     last = len(disk.calls) - 1 - disk.calls[::-1].index("fsync")
     failing = FaultFS(run.dir, last, Fails(errno.EIO))
-    with failing, pytest.raises(CheckpointError, match="complete, but a loss of power may take it"):
+    with failing, pytest.raises(CheckpointError, match="complete, but a power loss may erase it"):
         run.save("new")
     assert verify_checkpoint(run.archive("new")).is_verified
     assert run.partials() == []

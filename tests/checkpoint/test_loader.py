@@ -196,7 +196,7 @@ def test_what_is_in_the_way_is_named_and_stays(refuse, existing, name, kind):
         place.mkdir()
     else:
         place.symlink_to(existing.parent if kind == "link" else "nowhere")
-    refuse(existing, place=place, reason="there already", progress=never)
+    refuse(existing, place=place, reason="exists already", progress=never)
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "dangling link"])
@@ -243,7 +243,7 @@ def test_what_appears_meanwhile_is_not_replaced(load_bytes, existing):
     def appear(_done, _total):
         (existing / "agents" / "b").mkdir(exist_ok=True)
 
-    with pytest.raises(CheckpointError, match="there already") as refused:
+    with pytest.raises(CheckpointError, match="exists already") as refused:
         load_bytes(checkpoint(CONTENTS), existing, progress=appear)
     assert refused.value.path == existing / "agents" / "b"
     assert sorted(os.listdir(existing / "agents")) == ["b", "other"]
@@ -257,7 +257,7 @@ def test_a_run_directory_that_appears_meanwhile_is_not_replaced(load_bytes, run_
     def appear(_done, _total):
         run_dir.mkdir(exist_ok=True)
 
-    with pytest.raises(CheckpointError, match="there already"):
+    with pytest.raises(CheckpointError, match="exists already"):
         load_bytes(checkpoint(CONTENTS), run_dir, progress=appear)
     assert os.listdir(run_dir.parent) == ["run"]
     assert os.listdir(run_dir) == []
@@ -393,7 +393,7 @@ def test_file_systems_without_the_newer_calls_are_loaded_to(load_bytes, existing
         "workspace/notes.txt": b"notes",
         "workspace/src/deep/empty": b"",
     }
-    with pytest.raises(CheckpointError, match="there already"):
+    with pytest.raises(CheckpointError, match="exists already"):
         load_bytes(checkpoint(CONTENTS), existing)
 
 
@@ -402,7 +402,7 @@ def test_what_appears_meanwhile_is_not_replaced_without_the_newer_calls_either(
 ):
     monkeypatch.setattr(files, "_libc", lambda _name: None)
     monkeypatch.setattr(os, "sync", lambda: (existing / "world.snapshot").write_bytes(b"mine"))
-    with pytest.raises(CheckpointError, match="there already"):
+    with pytest.raises(CheckpointError, match="exists already"):
         load_bytes(checkpoint(CONTENTS), existing)
     assert (existing / "world.snapshot").read_bytes() == b"mine"
     assert os.listdir(existing / "agents") == ["other"]
@@ -690,7 +690,11 @@ OTHER_ID = SESSION_ID[:-1] + "0"
         (printed_files(f"projects/-other/{SESSION_ID}.jsonl"), ["a"], "2 transcripts"),
         (printed_files(session_id="newest"), ["a"], "no transcript with a valid id"),
         (printed_files(session_id=f"{SESSION_ID}x"), ["a"], "no transcript with a valid id"),
-        (printed_files(), {"a": {**CLAUDE, "session_id": OTHER_ID}}, "another conversation"),
+        (
+            printed_files(),
+            {"a": {**CLAUDE, "session_id": OTHER_ID}},
+            "does not belong to the recorded conversation",
+        ),
         (printed_files(), {"a": {"session_format": "unknown-v9"}}, "no session of a known format"),
         (printed_files(), {"a": {"session_format": "codex-v1"}}, "no id of the conversation"),
     ],
@@ -725,7 +729,7 @@ def test_the_printed_layout_brings_nothing_that_no_session_has(load_bytes, run_d
 @pytest.mark.parametrize("state_dir", ["..", "workspace", "/tmp", "home", "home/.claude/.."])
 def test_a_place_that_is_none_for_the_state_of_a_program_is_refused(refuse, run_dir, state_dir):
     data = checkpoint(claude_files(), agents={"a": {**CLAUDE, "state_dir": state_dir}})
-    refuse(run_dir, CheckpointFormatError, data=data, reason="no place for claude's state")
+    refuse(run_dir, CheckpointFormatError, data=data, reason="not a state directory of claude")
 
 
 @pytest.mark.parametrize("session_id", ["../../../../evil", "", "x/y", "..", SESSION_ID + "\n"])

@@ -359,10 +359,10 @@ HISTORY = [
 @pytest.mark.parametrize(
     ("paths", "reason"),
     [
-        (REBUILT, "can be built anew"),
-        (CREDENTIALS, "holds credentials"),
+        (REBUILT, "can be rebuilt"),
+        (CREDENTIALS, "contains credentials"),
         (CAPABILITIES, "grants capabilities or runs by itself"),
-        (REPOSITORY, "no part of a repository's content"),
+        (REPOSITORY, "not part of a repository's content"),
         (REDIRECTS, "would lead to configuration elsewhere"),
     ],
     ids=["rebuilt", "credentials", "capabilities", "repository", "redirects"],

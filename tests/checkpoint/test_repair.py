@@ -103,7 +103,7 @@ def test_a_directory_without_archives_gets_no_manifest(tmp_path: Path):
 
 
 def test_what_is_no_run_directory_is_refused(tmp_path: Path):
-    with pytest.raises(CheckpointError, match="cannot be looked for"):
+    with pytest.raises(CheckpointError, match="cannot be listed"):
         repair_checkpoints(tmp_path / "nowhere")
 
 

@@ -88,7 +88,7 @@ def test_a_workspace_alone_needs_no_conversation(agent, backend):
 
 
 def test_an_unknown_driver_is_refused(agent):
-    with pytest.raises(ConfigError, match="backend must be one of"):
+    with pytest.raises(ConfigError, match="backend: must be one of"):
         plan(agent, backend="gemini")
 
 
@@ -100,12 +100,12 @@ def test_what_stays_out_is_listed_once_with_its_reason(agent):
     planned = plan(agent, workspace_only=True)
     assert planned.excluded == (
         Excluded(
-            path="agents/rocky/workspace/.git/hooks", reason="no part of a repository's content"
+            path="agents/rocky/workspace/.git/hooks", reason="not part of a repository's content"
         ),
         Excluded(
             path="agents/rocky/workspace/.mcp.json", reason="grants capabilities or runs by itself"
         ),
-        Excluded(path="agents/rocky/workspace/.venv", reason="can be built anew"),
+        Excluded(path="agents/rocky/workspace/.venv", reason="can be rebuilt"),
         Excluded(path="agents/rocky/workspace/pipe", reason="a pipe"),
     )
     assert "agents/rocky/workspace/.git/HEAD" in members(planned)
@@ -113,7 +113,7 @@ def test_what_stays_out_is_listed_once_with_its_reason(agent):
 
 def test_files_of_a_conversation_that_stay_out_are_listed_with_the_reason(agent):
     planned = plan(agent)
-    reason = "no part of a session that travels"
+    reason = "not a part of a session that is archived"
     for name in ("subagents/agent-a1.jsonl.bak", "tasks/.lock"):
         path = f"agents/rocky/session/{name}"
         assert Excluded(path=path, reason=reason) in planned.excluded

@@ -228,7 +228,7 @@ def test_a_directory_that_says_itself_that_it_is_a_cache_stays_out(tmp_path):
         (tmp_path / name / "CACHEDIR.TAG").write_bytes(tag)
         (tmp_path / name / "file").write_bytes(b"")
     found = look(tmp_path)
-    assert found.excluded == (("target", "says itself that it is a cache"),)
+    assert found.excluded == (("target", "is marked as a cache"),)
     assert found.files == ("mine/CACHEDIR.TAG", "mine/file")
 
 

@@ -261,7 +261,7 @@ def test_a_file_that_may_not_be_read_is_told_apart_from_one_that_cannot(target: 
 
 
 def test_a_document_that_became_larger_than_its_place_is_refused(target: Target):
-    with pytest.raises(CheckpointError, match="larger than its place"):
+    with pytest.raises(CheckpointError, match="larger than its reserved space"):
         target.writer.finish(DOCUMENT + b" " * 10)
 
 

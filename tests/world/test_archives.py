@@ -244,7 +244,7 @@ async def test_what_is_in_the_way_is_left_alone(
     run_dir = tmp_path / "second"
     (run_dir / "agents" / "Rocky").mkdir(parents=True)
     async with AsyncWorld(dir=world_dir) as world:
-        with pytest.raises(CheckpointError, match="is there already"):
+        with pytest.raises(CheckpointError, match="exists already"):
             await world.start(resume=archive, run_dir=run_dir)
         # An option that is wrong is found before anything is loaded.
         with pytest.raises(ConfigError, match="its directory does not exist"):

@@ -1,10 +1,9 @@
 """Members of archives that this process has written, so that the next archive can copy them.
 
-Compressing is the slow part of packing, and most files of a workspace are the same from one
-checkpoint to the next. What is remembered here is in memory only, and bytes that are read from an
-earlier archive count for nothing until their digest is the remembered one: anyone who
-can write to the directory of the archives can spoil a copy, which is then compressed anew, and
-nothing else.
+Compressing is the slow part of packing, and most files of a workspace do not change between two
+checkpoints. The digests are remembered in memory only, and bytes read from an earlier archive are
+used only if their digest matches. Somebody who can write to the directory of the archives can
+therefore only force a file to be compressed again.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ class EarlierMember:
 
     Attributes:
         archive: The archive.
-        start: Where the member's packed content begins in it.
-        method: How it is packed.
+        start: Offset of the member's packed content in it.
+        method: ``STORED`` or ``DEFLATED``.
         crc: CRC-32 of its content.
         size: Bytes of its content.
         packed_size: Bytes of its packed content.
@@ -49,7 +48,7 @@ class EarlierMember:
 
 
 class EarlierMembers:
-    """The most recent members by the digest of their content; safe to use from several threads.
+    """The most recent members, by the digest of their content. Thread-safe.
 
     Args:
         capacity: The number of members to remember.
@@ -86,16 +85,16 @@ class EarlierMembers:
 
 
 earlier_members: Final = EarlierMembers(capacity=1 << 15)
-"""Those of this process, in about 12 MB when it is full."""
+"""The members that this process has written; about 12 MB when full."""
 
 
 class EarlierArchives:
-    """Reads packed members out of earlier archives, for the time of one save.
+    """Reads packed members from earlier archives during a save.
 
-    A context manager; safe to use from several threads.
+    A context manager. Thread-safe.
 
     Args:
-        members: What is known of them.
+        members: The remembered members.
     """
 
     def __init__(self, members: EarlierMembers = earlier_members) -> None:
@@ -121,10 +120,10 @@ class EarlierArchives:
 
         Args:
             sha256: Digest of the content.
-            write: Takes the bytes piece by piece. They may turn out to be wrong at the end.
+            write: Takes the bytes piece by piece. They are wrong if the result is None.
 
         Returns:
-            The member that was copied; None if there is none, or if what was written is wrong.
+            The member that was copied; None if there is no such member or its bytes are damaged.
         """
         member = self._members.find(sha256)
         fd = self._open(member.archive) if member else None
@@ -139,7 +138,7 @@ class EarlierArchives:
     def _open(self, path: Path) -> int | None:
         with self._lock:
             if path not in self._files:
-                # An archive that is replaced during the save stays open, and is what it was.
+                # An archive stays open, so replacing it during the save has no effect.
                 is_full = len(self._files) >= _MOST_OPEN
                 self._files[path] = None if is_full else _open(path)
             return self._files[path]
@@ -153,7 +152,7 @@ def _open(path: Path) -> int | None:
 
 
 def _read(fd: int, start: int, size: int) -> Iterator[bytes]:
-    """Yield what can be read; the digest tells whether that is all of it."""
+    """Yield the readable bytes; the caller's digest shows whether any are missing."""
     end = start + size
     while start < end:
         chunk = b""

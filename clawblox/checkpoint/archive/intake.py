@@ -1,7 +1,6 @@
-"""Reading a file that may be changing: exactly the bytes that it had, or notice that it changed.
+"""Reading a file that may change meanwhile, and noticing that it changed.
 
-Owns one reading of one source. Reading again, and what becomes of a file that keeps changing,
-is for ``packing`` to decide.
+Owns a single reading of a source. ``packing`` decides whether to read a changed file again.
 """
 
 from __future__ import annotations
@@ -16,29 +15,29 @@ from clawblox.checkpoint.model import Source
 from clawblox.errors import CheckpointError
 
 CHUNK_BYTES = 256 << 10
-"""Size of a piece, in bytes; only the last one is smaller. A rewritten one may be larger."""
+"""Size of a piece in bytes. The last piece may be smaller, a rewritten piece larger."""
 
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL, errno.ENXIO)
 _FORBIDDEN = (errno.EACCES, errno.EPERM)
 
 
-class VanishedSource(Exception):  # noqa: N818 - says the condition; the caller decides
-    """What was a regular file is gone, or is something else now."""
+class VanishedSource(Exception):  # noqa: N818 - names the condition; the caller decides
+    """A regular file is gone, or has become something else."""
 
 
-class UnreadableSource(Exception):  # noqa: N818 - says the condition; the caller decides
+class UnreadableSource(Exception):  # noqa: N818 - names the condition; the caller decides
     """This process may not open a file."""
 
 
 class Intake:
-    """One reading of a source.
+    """A single reading of a source.
 
     Args:
         source: The file.
-        fd: It, open for reading.
+        fd: Descriptor of the file, open for reading.
 
     Attributes:
-        status: What it was when the reading began.
+        status: Its status when the reading began.
         length: Number of bytes to read, before any rewriting.
     """
 
@@ -49,14 +48,14 @@ class Intake:
         with _translated(source):
             self.status = os.fstat(fd)
             size = self.status.st_size
-            if source.max_bytes is not None and size > source.max_bytes:  # it has just grown
+            if source.max_bytes is not None and size > source.max_bytes:  # grew since the plan
                 raise OSError(errno.EFBIG, f"it is larger than {source.max_bytes} bytes")
             self.length = _end_of_lines(fd, size) if source.whole_lines else size
         if not stat.S_ISREG(self.status.st_mode):
             raise VanishedSource
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the content in pieces, rewritten if the source says so.
+        """Yield the content in pieces, rewritten by the source's transform.
 
         Raises:
             CheckpointError: It cannot be read.
@@ -70,7 +69,7 @@ class Intake:
         A file of whole lines that only grew counts as unchanged.
 
         Raises:
-            CheckpointError: The file cannot be looked at.
+            CheckpointError: The status of the file cannot be read.
         """
         with _translated(self._source):
             now = os.fstat(self._fd)
@@ -94,10 +93,10 @@ class Intake:
 
 @contextlib.contextmanager
 def open_intake(source: Source) -> Iterator[Intake]:
-    """Open a source for one reading.
+    """Open a source for a single reading.
 
     Raises:
-        VanishedSource: It is not a regular file any more.
+        VanishedSource: It is no longer a regular file.
         UnreadableSource: It may not be opened.
         CheckpointError: It cannot be opened for another reason.
     """
@@ -121,13 +120,13 @@ def _open(source: Source) -> int:
 
 
 def _end_of_lines(fd: int, size: int) -> int:
-    """Return where the last complete line ends."""
+    """Return the offset after the last complete line."""
     end = size
     while end:
         start = max(0, end - CHUNK_BYTES)
-        found = os.pread(fd, end - start, start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
+        newline = os.pread(fd, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
         end = start
     return 0
 

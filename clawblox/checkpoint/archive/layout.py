@@ -1,17 +1,16 @@
-"""The profile of the zip format that archives keep to, as bytes and back; no I/O.
+"""Serialises and parses the profile of the zip format that archives use; no I/O.
 
-A ``.ckpt`` is a zip that any program opens. What is read is far less than zip allows, so that no
-two programs can see two different archives in one file, and nothing can hide in it:
+A ``.ckpt`` is a zip that any program can open. The reader accepts far less than zip allows, so
+that two programs never see different archives in the same file, and nothing can hide in it:
 
-* members stand one behind the other from the first byte on, in the order of the directory,
-  with no byte between them or behind; the end record is the last 22 bytes of the file;
-* the header before a member says the same as its record in the directory;
+* members follow one another from the first byte on, in the order of the directory, with no byte
+  between them or after them; the end record is the last 22 bytes of the file;
+* the header before a member agrees with its record in the directory;
 * members are regular files, stored or deflated; no comments, no data descriptors, no
-  encryption, no second disk, no extra field but zip64, and that where a field needs it.
+  encryption, no second disk, no extra field but zip64, and zip64 only where a field needs it.
 
-Python's ``zipfile`` writes to this profile when its file is seekable. The format is that of
-PKWARE's APPNOTE.TXT, 4.3 and 4.5.3. ``names`` defines which names are allowed,
-the reader how large an archive may be.
+Python's ``zipfile`` writes this profile when its file is seekable. PKWARE's APPNOTE.TXT, 4.3 and
+4.5.3, specifies the format. ``names`` defines the names that are allowed, the reader the limits.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from clawblox.errors import CheckpointFormatError, CheckpointPathError
 STORED: Final = 0
 DEFLATED: Final = 8
 
-# The twelve bytes that a record and the header before its member share: flags, method, time,
-# date and checksum.
+# Twelve bytes that a directory record and its local header share: flags, method, time, date and
+# checksum.
 _TWIN: Final = struct.Struct("<4HI")
 _LOCAL: Final = struct.Struct("<4sH12s2I2H")
 _CENTRAL: Final = struct.Struct("<4s2H12s2I5H2I")
@@ -45,7 +44,7 @@ _LOCATOR_SIGNATURE: Final = b"PK\x06\x07"
 _END64_SIGNATURE: Final = b"PK\x06\x06"
 
 _ZIP64: Final = 1
-"""Header id of the one extra field that the profile knows."""
+"""Header id of the only extra field in the profile."""
 _LOCAL_EXTRA: Final = struct.Struct("<2H2Q")
 _FULL_16: Final = 0xFFFF
 _FULL_32: Final = 0xFFFF_FFFF
@@ -54,7 +53,7 @@ MAX_TAIL: Final = _END64.size + _LOCATOR.size + _END.size
 """Size of all the records that can end a file."""
 
 _LARGE: Final = 0xF000_0000
-"""Sizes from here on are written with 64 bits: deflate may make content a little larger."""
+"""From this size on 64 bits are used; below 2**32, because deflate may enlarge content slightly."""
 
 _UNIX: Final = 3
 _SYSTEMS: Final = (0, _UNIX)
@@ -62,7 +61,7 @@ _VERSION: Final = 20
 _VERSION_64: Final = 45
 _UTF_8: Final = 0x800
 _DOS_EPOCH: Final = 0x21
-"""1980-01-01, the first day there is."""
+"""1980-01-01, the earliest date of the format."""
 
 
 @attrs.frozen
@@ -73,10 +72,10 @@ class Entry:
         name: Its name; the members that a reader returns have passed ``names.check_name``.
         method: ``STORED`` or ``DEFLATED``.
         crc: CRC-32 of its content.
-        compressed_size: Bytes that it takes in the archive.
-        size: Bytes of its content.
+        compressed_size: Size of its packed content, in bytes.
+        size: Size of its content, in bytes.
         mode: 0o700 when its owner may execute it, else 0o600.
-        offset: Where its local header begins.
+        offset: Offset of its local header.
     """
 
     name: str
@@ -89,7 +88,7 @@ class Entry:
 
 
 class End(NamedTuple):
-    """Where an archive's directory is, and how many members it names."""
+    """Place of an archive's directory, and the number of members in it."""
 
     offset: int
     size: int
@@ -97,7 +96,7 @@ class End(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A member as the directory has it, with what the header before it must repeat."""
+    """A member in the directory, with the bytes that its local header must repeat."""
 
     entry: Entry
     name: bytes
@@ -108,7 +107,7 @@ class Record(NamedTuple):
 
 
 def local_header_size(name: str, size: int) -> int:
-    """Return the size of a member's local header, which does not depend on its content.
+    """Return the size of a member's local header; its content does not matter.
 
     Args:
         name: Name of the member.
@@ -119,7 +118,7 @@ def local_header_size(name: str, size: int) -> int:
 
 
 def local_header(entry: Entry) -> bytes:
-    """Return what stands before the content of a member."""
+    """Return the header before the content of a member."""
     name = entry.name.encode()
     sizes, extra = (entry.compressed_size, entry.size), b""
     if entry.size >= _LARGE:
@@ -131,11 +130,11 @@ def local_header(entry: Entry) -> bytes:
 
 
 def central_directory(entries: Iterable[Entry], start_offset: int) -> bytes:
-    """Return all that stands behind the last member: the directory and what ends the archive.
+    """Return everything after the last member: the directory and the end records.
 
     Args:
-        entries: The members in the order in which they stand in the file.
-        start_offset: Where the directory begins, which is where the last member ends.
+        entries: The members in their order in the file.
+        start_offset: Offset of the directory, at the end of the last member.
     """
     records = [_central_record(entry) for entry in entries]
     directory = b"".join(records)
@@ -183,15 +182,15 @@ def _end64_records(end: End) -> bytes:
 
 
 def parse_end(tail: bytes, file_size: int) -> End:
-    """Read what ends an archive.
+    """Parse the end records of an archive.
 
     Args:
-        tail: The last ``MAX_TAIL`` bytes of the file, or all of a smaller one.
+        tail: The last ``MAX_TAIL`` bytes of the file, or all of a smaller file.
         file_size: Size of the file.
 
     Raises:
-        CheckpointFormatError: The file does not end as an archive, or not exactly there; or its
-            directory does not stand directly before its end.
+        CheckpointFormatError: The file does not end with an end record, or its directory is not
+            directly before the end records.
     """
     if len(tail) < _END.size:
         _refuse("no archive, or not all of one: no end record exactly at the end of the file")
@@ -199,7 +198,7 @@ def parse_end(tail: bytes, file_size: int) -> End:
     if signature != _END_SIGNATURE or comment:
         _refuse("no archive, or not all of one: no end record exactly at the end of the file")
     if any(disks) or on_disk != count:
-        _refuse("the end record tells of several disks or two numbers of entries")
+        _refuse("the end record names several disks or two different numbers of entries")
     end, end_offset = End(offset, size, count), file_size - _END.size
     locator = tail[-_END.size - _LOCATOR.size : -_END.size]
     if locator.startswith(_LOCATOR_SIGNATURE) and len(tail) == MAX_TAIL:
@@ -215,11 +214,11 @@ def _parse_end64(record: bytes, locator: bytes, plain: End, record_offset: int) 
         _refuse("the zip64 locator does not point at the zip64 end record")
     signature, length, made, needed, *disks, on_disk, count, size, offset = _END64.unpack(record)
     if signature != _END64_SIGNATURE or length != _END64.size - 12:
-        _refuse("no zip64 end record before its locator")
+        _refuse("there is no zip64 end record before its locator")
     _check_system(made, None)
     _check_version(needed, None)
     if any(disks) or on_disk != count:
-        _refuse("the zip64 end record tells of several disks or two numbers of entries")
+        _refuse("the zip64 end record names several disks or two different numbers of entries")
     end = End(offset, size, count)
     full = End(_FULL_32, _FULL_32, _FULL_16)
     if any(short not in (most, long) for short, most, long in zip(plain, full, end, strict=True)):
@@ -232,11 +231,11 @@ def parse_directory(data: bytes, count: int) -> Iterator[Record]:
 
     Args:
         data: The directory, exactly.
-        count: How many members the end record tells of.
+        count: The number of members in the end record.
 
     Raises:
         CheckpointFormatError: A record is damaged, or outside the profile; or the directory
-            does not hold ``count`` of them.
+            does not contain ``count`` records.
         CheckpointPathError: A member's name is not allowed.
     """
     position = 0
@@ -248,7 +247,7 @@ def parse_directory(data: bytes, count: int) -> Iterator[Record]:
         name_end = name_start + central.name_length
         position = name_end + central.extra_length
         if central.signature != _CENTRAL_SIGNATURE or position > len(data):
-            _refuse("the directory holds something else than whole records")
+            _refuse("the directory contains something other than whole records")
         yield _parse_record(central, data[name_start:name_end], data[name_end:position])
     if position != len(data):
         _refuse("there are bytes between the last record of the directory and its end")
@@ -260,19 +259,19 @@ def max_local_header(record: Record) -> int:
 
 
 def check_local_header(record: Record, header: bytes) -> int:
-    """Check that a member's local header says what its record says; return the header's size.
+    """Check that a member's local header agrees with its record; return the header's size.
 
     Args:
         record: The member's record.
-        header: What stands at the member's offset: :func:`max_local_header` bytes, or more, or
-            all that there are.
+        header: The bytes at the member's offset: at least :func:`max_local_header`, or all that
+            the file has.
 
     Raises:
-        CheckpointFormatError: It says something else, or is not a local header.
+        CheckpointFormatError: It disagrees with the record, or is not a local header.
     """
     entry = record.entry
     if len(header) < _LOCAL.size or not header.startswith(_LOCAL_SIGNATURE):
-        _refuse("no local header where the directory says", entry.name)
+        _refuse("there is no local header at the offset in the directory", entry.name)
     _, needed, twin, packed, size, name_length, extra_length = _LOCAL.unpack_from(header)
     name_end = _LOCAL.size + name_length
     if twin != record.twin or header[_LOCAL.size : name_end] != record.name:
@@ -334,7 +333,7 @@ def _parse_record(central: _Central, raw_name: bytes, extra: bytes) -> Record:
 
 def _parse_name(raw: bytes, flags: int) -> str:
     if not raw.isascii() and not flags & _UTF_8:
-        message = "the name of an entry is not ASCII and without the UTF-8 flag"
+        message = "the name of an entry is not ASCII, and the UTF-8 flag is missing"
         raise CheckpointPathError(message, entry=raw.decode("cp437"))
     try:
         return raw.decode()
@@ -353,26 +352,26 @@ def _parse_mode(external: int, name: str) -> int:
 
 
 def _widen(narrow: tuple[int, ...], extra: bytes, name: str) -> tuple[int, ...]:
-    """Put the values of a zip64 extra field where a field of 32 bits is full."""
+    """Replace full 32-bit fields by the values of a zip64 extra field."""
     full = narrow.count(_FULL_32)
     if not full and not extra:
         return narrow
     length = 8 * full
     if not full or extra[:4] != struct.pack("<2H", _ZIP64, length) or len(extra) != 4 + length:
-        _refuse("unexpected extra field, or not the zip64 one that is needed", name)
+        _refuse("an entry has an unexpected extra field, or lacks a zip64 field", name)
     wide = iter(struct.unpack(f"<{full}Q", extra[4:]))
     return tuple(next(wide) if value == _FULL_32 else value for value in narrow)
 
 
 def _check_system(made: int, name: str | None) -> None:
     if made >> 8 not in _SYSTEMS:
-        _refuse(f"made on system {made >> 8}", name)
+        _refuse(f"the archive was made on system {made >> 8}", name)
     _check_version(made & 0xFF, name)
 
 
 def _check_version(version: int, name: str | None) -> None:
     if version not in (_VERSION, _VERSION_64):
-        _refuse(f"made for version {version} of the zip format", name)
+        _refuse(f"the archive needs version {version} of the zip format", name)
 
 
 def _refuse(message: str, entry: str | None = None) -> NoReturn:

@@ -1,7 +1,8 @@
-"""One source as it will stand in an archive: read, hashed, and compressed where that helps.
+"""Packing a source for an archive: reads it, hashes it, and compresses it where that helps.
 
-A small source is packed in memory, so that several can be packed at once; a large one goes to the
-file piece by piece. What is compressed how depends on the content alone, never on threads.
+Small sources are packed in memory, so that threads can pack several at the same time; large
+sources are written to the file piece by piece. The compression depends on the content alone, never
+on threads.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from clawblox.checkpoint.archive.layout import DEFLATED, STORED
 from clawblox.checkpoint.model import Source
 
 Count: TypeAlias = Callable[[int], object]
-"""Is told how many more bytes were read; what it raises ends the packing."""
+"""Called with the number of further bytes read; an exception from it ends the packing."""
 
 _RETRIES: Final = 3
-"""How often a file that changed while it was read is read again."""
+"""How often to read a file again that changed while it was read."""
 
 _LEVEL: Final = 1
 _RAW: Final = -15
@@ -42,8 +43,8 @@ class Packed:
     Attributes:
         method: ``STORED`` or ``DEFLATED``.
         crc: CRC-32 of the content.
-        size: Bytes of the content.
-        packed_size: Bytes that it takes in the archive.
+        size: Size of the content, in bytes.
+        packed_size: Size of the packed content, in bytes.
         sha256: Digest of the content.
         packed_sha256: Digest of the bytes in the archive.
         is_copied: Whether these bytes were verified in an earlier archive.
@@ -70,7 +71,7 @@ class Sink(Protocol):
     """Where the packed bytes of a large source go."""
 
     def begin(self, size: int) -> None:
-        """Begin, or begin again, with a source of this size; what was written is void."""
+        """Begin, or begin again, with a source of this size; discard earlier writes."""
 
     def write(self, data: bytes) -> None:
         """Write the next bytes."""
@@ -87,7 +88,7 @@ def is_small(source: Source, size: int) -> bool:
 
 
 def pack_small(source: Source, earlier: EarlierArchives) -> Packed | None:
-    """Pack a small source in memory; return None if it is not small any more. Blocks.
+    """Pack a small source in memory; return None if it is no longer small. Blocks.
 
     Raises:
         VanishedSource: The file is gone.
@@ -110,8 +111,8 @@ def pack_to(sink: Sink, source: Source, earlier: EarlierArchives, count: Count) 
     Args:
         sink: Takes the packed bytes.
         source: The source.
-        earlier: Where they may be already.
-        count: Is told how many bytes were read.
+        earlier: Archives that may already contain the content.
+        count: Called with the number of further bytes read.
 
     Raises:
         VanishedSource: The file is gone.
@@ -137,7 +138,7 @@ def _completed(packed: Packed, intake: Intake) -> Packed:
 
 
 def new_deflater() -> zlib._Compress:
-    """Return a deflater for one member: raw, at the fastest level."""
+    """Return a raw deflater at the fastest level."""
     return zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW)
 
 
@@ -147,7 +148,7 @@ def _shrinks(content: bytes) -> bool:
     return len(zlib.compress(sample, _LEVEL, _RAW)) < len(sample)
 
 
-# A small source
+# Small sources
 
 
 def _pack_content(content: bytes, earlier: EarlierArchives) -> Packed:
@@ -190,7 +191,7 @@ def _copied(sha256: bytes, member: EarlierMember, content: bytes | None = None) 
     )
 
 
-# A large one
+# Large sources
 
 
 class _Stream:

@@ -1,8 +1,8 @@
 """Reading archives that may come from a stranger.
 
-Opening one reads its directory, the header before each member and ``metadata.json``, and refuses
-it unless all of that is in order; a member's content is checked as it is read. Nothing is ever
-written. ``layout`` knows the bytes of the format, ``load`` where content goes.
+Opening an archive reads and checks its directory, the header before each member and
+``metadata.json``; a member's content is checked as it is read. Nothing is written. ``layout``
+parses the format, and ``load`` decides where content goes.
 
 Everything here blocks.
 """
@@ -38,9 +38,9 @@ from clawblox.errors import CheckpointError, CheckpointFormatError, CheckpointLi
 from clawblox.system.regular_files import open_regular
 
 _CHUNK: Final = 256 << 10
-"""Largest piece of content that is in memory at a time."""
+"""Maximum size of a piece of content in memory."""
 _WINDOW: Final = 4 << 10
-"""Bytes to read at once where the headers of small members stand close together."""
+"""Bytes to read for headers, because the headers of small members are close together."""
 _RAW: Final = -15
 
 
@@ -48,8 +48,8 @@ class Member(NamedTuple):
     """A member of an open archive.
 
     Attributes:
-        entry: What the directory says of it.
-        start: Where its packed content begins.
+        entry: Its record in the directory.
+        start: Offset of its packed content.
         sha256: Digest of its content, in hexadecimal; None when ``metadata.json`` names none.
     """
 
@@ -62,11 +62,11 @@ class Archive:
     """An archive whose every header has been checked; a context manager.
 
     Attributes:
-        path: Where it is, for messages.
-        entries: Its members in the order in which they stand, ``metadata.json`` first.
-        metadata: What ``metadata.json`` says.
-        is_verified: Whether it says of each member what it must be. Otherwise only a checksum
-            tells whether a member is as it was written.
+        path: Its path, for messages.
+        entries: Its members in their order in the file, ``metadata.json`` first.
+        metadata: The content of ``metadata.json``.
+        is_verified: Whether the metadata lists the digest of every member. Otherwise only
+            checksums show that a member is undamaged.
     """
 
     def __init__(self, fd: int, path: Path, limits: Limits, *, owns_fd: bool) -> None:
@@ -85,15 +85,15 @@ class Archive:
 
     @classmethod
     def open(cls, path: Path, limits: Limits = Limits()) -> Self:  # noqa: B008 - frozen
-        """Open the archive at ``path``, which may not be a symbolic link.
+        """Open the archive at ``path``; symbolic links are refused.
 
         Args:
             path: The file.
-            limits: How large it may be.
+            limits: Limits for its size.
 
         Raises:
-            CheckpointFormatError: It is no archive as this package writes them, or one of its
-                subclasses: a name is not allowed, it is too large, it is too new.
+            CheckpointFormatError: It is not an archive in the format of this package; in
+                subclasses: a name is not allowed, it is too large, or too new.
             CheckpointError: It cannot be opened or read.
         """
         fd = _open(path)
@@ -105,15 +105,15 @@ class Archive:
 
     @classmethod
     def from_fd(cls, fd: int, path: Path, limits: Limits = Limits()) -> Self:  # noqa: B008
-        """Read the archive in an open file, which stays its owner's to close.
+        """Open the archive in an open file; the caller keeps the descriptor and closes it.
 
         Args:
             fd: The file, open for reading; its position does not matter and is not changed.
-            path: What to call it in messages.
-            limits: How large it may be.
+            path: Its path, for messages.
+            limits: Limits for its size.
 
         Raises:
-            CheckpointError: As :meth:`open` says.
+            CheckpointError: As in :meth:`open`.
         """
         return cls(fd, path, limits, owns_fd=False)
 
@@ -137,32 +137,31 @@ class Archive:
     def stream(self, entry: Entry) -> Iterator[bytes]:
         """Yield the content of a member in pieces of at most 256 KiB.
 
-        It is what was written when the last piece has been taken and nothing was raised.
+        The content is verified once the last piece was taken without an exception.
 
         Args:
             entry: One of ``entries``.
 
         Raises:
-            CheckpointFormatError: The content is damaged, or is not the one that
-                ``metadata.json`` tells of.
+            CheckpointFormatError: The content is damaged, or differs from ``metadata.json``.
             CheckpointError: The archive cannot be read.
         """
         return read_member(self._fd, self.path, self.member(entry))
 
     def member(self, entry: Entry) -> Member:
-        """Return what :func:`read_member` needs to read one of ``entries``."""
+        """Return the argument of :func:`read_member` for one of ``entries``."""
         recorded = self.metadata.get("files", {}).get(entry.name)
         sha256 = None if recorded is None else recorded["sha256"]
         return Member(entry, self._starts[entry.name], sha256)
 
     def verify(self, progress: Report | None = None) -> None:
-        """Read everything and see that it is what was written.
+        """Read every member and check it.
 
         Args:
-            progress: Takes bytes done and bytes in all; what it raises ends the reading.
+            progress: Takes bytes done and bytes in all; an exception from it ends the reading.
 
         Raises:
-            CheckpointError: As :meth:`stream` says.
+            CheckpointError: As in :meth:`stream`.
         """
         counter = Progress(progress, sum(entry.size for entry in self.entries))
         for entry in self.entries:
@@ -179,22 +178,22 @@ def read_member(fd: int, path: Path, member: Member) -> Iterator[bytes]:
 
     Args:
         fd: The archive, open for reading; it need not be complete.
-        path: What to call it in messages.
+        path: Its path, for messages.
         member: The member.
 
     Raises:
-        CheckpointError: As there.
+        CheckpointError: As in :meth:`Archive.stream`.
     """
     with _reading(path):
         yield from stream_member(fd, member)
 
 
 def packed_sha256(fd: int, path: Path, member: Member) -> bytes:
-    """Return the digest of a member as it stands in the archive, compressed or not.
+    """Return the digest of a member's packed content.
 
     Args:
         fd: The archive, open for reading; it need not be complete.
-        path: What to call it in messages.
+        path: Its path, for messages.
         member: The member.
 
     Raises:
@@ -208,14 +207,14 @@ def packed_sha256(fd: int, path: Path, member: Member) -> bytes:
 
 
 def stream_member(fd: int, member: Member) -> Iterator[bytes]:
-    """Do as :func:`read_member` does, without the path in errors.
+    """Yield the content of a member as :func:`read_member` does, without the path in errors.
 
     Args:
         fd: The archive, open for reading.
         member: The member.
 
     Raises:
-        CheckpointFormatError: As there.
+        CheckpointFormatError: As in :func:`read_member`.
         OSError: The archive cannot be read.
     """
     entry = member.entry
@@ -229,7 +228,7 @@ def stream_member(fd: int, member: Member) -> Iterator[bytes]:
     if (size, crc) != (entry.size, entry.crc):
         _refuse("the content of an entry disagrees with its checksum or size", entry)
     if member.sha256 not in (None, digest.hexdigest()):
-        _refuse("an entry disagrees with the manifest of metadata.json", entry)
+        _refuse("an entry disagrees with the file list of metadata.json", entry)
 
 
 def read_metadata(path: Path, limits: Limits = Limits()) -> dict[str, Any]:  # noqa: B008 - frozen
@@ -237,10 +236,10 @@ def read_metadata(path: Path, limits: Limits = Limits()) -> dict[str, Any]:  # n
 
     Args:
         path: The file.
-        limits: How large the archive may be.
+        limits: Limits for the size of the archive.
 
     Raises:
-        CheckpointError: As :meth:`Archive.open` says.
+        CheckpointError: As in :meth:`Archive.open`.
     """
     with Archive.open(path, limits) as archive:
         return archive.metadata
@@ -271,7 +270,8 @@ def _open(path: Path) -> int:
         return open_regular(path)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EINVAL):
-            raise CheckpointFormatError("an archive is a regular file", path=path) from error
+            message = "an archive must be a regular file"
+            raise CheckpointFormatError(message, path=path) from error
         message = f"the archive cannot be opened: {error.strerror}"
         raise CheckpointError(message, path=path) from error
 
@@ -294,7 +294,7 @@ def _read_directory(fd: int, limits: Limits) -> tuple[list[Record], End]:
 
 
 def _check_headers(fd: int, records: list[Record], end: End) -> dict[str, int]:
-    """Check that members tile the file, and each header; return where each content begins."""
+    """Check every header, and that members are contiguous; return the offset of each content."""
     starts: dict[str, int] = {}
     window, window_start, position = b"", 0, 0
     for record in records:
@@ -348,13 +348,13 @@ def _inflated(packed: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
     while not inflater.eof:
         source = inflater.unconsumed_tail or next(packed, b"")
         try:
-            # One byte more than may come tells that there is more.
+            # Ask for an extra byte to detect content that is too long.
             chunk = inflater.decompress(source, min(_CHUNK, left + 1))
         except zlib.error:
             _refuse("the content of an entry is damaged", entry)
         left -= len(chunk)
         if left < 0 or not (source or chunk):
-            _refuse("the content of an entry is longer or shorter than it says", entry)
+            _refuse("the content of an entry does not have the recorded size", entry)
         if chunk:
             yield chunk
     if inflater.unused_data or next(packed, b""):

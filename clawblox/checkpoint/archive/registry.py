@@ -1,7 +1,7 @@
-"""Where an archive appears: published as a file, and registered in the manifest of its run.
+"""Publishing an archive as a file, and registering it in the manifest of its run.
 
-A run is the nearest directory above an archive that has a manifest; there may be none, and an
-archive is complete without.
+The run is the nearest directory above an archive that has a manifest. An archive outside of any
+run is complete without an entry.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import PartialFile, fsync_directory, make_private_dir, sweep_partials
 
 ARCHIVE_FORMAT: Final = "clawblox-ckpt-v1"
-"""What tells an archive from a world's snapshot among the checkpoints of a manifest."""
+"""Marks the entries of archives in a manifest, which also lists snapshots of worlds."""
 
 _LOCK_WAIT_S: Final = 10.0
 
 
 def find_runs(path: Path) -> tuple[Path, ...]:
-    """Return the run directories that ``path`` lies in, the innermost first. Blocks."""
+    """Return the run directories that contain ``path``, the innermost first. Blocks."""
     return tuple(directory for directory in above(path) if manifest_path(directory).exists())
 
 
 def above(path: Path) -> tuple[Path, ...]:
-    """Return the directories that ``path`` lies in by its spelling, the innermost first."""
+    """Return the directories above ``path`` by its spelling, the innermost first."""
     return tuple(Path(os.path.abspath(path)).parents)  # noqa: PTH100 - no link is followed
 
 
 def read_lineage(runs: tuple[Path, ...], snapshot: Path | None) -> dict[str, str | None]:
-    """Return what the innermost run is and comes from; what is not known is None. Blocks.
+    """Return id and origin of the innermost run, None for unknown values. Blocks.
 
     Args:
-        runs: The run directories that the archive lies in, the innermost first.
-        snapshot: The world's document, which may belong to another run than the last one
-            of its directory.
+        runs: The run directories that contain the archive, the innermost first.
+        snapshot: The world's snapshot. It may belong to an earlier run of the same directory, and
+            then that run's id is returned.
     """
     run = _read_run(runs[0]) if runs else {}
     run_id = None if snapshot is None else _find_run_id(snapshot)
@@ -149,15 +149,15 @@ def _text(value: object) -> str | None:
 
 
 def _portable(path: str) -> str:
-    # A place outside the run means nothing on another machine, and tells of this one.
+    # A path outside the run means nothing on another machine, and reveals names of this machine.
     return PurePath(path).name if PurePath(path).is_absolute() else path
 
 
 @contextlib.contextmanager
 def partial_file(path: Path) -> Iterator[PartialFile]:
-    """Make a private partial file beside ``path``; remove it unless it is published in the block.
+    """Make a private partial file next to ``path``; remove it unless the block publishes it.
 
-    What killed savers left there is removed too.
+    Partial files of killed savers are removed, too.
 
     Raises:
         OSError: The file cannot be made.
@@ -168,17 +168,17 @@ def partial_file(path: Path) -> Iterator[PartialFile]:
     try:
         yield partial
     finally:
-        # An archive is synced by now; a partial file that stays is swept another time.
+        # The archive is synced by now, and a later save removes a partial file that is left.
         with contextlib.suppress(OSError):
             partial.close()
 
 
 def publish(partial: PartialFile, path: Path, *, overwrite: bool) -> None:
-    """Make a partial file the archive.
+    """Publish a partial file as the archive.
 
     Raises:
-        CheckpointError: There is an archive already; or the new one is there and complete, but
-            perhaps not durable.
+        CheckpointError: There is an archive already; or the new archive is there and complete,
+            but perhaps not durable.
         OSError: The archive was not published.
     """
     try:
@@ -188,15 +188,15 @@ def publish(partial: PartialFile, path: Path, *, overwrite: bool) -> None:
     except OSError as error:
         if not _is_at(path, partial.fd):
             raise
-        message = f"the archive is complete, but a loss of power may take it: {error.strerror}"
+        message = f"the archive is complete, but a power loss may erase it: {error.strerror}"
         raise CheckpointError(message, path=path) from error
 
 
 def refuse_existing(path: Path) -> None:
-    """Refuse a path that is taken.
+    """Refuse a path that exists.
 
     Raises:
-        CheckpointError: Something is there.
+        CheckpointError: It exists.
     """
     if os.path.lexists(path):
         raise _exists(path)
@@ -204,7 +204,7 @@ def refuse_existing(path: Path) -> None:
 
 def _exists(path: Path) -> CheckpointError:
     hint = "choose another name, or replace it with overwrite=True"
-    return CheckpointError("there is a file of that name already", path=path, hint=hint)
+    return CheckpointError("a file of that name exists already", path=path, hint=hint)
 
 
 def _is_at(path: Path, fd: int) -> bool:

@@ -1,8 +1,8 @@
 """Writing the members of an archive, one after the other, into an open file.
 
-``metadata.json`` comes first in the file and is known last: its place is kept free, as large as
-it can become, and filled by :meth:`ArchiveWriter.finish`. What the members are is the plan's
-business, the bytes of the format that of ``layout``, how a source is packed that of ``packing``.
+``metadata.json`` is first in the file but complete last: space for its largest possible size is
+reserved, and :meth:`ArchiveWriter.finish` fills it. The plan chooses the members, ``packing`` packs
+a source, and ``layout`` serialises the headers.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ _INT64: Final = 2**63
 
 
 class ArchiveWriter:
-    """Writes an archive into ``fd``; what that file held before is lost.
+    """Writes an archive into ``fd`` and overwrites the file's content.
 
     Args:
         fd: The file, open for writing.
-        metadata_bytes: How large ``metadata.json`` can become.
+        metadata_bytes: Maximum size of ``metadata.json``.
         progress: Counts the bytes that are read.
         earlier: Archives whose members can be copied.
         on_added: Called with digest and size of each member that was appended.
 
     Attributes:
-        files: What ``metadata.json`` says of each member, by its name.
+        files: The entry of each member in ``metadata.json``, by name.
         copied: Digest of the packed content of each member that was copied from an earlier
             archive, by its name.
     """
@@ -88,13 +88,13 @@ class ArchiveWriter:
         sources: Sequence[SizedSource],
         on_lost: Callable[[Source, VanishedSource | UnreadableSource], object],
     ) -> None:
-        """Append files in their order; one that changes again and again is marked as unstable.
+        """Append files in their order; a file that keeps changing is marked as unstable.
 
-        Small files are packed by two threads where there is much to pack.
+        Two threads pack the small files if there is much to pack.
 
         Args:
-            sources: The files, and the sizes that they are believed to have, in bytes.
-            on_lost: Called for a file that was not appended, because it is gone or may not be
+            sources: The files and their expected sizes, in bytes.
+            on_lost: Called for a file that was not appended because it is gone or may not be
                 read.
 
         Raises:
@@ -115,7 +115,7 @@ class ArchiveWriter:
                     self._append(source.name, packed)
 
     def add(self, source: Source) -> None:
-        """Append one file, of any size, in this thread.
+        """Append a file of any size in this thread.
 
         Raises:
             VanishedSource: It is gone; nothing was appended.
@@ -126,7 +126,8 @@ class ArchiveWriter:
         sink = _FileSink(self._fd, source.name, self._end)
         packed = pack_to(sink, source, self._earlier, self._progress.advance)
         if local_header_size(source.name, packed.size) != sink.header_size:
-            raise CheckpointError("a file became too large as it was rewritten", entry=source.name)
+            message = "a file became too large when it was rewritten for the archive"
+            raise CheckpointError(message, entry=source.name)
         self._append(source.name, packed)
 
     def finish(self, document: bytes) -> None:
@@ -140,7 +141,7 @@ class ArchiveWriter:
         """
         content = document.ljust(self._metadata_bytes)
         if len(content) > self._metadata_bytes:
-            raise CheckpointError("metadata.json is larger than its place in the archive")
+            raise CheckpointError("metadata.json is larger than its reserved space")
         crc, size = zlib.crc32(content), len(content)
         entry = Entry(METADATA_NAME, STORED, crc, size, size, _METADATA_MODE, 0)
         directory = central_directory((entry, *self._entries), self._end)
@@ -149,10 +150,10 @@ class ArchiveWriter:
         os.ftruncate(self._fd, self._end + len(directory))
 
     def remember(self, path: Path) -> None:
-        """Let later archives copy the members of this one, which was verified.
+        """Let later archives copy the members of this archive, which was verified.
 
         Args:
-            path: Where the archive was published.
+            path: Path of the published archive.
         """
         earlier_members.remember(
             (packed.sha256, _earlier_member(path, entry, packed))
@@ -160,7 +161,7 @@ class ArchiveWriter:
         )
 
     def _append(self, name: str, packed: Packed) -> None:
-        """Write what is not written yet of a member, and count it as one."""
+        """Write the header of a member, and its content unless a sink has it; then record it."""
         entry = Entry(
             name,
             packed.method,
@@ -172,7 +173,7 @@ class ArchiveWriter:
         )
         header = local_header(entry)
         _write_at(self._fd, header + (packed.content or b""), self._end)
-        # Only now: until it counts, whatever is packed next is written over it.
+        # Last, because a member that is not recorded is overwritten by the next.
         self._entries.append(entry)
         self._packed.append(attrs.evolve(packed, content=None))
         self._end += len(header) + packed.packed_size
@@ -192,7 +193,7 @@ class _FileSink:
     """The place of the next member in the file.
 
     Attributes:
-        header_size: Room left for its header.
+        header_size: Size of the space reserved for its header.
     """
 
     def __init__(self, fd: int, name: str, start: int) -> None:
@@ -227,7 +228,7 @@ def _content_start(entry: Entry) -> int:
 
 
 def _write_at(fd: int, data: bytes, offset: int) -> int:
-    """Write all of ``data``; return where it ends."""
+    """Write all of ``data``; return the offset after it."""
     view = memoryview(data)
     while view:
         written = os.pwrite(fd, view, offset)
@@ -237,27 +238,27 @@ def _write_at(fd: int, data: bytes, offset: int) -> int:
 
 
 SizedSource: TypeAlias = tuple[Source, int]
-"""A source, and the size that its file is believed to have, in bytes."""
+"""A source, and the expected size of its file in bytes."""
 
 _Outcome: TypeAlias = Callable[[], Packed | None]
 
 _THREADS: Final = 2
 _FEW_BYTES: Final = 4 << 20
-"""Up to this size in all, threads gain nothing."""
+"""Up to this total size, threads gain nothing."""
 
 _AHEAD_BYTES: Final = 4 << 20
 _AHEAD_SOURCES: Final = 256
-"""The most that is packed, or being packed, and not yet taken."""
+"""Maximum amount that is packed ahead of the consumer."""
 
 
 def pack_ahead(
     sources: Sequence[SizedSource], earlier: EarlierArchives
 ) -> Generator[tuple[Source, _Outcome], None, None]:
-    """Yield each source with a function that returns it packed, and None if it is not small.
+    """Yield each source with a function that returns it packed, or None if it is not small.
 
-    The function waits for a thread, or packs in the caller's thread where there is little to pack
-    or no thread can be started; it raises what :func:`pack_small` does. A caller
-    that stops early closes the iterator, which waits for the threads.
+    The function waits for a thread, or packs in the caller's thread if there is little to pack
+    or no thread can be started; it raises the exceptions of :func:`pack_small`. A caller that
+    stops early closes the iterator, and closing waits for the threads.
     """
     if sum(size for _, size in sources) <= _FEW_BYTES:
         yield from ((source, _here(source, size, earlier)) for source, size in sources)
@@ -278,7 +279,7 @@ def _in_threads(
         outcome = _here(source, size, earlier)
         if is_small(source, size):
             ahead += size
-            # Where no thread can be started, it is packed when it is taken.
+            # If no thread can be started, the consumer packs it.
             with contextlib.suppress(RuntimeError):
                 outcome = pool.submit(outcome).result
         begun.append((source, size, outcome))

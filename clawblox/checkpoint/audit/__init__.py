@@ -1,6 +1,6 @@
 """What can be done with an archive that exists.
 
-- ``examine``: the one pass that verifies it and searches it, with processes that help.
+- ``examine``: verifies and searches an archive in a single pass, with helper processes.
 - ``verify``: verifying, searching and comparing for a caller.
 - ``repair``: registering archives again.
 """

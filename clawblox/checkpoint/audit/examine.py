@@ -1,14 +1,13 @@
-"""Reading all of an archive: it is what it says it is, and no secret is in it.
+"""Verifying all of an archive and searching it for secrets, in a single pass over the file.
 
-Owns the one pass that does both, over exactly the bytes that are in the file. What this process
-has searched before is verified and not searched again.
+Content that this process has searched before is verified but not searched again.
 
-A search for secrets holds the interpreter nearly all the time, so threads do not make it faster.
-Where much is left, helper processes do it, the examiners. An examiner gets the open archive over a
-Unix socket, then members, in batches. It reads each as a reader would, which verifies it, and
-searches it. It answers which members are sound and clean, and how many containers it found in
-them; all others are examined by the caller. It ends when its socket does, so it never outlives its
-orchestrator. Both sides write lines of JSON. Known secrets go through the socket and nowhere else.
+A search for secrets keeps the interpreter lock nearly all the time, so threads do not make it
+faster. If there is much to search, helper processes do it, the examiners. An examiner gets the
+open archive over a Unix socket, then members, in batches. It verifies and searches each member, and
+answers which members are sound and clean, and how many containers are in them; the caller examines
+all others. It ends when its socket does, so it never outlives its orchestrator. Both sides write
+lines of JSON. Known secrets are passed only through the socket.
 """
 
 from __future__ import annotations
@@ -34,24 +33,24 @@ from clawblox.results import Finding
 from clawblox.system.helper import HelperProcess, count_helpers, detach_from_parent, import_paths
 
 EXAMINER_NAME: Final = "clawblox-examiner"
-"""Stands in an examiner's command line, for those who read a process list."""
+"""Identifies an examiner in a process list: a word of its command line."""
 
 _RECEIVE_BYTES: Final = 64 << 10
-_TOLD_BYTES: Final = 1 << 20
-"""How often an examiner says how far it is: few messages, so that none of them ever blocks it."""
+_REPORT_BYTES: Final = 1 << 20
+"""Number of bytes between two progress reports: few reports, so that sending never blocks."""
 
 
-class ExaminerLost(Exception):  # noqa: N818 - says the condition; the caller examines by itself
+class ExaminerLost(Exception):  # noqa: N818 - names the condition; the caller examines instead
     """An examiner ended before it had answered."""
 
 
 class Answer(NamedTuple):
-    """What an examiner says of a member.
+    """An examiner's answer about a member.
 
     Attributes:
-        place: Which member it is.
-        containers: How many containers are in it; None if it is not both sound and clean.
-        size: Bytes that were searched since the examiner last said how many.
+        place: Index of the member.
+        containers: Number of containers in it; None if it is not both sound and clean.
+        size: Number of bytes searched since the last report.
     """
 
     place: int
@@ -60,17 +59,17 @@ class Answer(NamedTuple):
 
 
 class Examiner:
-    """Client of one examiner process, which boots while its client goes on.
+    """Client of an examiner process; the constructor does not wait until it has booted.
 
     Args:
         known: Secrets that are known by value.
 
     Raises:
         OSError: The process cannot be spawned.
-        ExaminerLost: It ended at once.
+        ExaminerLost: It ended immediately.
 
     Attributes:
-        open_bytes: Size of each member that it was given and has not answered for, by place.
+        open_bytes: Size of each assigned member without an answer, by index.
     """
 
     def __init__(self, known: Mapping[str, str]) -> None:
@@ -109,7 +108,7 @@ class Examiner:
             socket.send_fds(self._helper.channel, [b"\n"], [archive])
 
     def assign(self, members: Mapping[int, Member]) -> None:
-        """Give it members to examine, by their places.
+        """Assign members to examine, by index.
 
         Raises:
             ExaminerLost: The process ended.
@@ -118,7 +117,7 @@ class Examiner:
         self._send([_request(place, member) for place, member in members.items()])
 
     def receive(self) -> tuple[int, list[Answer]]:
-        """Return how many more bytes were searched, and answers. Blocks until something comes.
+        """Return the number of further bytes searched, and answers. Blocks until a message comes.
 
         Raises:
             ExaminerLost: The process ended.
@@ -148,7 +147,7 @@ class Examiner:
 def _noticing_loss() -> Iterator[None]:
     try:
         yield
-    except OSError as error:  # it ended, or nothing can be sent to it
+    except OSError as error:
         raise ExaminerLost from error
 
 
@@ -170,7 +169,7 @@ def main() -> None:
         files: list[int] = []
         lines = _lines(channel, files)
         scanner = Scanner(json.loads(next(lines)), remembers_windows=False)
-        scanner.scan("", (b"\0",))  # what is made when it is first used is made now
+        scanner.scan("", (b"\0",))  # compile the rules while the members are being packed
         for line in lines:
             for place, entry, start, sha256 in json.loads(line):
                 member = Member(Entry(*entry), start, sha256)
@@ -178,7 +177,7 @@ def main() -> None:
 
 
 def _lines(channel: socket.socket, files: list[int]) -> Iterator[bytes]:
-    """Yield the lines that come; descriptors that come with them go to ``files``."""
+    """Yield received lines; add descriptors received with them to ``files``."""
     parts: list[bytes] = []
     while True:
         data, received, _, _ = socket.recv_fds(channel, _RECEIVE_BYTES, 1)
@@ -196,16 +195,16 @@ def _lines(channel: socket.socket, files: list[int]) -> Iterator[bytes]:
 def _examine(
     channel: socket.socket, archive: int, scanner: Scanner, place: int, member: Member
 ) -> None:
-    untold = 0
+    unreported = 0
 
     def chunks() -> Iterator[bytes]:
-        nonlocal untold
+        nonlocal unreported
         for chunk in stream_member(archive, member):
             yield chunk
-            untold += len(chunk)
-            if untold >= _TOLD_BYTES:
-                _answer(channel, untold)
-                untold = 0
+            unreported += len(chunk)
+            if unreported >= _REPORT_BYTES:
+                _answer(channel, unreported)
+                unreported = 0
 
     before = scanner.containers
     try:
@@ -214,7 +213,7 @@ def _examine(
         raise
     except (CheckpointError, OSError, MemoryError):
         is_clean = False
-    _answer(channel, Answer(place, scanner.containers - before if is_clean else None, untold))
+    _answer(channel, Answer(place, scanner.containers - before if is_clean else None, unreported))
 
 
 def _answer(channel: socket.socket, message: int | Answer) -> None:
@@ -223,16 +222,16 @@ def _answer(channel: socket.socket, message: int | Answer) -> None:
 
 _EXAMINERS: Final = 2
 _MUCH_BYTES: Final = 48 << 20
-"""From this size on, examiners are faster: one boots in a quarter of a second."""
+"""From this size on, examiners save time although booting takes a quarter of a second."""
 
 _BATCH_BYTES: Final = 2 << 20
 _BATCH_MEMBERS: Final = 64
 _POLL_MS: Final = 100
-"""How long, in milliseconds, nothing may come before the progress hook is called all the same."""
+"""Longest time in milliseconds between calls of the progress hook while examiners are silent."""
 
 
 class Examination:
-    """Examines archives; a context manager, which ends the processes that help.
+    """Examines archives; a context manager that ends the examiners.
 
     Args:
         scanner: Searches for secrets.
@@ -253,7 +252,7 @@ class Examination:
         self._end()
 
     def expect(self, sha256: str | None, size: int) -> None:
-        """Announce a member that will be examined; examiners may boot in the meantime.
+        """Announce a member that will be examined, so that examiners can boot early.
 
         Args:
             sha256: Digest of its content; None if not known.
@@ -272,37 +271,37 @@ class Examination:
         members: Sequence[Member],
         copied: Mapping[str, bytes] | None = None,
     ) -> list[Finding]:
-        """Read members to their ends, which verifies them, and search them for secrets. Blocks.
+        """Verify members and search them for secrets. Blocks.
 
         Args:
             fd: The archive, open for reading; it need not be complete.
-            path: What to call it in messages.
+            path: Its path, for messages.
             members: The members.
             copied: Digest of the packed content of members that were verified in another archive,
-                by name. Those are sound when their bytes here are the same.
+                by name. Such a member is sound if its packed content here has the same digest.
 
         Raises:
-            CheckpointFormatError: A member is not what the archive says.
+            CheckpointFormatError: A member is damaged.
             CheckpointError: The archive cannot be read.
         """
         clean = self._recall(members)
-        unknown = {place: each for place, each in enumerate(members) if place not in clean}
+        unknown = {place: member for place, member in enumerate(members) if place not in clean}
         answered = self._ask(fd, unknown)
-        found: list[Finding] = []
+        findings: list[Finding] = []
         for place, member in enumerate(members):
             name, size = member.entry.name, member.entry.size
             if place in answered:
-                found += self._scanner.accept(name, size, answered[place])
+                findings += self._scanner.accept(name, size, answered[place])
             elif place in clean:
                 self._verify(fd, path, member, (copied or {}).get(name))
-                found += self._scanner.accept(name, size, clean[place])
+                findings += self._scanner.accept(name, size, clean[place])
             else:
                 content = self._progress.counted(read_member(fd, path, member))
-                found += self._scanner.scan(name, content, sha256=member.sha256)
-        return found
+                findings += self._scanner.scan(name, content, sha256=member.sha256)
+        return findings
 
     def _recall(self, members: Iterable[Member]) -> dict[int, int]:
-        """Return the number of containers in members that are known to be clean, by place."""
+        """Return the number of containers in members that are known to be clean, by index."""
         recalled = (
             (place, None if member.sha256 is None else self._scanner.recall(member.sha256))
             for place, member in enumerate(members)
@@ -314,13 +313,13 @@ class Examination:
             self._progress.advance(member.entry.size)
             return
         for _ in self._progress.counted(read_member(fd, path, member)):
-            pass  # its digest is checked when its last piece was read
+            pass  # the reader checks the digest after the last piece
 
     # -- examiners -----------------------------------------------------------------------
 
     def _begin(self) -> None:
         with contextlib.suppress(OSError, ExaminerLost):  # without them it takes longer
-            # Saves that run at once share the cores; a single core is left to the search here.
+            # Concurrent saves share the cores; with a single core this process searches.
             while len(self._examiners) < _EXAMINERS <= _cores() > count_helpers(EXAMINER_NAME):
                 self._examiners.append(Examiner(self._scanner.known))
 
@@ -329,7 +328,7 @@ class Examination:
             self._examiners.pop().end()
 
     def _ask(self, archive: int, members: Mapping[int, Member]) -> dict[int, int]:
-        """Return the number of containers in members that examiners found clean, by place."""
+        """Return the number of containers in members that examiners found clean, by index."""
         batches = deque(_batches(members))
         clean: dict[int, int] = {}
         for examiner in tuple(self._examiners):
@@ -337,7 +336,7 @@ class Examination:
                 examiner.open(archive)
                 self._assign(examiner, batches)
                 self._assign(examiner, batches)
-        while busy := {known.fileno(): known for known in self._examiners if known.open_bytes}:
+        while busy := {helper.fileno(): helper for helper in self._examiners if helper.open_bytes}:
             for fd in _readable(busy):
                 with self._dropped_when_lost(busy[fd]):
                     self._take(busy[fd], batches, members, clean)
@@ -360,7 +359,7 @@ class Examination:
                 sha256 = members[answer.place].sha256
                 if sha256 is not None:
                     self._scanner.remember(sha256, answer.containers)
-        # A batch is waiting there all the time, so that it never waits for the next one.
+        # Keep a batch queued, so that the examiner never waits.
         if len(examiner.open_bytes) <= _BATCH_MEMBERS and (
             sum(examiner.open_bytes.values()) <= _BATCH_BYTES
         ):
@@ -393,7 +392,7 @@ def _batches(members: Mapping[int, Member]) -> Iterator[dict[int, Member]]:
 
 
 def _readable(descriptors: Iterable[int]) -> list[int]:
-    """Return which descriptors can be read; wait a little until one can."""
+    """Wait briefly until a descriptor is readable; return all that are."""
     poll = select.poll()
     for fd in descriptors:
         poll.register(fd, select.POLLIN)

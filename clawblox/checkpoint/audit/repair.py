@@ -1,7 +1,7 @@
-"""Putting archives that are on disk back into the manifest of their run.
+"""Registering archives on disk in the manifest of their run.
 
-A save that was interrupted between publishing and registering leaves an archive that loads and
-that no manifest names. Nothing is ever removed here but what killed savers left half-written.
+A save that was interrupted between publishing and registering leaves an archive that loads but is
+in no manifest. A repair removes nothing but the partial files of killed savers.
 """
 
 from __future__ import annotations
@@ -32,14 +32,13 @@ _PATTERN: Final = "*.ckpt"
 
 @attrs.frozen(kw_only=True)
 class Repair:
-    """Outcome of repairing a run. Paths are in order.
+    """Outcome of repairing a run. Paths are sorted.
 
     Attributes:
-        registered: Archives that the manifest did not list as they are, and lists now.
-        intact: Number of archives that it listed already.
-        refused: Archives that are not sound, with the reason; they were left as they are.
-        missing: Archives that the manifest lists and that are gone; their entries stay as a
-            record.
+        registered: Archives whose entries were missing or wrong, and that are registered now.
+        intact: Number of archives that were registered already.
+        refused: Archives that are not sound, with the reason; they are left unchanged.
+        missing: Archives that the manifest lists but that are gone; their entries are kept.
     """
 
     registered: tuple[Path, ...]
@@ -52,7 +51,8 @@ def repair_checkpoints(run_dir: str | os.PathLike[str]) -> Repair:
     """Register every sound archive of a run that its manifest lacks. Blocks.
 
     Args:
-        run_dir: The run directory; its archives are those in it and below ``checkpoints`` in it.
+        run_dir: The run directory; archives are searched for directly in it and below its
+            directory ``checkpoints``.
 
     Raises:
         CheckpointError: It is not a directory, or cannot be listed.
@@ -60,13 +60,13 @@ def repair_checkpoints(run_dir: str | os.PathLike[str]) -> Repair:
         ConfigError: ``run_dir`` is not a path.
     """
     root = check_path(run_dir, "run_dir").absolute()
-    known = _known_entries(root)
+    entries = _archive_entries(root)
     registered: dict[Path, SavedCheckpoint] = {}
     refused: dict[Path, CheckpointError] = {}
-    found = _find_archives(root)
-    for path in found:
+    archives = _find_archives(root)
+    for path in archives:
         try:
-            if not _is_known(path, known.get(path)):
+            if not _is_registered(path, entries.get(path)):
                 registered[path] = _verify(path)
         except CheckpointError as error:
             refused[path] = error
@@ -74,9 +74,9 @@ def repair_checkpoints(run_dir: str | os.PathLike[str]) -> Repair:
         register(root, *registered.values())
     return Repair(
         registered=tuple(registered),
-        intact=len(found) - len(registered) - len(refused),
+        intact=len(archives) - len(registered) - len(refused),
         refused=refused,
-        missing=tuple(sorted(path for path in known if not path.exists())),
+        missing=tuple(sorted(path for path in entries if not path.exists())),
     )
 
 
@@ -87,15 +87,15 @@ def _find_archives(root: Path) -> list[Path]:
             sweep_partials(directory)
         return sorted(path for directory in directories for path in directory.glob(_PATTERN))
     except OSError as error:
-        message = f"the archives of a run cannot be looked for: {error.strerror}"
+        message = f"the archives of the run cannot be listed: {error.strerror}"
         raise CheckpointError(message, path=root) from error
 
 
 def _directories_below(directory: Path) -> Iterator[Path]:
-    return (Path(found) for found, _, _ in os.walk(directory))
+    return (Path(path) for path, _, _ in os.walk(directory))
 
 
-def _known_entries(root: Path) -> dict[Path, ManifestEntry]:
+def _archive_entries(root: Path) -> dict[Path, ManifestEntry]:
     if not manifest_path(root).exists():
         return {}
     manifest = read_manifest(root)
@@ -107,7 +107,7 @@ def _known_entries(root: Path) -> dict[Path, ManifestEntry]:
 
 
 def _names_archive(entry: object) -> bool:
-    """Return whether an entry is about an archive; worlds write to the manifest, too."""
+    """Return whether an entry names an archive; the manifest also has entries of worlds."""
     return (
         isinstance(entry, dict)
         and entry.get("format") == ARCHIVE_FORMAT
@@ -115,8 +115,8 @@ def _names_archive(entry: object) -> bool:
     )
 
 
-def _is_known(path: Path, entry: ManifestEntry | None) -> bool:
-    """Return whether the manifest lists this archive; another may have had its name."""
+def _is_registered(path: Path, entry: ManifestEntry | None) -> bool:
+    """Return whether an entry is about this archive, not an earlier archive of the same name."""
     if entry is None:
         return False
     with Archive.open(path) as archive:

@@ -25,15 +25,15 @@ from clawblox.results import Finding
 
 @attrs.frozen(kw_only=True)
 class Verification:
-    """An archive that was read to its end, and is sound.
+    """A sound archive; all of it was read.
 
     Attributes:
         path: The archive.
-        is_verified: Whether it names the digest of every member, and they agree. Otherwise only
-            checksums do, as in archives of other programs.
-        members: How many members it has, ``metadata.json`` included.
+        is_verified: Whether it lists the digest of every member, and they agree. Otherwise only
+            checksums were compared, as for archives of other programs.
+        members: Number of members, ``metadata.json`` included.
         size_bytes: Size of their content.
-        metadata: What ``metadata.json`` says.
+        metadata: The content of ``metadata.json``.
     """
 
     path: Path
@@ -49,8 +49,8 @@ class Scan:
 
     Attributes:
         path: The archive.
-        findings: Every place that looks like a credential, or cannot be searched for one.
-        summary: What was searched, as ``secret_scan`` in an archive's metadata.
+        findings: Places that look like a credential, or that cannot be searched.
+        summary: Summary of the search, as ``secret_scan`` in an archive's metadata.
     """
 
     path: Path
@@ -64,17 +64,17 @@ def verify_checkpoint(
     limits: Limits = Limits(),  # noqa: B008 - frozen
     progress: ProgressLike = False,
 ) -> Verification:
-    """Read all of an archive and check that it is what was written. Blocks.
+    """Read all of an archive and check it against its checksums and digests. Blocks.
 
     Args:
         path: The archive.
-        limits: How large the archive may be.
+        limits: Limits for the size of the archive.
         progress: True shows how far it is, on standard error, in a terminal or a notebook. A
             function is called with the bytes done and the total; an exception from it ends the
             call. False does neither.
 
     Raises:
-        CheckpointFormatError: It is not what was written.
+        CheckpointFormatError: The archive is not sound.
         CheckpointError: It cannot be read.
         ConfigError: An argument is wrong.
     """
@@ -99,13 +99,13 @@ def scan_checkpoint(
     limits: Limits = Limits(),  # noqa: B008 - frozen
     progress: ProgressLike = False,
 ) -> Scan:
-    """Search all of an archive for secrets, with the rules of today. Blocks.
+    """Search all of an archive for secrets, with the current rules. Blocks.
 
     Args:
         path: The archive.
-        known_secrets: Secrets to look for besides those in this process's environment.
-        allow: Findings that are no secrets.
-        limits: How large the archive may be.
+        known_secrets: Secrets to search for, in addition to those in this process's environment.
+        allow: Findings that are not secrets.
+        limits: Limits for the size of the archive.
         progress: True shows how far it is, on standard error, in a terminal or a notebook. A
             function is called with the bytes done and the total; an exception from it ends the
             call. False does neither.
@@ -128,23 +128,23 @@ def scan_checkpoint(
             members = [archive.member(entry) for entry in archive.entries]
             for member in members:
                 examination.expect(member.sha256, member.entry.size)
-            found = examination.run(archive.fd, archive.path, members)
-    return Scan(path=archive.path, findings=tuple(found), summary=scanner.summary())
+            findings = examination.run(archive.fd, archive.path, members)
+    return Scan(path=archive.path, findings=tuple(findings), summary=scanner.summary())
 
 
-_TOLD_OF_FILES: Final = ("files", "secret_scan")
-"""What the metadata says of the members; the members themselves are compared."""
+_DERIVED_KEYS: Final = ("files", "secret_scan")
+"""Keys of the metadata that depend on the members, which are compared themselves."""
 
 
 @attrs.frozen(kw_only=True)
 class Difference:
-    """How the second of two archives differs from the first. Names are in order.
+    """The difference between two archives. Names are sorted.
 
     Attributes:
-        added: Members that only the second has.
-        removed: Members that only the first has.
+        added: Members of only the second archive.
+        removed: Members of only the first archive.
         changed: Members of both whose content or mode differs.
-        unchanged: How many members are the same.
+        unchanged: Number of members that do not differ.
         metadata: Keys of ``metadata.json`` whose values differ.
     """
 
@@ -164,17 +164,19 @@ def diff_checkpoints(
     *,
     limits: Limits = Limits(),  # noqa: B008 - frozen
 ) -> Difference:
-    """Compare two archives; members of the same size and mode by their content. Blocks.
+    """Compare two archives. Blocks.
+
+    Members of the same size, checksum and mode are compared by content.
 
     Args:
-        first: An archive.
-        second: Another one.
-        limits: How large each may be.
+        first: The archive to compare with.
+        second: The archive to describe the changes of.
+        limits: Limits for the size of each archive.
 
     Raises:
-        CheckpointFormatError: One of them is not sound, as far as it was read.
-        CheckpointError: One of them cannot be read.
-        ConfigError: One of the arguments is not a path.
+        CheckpointFormatError: An archive is not sound, as far as it was read.
+        CheckpointError: An archive cannot be read.
+        ConfigError: An argument is not a path.
     """
     paths = check_read_path(first, "first"), check_read_path(second, "second")
     with Archive.open(paths[0], limits) as one, Archive.open(paths[1], limits) as other:
@@ -201,7 +203,7 @@ def _differs(one: Archive, ours: Entry, other: Archive, theirs: Entry) -> bool:
 
 
 def _digest(archive: Archive, entry: Entry) -> str:
-    # Not the one in the metadata: it has not been compared with the content yet.
+    # The digest in the metadata has not been compared with the content.
     digest = hashlib.sha256()
     for chunk in archive.stream(entry):
         digest.update(chunk)
@@ -209,7 +211,7 @@ def _digest(archive: Archive, entry: Entry) -> str:
 
 
 def _differing_keys(one: Archive, other: Archive) -> tuple[str, ...]:
-    keys = (one.metadata.keys() | other.metadata.keys()).difference(_TOLD_OF_FILES)
+    keys = (one.metadata.keys() | other.metadata.keys()).difference(_DERIVED_KEYS)
     missing = object()
     return tuple(
         sorted(

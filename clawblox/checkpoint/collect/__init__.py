@@ -1,4 +1,4 @@
-"""Selects the files of agents that an archive may hold.
+"""Selects the files of agents that an archive may contain.
 
 The directories belong to agents and may change while they are read.
 

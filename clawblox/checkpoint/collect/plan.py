@@ -1,7 +1,7 @@
-"""Which files of all agents go into an archive: their workspaces and their conversations.
+"""Plans the files of all agents for an archive: their workspaces and their conversations.
 
-It combines ``tree``, which lists workspaces, ``policy``, which leaves names out, and ``sessions``,
-which collects conversations. The writer reads the files. Everything here blocks.
+``tree`` lists workspaces, ``policy`` leaves names out, ``sessions`` collects conversations, and
+the writer reads the files. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from clawblox.errors import CheckpointError
 from clawblox.results import Excluded
 
 WORKSPACE: Final = "workspace"
-_NOT_IN_FORMAT: Final = "no part of a session that travels"
+_NOT_IN_FORMAT: Final = "not a part of a session that is archived"
 
 _T = TypeVar("_T")
 
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """What goes into an archive.
+    """The planned contents of an archive.
 
     Attributes:
         sources: The files.
         agents: Metadata of each agent, by name.
-        excluded: What is left out on purpose.
+        excluded: Entries left out on purpose.
         links: Symbolic links of the workspaces.
-        directories: Directories that hold no other entry of the plan.
-        unarchivable: Names that belong in the archive but that it cannot hold; any bytes.
-        unreadable: Names that belong in the archive but that this process may not read.
+        directories: Directories without another entry of the plan.
+        unarchivable: Names of entries to archive that an archive cannot contain; any bytes.
+        unreadable: Names of entries to archive that this process may not read.
     """
 
     sources: tuple[Source, ...] = ()
@@ -58,19 +58,19 @@ def plan(
     workspace_only: bool,
     keep: Collection[policy.FoldedPath] = (),
 ) -> Plan:
-    """Read the agents' directories and decide what goes into an archive.
+    """Read the agents' directories and plan the contents of an archive.
 
     Args:
         agents: Agent directories by name; the names must be valid in an archive.
         backend: The driver of all agents. None detects each agent's driver by the session id that
-            its directory records; an agent without one has no session tier.
-        workspace_only: Leave out the session tiers.
+            its directory records; an agent without a recorded id has no session tier.
+        workspace_only: Whether to leave out the session tiers.
         keep: As for ``policy.workspace_exclusion``.
 
     Raises:
         ConfigError: ``backend`` is not a known driver.
         CheckpointError: A directory cannot be read, or an agent has no conversation although
-            ``backend`` or its session id asks for one.
+            ``backend`` is given or its session id is recorded.
     """
     parts = [
         _agent_plan(

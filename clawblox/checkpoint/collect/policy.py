@@ -1,10 +1,10 @@
-"""Which names of a workspace are left out of archives.
+"""Decides which names of a workspace are left out of archives.
 
-Save and load ask the same policy, so an archive cannot bring back what a save leaves out. Three
-kinds of names are left out: credentials, configuration that grants capabilities or runs commands
-by itself, and what can be rebuilt. ``policy_names`` lists them. Names are compared folded
-(:func:`clawblox.checkpoint.names.fold`), because a file system or an agent's program may treat
-two spellings as one. Pure; ``tree`` reads the directories.
+Save and load use the same policy, so a load never restores a file that a save would leave out.
+Three kinds of names are left out: credentials, configuration that grants capabilities or runs
+commands by itself, and directories that can be rebuilt. ``policy_names`` lists them. Names are
+compared folded (:func:`clawblox.checkpoint.names.fold`), because a file system or an agent's
+program may not distinguish two spellings. Pure; ``tree`` reads the directories.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from clawblox.checkpoint.collect.policy_names import (
 FoldedPath = tuple[str, ...]
 """The folded components of a path below a workspace."""
 
-_REBUILT: Final = "can be built anew"
-_CREDENTIALS: Final = "holds credentials"
+_REBUILT: Final = "can be rebuilt"
+_CREDENTIALS: Final = "contains credentials"
 _CAPABILITY: Final = "grants capabilities or runs by itself"
-_REPOSITORY: Final = "no part of a repository's content"
+_REPOSITORY: Final = "not part of a repository's content"
 _REDIRECT: Final = "would lead to configuration elsewhere"
 
 # The history of a repository, without anything that git runs or that leads elsewhere.
@@ -49,7 +49,7 @@ _BARE_GIT_DENIED: Final = re.compile(r"config(\..*)?|commondir|hooks|modules|wor
 def find_repositories(paths: Iterable[str]) -> frozenset[FoldedPath]:
     """Return the directories that git may treat as repositories although no ``.git`` contains them.
 
-    Such a directory holds a ``HEAD``; git runs what the ``config`` beside it says.
+    Such a directory contains a ``HEAD``; git would run commands from its ``config``.
 
     Args:
         paths: The files and links of a workspace, relative to it.
@@ -72,11 +72,11 @@ def workspace_exclusion(
         path: Path below the workspace, ``/`` between components.
         directory: Whether the entry is a directory; a link never is, wherever it leads.
         repositories: Result of :func:`find_repositories` for that workspace.
-        keep: Entries that are archived with all below them, although programs run or obey them.
-            What else is left out stays so: credentials, and what git would run.
+        keep: Entries to archive with everything below them, although programs run or obey them.
+            Credentials and files that git would run are left out all the same.
 
     Returns:
-        The reason in a few words, also for an entry below one that is left out; None if the
+        The reason in a few words, also if a directory above the entry is left out; None if the
         entry is archived.
     """
     parts = fold_path(path)
@@ -90,16 +90,16 @@ def workspace_exclusion(
 
 
 def _leads_to(parts: FoldedPath, kept: FoldedPath, *, directory: bool) -> bool:
-    """Return whether an entry is kept, is below one that is, or is a directory above one."""
+    """Return whether an entry is kept, is below a kept entry, or is a directory above one."""
     return parts[: len(kept)] == kept or (directory and kept[: len(parts)] == parts)
 
 
 def git_config(paths: Iterable[str]) -> bytes:
-    """Return a new ``.git/config`` for a restored repository; the old one is never archived.
+    """Return a new ``.git/config`` for a restored repository; the original is never archived.
 
     Args:
-        paths: Files of the repository, relative to ``.git``. The names of its objects tell which
-            hash it uses, see gitrepository-layout(5).
+        paths: Files of the repository, relative to ``.git``. The names of its objects show its
+            hash function, see gitrepository-layout(5).
     """
     is_sha256 = any(map(_SHA256_OBJECT.fullmatch, paths))
     extensions = "[extensions]\n\tobjectformat = sha256\n" if is_sha256 else ""
@@ -122,7 +122,7 @@ def link_stays_inside(path: str, target: str) -> bool:
         return False
     steps = [step for step in target.split("/") if step not in {"", "."}]
     upwards = sum(1 for _ in itertools.takewhile(lambda step: step == "..", steps))
-    # After a name, which may be a link, ".." may be another directory than the one before it.
+    # A name may be a link, so ".." after it need not lead back to the directory of the name.
     return upwards <= path.count("/") and ".." not in steps[upwards:]
 
 

@@ -44,7 +44,7 @@ def _compile_any(*patterns: str) -> re.Pattern[str]:
 CREDENTIAL_NAMES: Final = _compile_any(
     # The programs of agents.
     r"\.claude\.json \.credentials\.json",
-    # Settings of services. Committed templates hold no credentials.
+    # Settings of services. Committed templates contain no credentials.
     r"\.env (?!.*\.(?:dist|example|sample|template)$)\.env\..* \.flaskenv",
     # Remote logins and keys.
     r"\.ssh \.gnupg \.password-store id_(?:dsa|ecdsa|ed25519|rsa)(?:_sk)? [._]netrc",
@@ -58,21 +58,21 @@ CREDENTIAL_NAMES: Final = _compile_any(
     r"\.git-credentials \.npmrc \.pypirc \.yarnrc(?:\.yml)? \.mylogin\.cnf \.my\.cnf \.pgpass",
     r"\.pg_service\.conf",
 )
-"""Files and directories that hold credentials, anywhere in a workspace."""
+"""Files and directories that contain credentials, anywhere in a workspace."""
 
 CAPABILITY_NAMES: Final = _compile_any(
     # The programs of agents, and services that start a project when it is opened.
     r"\.codex \.mcp\.json \.?crush\.json \.?opencode\.jsonc? \.aider\.conf\.ya?ml",
     r"\.claude-plugin \.roomodes \.kilocodemodes gptme\.toml",
     r"\.replit replit\.nix \.gitpod\.ya?ml \.idx \.?devfile\.ya?ml \.codesandbox",
-    # Editors, and what they open a project with.
+    # Editors, and the settings with which they open a project.
     r"\.devcontainer(?:\.json)? \.fleet \.idea \.vs \.vscod(?:e|ium)(?:-.*)? \.zed",
     r".*\.code-workspace .*\.sublime-(?:project|settings|workspace) \.nova \.lapce \.atom",
     r"\.dir-locals(?:-2)?\.el \.emacs(?:\.d|\.el|\.desktop)? _emacs \.gnus(?:\.el)?",
     r"\.(?:doom|spacemacs)(?:\.d)? [._]exrc \.nexrc [._][gl]?vimrc(?:[._]local)? \.vim vimfiles",
     r"\.local\.n?vim(?:rc)? \.nvim(?:\.lua|rc)? \.lazy\.lua \.neoconf\.json \.nlsp-settings",
     r"\.helix \.kakrc \.nanorc \.jedrc \.joerc \.ycm_extra_conf\.py \.externaltoolbuilders",
-    # Language servers run what these say when an editor opens a file.
+    # Language servers run commands from these when an editor opens a file.
     r"\.bsp \.metals \.?rust-analyzer\.toml \.luarc\.jsonc? \.merlin \.solargraph\.yml",
     # Shells, and what hooks into them.
     r"\.bash_(?:aliases|completion(?:\.d)?|login|logout|profile)",
@@ -122,17 +122,17 @@ CAPABILITY_PATHS: Final = _compile_any(
     r"(?:.*/)?\.local/share/(?:applications|bash-completion|dbus-1|fish|jupyter|kio|kservices5"
     r"|nautilus|nemo|nvim|plasma.*|powershell|systemd|vim|zsh)",
 )
-"""The same by their paths, where the name alone says too little; the last four components count."""
+"""The same by path, for names that are common; the last four components are compared."""
 
 REDIRECT_PATHS: Final = _compile_any(
     r"(?:.*/)?(?:\.git|\.jj(?:/repo)?|\.sl|_darcs(?:/prefs)?|\.local(?:/share)?)"
 )
-"""Directories of which a part travels: a file or link in place of one would lead elsewhere."""
+"""Directories of which a part is archived. In their place a file or link could lead elsewhere."""
 
 PROGRAM_CREDENTIALS: Final = re.compile(
     r"auth\.json|credentials(\..*)?|google_accounts\.json|oauth_creds\.json"
 )
-"""Names that hold credentials directly inside a directory of :data:`PROGRAM_CAPABILITIES`."""
+"""Names of credentials directly inside a directory of :data:`PROGRAM_CAPABILITIES`."""
 
 # Programs that can be resumed list their names; of other programs only texts are archived.
 _NOT_TEXT: Final = re.compile(

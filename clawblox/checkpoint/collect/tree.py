@@ -1,7 +1,7 @@
-"""Reads directories that belong to an agent, which may change them at any moment.
+"""Reads directories of an agent that may change them at any moment.
 
-Nothing is opened but through ``system.regular_files``, so that no link is followed and no pipe
-blocks a save. ``policy`` decides what is left out. Everything here blocks.
+Everything is opened through ``system.regular_files``, so that no link is followed and no pipe
+blocks a save. ``policy`` decides which names are left out. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ Judge = Callable[[str, bool], str | None]
 
 @attrs.frozen(kw_only=True)
 class Tree:
-    """What a directory holds. Paths are relative to it, sorted by name.
+    """The contents of a directory. Paths are relative to it, sorted by name.
 
     Attributes:
         files: Regular files.
         links: Symbolic links with their targets.
         directories: Directories without any listed file or directory below them.
-        excluded: Entries left out, with the reason; a directory stands for everything below it.
-        unarchivable: Entries whose name or link target no archive can hold; raw.
-        unreadable: Entries that this process may not read; a directory stands for everything
+        excluded: Entries left out, with the reason; a directory includes everything below it.
+        unarchivable: Entries whose name or link target an archive cannot contain; raw.
+        unreadable: Entries that this process may not read; a directory includes everything
             below it.
     """
 
@@ -88,7 +88,7 @@ def is_file(root: Path, path: str) -> bool:
 
 
 def read_head(root: Path, path: str, size: int) -> bytes:
-    """Return the first ``size`` bytes of a regular file, or all of a shorter one.
+    """Return the first ``size`` bytes of a regular file, or all of a shorter file.
 
     Raises:
         OSError: It does not exist, is not a regular file, or cannot be read.
@@ -124,7 +124,7 @@ def walk(root: Path, path: str, judge: Judge, is_name: Callable[[str], bool]) ->
         root: A directory; its own path is trusted.
         path: Path of the directory below ``root``; no link is followed.
         judge: Returns why an entry is left out.
-        is_name: Returns whether an archive can hold a path.
+        is_name: Returns whether an archive can contain a path.
 
     Raises:
         OSError: The directory itself cannot be opened.
@@ -140,7 +140,7 @@ def walk(root: Path, path: str, judge: Judge, is_name: Callable[[str], bool]) ->
 
 
 class _Walker:
-    """One walk of a directory tree."""
+    """A walk through a directory tree."""
 
     def __init__(self, top: Path, judge: Judge, is_name: Callable[[str], bool]) -> None:
         self._top = top
@@ -154,7 +154,7 @@ class _Walker:
         self._unreadable: list[str] = []
 
     def tree(self) -> Tree:
-        """Return what the walk has listed."""
+        """Return the listed entries."""
         return Tree(
             files=tuple(self._files),
             links=tuple(self._links),
@@ -191,7 +191,7 @@ class _Walker:
             self._files.append(path)
         else:
             kind = stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode)
-            self._excluded.append((path, _KINDS.get(kind, "no regular file")))
+            self._excluded.append((path, _KINDS.get(kind, "not a regular file")))
 
     def _note_link(self, path: str, target: str) -> None:
         is_text = not any(0xD800 <= ord(char) <= 0xDFFF for char in target)
@@ -216,7 +216,7 @@ class _Walker:
 
     def _enter(self, fd: int, path: str) -> None:
         if _is_tagged_cache(fd):
-            self._excluded.append((path, "says itself that it is a cache"))
+            self._excluded.append((path, "is marked as a cache"))
             return
         before = len(self._files) + len(self._directories)
         self.visit(fd, f"{path}/")

@@ -1,6 +1,6 @@
 """From an archive to files in a run directory, completely or not at all.
 
-- ``load``: the order of one load, how it is undone, and the snapshot alone.
+- ``load``: the steps of a load, undoing a load, and extracting only the snapshot.
 - ``placing``: where each member belongs.
-- ``staging``: a tree that appears at once.
+- ``staging``: building a tree that appears in a single step.
 """

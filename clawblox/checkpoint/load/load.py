@@ -1,8 +1,8 @@
-"""Loading an archive into a run directory, completely or not at all; or its snapshot alone.
+"""Loading an archive into a run directory, completely or not at all; or only its snapshot.
 
-Owns the order of things: every header is checked before anything is written, every byte before
-anything appears. ``reader`` knows how archives are read, ``placing`` where things belong,
-``staging`` how a tree appears.
+Owns the order of the steps: every header is checked before anything is written, every byte before
+anything appears. ``reader`` reads archives, ``placing`` decides where members belong, ``staging``
+builds the tree.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from clawblox.telemetry.own_log import OwnLog
 _log = OwnLog(__name__)
 
 _USABLE: Final = 0.9
-"""The part of the free disk that a checkpoint may take."""
+"""Maximum share of the free disk space for a checkpoint."""
 _FILE_MODE: Final = 0o600
 _AGENTS: Final = "agents"
 """The directory of the agents in a run directory."""
 _LATEST_NS: Final = 4_102_444_800 * 10**9
-"""2100-01-01, which every file system can store."""
+"""2100-01-01; every file system can store times up to it."""
 
 
 @attrs.frozen
 class Loaded:
-    """What a load has put into a run directory.
+    """A completed load, which can be undone.
 
     Attributes:
-        result: What ``load_checkpoint`` returns of it.
-        target: The run directory, as it was found.
-        names: What appeared there.
-        had_agents: Whether the directory of the agents was there before.
+        result: The result of ``load_checkpoint``.
+        target: The run directory, as it was before the load.
+        names: Paths of the loaded files and directories, below the run directory.
+        had_agents: Whether the directory of the agents existed before.
     """
 
     result: dict[str, Any]
@@ -65,20 +65,19 @@ class Loaded:
 
 
 def load(options: LoadOptions) -> Loaded:
-    """Put what is in an archive into a run directory. Blocks.
+    """Restore the contents of an archive to a run directory. Blocks.
 
     A load that raises has changed nothing. A killed load leaves at most a directory
-    ``.load.….partial``, which a later load removes; and, when it was killed between two renames
-    into a directory that existed before, the first of the two.
+    ``.load.….partial``, and a later load removes it. If the run directory existed and the load was
+    killed between two renames, the first of the two remains.
 
     Args:
-        options: What is loaded and where; the directory need not exist, and other things may be
-            in it.
+        options: The archive and the run directory, which need not exist or be empty.
 
     Raises:
         CheckpointFormatError: The archive is not sound, or a subclass of this error.
-        CheckpointError: It cannot be read, or not be written there; or something it would write
-            is there already.
+        CheckpointError: It cannot be read, it cannot be written there, or something that it
+            contains is there already.
     """
     with Archive.open(options.path, options.limits) as archive, located(options.path):
         target = Target.at(options.run_dir)
@@ -88,13 +87,13 @@ def load(options: LoadOptions) -> Loaded:
 
 
 def unload(loaded: Loaded) -> None:
-    """Take out again what a load has put into a run directory. Blocks.
+    """Remove everything that a load has put into a run directory. Blocks.
 
-    All of it goes, changed or not. When this is killed, a directory ``.load.….partial`` stays, as
-    after a killed load.
+    Files that have changed since are removed, too. If this process is killed, a directory
+    ``.load.….partial`` may remain, as after a killed load.
 
     Raises:
-        CheckpointError: Some of it cannot be moved.
+        CheckpointError: Something cannot be moved.
     """
     with Staging(Target.at(loaded.target.path)) as staging:
         staging.withdraw(loaded.names)
@@ -138,7 +137,7 @@ class _Load:
             content = counter.counted(self._archive.stream(entry))
             if place is not None:
                 self._write(staging, entry, place, content)
-            # What is left out is checked all the same, and a rewriting may not read to the end.
+            # Verify excluded members, too; and a transform need not have read to the end.
             for _ in content:
                 pass
         for place, session_id in placing.id_files():
@@ -194,16 +193,16 @@ def _total(archive: Archive) -> int:
 def _check_room(archive: Archive, target: Target) -> None:
     total, free = _total(archive), target.free_bytes()
     if total > free * _USABLE:
-        message = f"the archive holds {total} bytes, and there are {free} bytes free"
+        message = f"the archive contains {total} bytes, but only {free} bytes are free"
         raise CheckpointLimitError(message, path=target.path)
 
 
 _DIGEST_CHARS: Final = 12
-"""How much of the digest the name of an extracted document holds."""
+"""Number of characters of the digest in the name of an extracted snapshot."""
 
 
 def require_snapshot(path: Path) -> None:
-    """Refuse an archive that no world can be started from. Blocks.
+    """Refuse an archive without a snapshot of a world. Blocks.
 
     Args:
         path: The archive.
@@ -217,17 +216,17 @@ def require_snapshot(path: Path) -> None:
 
 
 def extract_snapshot(path: Path, directory: Path, report: Report | None = None) -> tuple[Path, str]:
-    """Put the world's document of an archive into a directory, and its rows beside it. Blocks.
+    """Extract the world's snapshot of an archive and its rows to a directory. Blocks.
 
-    The file is named after the archive and after its own digest, and it is complete or absent. If
-    it is there already, it is used again. Its rows, which another archive may have saved with the
-    same document, are written each time.
+    The file is named after the archive and after its own digest, and it is complete or absent. An
+    existing file of that name is used again. The rows are written each time, because archives with
+    the same snapshot may have different rows.
 
     Args:
         path: The archive.
-        directory: Where the file goes; it is made if it is missing.
-        report: Called with bytes done and bytes in all; what it raises ends the extraction, and
-            there is no file. None for no calls.
+        directory: Directory to extract to; created when missing.
+        report: Called with bytes done and bytes in all; an exception from it ends the extraction
+            and leaves no file. None for no calls.
 
     Returns:
         The path of the file and its digest.
@@ -239,29 +238,29 @@ def extract_snapshot(path: Path, directory: Path, report: Report | None = None) 
     """
     with Archive.open(path) as archive, located(path), _translated(directory):
         entry = _find_entry(archive)
-        rows = next((one for one in archive.entries if one.name == ROWS_NAME), None)
+        rows = next((other for other in archive.entries if other.name == ROWS_NAME), None)
         progress = Progress(report, entry.size + (rows.size if rows else 0))
-        known = archive.member(entry).sha256
+        sha256 = archive.member(entry).sha256
         make_private_dir(directory)
         sweep_partials(directory)
 
         def place(digest: str) -> Path:
             return directory / f"{path.stem}-{digest[:_DIGEST_CHARS]}.snapshot"
 
-        if known is None or not has_digest(place(known), known):
-            # What stands there by its name has this content, or had it once.
-            known = _extract(progress.counted(archive.stream(entry)), directory, place)
-        snapshot = place(known)
+        if sha256 is None or not has_digest(place(sha256), sha256):
+            # A file of this name with other content was changed after its extraction.
+            sha256 = _extract(progress.counted(archive.stream(entry)), directory, place)
+        snapshot = place(sha256)
         if rows is None:
             rows_beside(snapshot).unlink(missing_ok=True)
         else:
             content = progress.counted(archive.stream(rows))
             _extract(content, directory, lambda _: rows_beside(snapshot))
-    return snapshot, known
+    return snapshot, sha256
 
 
 def _extract(content: Iterator[bytes], directory: Path, place: Callable[[str], Path]) -> str:
-    """Write a file to the place that its digest gives it; return the digest."""
+    """Write a file to the path that ``place`` returns for its digest; return the digest."""
     partial = PartialFile(directory, "extracted")
     try:
         digest = hashlib.sha256()
@@ -270,7 +269,7 @@ def _extract(content: Iterator[bytes], directory: Path, place: Callable[[str], P
             write_all(partial.fd, chunk)
         partial.publish(place(digest.hexdigest()), overwrite=True)
     finally:
-        with contextlib.suppress(OSError):  # a later sweep removes the rest
+        with contextlib.suppress(OSError):  # a later extraction sweeps partial files
             partial.close()
     return digest.hexdigest()
 
@@ -282,7 +281,7 @@ def _find_entry(archive: Archive) -> Entry:
     raise CheckpointError(
         "the archive has no snapshot of a world, so no world can be started from it",
         path=archive.path,
-        hint="load_checkpoint(path, run_dir), or clawblox ckpt extract, loads its agents",
+        hint="load its agents with load_checkpoint(path, run_dir) or clawblox ckpt extract",
     )
 
 
@@ -291,6 +290,6 @@ def _translated(directory: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        message = f"the snapshot cannot be taken out of the archive: {error.strerror}"
+        message = f"the snapshot cannot be extracted from the archive: {error.strerror}"
         place = Path(os.fsdecode(error.filename)) if error.filename else directory
         raise CheckpointError(message, path=place) from error

@@ -1,7 +1,7 @@
-"""Where in a run directory each thing of an archive belongs, if anywhere.
+"""Decides where in a run directory each entry of an archive belongs, if anywhere.
 
-State loads, policy doesn't: what ``policy`` keeps out of archives is not taken out of one either,
-and of a conversation only what its format names. Pure: ``load`` does it.
+Names that ``policy`` keeps out of archives are not restored either, and of a conversation only the
+names that its format allows. Pure; ``load`` writes the files.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from clawblox.checkpoint.model import Transform
 from clawblox.checkpoint.names import ROWS_NAME, SNAPSHOT_NAME, check_name, split_name
 from clawblox.results import Excluded
 
-_NO_WORKSPACE = "is in no workspace"
+_NO_WORKSPACE = "is not in a workspace"
 _OUTSIDE = "would lead out of the workspace"
 _NO_SESSION = "the archive records no session of a known format"
 _NO_PART = "not a part of a session that is restored"
 
 
 _RECORD = "record/"
-"""Begins the names of the files of a session tier that are no part of the conversation itself."""
+"""Prefix of the files of a session tier that are not part of the conversation itself."""
 
 
 @attrs.frozen(kw_only=True)
@@ -43,9 +43,9 @@ class _Session:
     Attributes:
         format: Its format.
         id: Its id; None if the metadata does not record it.
-        state_dir: Where its program will look for it.
-        unrecorded: The conversation that the names of its files tell of, or why they tell of none;
-            None where they are those of a tier of ours.
+        state_dir: The state directory of its program.
+        unrecorded: In an archive of another writer, the conversation as determined from the names
+            of its files, or why it cannot be determined; None in an archive of this package.
         has_id_file: Whether the archive has the file that records the id.
     """
 
@@ -58,11 +58,11 @@ class _Session:
 
 @attrs.frozen
 class Place:
-    """Where something belongs.
+    """The place of an entry.
 
     Attributes:
         parts: Its path in the run directory.
-        transform: Rewrites its content for that place; None leaves it as it is.
+        transform: Rewrites its content for that place; None leaves it unchanged.
     """
 
     parts: tuple[str, ...]
@@ -70,16 +70,17 @@ class Place:
 
 
 class Placing:
-    """Decides for one archive and one run directory.
+    """The places of an archive's entries in a run directory.
 
     Args:
         metadata: The archive's metadata.
         entries: Its members.
         run_dir: The run directory's real path; it need not exist.
-        keep: What the caller lets into workspaces, as for ``policy.workspace_exclusion``.
+        keep: Entries to restore although programs run or obey them, as for
+            ``policy.workspace_exclusion``.
 
     Attributes:
-        excluded: What has been found to belong nowhere, and why.
+        excluded: Entries that turned out to have no place, and why.
     """
 
     def __init__(
@@ -99,10 +100,10 @@ class Placing:
         self._run_dir = run_dir
 
     def place(self, entry: Entry) -> Place | None:
-        """Return where a member belongs, ``metadata.json`` aside; None when nowhere.
+        """Return the place of a member other than ``metadata.json``; None if it has none.
 
         Raises:
-            CheckpointFormatError: What the metadata says of its session is impossible.
+            CheckpointFormatError: The metadata of its session is invalid.
         """
         place = self._find(entry.name)
         if isinstance(place, Place):
@@ -111,7 +112,7 @@ class Placing:
         return None
 
     def links(self) -> Iterator[tuple[Place, str]]:
-        """Yield the links to make, with their targets."""
+        """Yield the links to create, with their targets."""
         for link in self._metadata.get("symlinks", ()):
             path, target = link["path"], link["target"]
             reason = self._link_exclusion(path, target)
@@ -121,7 +122,7 @@ class Placing:
                 self._exclude(path, reason)
 
     def directories(self) -> Iterator[Place]:
-        """Yield the directories to make although nothing is in them."""
+        """Yield the empty directories to create."""
         for path in self._metadata.get("directories", ()):
             reason = self._workspace_exclusion(path, directory=True)
             if reason is None:
@@ -130,7 +131,7 @@ class Placing:
                 self._exclude(path, reason)
 
     def _find(self, name: str) -> Place | str:
-        """Return where a member belongs, or why nowhere."""
+        """Return the place of a member, or why it has none."""
         split = split_name(name)
         if split is not None and split[1] == "session":
             return self._find_session(split[0], split[2])
@@ -139,9 +140,9 @@ class Placing:
         return Place(_parts(name)) if reason is None else reason
 
     def id_files(self) -> Iterator[tuple[Place, str]]:
-        """Yield the files that record the ids of conversations which the archive only has.
+        """Yield files with ids of conversations that the archive does not record.
 
-        Where the archive has such a file too, it is a member like any other.
+        If the archive has a file with the id, it is restored like any other member.
         """
         for agent, session in self._sessions.items():
             path = session.format.program.id_file
@@ -152,9 +153,11 @@ class Placing:
     def lost_sessions(self) -> Mapping[str, str]:
         """Why conversations of agents were left out although the archive has files of them."""
         return {
-            split[0]: one.reason
-            for one in reversed(self.excluded)
-            if (split := split_name(one.path)) and split[1] == "session" and one.reason != _NO_PART
+            split[0]: entry.reason
+            for entry in reversed(self.excluded)
+            if (split := split_name(entry.path))
+            and split[1] == "session"
+            and entry.reason != _NO_PART
         }
 
     def _find_session(self, agent: str, path: str) -> Place | str:
@@ -181,7 +184,7 @@ class Placing:
         )
         if placement is None:
             return _NO_PART
-        # The session id is the archive's word too: what became of it is a name like any other.
+        # The path depends on the session id, and the archive is not trusted.
         check_name(f"agents/{agent}/session/{placement.path}")
         return Place(("agents", agent, *_parts(placement.path)), placement.transform)
 
@@ -205,7 +208,7 @@ class Placing:
 
 
 def agent_names(metadata: Mapping[str, Any], entries: Iterable[Entry]) -> tuple[str, ...]:
-    """Return the agents of an archive: those that its metadata names, and those that have members.
+    """Return the agents of an archive, in its metadata or with members.
 
     Args:
         metadata: The archive's metadata.
@@ -228,21 +231,21 @@ def _find_sessions(metadata: Mapping[str, Any], names: Iterable[str]) -> Mapping
     for split in filter(None, map(split_name, names)):
         if split[1] == "session":
             paths[split[0]].append(split[2])
-    found = {}
+    sessions = {}
     for agent, listed in paths.items():
         state = _read_state(metadata, agent)
         session_format = FORMATS.get(state.get("session_format") or "")
         if session_format is None:
             continue
         session_id = state.get("session_id")
-        found[agent] = _Session(
+        sessions[agent] = _Session(
             format=session_format,
             id=session_id,
             state_dir=state.get("state_dir") or STATE_DIR,
             unrecorded=_find_unrecorded(session_format, session_id, listed),
             has_id_file=f"{_RECORD}{session_format.program.id_file}" in listed,
         )
-    return found
+    return sessions
 
 
 def _find_unrecorded(
@@ -251,19 +254,19 @@ def _find_unrecorded(
     is_ours = any(session_format.allowed.fullmatch(path) for path in paths)
     if session_id is not None and is_ours:
         return None
-    found = session_format.find_unrecorded(paths)
-    if session_id is None or isinstance(found, str) or found.id == session_id:
-        return found
-    return "the archive has a transcript of another conversation than it records"
+    session = session_format.find_unrecorded(paths)
+    if session_id is None or isinstance(session, str) or session.id == session_id:
+        return session
+    return "the transcript in the archive does not belong to the recorded conversation"
 
 
 def _repositories_in(names: Iterable[str]) -> Mapping[str, frozenset[tuple[str, ...]]]:
-    """Return for each agent what :func:`find_repositories` finds in its workspace."""
+    """Return the result of :func:`find_repositories` for each agent's workspace."""
     paths: defaultdict[str, list[str]] = defaultdict(list)
     for split in filter(None, map(split_name, names)):
         if split[1] == "workspace":
             paths[split[0]].append(split[2])
-    return {agent: find_repositories(found) for agent, found in paths.items()}
+    return {agent: find_repositories(listed) for agent, listed in paths.items()}
 
 
 def _parts(path: str) -> tuple[str, ...]:

@@ -1,11 +1,11 @@
-"""A tree that is built in private and then appears in its place, or never existed.
+"""Builds a tree in private, then moves it into place, completely or not at all.
 
-It grows in its own directory beside its destination. Everything goes through directory
-descriptors, so no symbolic link leads it elsewhere, and every name in it is new. It is made
-durable and then moved, and nothing is ever replaced. What has appeared can be taken
-back the same way. What a killed owner left is removed by the next one.
+The tree is built in its own directory next to its destination. All access uses directory
+descriptors, so no symbolic link can redirect it, and every name in it is new. The tree is made
+durable, then moved, and replaces nothing. A published tree can be withdrawn the same way. The
+remains of a killed process are removed by the next.
 
-What stands in the tree is for ``load`` to decide. Everything here blocks.
+``load`` decides the contents. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_C
 
 @attrs.frozen
 class Target:
-    """The directory that a tree is to stand in, whether or not it is there yet.
+    """The directory for a tree, whether or not it exists.
 
     Attributes:
         path: Its real path.
-        base: The nearest directory on the way to it that is there; itself when it is.
+        base: Its nearest existing ancestor, or itself.
         missing: The components from ``base`` to it.
     """
 
@@ -57,44 +57,43 @@ class Target:
 
     @classmethod
     def at(cls, path: Path) -> Self:
-        """Look where ``path`` is.
+        """Resolve ``path``.
 
         Raises:
-            CheckpointError: It is a symbolic link; or something else than a directory is
-                there, or on the way to it.
+            CheckpointError: It is a symbolic link, or it or an ancestor is not a directory.
         """
         path = path.absolute()
         try:
             nearest = _nearest(path)
             if not nearest.is_dir() or (nearest == path and path.is_symlink()):
-                message = "a symbolic link, or something else than a directory, is in the way"
+                message = "a symbolic link, or something other than a directory, is in the way"
                 raise CheckpointError(message, path=nearest)
             real = path.resolve()
             base = _nearest(real)
-        except (OSError, RuntimeError) as error:  # a loop of links is one or the other
-            raise CheckpointError("the directory cannot be found", path=path) from error
+        except (OSError, RuntimeError) as error:  # a loop of links raises either
+            raise CheckpointError("the directory cannot be resolved", path=path) from error
         return cls(real, base, real.relative_to(base).parts)
 
     def free_bytes(self) -> int:
-        """Return how many bytes can be written there.
+        """Return the number of free bytes on its file system.
 
         Raises:
-            CheckpointError: That cannot be told.
+            CheckpointError: The file system cannot be examined.
         """
         try:
             return available_bytes(self.base)
         except OSError as error:
-            message = f"the directory cannot be looked at: {error.strerror}"
+            message = f"the directory cannot be examined: {error.strerror}"
             raise CheckpointError(message, path=self.base) from error
 
 
 class Staging:
-    """A tree under construction; a context manager that removes what was not published.
+    """A tree under construction; a context manager that removes unpublished files.
 
-    What the disk refuses is a CheckpointError in all of it, and nothing was changed.
+    Every error of the disk is raised as CheckpointError, and leaves the target unchanged.
 
     Args:
-        target: Where the tree is to stand.
+        target: The directory for the tree.
     """
 
     def __init__(self, target: Target) -> None:
@@ -124,54 +123,53 @@ class Staging:
     def new_file(
         self, parts: Parts, *, mode: int, mtime_ns: int | None = None
     ) -> Iterator[Callable[[bytes], None]]:
-        """Make a file; what it gives writes to it.
+        """Create a file; yield a function that writes to it.
 
         Args:
             parts: Its path in the target.
             mode: Its permissions.
-            mtime_ns: When it was changed, in nanoseconds since 1970; None leaves that to be now.
+            mtime_ns: Its modification time, in nanoseconds since 1970; None means now.
 
         Raises:
-            CheckpointPathError: The path is taken already on this file system.
+            CheckpointPathError: The path already exists on this file system.
         """
         with self._translated(parts):
             fd = os.open(parts[-1], _NEW_FILE, mode, dir_fd=self._directory(parts[:-1]))
         try:
             yield partial(self._write, fd)
             with self._translated(parts):
-                os.fchmod(fd, mode)  # whatever the umask is
+                os.fchmod(fd, mode)  # independent of the umask
                 if mtime_ns is not None:
                     os.utime(fd, ns=(mtime_ns, mtime_ns))
         finally:
             os.close(fd)
 
     def new_link(self, parts: Parts, target: str) -> None:
-        """Make a symbolic link, which nothing can be made through.
+        """Create a symbolic link; nothing is ever created through it.
 
         Raises:
-            CheckpointPathError: As :meth:`new_file` says.
+            CheckpointPathError: As in :meth:`new_file`.
         """
         with self._translated(parts):
             os.symlink(target, parts[-1], dir_fd=self._directory(parts[:-1]))
 
     def new_directory(self, parts: Parts) -> None:
-        """Make a directory unless it has been made.
+        """Create a directory unless it was created before.
 
         Raises:
-            CheckpointPathError: As :meth:`new_file` says.
+            CheckpointPathError: As in :meth:`new_file`.
         """
         with self._translated(parts):
             self._directory(parts)
 
     def refuse_existing(self, names: Sequence[Parts]) -> None:
-        """Refuse to take a place that is taken.
+        """Refuse paths that exist in the target.
 
         Args:
-            names: What is to appear in the target, each at most one directory down.
+            names: Paths in the target, at most two components each.
 
         Raises:
-            CheckpointError: One of them is there already, or what should be its directory is
-                something else.
+            CheckpointError: A path exists already, or its parent is not a directory.
         """
         for parts in () if self._target.missing else names:
             with (
@@ -183,16 +181,16 @@ class Staging:
                 raise self._in_the_way(parts)
 
     def publish(self, names: Sequence[Parts]) -> None:
-        """Make the tree durable, and let it appear in the target.
+        """Make the tree durable, and move it to the target.
 
-        A target that is missing appears with all that is in it, in one step. Otherwise each of
-        ``names`` does; when one cannot, those before it are taken back.
+        A missing target appears with all its contents in a single step. Otherwise each path
+        is moved; if a move fails, the earlier moves are undone.
 
         Args:
-            names: What is to appear in the target: what :meth:`refuse_existing` was asked for.
+            names: Paths to move, as for :meth:`refuse_existing`.
 
         Raises:
-            CheckpointError: One of them is there already; nothing was changed.
+            CheckpointError: A path exists already; nothing was changed.
         """
         missing = self._target.missing
         with self._translated():
@@ -206,13 +204,13 @@ class Staging:
                 raise
 
     def withdraw(self, names: Sequence[Parts]) -> None:
-        """Move what stands in the target into the tree, with which it disappears.
+        """Move paths of the target into this tree, and so remove them.
 
         Args:
-            names: What is moved, each at most one directory down; what is not there is passed over.
+            names: Paths to move, at most two components each; missing paths are skipped.
 
         Raises:
-            CheckpointError: Something cannot be moved; what came before it is gone.
+            CheckpointError: A path cannot be moved; the paths before it are gone.
         """
         for parts in names:
             with self._translated(parts), contextlib.suppress(FileNotFoundError):
@@ -225,7 +223,7 @@ class Staging:
                     os.fsync(final)
 
     def remove_empty(self, name: str) -> None:
-        """Remove a directory of the target, unless there is something in it."""
+        """Remove a directory of the target if it is empty."""
         with contextlib.suppress(OSError):
             os.rmdir(name, dir_fd=self._base_fd)
 
@@ -234,7 +232,7 @@ class Staging:
         try:
             yield
         except FileExistsError as error:
-            message = "the name of an entry collides with another one on this file system"
+            message = "the name of an entry collides with another name on this file system"
             raise CheckpointPathError(message, entry="/".join(parts)) from error
         except OSError as error:
             message = f"the checkpoint cannot be written: {error.strerror}"
@@ -262,7 +260,7 @@ class Staging:
         return fd
 
     def _enter(self, parent: int, path: Parts) -> int:
-        """Exchange the descriptor of a directory for that of one in it, made if it is new."""
+        """Open a subdirectory, created if it is new, and close its parent's descriptor."""
         if path not in self._made:
             os.mkdir(path[-1], PRIVATE_DIR, dir_fd=parent)
             self._made.add(path)
@@ -271,7 +269,7 @@ class Staging:
         return fd
 
     def _topmost(self, parts: Parts) -> Parts:
-        """Return what has to be moved for ``parts`` to appear: a missing directory as a whole."""
+        """Return the path to move for ``parts``; a parent that is missing is moved as a whole."""
         try:
             with self._parent(self._base_fd, parts):
                 return parts
@@ -280,7 +278,7 @@ class Staging:
 
     @contextlib.contextmanager
     def _parent(self, root: int, parts: Parts) -> Iterator[int]:
-        """Open the directory of what has at most one above it."""
+        """Open the parent directory of a path of at most two components."""
         if len(parts) == 1:
             yield root
             return
@@ -289,7 +287,7 @@ class Staging:
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.ENOTDIR):
                 raise
-            message = "something else than a directory is in the way"
+            message = "something other than a directory is in the way"
             raise CheckpointError(message, path=self._place(parts[:1])) from error
         try:
             yield fd
@@ -319,7 +317,7 @@ class Staging:
 
     def _in_the_way(self, parts: Parts) -> CheckpointError:
         return CheckpointError(
-            "it is there already, and a load replaces nothing",
+            "it exists already, and a load replaces nothing",
             path=self._place(parts),
             hint="load into another run directory, or move it out of the way",
         )
@@ -333,15 +331,15 @@ def _nearest(path: Path) -> Path:
 
 
 def _sweep(base: int) -> None:
-    """Remove what loads left whose process is gone."""
+    """Remove the remains of loads whose process has ended."""
     for name in os.listdir(base):
-        found = _LEFTOVER.fullmatch(name)
-        if found and not is_same_process(int(found["pid"]), int(found["start"])):
+        owner = _LEFTOVER.fullmatch(name)
+        if owner and not is_same_process(int(owner["pid"]), int(owner["start"])):
             shutil.rmtree(name, ignore_errors=True, dir_fd=base)
 
 
 def _rename(source: int, destination: int, name: str) -> None:
-    """Move ``name`` from one directory to another that has no such name."""
+    """Move ``name`` to another directory, and raise FileExistsError if it has such a name."""
     if rename_with(NO_REPLACE, name, name, source_dir=source, destination_dir=destination):
         return
     with contextlib.suppress(FileNotFoundError):

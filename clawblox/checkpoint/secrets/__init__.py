@@ -1,14 +1,14 @@
 """Searches files for secrets before they go into an archive.
 
 - ``scanner``: all files of an archive, and the summary.
-- ``content``: one file, or what is inside a container, in overlapping windows.
+- ``content``: searches a file, or content of a container, in overlapping windows.
 - ``verdicts``: remembers which windows are clean.
-- ``matching``: searches one window.
+- ``matching``: searches a window.
 - ``patterns``: finds secrets in a piece of content, by shape and by value.
-- ``containers``: decodes what is packed or compressed.
+- ``containers``: decodes packed and compressed content.
 
-What cannot be searched is a finding of the rule ``unscannable``: encrypted members, formats without
-a decoder, more than four containers inside one another, content that decodes to too much, and
+Content that cannot be searched is a finding of the rule ``unscannable``: encrypted members, formats
+without a decoder, more than four nested containers, content that decodes to too many bytes, and
 containers with a valid header that are damaged later. A container that merely ends too soon is not
 refused, because everything in it has been searched; nor are bytes that only begin like a container.
 The bytes of a container itself are always searched too.

@@ -1,6 +1,6 @@
-"""One content of the scan: a file, or what is inside a container.
+"""Searches a content: a file, or the content of a container.
 
-Its bytes pass once, in windows, which overlap, so that no edge hides a secret. Each window is
+Its bytes pass once, in windows that overlap so that no edge hides a secret. Each window is
 searched, and containers in it are decoded into further contents.
 """
 
@@ -35,11 +35,11 @@ OVERLAP: Final = 12 << 10
 """Number of further bytes after them: the longest secret, also in UTF-16."""
 
 LEAD: Final = 64
-"""Number of bytes before them, for what must precede a secret."""
+"""Number of bytes before them, for the context that must precede a secret."""
 
 
 class FindingCollector(Protocol):
-    """Collects what is found in one file and in the containers inside it."""
+    """Collects the findings in a file and in the containers inside it."""
 
     known: KnownSecrets
     circumstances: bytes | None
@@ -50,7 +50,7 @@ class FindingCollector(Protocol):
 
     @property
     def is_clean_since(self) -> Callable[[], bool]:
-        """Return a function that tells whether nothing has been found from now on."""
+        """Return a function that returns whether nothing has been found since now."""
 
     def add(self, finding: Finding) -> None:
         """Add a finding."""
@@ -63,13 +63,13 @@ class FindingCollector(Protocol):
 
 
 class Windows:
-    """Searches a content that comes in pieces of any size.
+    """Searches a content that arrives in pieces of any size.
 
     Args:
         path: Its path in findings.
-        findings: Collects what is found.
+        findings: Collects the findings.
         depth: Number of containers around the content.
-        spawn: Makes the content of something inside, by its name.
+        spawn: Returns a further content for a part with this name.
         parts: Decodes the containers inside.
     """
 
@@ -218,7 +218,7 @@ class _LongRun:
 
 
 def make_finding(match: Match, path: str, line: int | None, offset: int) -> Finding:
-    """Return a finding, which shows only a digest, the first characters and the length."""
+    """Return a finding that shows only a digest, the first characters and the length."""
     secret = match.rule.encode() + b"\0" + match.secret
     return Finding(
         path=path,
@@ -240,11 +240,11 @@ UNSCANNABLE: Final = "unscannable"
 
 
 class ScannedContent:
-    """A file, or what is inside a container.
+    """A file, or the content of a container.
 
     Args:
         path: Its path in findings.
-        findings: Collects what is found.
+        findings: Collects the findings.
         depth: Number of containers around it.
     """
 
@@ -283,20 +283,20 @@ class ScannedContent:
             )
 
     def spawn(self, name: str) -> ScannedContent:
-        """Return the content of something inside, for a decoder.
+        """Return a further content for a decoder to fill.
 
         Raises:
-            Refusal: Too many containers are inside one another.
+            Refusal: Too many containers are nested.
         """
         if self._depth >= MAX_DEPTH:
-            raise Refusal(f"more than {MAX_DEPTH} containers inside one another")
+            raise Refusal(f"more than {MAX_DEPTH} containers are nested")
         if not self._is_opened:
             self._is_opened = True
             self._findings.count_containers(1)
         return self._child(name)
 
     def refuse(self, reason: str) -> None:
-        """Record that something inside cannot be searched; the first reason counts."""
+        """Record that a part cannot be searched; the first reason is reported."""
         self._refused = self._refused or reason
 
     def _child(self, name: str) -> ScannedContent:

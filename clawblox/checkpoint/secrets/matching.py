@@ -1,4 +1,4 @@
-"""Searches one piece of content in memory: a window of a file.
+"""Searches a piece of content in memory: a window of a file.
 
 Pure. Containers are returned, not opened.
 """
@@ -21,7 +21,7 @@ from clawblox.checkpoint.secrets.patterns.shapes import Match, find_shapes, long
 from clawblox.checkpoint.secrets.patterns.views import find_views
 
 MAX_DEPTH: Final = 4
-"""Maximum number of containers inside one another."""
+"""Maximum number of nested containers."""
 
 UNFINISHED: Final = 160
 """A run that ends this close to the end of a window may continue, for example after a newline."""
@@ -34,7 +34,7 @@ class Base64Runs:
     Attributes:
         matches: Secrets in the decoded bytes, with the positions of the base64.
         containers: Decoded bytes that are a container or contain one.
-        long_run: Start of a run that continues after the window; None without one.
+        long_run: Start of a run that continues after the window; None if there is no such run.
     """
 
     matches: list[Match]

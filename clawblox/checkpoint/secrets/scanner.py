@@ -1,4 +1,4 @@
-"""The scan: one file after another, the summary of all of them, and the findings allowed."""
+"""The scan of all files of an archive, its summary, and the findings that are allowed."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from clawblox.results import Finding
 class Scanner:
     """Searches files for secrets, every byte of them, whatever their names.
 
-    Compressed and encoded content is decoded and searched too. What cannot be searched is a finding
-    of the rule ``unscannable``. Not thread-safe.
+    Compressed and encoded content is decoded and searched too. Content that cannot be searched is a
+    finding of the rule ``unscannable``. Not thread-safe.
 
     Args:
         known: Secrets by a label that may be shown; secrets shorter than 12 characters are ignored.
         allow: Findings that are allowed.
-        remembers_windows: Whether clean windows are remembered, so that a file that changes is
-            searched only where it did. It costs a digest of all that is searched.
+        remembers_windows: Whether to remember clean windows, so that only the changed parts of a
+            file are searched again. This costs a digest of everything that is searched.
     """
 
     def __init__(
@@ -65,30 +65,30 @@ class Scanner:
 
     @property
     def containers(self) -> int:
-        """Return how many containers have been decoded so far."""
+        """Return the number of containers decoded so far."""
         return self._containers
 
     def scan(
         self, path: str, chunks: Iterable[bytes], *, sha256: str | None = None
     ) -> list[Finding]:
-        """Search one file.
+        """Search a file.
 
         Args:
             path: Its path in findings; the path is searched too.
             chunks: Its content, in pieces of any size.
-            sha256: Digest of the content, which ``chunks`` must verify: they must raise at their
-                end when it is wrong. A clean content is then known by it. None if there is none.
+            sha256: Digest of the content, under which clean content is remembered. ``chunks`` must
+                raise at the end if the digest is wrong. None to remember nothing.
 
         Returns:
             The findings that are not allowed, each at its first place.
 
         Raises:
-            CheckpointError: The scan itself failed. The error holds no part of the content.
+            CheckpointError: The scan itself failed. The error contains no part of the content.
         """
         collector = self._new_collector()
         content = _GuardedContent(path, collector)
         fed = map(content.feed, chunks)
-        del chunks  # what raises meanwhile must not show content to who prints its locals
+        del chunks  # a traceback may print locals, and these may contain content
         for size in fed:
             self._bytes += size
         content.close()
@@ -99,10 +99,10 @@ class Scanner:
         return self._not_allowed(collector)
 
     def recall(self, sha256: str) -> int | None:
-        """Return how many containers are in a content; None unless it is known to be clean.
+        """Return the number of containers in a content; None unless it is known to be clean.
 
-        It is when this process searched it by the same rules for the same known secrets, and found
-        nothing at all; what is allowed makes no content clean.
+        A content is known to be clean if this process has searched it with the same rules for the
+        same known secrets, and found nothing. Content with an allowed finding is not clean.
 
         Args:
             sha256: Digest of the content.
@@ -114,7 +114,7 @@ class Scanner:
 
         Args:
             sha256: Digest of the content.
-            containers: How many containers were decoded in it.
+            containers: Number of containers that were decoded in it.
         """
         content_verdicts.remember(self._content_key(sha256), containers)
 
@@ -122,12 +122,12 @@ class Scanner:
         """Count a file whose content is known to be clean; search its path only.
 
         Args:
-            path: What findings call it.
+            path: Its path in findings.
             size: Size of its content, in bytes.
-            containers: How many containers are in it.
+            containers: Number of containers in it.
 
         Returns:
-            What was found in the path, without what is allowed.
+            The findings in the path that are not allowed.
         """
         self._files += 1
         self._bytes += size
@@ -174,7 +174,7 @@ class Scanner:
 
 
 class _FileFindings:
-    """What is found in one file and in the containers inside it."""
+    """The findings in a file and in the containers inside it."""
 
     def __init__(self, known: KnownSecrets, circumstances: bytes | None) -> None:
         self.known = known
@@ -194,8 +194,8 @@ class _FileFindings:
 
     def add(self, finding: Finding) -> None:
         key = (finding.path, finding.rule, finding.fingerprint)
-        known = self._findings.get(key)
-        if known is None or finding.offset < known.offset:
+        earlier = self._findings.get(key)
+        if earlier is None or finding.offset < earlier.offset:
             self._findings[key] = finding
 
     def search_path(self, path: str) -> None:
@@ -209,7 +209,7 @@ class _FileFindings:
         self.decoded_bytes += count
 
     def findings(self) -> list[Finding]:
-        """Return the findings, without those of a container that recur inside it."""
+        """Return the findings; if a finding recurs inside its container, only the inner one."""
         places: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
         for path, rule, fingerprint in sorted(self._findings):
             places[rule, fingerprint].append(path)
@@ -225,7 +225,7 @@ class _GuardedContent:
 
     Args:
         path: Path of the file in findings.
-        collector: Collects what is found.
+        collector: Collects the findings.
     """
 
     def __init__(self, path: str, collector: _FileFindings) -> None:
@@ -243,7 +243,7 @@ class _GuardedContent:
         size = len(data)
         try:
             self._content.feed(data)
-        except Exception as error:  # noqa: BLE001 - its frames hold content
+        except Exception as error:  # noqa: BLE001 - its frames contain content
             failure = _describe_place(error)
         del data
         self._raise_if(failure)
@@ -258,7 +258,7 @@ class _GuardedContent:
         failure = None
         try:
             self._content.close()
-        except Exception as error:  # noqa: BLE001 - its frames hold content
+        except Exception as error:  # noqa: BLE001 - its frames contain content
             failure = _describe_place(error)
         self._raise_if(failure)
 
@@ -268,7 +268,7 @@ class _GuardedContent:
 
 
 def _recurs_inside(path: str, places: Sequence[str]) -> bool:
-    """Return whether one of the sorted ``places`` is inside the container at ``path``."""
+    """Return whether any of the sorted ``places`` is inside the container at ``path``."""
     inside = f"{path}!"
     first = bisect_left(places, inside)
     return first < len(places) and places[first].startswith(inside)
@@ -294,7 +294,7 @@ def read_allowances(path: Path) -> tuple[Allowance, ...]:
     """Read a file of allowed findings.
 
     The file is a JSON list of objects with ``path``, ``rule`` and ``fingerprint`` of a finding, and
-    a ``reason``; all of them are strings that are not empty.
+    a ``reason``; all of these are non-empty strings.
 
     Raises:
         ConfigError: The file cannot be read, or does not have this form.
@@ -312,13 +312,13 @@ def read_allowances(path: Path) -> tuple[Allowance, ...]:
 
 def _allowance(entry: object, index: int, path: Path) -> Allowance:
     if not isinstance(entry, dict):
-        raise ConfigError(f"[{index}] must be a JSON object", path=path, key=f"[{index}]")
+        raise ConfigError("must be a JSON object", path=path, key=f"[{index}]")
     for key in _KEYS:
         value = entry.get(key)
         if not isinstance(value, str) or not value.strip():
             name = f"[{index}].{key}"
-            raise ConfigError(f"{name} must be a non-empty string", path=path, key=name)
+            raise ConfigError("must be a non-empty string", path=path, key=name)
     if unknown := sorted(entry.keys() - _KEYS):
         name = f"[{index}].{unknown[0]}"
-        raise ConfigError(f"{name} is not a key of an allowance", path=path, key=name)
+        raise ConfigError(f"must be one of {', '.join(_KEYS)}", path=path, key=name)
     return Allowance(**entry)

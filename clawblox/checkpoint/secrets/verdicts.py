@@ -20,12 +20,13 @@ PROCESS_KEY: Final = secrets.token_bytes(32)
 
 @attrs.frozen
 class Verdict:
-    """What a clean window contains.
+    """The result of searching a clean window.
 
     Attributes:
         newlines: Number of newlines.
         containers: Number of containers decoded in it.
-        long_run: Start of a base64 run that continues after the window; None without one.
+        long_run: Start of a base64 run that continues after the window; None if there is no such
+            run.
         beginnings: Positions at which containers begin.
     """
 
@@ -52,11 +53,11 @@ class Verdicts(Generic[_T]):
         with self._lock:
             verdict = self._verdicts.pop(key, None)
             if verdict is not None:
-                self._verdicts[key] = verdict  # now the most recent one
+                self._verdicts[key] = verdict  # now the most recent
             return verdict
 
     def remember(self, key: bytes, verdict: _T) -> None:
-        """Keep a verdict; drop the oldest one if there are too many."""
+        """Keep a verdict; drop the oldest if there are too many."""
         with self._lock:
             self._verdicts[key] = verdict
             if len(self._verdicts) > self._capacity:
@@ -67,7 +68,7 @@ def verdict_key(content: bytes, *circumstances: bytes | int) -> bytes:
     """Return the key of a window, or of the digest of a whole content.
 
     Args:
-        content: What was searched.
+        content: The content that was searched.
         *circumstances: Everything else that the verdict depends on.
     """
     state = hashlib.blake2b(repr(circumstances).encode(), key=PROCESS_KEY, digest_size=24)

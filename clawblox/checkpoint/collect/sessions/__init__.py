@@ -1,9 +1,9 @@
-"""Agent sessions: which files a conversation consists of, and where they belong after a restore.
+"""Agent sessions: the files of a conversation, and their places after a restore.
 
-- ``shape``: what every session format has in common.
+- ``shape``: the base class of the session formats.
 - ``buckets``: Claude Code and Kimi Code, with a directory of sessions for each workspace.
 - ``codex``: Codex, also its compressed conversations.
-- ``transcripts``: files of JSON records, one a line.
+- ``transcripts``: files with a JSON record on each line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from clawblox.checkpoint.collect.sessions.shape import (
     SessionFormat,
     UnrecordedSession,
 )
-from clawblox.errors import ConfigError
+from clawblox.config.arguments import mismatch
 
 __all__ = [
     "FORMATS",
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 FORMATS: Final[Mapping[str, SessionFormat]] = MappingProxyType(
-    {known.name: known for known in (ClaudeFormat(), CodexFormat(), KimiFormat())}
+    {item.name: item for item in (ClaudeFormat(), CodexFormat(), KimiFormat())}
 )
 """Every session format by its name."""
 
@@ -43,8 +43,7 @@ def find_format(backend: str) -> SessionFormat:
     Raises:
         ConfigError: ``backend`` is not a known driver.
     """
-    formats = {known.backend: known for known in FORMATS.values()}
+    formats = {item.backend: item for item in FORMATS.values()}
     if backend not in formats:
-        known = ", ".join(formats)
-        raise ConfigError(f"backend must be one of {known}", key="backend", value=backend)
+        raise mismatch("backend", f"one of {', '.join(formats)}", backend)
     return formats[backend]

@@ -5,8 +5,8 @@ archive do not contain it, so a conversation can be restored at any path. The la
 version 2.1 of both programs. ``CLAUDE_CONFIG_DIR`` and ``KIMI_CODE_HOME`` name the state directory.
 
 Kimi refuses a session of another working directory, and reuses the permissions that a session
-recorded. An archive therefore holds placeholders for the absolute paths in ``state.json`` and for
-the workspace id in the transcripts; a restore fills them in. Permissions are never archived.
+recorded. So an archive contains placeholders for the absolute paths in ``state.json`` and for the
+workspace id in the transcripts; a restore fills them in. Permissions are never archived.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ PathTable = tuple[tuple[str, str], ...]
 
 
 class BucketFormat(SessionFormat):
-    """A session format that maps names to paths, and back, by one table of prefixes."""
+    """A session format that maps names to paths and back with a table of prefixes."""
 
     transcript: ClassVar[str]
     """Archive name of the main transcript; a session without it does not exist."""
 
     searched: ClassVar[tuple[str, ...]]
-    """Directories below the state directory that hold files of sessions."""
+    """Directories below the state directory that contain files of sessions."""
 
     @abstractmethod
     def bucket(self, workspace: Path) -> str:
@@ -59,18 +59,18 @@ class BucketFormat(SessionFormat):
 
     @abstractmethod
     def path_table(self, session_id: str, bucket: str) -> PathTable:
-        """Return the table for one session."""
+        """Return the table for a session."""
 
     def path_in_state(self, name: str, session_id: str, workspace: Path) -> str:
         """Return the path of an allowed file in the bucket of ``workspace``."""
         return _to_path(name, self.path_table(session_id, self.bucket(workspace)))
 
     def find_in(self, agent_dir: Path, state_dir: str, session_id: str) -> SessionFiles | None:
-        """Return the session's files in its bucket; None if no bucket holds its transcript.
+        """Return the session's files in its bucket; None if no bucket has its transcript.
 
         Raises:
-            CheckpointError: A directory cannot be read, or several other buckets hold the
-                session.
+            CheckpointError: A directory cannot be read, or several other buckets have the
+                transcript.
         """
         paths = list_session_files(agent_dir, state_dir, self.searched)
         bucket = self._find_bucket(session_id, paths, agent_dir)
@@ -91,18 +91,20 @@ class BucketFormat(SessionFormat):
         )
 
     def find_unrecorded(self, paths: Iterable[str]) -> UnrecordedSession | str:
-        """Return the one conversation whose transcript is in a bucket; see the base class."""
+        """Return the only conversation whose transcript is in a bucket; see the base class."""
         listed = tuple(paths)
-        found = [
+        candidates = [
             (session_id, path.split("/")[1])
             for path in listed
             for session_id in self._ids_in(path)
             if self._is_transcript(path, session_id)
         ]
-        if len(found) != 1:
-            which = f"{len(found)} transcripts" if found else "no transcript with a valid id"
-            return f"the archive has {which}, and does not record which is its conversation"
-        session_id, bucket = found[0]
+        if len(candidates) != 1:
+            which = (
+                f"{len(candidates)} transcripts" if candidates else "no transcript with a valid id"
+            )
+            return f"the archive has {which}, and does not record the id of the conversation"
+        session_id, bucket = candidates[0]
         table = self.path_table(session_id, bucket)
         names = {
             path: prefix + path.removeprefix(place)
@@ -113,7 +115,7 @@ class BucketFormat(SessionFormat):
         return UnrecordedSession(id=session_id, names=names)
 
     def _ids_in(self, path: str) -> set[str]:
-        """Return what may be ids of sessions in a path."""
+        """Return the parts of a path that may be ids of sessions."""
         parts = (part.removesuffix(".jsonl") for part in path.split("/")[2:])
         return {part for part in parts if self.program.id_pattern.fullmatch(part)}
 
@@ -122,7 +124,7 @@ class BucketFormat(SessionFormat):
         return path == _to_path(self.transcript, self.path_table(session_id, bucket))
 
     def _find_bucket(self, session_id: str, paths: Iterable[str], agent_dir: Path) -> str | None:
-        """Return the workspace's bucket, else the only one: the workspace may have been moved."""
+        """Return the workspace's bucket, else the only bucket of a workspace that was moved."""
         own = self.bucket(agent_dir / "workspace")
         holding = {
             bucket

@@ -1,8 +1,9 @@
 """Conversations of Codex (``codex-v1``).
 
-``CODEX_HOME`` names its state directory. The layout is that of version 0.169. A conversation is one
-file, its rollout, and one more for each thread that it started. They need no change to be restored
-in any home. A compressed rollout is archived uncompressed, so that the secret scan can read it.
+``CODEX_HOME`` names its state directory. The layout is from version 0.169. A conversation consists
+of its rollout file and the rollout of each thread that it started. They need no change to be
+restored in any home. A compressed rollout is archived uncompressed, so that the secret scan can
+read it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _SLICE: Final = 256
 
 
 def _decompression(path: Path) -> Transform:
-    """Return a transform that decompresses a file of one frame.
+    """Return a transform that decompresses a file with a single frame.
 
     Args:
         path: Path of the file, for error messages.
@@ -58,14 +59,14 @@ def _decompression(path: Path) -> Transform:
             ) from None
         if not frame.eof:
             raise CheckpointError(
-                f"{path.name!a:.60} cannot be decompressed: its end is missing", path=path
+                f"{path.name!a:.60} cannot be decompressed, because its end is missing", path=path
             )
 
     return transform
 
 
 def _read_compressed_head(root: Path, path: str, size: int) -> bytes:
-    """Return the first ``size`` bytes, or more, of what a compressed file contains.
+    """Return at least the first ``size`` bytes of the content of a compressed file.
 
     Raises:
         OSError: It does not exist or is not a regular file.
@@ -140,7 +141,7 @@ class CodexFormat(SessionFormat):
         return name
 
     def source(self, agent_dir: Path, name: str, path: str) -> Source:
-        """Return a rollout; a compressed one is decompressed as it is read.
+        """Return a rollout; a compressed rollout is decompressed as it is read.
 
         Raises:
             CheckpointError: It is compressed, and this Python cannot decompress it.

@@ -1,7 +1,7 @@
-"""Transcripts: one JSON record a line, appended to while we read.
+"""Transcripts: files with a JSON record on each line, which may grow while they are read.
 
-This module reads such a file from its end and rewrites its lines. The session formats know what a
-record means.
+This module reads a transcript from its end and rewrites its lines. The session formats interpret
+the records.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Record = dict[str, Any]
 
 _BLOCK: Final = 64 << 10
 _MAX_LINE: Final = 64 << 20
-"""Maximum size in bytes of a line or document; it is held in memory."""
+"""Maximum size in bytes of a line or document; it is kept in memory."""
 
 _MAX_TAIL: Final = 256 << 20
-"""Maximum size in bytes of the newest records that are read of a transcript."""
+"""Maximum number of bytes to read from the end of a transcript."""
 
 
 def parse_record(line: bytes, *, max_members: int = MAX_MEMBERS) -> Record | None:
@@ -34,7 +34,7 @@ def parse_record(line: bytes, *, max_members: int = MAX_MEMBERS) -> Record | Non
 
     Args:
         line: The line.
-        max_members: Maximum number of values in it, all levels together.
+        max_members: Maximum number of values in it on all levels.
     """
     try:
         text = line.decode("utf-8", errors="replace")
@@ -55,7 +55,7 @@ def newest_records(root: Path, path: str) -> Iterator[Iterator[Record]]:
         path: Path of the transcript below ``root``.
 
     Raises:
-        CheckpointError: It cannot be read, or holds no complete record.
+        CheckpointError: It cannot be read, or has no complete record.
         CheckpointLimitError: A record is too large.
     """
     try:
@@ -75,14 +75,14 @@ def newest_records(root: Path, path: str) -> Iterator[Iterator[Record]]:
 
 def empty_transcript_error(path: Path) -> CheckpointError:
     """Return the error for a transcript without a complete record."""
-    return CheckpointError("the transcript holds no complete record", path=path)
+    return CheckpointError("the transcript has no complete record", path=path)
 
 
 def line_transform(rewrite: Callable[[bytes], bytes]) -> Transform:
     """Return a transform that rewrites a file line by line.
 
     Args:
-        rewrite: Returns what replaces a line; lines include their newline.
+        rewrite: Returns the replacement of a line; lines include their newline.
 
     Raises:
         CheckpointLimitError: A line is too large; raised by the transform itself.
@@ -105,10 +105,10 @@ def line_transform(rewrite: Callable[[bytes], bytes]) -> Transform:
 
 
 def document_transform(rewrite: Callable[[bytes], bytes]) -> Transform:
-    """Return a transform that rewrites a whole file at once.
+    """Return a transform that rewrites the whole content of a file in a single step.
 
     Args:
-        rewrite: Returns what replaces the content.
+        rewrite: Returns the replacement of the content.
 
     Raises:
         CheckpointLimitError: The content is too large; raised by the transform itself.

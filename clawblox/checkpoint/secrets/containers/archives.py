@@ -70,7 +70,7 @@ class ZipMember:
 
     @classmethod
     def parse(cls, data: bytes) -> ZipMember | None:
-        """Parse a header; return None if it is not one, or if the member is empty."""
+        """Parse a header; return None if it is not a header, or if the member is empty."""
         if len(data) < _FIXED.size or not data.startswith(_MAGIC):
             return None
         _, version, flags, method, _, _, _, packed, full, name_size, extra_size = (
@@ -100,7 +100,7 @@ class ZipMember:
 
         Raises:
             Refusal: It is encrypted, its compression method is unknown, or too many containers
-                are inside one another.
+                are nested.
         """
         codec = zstd_codec() if self.method == _ZSTD else _CODECS.get(self.method)
         if self.is_encrypted:
@@ -148,7 +148,7 @@ class _MemberDecoder:
             raise Refusal("damaged member") from None
 
     def close(self) -> None:
-        """Close what is inside."""
+        """Close the open member."""
         self._inside.close()
 
     def _read(self, data: bytes) -> bytes | None:
@@ -165,7 +165,7 @@ class _MemberDecoder:
 
 
 def _packed_size(extra: bytes, full: int) -> int:
-    # zip64 holds only the fields that are saturated in the header, the full size first.
+    # zip64 contains only the fields that are saturated in the header, the full size first.
     while len(extra) >= 4:
         kind, size = struct.unpack_from("<2H", extra)
         at = 8 if full == _SATURATED else 0
@@ -210,7 +210,7 @@ class TarDecoder(EntryDecoder):
         """Take the next bytes; return those after the last block, None while it continues.
 
         Raises:
-            Refusal: Too many containers are inside one another.
+            Refusal: Too many containers are nested.
         """
         while data:
             if self._left or self._padding:

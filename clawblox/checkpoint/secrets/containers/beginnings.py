@@ -1,9 +1,10 @@
 """Where a container begins inside a piece of content; and the decoder of PNG pictures.
 
-Behind a script, in a PDF, a picture, a database or a pickle nothing says where a compressed part
-begins. So everything that looks like its first bytes is decoded a little, and counts if that works.
+After a script, or in a PDF, a picture, a database or a pickle, nothing marks the beginning of
+a compressed part. So a little is decoded from everything that looks like a beginning, and it counts
+if that works.
 
-Of PNG pictures the compressed texts and profiles are decoded. Pixels are not: they hold no text,
+Of PNG pictures the compressed texts and profiles are decoded. Pixels are not: they are not text,
 and decoding them would cost far more than everything else.
 """
 
@@ -130,7 +131,7 @@ class _Text:
     Args:
         outer: The content that the picture is in.
         kind: Kind of the chunk.
-        where: Suffix for the name of the text, which is the kind.
+        where: Suffix for the name of the text; the name is the kind.
     """
 
     def __init__(self, outer: OuterContent, kind: bytes, where: str) -> None:
@@ -191,7 +192,8 @@ def beginnings(
         begin: Start of the search.
         end: End of the search.
         is_start: Whether the content itself begins at ``begin``.
-        is_deepest: Whether no further container may be opened; doubtful ones do not count then.
+        is_deepest: Whether no further container may be opened; doubtful beginnings are ignored
+            then.
     """
     starts = set() if _is_text(text) else set(_inner_beginnings(text, begin, end))
     head = text[begin : begin + HEAD_SIZE]

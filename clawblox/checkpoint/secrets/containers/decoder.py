@@ -1,6 +1,6 @@
 """The interfaces of decoders, and what decoders have in common.
 
-A decoder is fed the bytes of a container and passes what is inside on to further contents.
+A decoder is fed the bytes of a container and passes the decoded bytes to further contents.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Final, Protocol
 from clawblox.checkpoint.secrets.containers.streams import Codec, Damaged
 
 MAX_RATIO: Final = 1100
-"""Most bytes that one compressed byte may decode to; deflate reaches 1032 at most."""
+"""Maximum number of bytes decoded from a compressed byte; deflate reaches at most 1032."""
 
 _FREE_BYTES: Final = 64 << 20
-"""Up to this size any ratio is allowed: a small file of one letter is no bomb."""
+"""Up to this size any ratio is allowed: a small file of a single repeated letter is harmless."""
 
 
-class Refusal(Exception):  # noqa: N818 - says what it is
-    """A container cannot be searched to its end; the message says why."""
+class Refusal(Exception):  # noqa: N818 - names the condition
+    """A container cannot be searched to its end; the message is the reason."""
 
 
 class Sink(Protocol):
@@ -42,7 +42,7 @@ class OuterContent(Protocol):
         """Return the content of something inside, under its name there.
 
         Raises:
-            Refusal: Too many containers are inside one another.
+            Refusal: Too many containers are nested.
         """
 
     def refuse(self, reason: str) -> None:
@@ -52,7 +52,7 @@ class OuterContent(Protocol):
 class Decoder(Protocol):
     """Decodes a container that comes in pieces.
 
-    A container that merely ends too soon is no error: everything in it has been decoded.
+    A container that merely ends too soon is not an error: everything in it has been decoded.
     """
 
     def feed(self, data: bytes) -> bytes | None:
@@ -63,11 +63,11 @@ class Decoder(Protocol):
         """
 
     def close(self) -> None:
-        """Close what is open inside."""
+        """Close the open entry."""
 
 
 class EntryDecoder:
-    """Base of decoders of containers that hold one entry after another.
+    """Base of decoders for containers with one entry after another.
 
     Args:
         outer: The content that the container is in.
@@ -87,7 +87,7 @@ class EntryDecoder:
 
 
 class CompressedStream:
-    """One compressed stream, decoded into a sink.
+    """A compressed stream, decoded into a sink.
 
     Args:
         codec: Decodes the stream.
@@ -124,9 +124,9 @@ class StreamDecoder:
 
     Args:
         inside: Takes the decoded bytes.
-        codec: Makes the decoder of one stream.
-        magic: First bytes of a further stream; None if the container holds only one.
-        sure_after: Damage before this many decoded bytes means that it is no such stream.
+        codec: Returns a decoder for a stream.
+        magic: First bytes of a further stream; None if the container has a single stream.
+        sure_after: Damage before this many decoded bytes means that it is not such a stream.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class StreamDecoder:
         return data
 
     def close(self) -> None:
-        """Close what is inside."""
+        """Close the decoded content."""
         self._inside.close()
 
     def _next_stream(self, data: bytes) -> CompressedStream | None:

@@ -27,7 +27,7 @@ HEAD_SIZE: Final = 512
 """Number of first bytes that are enough to recognise every known container."""
 
 Opener = Callable[[OuterContent, str], Decoder]
-"""Returns a decoder, given the outer content and a suffix for the names of what is inside."""
+"""Returns a decoder, given the outer content and a suffix for the names of its parts."""
 
 _GZIP: Final = b"\x1f\x8b\x08"
 _XZ: Final = b"\xfd7zXZ\0"
@@ -51,10 +51,10 @@ _SURE_ZLIB: Final = 1024
 
 
 def opener_for(head: bytes) -> Opener | None:
-    """Return the opener for a content that is a container; None if it is not one.
+    """Return the opener for a content that is a container; None if it is not a container.
 
     Args:
-        head: The first :data:`HEAD_SIZE` bytes of the content, or all of a shorter one.
+        head: The first :data:`HEAD_SIZE` bytes of the content, or all of a shorter content.
     """
     if not _MAGIC.match(head):
         return TarDecoder if is_tar_header(head) else None
@@ -129,16 +129,16 @@ def open_gzip(outer: OuterContent, where: str = "") -> Decoder:
     """Return a decoder of gzip streams.
 
     Raises:
-        Refusal: Too many containers are inside one another.
+        Refusal: Too many containers are nested.
     """
     return StreamDecoder(outer.spawn(f"gzip{where}"), lambda: Inflate(31), magic=_GZIP)
 
 
 def open_bzip2(outer: OuterContent, where: str = "") -> Decoder:
-    """Return a decoder of bzip2 streams; damage before the first decoded byte is no error inside.
+    """Return a decoder of bzip2 streams; inside, damage before the first decoded byte is ignored.
 
     Raises:
-        Refusal: Too many containers are inside one another.
+        Refusal: Too many containers are nested.
     """
     inside = outer.spawn(f"bzip2{where}")
     return StreamDecoder(inside, bunzip2, magic=_BZIP2, sure_after=1 if where else 0)
@@ -148,16 +148,16 @@ def open_xz(outer: OuterContent, where: str = "") -> Decoder:
     """Return a decoder of xz streams.
 
     Raises:
-        Refusal: Too many containers are inside one another.
+        Refusal: Too many containers are nested.
     """
     return StreamDecoder(outer.spawn(f"xz{where}"), unxz, magic=_XZ)
 
 
 def open_zlib(outer: OuterContent, where: str = "") -> Decoder:
-    """Return a decoder of a zlib stream, which may be a loose object of git.
+    """Return a decoder of a zlib stream, perhaps a loose object of git.
 
     Raises:
-        Refusal: Too many containers are inside one another.
+        Refusal: Too many containers are nested.
     """
     inside = ObjectContent(outer.spawn(f"zlib{where}"))
     return StreamDecoder(inside, Inflate, sure_after=_SURE_ZLIB)
@@ -167,7 +167,7 @@ def open_zstd(outer: OuterContent, where: str = "") -> Decoder:
     """Return a decoder of Zstandard frames.
 
     Raises:
-        Refusal: This Python cannot decode them, or too many containers are inside one another.
+        Refusal: This Python cannot decode them, or too many containers are nested.
     """
     codec = zstd_codec()
     if codec is None:

@@ -18,7 +18,7 @@ _HEADER_SIZE: Final = 12
 _OFFSET_DELTA: Final = 6
 _NAMED_DELTA: Final = 7
 _NAME_SIZES: Final = (20, 32)
-"""Sizes of the name of a delta's base, by SHA-1 and SHA-256; the pack does not say which."""
+"""Sizes of the name of a delta's base, for SHA-1 and SHA-256; the pack does not record which."""
 _ZLIB_HEADER: Final = 3
 _MORE: Final = 0x80
 _MAX_VARIABLE: Final = 10
@@ -98,7 +98,7 @@ class PackDecoder(EntryDecoder):
 
 
 def first_entry_stream(pack: bytes) -> bytes:
-    """Return the compressed stream of a pack's first entry, as far as ``pack`` holds it.
+    """Return the compressed stream of a pack's first entry, as far as it is in ``pack``.
 
     Args:
         pack: The first bytes of a pack.
@@ -141,7 +141,7 @@ def _variable_size(data: bytes) -> int:
 
 
 class Inserts:
-    """Passes on what a delta inserts; a copy from the base becomes a line end.
+    """Passes on the insertions of a delta; a copy from the base becomes a line end.
 
     Args:
         inside: Takes the bytes.

@@ -1,4 +1,4 @@
-"""The containers inside one content, decoded in turn as its windows pass."""
+"""Decodes the containers inside a content, in turn as its windows pass."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clawblox.checkpoint.secrets.containers.beginnings import opener_at
 from clawblox.checkpoint.secrets.containers.decoder import Decoder, OuterContent, Refusal
 
 MAX_DECODED_BYTES: Final = 8 << 30
-"""Most bytes that the containers of one file may decode to."""
+"""Maximum number of bytes decoded from the containers of a file."""
 
 
 class Parts:

@@ -30,12 +30,12 @@ def is_zlib(head: bytes) -> bool:
     )
 
 
-class Damaged(Exception):  # noqa: N818 - says the condition
+class Damaged(Exception):  # noqa: N818 - names the condition
     """A compressed stream cannot be decoded further."""
 
 
 class Codec(Protocol):
-    """Decodes one stream."""
+    """Decodes a stream."""
 
     def decode(self, data: bytes) -> Iterator[bytes]:
         """Decode the next bytes of the stream; yield pieces of bounded size.
@@ -112,7 +112,7 @@ class _Blockwise:
         self.rest = b""
 
     def decode(self, data: bytes) -> Iterator[bytes]:
-        # Small slices, because a call that raises drops what it has decoded.
+        # Small slices, because a call that raises drops the bytes it has decoded.
         for at in range(0, len(data), _SLICE):
             yield from self._decode(data[at : at + _SLICE])
             if self.is_finished:

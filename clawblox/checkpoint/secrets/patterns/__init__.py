@@ -2,7 +2,7 @@
 
 - ``rules``: the shapes of credentials, as data.
 - ``shapes``: searches for the shapes.
-- ``plausible``: tells credentials from placeholders.
+- ``plausible``: distinguishes credentials from placeholders.
 - ``known``: searches for secrets that are known by value.
 - ``spelling``: the spellings of a value whose characters are escaped.
 - ``accelerator``: rules texts out with ``google-re2``.

@@ -18,10 +18,10 @@ from clawblox.checkpoint.secrets.patterns.rules import CONTEXT_RULES, WORD_RULES
 _FLAGS: Final = re.IGNORECASE | re.DOTALL
 _BYTES: Final = frozenset(range(256))
 _MAX_REPEATS: Final = 16
-"""Longer repetitions are cut to this many, which keeps RE2's automaton small."""
+"""Longer repetitions are cut to this number, to keep RE2's automaton small."""
 
 
-class Untranslatable(Exception):  # noqa: N818 - says what it is
+class Untranslatable(Exception):  # noqa: N818 - names the condition
     """A pattern uses a construct that cannot be widened; RE2 must not be used at all then."""
 
 
@@ -88,7 +88,7 @@ def _item(operation: str, argument: Any, flags: int) -> bytes:  # noqa: ANN401
 
 
 def _characters(operation: str, argument: Any, flags: int) -> frozenset[int]:  # noqa: ANN401
-    """Return the bytes that a pattern of one character matches."""
+    """Return the bytes that a pattern of a single character matches."""
     match operation, argument:
         case "LITERAL", byte:
             return _with_case({byte}, flags)

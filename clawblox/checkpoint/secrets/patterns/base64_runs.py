@@ -12,7 +12,7 @@ from clawblox.checkpoint.secrets.patterns.shapes import ALNUM, character_mask, f
 _MIN_RUN: Final = 40
 _MIN_LINE: Final = 20
 _MIN_UNEVEN: Final = 32
-"""Minimum length of a line that is followed by a shorter one, perhaps the last."""
+"""Minimum length of a line that is followed by a shorter line, perhaps the last."""
 
 _CHARACTERS: Final = ALNUM + b"+/-_"
 _CHARACTERS_FROM: Final = re.compile(rb"[A-Za-z0-9+/_-]*")
@@ -44,7 +44,7 @@ _TO_STANDARD: Final = bytes.maketrans(b"-_", b"+/")
 
 
 def base64_runs(text: bytes, begin: int) -> Iterator[tuple[int, int]]:
-    """Yield start and end of everything that can be base64; a wrapped text is one run.
+    """Yield start and end of everything that can be base64; a wrapped text is a single run.
 
     Args:
         text: The text to search.
@@ -91,13 +91,13 @@ def continue_run(text: bytes, at: int) -> int:
     """Return the end of a run that continues at ``at``, over all its lines."""
     while line := _LINE.match(text, at):
         at = line.end()
-    # These complete a line of an odd size. If they are a word instead, what is before is unchanged.
+    # These complete a line of an odd size. If they are a word, the run before is decoded the same.
     last = _LAST_CHARACTERS.match(text, at)
     return last.end() if last else at
 
 
 def skip_run(text: bytes, at: int) -> int:
-    """Return the end of a run that began before ``at``; ``at`` itself if there is no such run."""
+    """Return the end of a run that began before ``at``; without such a run, ``at`` itself."""
     if at and text[at - 1] in _CHARACTERS:
         rest = _CHARACTERS_FROM.match(text, at)
         return rest.end() if rest else at

@@ -166,7 +166,7 @@ def known_values(environ: Mapping[str, str], agent_dirs: Iterable[Path]) -> Know
             Files that cannot be read are skipped.
 
     Returns:
-        Values by label; a label tells where the value comes from.
+        Values by label; a label names the source of the value.
     """
     values = KnownValues()
     for name, value in environ.items():

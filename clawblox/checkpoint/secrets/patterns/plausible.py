@@ -1,6 +1,6 @@
-"""Tells credentials from placeholders, for rules whose shape alone proves little.
+"""Distinguishes credentials from placeholders, for rules whose shape alone proves little.
 
-Pure functions over bytes. The published samples, which every rule ignores, are here too.
+Pure functions over bytes. Published samples, which every rule ignores, are listed here too.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def is_plausible(value: bytes) -> bool:
 
 
 def is_password(value: bytes) -> bool:
-    """Return whether the value of a password's option is no word, placeholder or constant."""
+    """Return whether a password option's value is not just a word, placeholder or constant."""
     digit, lower, upper, other = (kind.search(value) is not None for kind in _KINDS)
     is_mixed = (digit and (lower or upper)) or digit + lower + upper + other > 2
     return (

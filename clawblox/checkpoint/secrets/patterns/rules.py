@@ -32,7 +32,7 @@ _IS: Final = rb"""\\*["']?\s{0,4}[:=]\s{0,4}\\*["']?"""
 
 @attrs.frozen(kw_only=True)
 class Rule:
-    """One shape.
+    """The shape of a kind of credential.
 
     Attributes:
         name: Name in findings.
@@ -41,7 +41,7 @@ class Rule:
         pattern: Matched at a keyword. Its first group is the secret, else the whole match.
         check: Returns whether a match counts; None accepts every match.
         hint: Matches a long word wherever ``pattern`` matches; for a rule without keywords.
-        rank: Where two rules match, the one with the smaller rank counts.
+        rank: Where two rules match, the smaller rank wins.
     """
 
     name: str

@@ -46,7 +46,7 @@ class Match:
         start: Start of the secret in that piece.
         end: End of the secret.
         secret: The secret itself.
-        rank: Where two matches overlap, the one with the smaller rank counts.
+        rank: Where two matches overlap, the smaller rank wins.
     """
 
     rule: str
@@ -76,7 +76,7 @@ def find_shapes(text: bytes, words: bytes) -> Iterator[Match]:
 
 
 def long_words(text: bytes) -> bytes:
-    """Return the long words of a text, one a line, with the bytes directly before each."""
+    """Return the long words of a text, each on a line with the bytes directly before it."""
     if is_unmarked(text):
         return text
     runs = find_runs(_WORD_MASK, _MIN_WORD, text)

@@ -89,7 +89,7 @@ class WithoutNuls:
     def origin(self, at: int) -> int:
         """Return the position in the original of the byte at ``at`` of the text."""
         low, high = at, len(self._original)
-        while low < high:  # the first prefix that holds more than `at` bytes of the text
+        while low < high:  # the first prefix with more than `at` bytes of the text
             middle = (low + high) // 2
             if middle + 1 - self._original.count(b"\0", 0, middle + 1) > at:
                 high = middle
