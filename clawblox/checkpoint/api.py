@@ -71,9 +71,9 @@ def save_checkpoint(
         max_total_bytes: Limit for the apparent size of all these files together, in bytes. The
             largest files are left out until the rest fits.
         overwrite: Whether to replace an archive of that name.
-        keep: Paths below workspaces to archive although programs run or obey them unasked,
-            such as ``.helix/config.toml``; a directory includes everything in it. Credentials are
-            never archived.
+        keep: Paths below workspaces to archive although programs run or obey them unasked, such as
+            ``.helix/config.toml``; a directory includes everything in it. Credentials are never
+            archived.
         progress: True shows how far it is, on standard error, in a terminal or a notebook. A
             function is called with the bytes done and the total (0 and 0 while it waits for an idle
             moment), perhaps in another thread; an exception from it ends the call. False does
@@ -122,11 +122,11 @@ def load_checkpoint(
 
     Args:
         path: The archive.
-        run_dir: Directory to restore to; it may have other contents, and a refused load
-            leaves it exactly as it was.
+        run_dir: Directory to restore to; it may have other contents, and a refused load leaves it
+            exactly as it was.
         limits: Limits for the size of the archive.
-        keep: Paths below workspaces to restore although programs run or obey them unasked,
-            such as ``.helix/config.toml``; a directory includes everything in it.
+        keep: Paths below workspaces to restore although programs run or obey them unasked, such as
+            ``.helix/config.toml``; a directory includes everything in it.
         progress: True shows how far it is, on standard error, in a terminal or a notebook. A
             function is called with the bytes done and the total, perhaps in another thread; an
             exception from it ends the call. False does neither.

@@ -1046,29 +1046,29 @@ class AsyncWorld(WorldMetadata):
         in ``checkpoints`` of the instance, and the archive, if that lies in a run directory.
 
         Args:
-            path: The archive, ``*.ckpt``; its directory is made when it is missing.
+            path: The archive, ``*.ckpt``; its directory is created when missing.
             agents: The agents, or their directories by name; None for no agents.
             instance: Name of the instance; not needed while there is only one.
             backend: The driver of all agents, ``claude`` for instance; None reads it from each
                 directory.
             metadata: JSON values for the top level of ``metadata.json``; None for none.
-            workspace_only: Whether the conversations are left out; the right choice for archives
+            workspace_only: Whether to leave out the conversations; the right choice for archives
                 that are shared.
-            known_secrets: Secrets to look for, besides the tokens of the worlds that run, those in
-                this process's environment and those in the agents' homes.
-            allow: Findings that are no secrets, besides those in ``secret-allow.json`` of the run.
+            known_secrets: Secrets to search for, in addition to the tokens of live worlds, the
+                secrets in this process's environment and those in the agents' homes.
+            allow: Findings that are not secrets, in addition to ``secret-allow.json`` of the run.
             idle_wait: Seconds to wait for a moment in which no agent is in the middle of a turn.
-            on_unarchivable: What to do with files and directories that may not be read, whose names
-                cannot be in an archive, or that are too large: ``raise`` refuses the archive,
-                ``record`` lists them as excluded.
-            max_file_bytes: Apparent size of an agent's file, in bytes, above which it is too large.
-                Such a file is not read.
-            max_total_bytes: Apparent size of all these files together, in bytes, above which the
-                largest are too large.
-            overwrite: Whether an archive of that name is replaced.
-            keep: Paths below workspaces that are archived although programs run or obey them
-                unasked, such as ``.helix/config.toml``; a directory includes all that is in it.
-                Credentials are never archived.
+            on_unarchivable: How to treat files and directories that this process may not read,
+                whose names cannot be in an archive, or that are too large: ``raise`` refuses the
+                archive, ``record`` lists them as excluded.
+            max_file_bytes: Limit for the apparent size of an agent's file, in bytes. A larger file
+                is not read.
+            max_total_bytes: Limit for the apparent size of all these files together, in bytes. The
+                largest files are left out until the rest fits.
+            overwrite: Whether to replace an archive of that name.
+            keep: Paths below workspaces to archive although programs run or obey them unasked, such
+                as ``.helix/config.toml``; a directory includes everything in it. Credentials are
+                never archived.
             progress: True shows how far it is, on standard error, in a terminal or a notebook. A
                 function is called with the bytes done and the total (0 and 0 while it waits for an
                 idle moment), perhaps in another thread; an exception from it ends the call. False
