@@ -42,7 +42,7 @@ for _ in range(3000):
 
 SWARM = """
 import os, time
-for _ in range(3000):
+for _ in range(200):
     if os.fork() == 0:
         time.sleep(60)
         os._exit(0)
