@@ -8,10 +8,10 @@ take the world's snapshot out of it alone: the agents' state is that of one run.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import attrs
@@ -21,8 +21,9 @@ from clawblox.checkpoint.twins import run_with_progress
 from clawblox.concurrency.progress import Report
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import InstanceSpec, ManyOptions, SaveOptions, StartOptions
+from clawblox.config.world_toml import WorldConfig
 from clawblox.errors import CheckpointError, ConfigError
-from clawblox.instance.launch import Launch
+from clawblox.instance.launch import Launch, plan_launch, plan_many
 from clawblox.results import (
     LoadedCheckpoint,
     SavedCheckpoint,
@@ -30,12 +31,12 @@ from clawblox.results import (
     SnapshotLike,
     StartedWorld,
 )
-from clawblox.rundir.paths import make_run_dir
 from clawblox.rundir.snapshot_files import find_archive
 from clawblox.system.files import digest_file
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.fleet import Fleet
 from clawblox.world.handle import InstanceHandle
+from clawblox.world.known_instances import Plan
 from clawblox.world.save import remove_saves, save_now
 
 if TYPE_CHECKING:
@@ -45,27 +46,25 @@ if TYPE_CHECKING:
 
 _log = OwnLog(__name__)
 
-PlanStart: TypeAlias = Callable[[StartOptions], Launch]
-"""Returns the launch of one instance. Blocks."""
-
 
 class ArchiveStart:
     """The start of one instance from an archive, whose state is loaded into its run directory.
 
     Args:
         fleet: The instances.
+        config: The world.
         archive: The archive.
         options: The options of the start.
-        plan: Returns the launch for options without an archive.
     """
 
-    def __init__(self, fleet: Fleet, archive: Path, options: StartOptions, plan: PlanStart) -> None:
+    def __init__(
+        self, fleet: Fleet, config: WorldConfig, archive: Path, options: StartOptions
+    ) -> None:
         self._fleet = fleet
+        self._config = config
         self._archive = archive
         self._options = options
-        self._plan = plan
         self._loaded: Loaded | None = None
-        self._digest = ""
 
     async def run(self) -> StartedWorld:
         """Load the archive and start the instance; when that fails, nothing of either is left.
@@ -79,8 +78,8 @@ class ArchiveStart:
         """
         try:
             run_dir = await run_blocking(self._find_run_dir)
-            await run_with_progress(partial(self._load, run_dir))
-            started = await self._fleet.start(self._plan_loaded)
+            options = await run_with_progress(partial(self._load, run_dir))
+            started = await self._fleet.start(self._config, options, archive=self._archive)
         except BaseException:
             await self._unload()
             raise
@@ -94,7 +93,7 @@ class ArchiveStart:
 
     def _find_run_dir(self) -> Path:
         """Return the run directory, now that all options are known to be good."""
-        launch = self._plan(attrs.evolve(self._options, resume=None))
+        launch = plan_launch(self._config, attrs.evolve(self._options, resume=None))
         if launch.run_dir == launch.config.dir:
             raise ConfigError(
                 "an archive is not loaded into a world directory, which holds the world's source",
@@ -104,7 +103,8 @@ class ArchiveStart:
             )
         return launch.run_dir
 
-    def _load(self, run_dir: Path, report: Report) -> None:
+    def _load(self, run_dir: Path, report: Report) -> StartOptions:
+        """Load the archive, and return the options with its snapshot. Blocks."""
         from clawblox.checkpoint.load.load import load, require_snapshot
         from clawblox.checkpoint.model import Limits
         from clawblox.checkpoint.options import LoadOptions
@@ -112,14 +112,9 @@ class ArchiveStart:
         require_snapshot(self._archive)
         options = LoadOptions(path=self._archive, run_dir=run_dir, limits=Limits(), progress=report)
         self._loaded = load(options)
-        self._digest = digest_file(self._loaded.result["world_snapshot"])
-
-    def _plan_loaded(self) -> Launch:
-        assert self._loaded is not None
         snapshot = self._loaded.result["world_snapshot"]
-        launch = self._plan(attrs.evolve(self._options, resume=snapshot))
-        make_run_dir(launch.run_dir)
-        return attrs.evolve(launch, parent_sha256=self._digest, archive=self._archive)
+        resume = {"path": snapshot, "sha256": digest_file(snapshot)}
+        return attrs.evolve(self._options, resume=resume)
 
     async def _unload(self) -> None:
         if self._loaded is None:
@@ -187,6 +182,50 @@ class Snapshots:
             else launch
             for launch in launches
         ]
+
+
+@attrs.frozen(kw_only=True)
+class NewInstances:
+    """A start of many new instances; see ``fleet.ManyStart``.
+
+    Attributes:
+        config: The world.
+        run_dir: Their run directory, resolved.
+        snapshots: Their options, and the archives that their snapshots were in.
+        reuse: Whether the name of an instance that has ended is free.
+        parent_sha256: Digest of the snapshot that they share; None if not known.
+        verb: What a line of progress calls it.
+    """
+
+    config: WorldConfig
+    run_dir: Path
+    snapshots: Snapshots
+    reuse: bool
+    parent_sha256: str | None
+    verb: str = "Starting"
+
+    @property
+    def stops_all(self) -> bool:
+        """Whether the first failure ends all the others."""
+        return self.snapshots.options.on_failure == "stop_all"
+
+    async def prepare(self, fleet: Fleet) -> Plan:
+        """Close the runs that were interrupted, and return the plan."""
+        await fleet.leftovers.clear(self.run_dir)
+        return self._plan
+
+    def _plan(self, names: Iterator[str]) -> list[Launch]:
+        # An archive has its own digest, not that of the snapshot in it.
+        parent_sha256 = None if self.snapshots.archives else self.parent_sha256
+        launches = plan_many(
+            self.config,
+            self.run_dir,
+            self.snapshots.options,
+            self.snapshots.specs,
+            names,
+            parent_sha256=parent_sha256,
+        )
+        return self.snapshots.note_archives(launches)
 
 
 class _Extraction:

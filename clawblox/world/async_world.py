@@ -7,7 +7,7 @@ takes its name, which can be left out while there is only one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import partial
@@ -52,7 +52,6 @@ from clawblox.config.options import (
 )
 from clawblox.config.world_toml import WorldConfig, read_world_config
 from clawblox.errors import ConfigError, UsageError
-from clawblox.instance.launch import Launch, plan_launch, plan_many
 from clawblox.protocol import TickRate
 from clawblox.results import (
     DataStoreBackend,
@@ -82,6 +81,7 @@ from clawblox.world.agent_client import AsyncAgentClient, join_place
 from clawblox.world.archives import (
     ArchiveArguments,
     ArchiveStart,
+    NewInstances,
     Snapshots,
     remove_archive,
     save_archive,
@@ -364,19 +364,13 @@ class AsyncWorld(WorldMetadata):
             _tmux_session=_tmux_session,
         )
         fleet = self._open_fleet()
-        plan = partial(plan_launch, self._config)
-
-        def prepare() -> Launch:
-            launch = plan(options)
-            make_run_dir(launch.run_dir)
-            return launch
-
         where = partial(find_archive, resume, self._config.dir, "resume")
         archive = None if resume is None else await run_blocking(where)
         if archive is None:
-            start = fleet.tasks.own(partial(fleet.start, prepare), undo=fleet.undo_start)
+            begin = partial(fleet.start, self._config, options)
+            start = fleet.tasks.own(begin, undo=fleet.undo_start)
         else:
-            whole = ArchiveStart(fleet, archive, options, plan)
+            whole = ArchiveStart(fleet, self._config, archive, options)
             start = fleet.tasks.own(whole.run, undo=whole.undo)
         self._latest_started = await start
         return AsyncStartedInstance.bind(self._latest_started, self)
@@ -666,28 +660,14 @@ class AsyncWorld(WorldMetadata):
             world_dir=self._config.dir,
             directory=files_dir(self._config.dir, directory) / "checkpoints",
         )
-        if snapshots.archives:
-            parent_sha256 = None  # it is that of the archive
-
-        def plan(names: Iterator[str]) -> list[Launch]:
-            launches = plan_many(
-                self._config,
-                directory,
-                snapshots.options,
-                snapshots.specs,
-                names,
-                parent_sha256=parent_sha256,
-            )
-            return snapshots.note_archives(launches)
-
-        batch = await fleet.start_many(
-            directory,
-            plan,
+        start = NewInstances(
+            config=self._config,
+            run_dir=directory,
+            snapshots=snapshots,
             reuse=reuse,
-            stop_all=options.on_failure == "stop_all",
-            verb="Starting",
-            progress=progress,
+            parent_sha256=parent_sha256,
         )
+        batch = await fleet.start_many(start, progress=progress)
         return self._bind_all(batch)
 
     async def stop(

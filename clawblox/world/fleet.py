@@ -7,26 +7,27 @@ and finds them by name; each is run by its supervisor.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import anyio
 import attrs
 
 from clawblox.concurrency.batch import Batch, BatchOperation, Job
 from clawblox.concurrency.deadlines import GAP_S, watch_loop
-from clawblox.concurrency.progress import Advance, ProgressLike, counting
+from clawblox.concurrency.progress import ProgressLike, counting
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.arguments import check_progress
+from clawblox.config.options import StartOptions
 from clawblox.config.world_toml import WorldConfig
 from clawblox.errors import WorldStopError
 from clawblox.instance.bookkeeping import watch_records
 from clawblox.instance.failures import start_stopped
 from clawblox.instance.instance import Instance
-from clawblox.instance.launch import Launch, Past, new_run_id, plan_attach
+from clawblox.instance.launch import Launch, Past, new_run_id, plan_attach, plan_launch
 from clawblox.instance.launcher import Launcher
 from clawblox.instance.local import LocalInstance
 from clawblox.instance.memory import LimitedInstances, watch_memory
@@ -37,6 +38,7 @@ from clawblox.results import EventKind, Labels, StartedWorld, StopResult
 from clawblox.rundir.claims import refuse_held_run
 from clawblox.rundir.manifest import Update
 from clawblox.rundir.manifest_writer import ManifestWriters
+from clawblox.rundir.paths import make_run_dir
 from clawblox.rundir.records import InstanceRecord, read_running
 from clawblox.system.clock import utc_now
 from clawblox.telemetry.events import EventHub
@@ -58,6 +60,29 @@ from clawblox.world.starts import (
 )
 
 _log = OwnLog(__name__)
+
+
+class ManyStart(Protocol):
+    """A start of many instances: new ones, or a resume. Frozen."""
+
+    @property
+    def run_dir(self) -> Path:
+        """Their run directory; it is claimed, so no other process can start many in it."""
+
+    @property
+    def reuse(self) -> bool:
+        """Whether the name of an instance that has ended is free."""
+
+    @property
+    def stops_all(self) -> bool:
+        """Whether the first failure ends all the others."""
+
+    @property
+    def verb(self) -> str:
+        """What a line of progress calls it: ``Starting``."""
+
+    async def prepare(self, fleet: Fleet) -> Plan:
+        """Close interrupted runs of the claimed directory, and return the plan of the launches."""
 
 
 class Fleet(KnownInstances):
@@ -128,13 +153,17 @@ class Fleet(KnownInstances):
 
     # -- start and stop ---------------------------------------------------------------------
 
-    async def start(self, plan: Callable[[], Launch]) -> StartedWorld:
+    async def start(
+        self, config: WorldConfig, options: StartOptions, *, archive: Path | None = None
+    ) -> StartedWorld:
         """Start an instance; fails, and is cancelled, like ``AsyncWorld.start``.
 
         Args:
-            plan: Returns its launch. Blocks.
+            config: The world.
+            options: How to start it; ``resume`` is a snapshot, no archive.
+            archive: The archive that the snapshot was loaded from; None if it was in none.
         """
-        launch = await run_blocking(plan)
+        launch = await run_blocking(_plan_start, config, options, archive)
         with self._planning.preparing(launch):
             await run_blocking(refuse_held_run, launch.run_dir)
             await self.leftovers.clear(launch.run_dir)
@@ -157,50 +186,27 @@ class Fleet(KnownInstances):
         await self._end([instance for instance in known if instance is not None])
 
     async def start_many(
-        self,
-        run_dir: Path,
-        plan: Plan,
-        *,
-        reuse: bool,
-        stop_all: bool,
-        verb: str,
-        progress: ProgressLike,
-        prepare: Callable[[], Awaitable[None]] | None = None,
+        self, start: ManyStart, *, progress: ProgressLike = False
     ) -> Batch[StartedWorld]:
         """Start many instances; fails, and is cancelled, like ``AsyncWorld.start_many``.
 
         Args:
-            run_dir: Their run directory; it is claimed, so no other process can start many in it.
-            plan: Returns their launches, given free names. Blocks.
-            reuse: Whether the name of an instance that has ended is free.
-            stop_all: Whether the first failure ends all the others.
-            verb: What the progress line calls this.
+            start: What is started.
             progress: Shows how far they are.
-            prepare: Called once the run directory is claimed, before the plan; None closes the
-                runs that were interrupted.
         """
-        prepare = prepare or partial(self.leftovers.clear, run_dir)
-        shown = partial(counting, verb, progress=progress)
-        start = partial(self._start_many, run_dir, prepare, plan, reuse, stop_all, shown)
-        return await self.tasks.own(start, undo=lambda batch: self.undo_start(*batch))
+        operation = partial(self._start_many, start, progress)
+        return await self.tasks.own(operation, undo=lambda batch: self.undo_start(*batch))
 
-    async def _start_many(
-        self,
-        run_dir: Path,
-        prepare: Callable[[], Awaitable[None]],
-        plan: Plan,
-        reuse: bool,
-        stop_all: bool,
-        progress: Callable[[int], AbstractAsyncContextManager[Advance]],
-    ) -> Batch[StartedWorld]:
+    async def _start_many(self, start: ManyStart, progress: ProgressLike) -> Batch[StartedWorld]:
+        run_dir = start.run_dir
         await self._planning.claim(run_dir)
-        await prepare()
+        plan = await start.prepare(self)
         async with (
-            self._planning.reserved(run_dir, plan, self._names, reuse=reuse) as launches,
-            progress(len(launches)) as advance,
+            self._planning.reserved(run_dir, plan, self._names, reuse=start.reuse) as launches,
+            counting(start.verb, len(launches), progress) as advance,
         ):
             control = await self._controls.open(run_dir)
-            starts = Starts(len(launches), stop_all=stop_all, advance=advance)
+            starts = Starts(len(launches), stop_all=start.stops_all, advance=advance)
             begun = {
                 name: self._make_member(launch, control, starts.note)
                 for name, launch in launches.items()
@@ -462,3 +468,9 @@ class Fleet(KnownInstances):
             index = one.instance.log_index
             if index is not None and not one.is_over:
                 yield index, one.instance.sidecar_logs
+
+
+def _plan_start(config: WorldConfig, options: StartOptions, archive: Path | None) -> Launch:
+    launch = plan_launch(config, options)
+    make_run_dir(launch.run_dir)
+    return attrs.evolve(launch, archive=archive)

@@ -34,6 +34,7 @@ from clawblox.rundir.status import make_mark
 from clawblox.supervision.tree import Grace, end_tree
 from clawblox.system.process_tree import Search, boot_id, find_trees
 from clawblox.world.fleet import Fleet
+from clawblox.world.known_instances import Plan
 
 _LEFTOVER_GRACE_S = 2.0
 """Seconds between TERM and KILL for what a killed orchestrator left, as its guard has them."""
@@ -60,58 +61,51 @@ async def resume_all(
         found: What :func:`find_resumable` found a moment ago; None looks now.
         progress: Shows how far they are.
     """
-    resume = _Resume(fleet, config, run_dir, names, env, found)
-    batch = await fleet.start_many(
-        run_dir,
-        resume.plan,
-        reuse=False,
-        stop_all=False,
-        verb="Resuming",
-        progress=check_progress(progress, "progress"),
-        prepare=resume.prepare,
-    )
+    resume = _Resume(config, run_dir, names, env, found)
+    batch = await fleet.start_many(resume, progress=check_progress(progress, "progress"))
     return Batch(batch.done, {**resume.failed, **batch.failed})
 
 
-@attrs.define
+@attrs.frozen
 class _Resume:
-    """One resume, from the claim of the run directory to the launches."""
+    """A resume; see ``fleet.ManyStart``. ``failed`` is complete once the launches are planned."""
 
-    fleet: Fleet
     config: WorldConfig
     run_dir: Path
     names: Sequence[str]
     env: Mapping[str, str]
     found: Interruption | None
     failed: dict[str, Exception] = attrs.field(factory=dict, init=False)
-    _going_on: Sequence[Interrupted] = attrs.field(default=(), init=False)
-    _variables: dict[str, dict[str, str]] = attrs.field(factory=dict, init=False)
+    reuse: bool = attrs.field(default=False, init=False)
+    stops_all: bool = attrs.field(default=False, init=False)
+    verb: str = attrs.field(default="Resuming", init=False)
 
-    async def prepare(self) -> None:
+    async def prepare(self, fleet: Fleet) -> Plan:
         """Find the instances and their variables, and close the runs of all others."""
         found = self.found
         if found is None or not await run_blocking(_is_current, self.run_dir, found):
             found = await find_resumable(self.run_dir, self.names, world_dir=self.config.dir)
-        self._going_on = found.instances
-        self._find_variables()
+        variables = self._find_variables(found.instances)
         names = [record.name for record in found.records]
-        for instance in self.fleet.instances:
+        for instance in fleet.instances:
             if instance.name in names:  # it has ended, and is being put away
                 await instance.stop(0.0, on_purpose=False)
         go_on = [one.record.name for one in found.instances if one.problem is None]
-        await self.fleet.leftovers.close_runs(self.run_dir, without=go_on)
+        await fleet.leftovers.close_runs(self.run_dir, without=go_on)
+        return partial(self._plan, fleet, found.instances, variables)
 
-    def _find_variables(self) -> None:
-        """Find the values of the environment variables, which are not on disk.
+    def _find_variables(self, instances: Iterable[Interrupted]) -> dict[str, dict[str, str]]:
+        """Return the values of the environment variables, which are not on disk.
 
         Raises:
             ConfigError: Some have no value here; names them.
         """
         missing: dict[str, list[str]] = {}
-        for instance in self._going_on:
+        found: dict[str, dict[str, str]] = {}
+        for instance in instances:
             name = instance.record.name
             values, lacking = find_variables(instance.record, self.env, os.environ)
-            self._variables[name] = values
+            found[name] = values
             for variable in lacking:
                 missing.setdefault(variable, []).append(name)
         if missing:
@@ -123,21 +117,27 @@ class _Resume:
                 key="env",
                 hint="set the variables in the environment, or give env=",
             )
+        return found
 
-    def plan(self, _names: Iterator[str]) -> list[Launch]:
-        """Return the launches of the instances that can go on. Blocks."""
+    def _plan(
+        self,
+        fleet: Fleet,
+        instances: Iterable[Interrupted],
+        variables: Mapping[str, dict[str, str]],
+        _names: Iterator[str],
+    ) -> list[Launch]:
+        """Return the launches of the instances that can be resumed. Blocks."""
         launches: list[Launch] = []
         inherited = dict(os.environ)
-        for instance in self._going_on:
+        for instance in instances:
             name = instance.record.name
-            if self.fleet.is_named(name):
+            if fleet.is_named(name):
                 self.failed[name] = UsageError(f"this world has an instance {name!r} already")
             elif instance.problem is not None:
                 self.failed[name] = WorldStartError(instance.problem, instance=name)
             else:
-                plan = partial(plan_resume, self.config, self.run_dir, instance)
                 try:
-                    launch = plan(self._variables[name])
+                    launch = plan_resume(self.config, self.run_dir, instance, variables[name])
                 except ConfigError as error:
                     self.failed[name] = error
                 else:
