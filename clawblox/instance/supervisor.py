@@ -159,6 +159,7 @@ class Supervisor:
                 raise UsageError(f"instance {self.instance.name!r} has ended or is being stopped")
             grace = Grace(options.grace_seconds)
             self._request = request = RestartRequest(launch, grace, reason)
+            self._begin_restarting()  # now, so that no call begins before the task gets to it
             self._interruptible.cancel()
             await request.is_over.wait()
         if request.failure is not None:
@@ -327,7 +328,6 @@ class Supervisor:
 
     async def _restart_as_asked(self, request: RestartRequest) -> bool:
         """Restart the instance on request; return whether it serves again."""
-        self._begin_restarting()
         with anyio.CancelScope(shield=True):
             await self._end_tree(request.grace)
         request.failure = self._stop_failure
