@@ -38,7 +38,7 @@ async def test_what_is_no_id_of_the_program_is_refused_at_the_start(
     tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
     async with opened(tmp_path, *flags) as agent:
-        with pytest.raises(AgentStartError, match=r"'\.\./\.\./x', which is no id"):
+        with pytest.raises(AgentStartError, match=r"invalid session id: '\.\./\.\./x'"):
             await agent.start(initial_prompt="name ../../x hang")
         assert agent.state == "failed"
         assert not list(agent.dir.glob("*session_id.txt"))
