@@ -114,12 +114,15 @@ async def test_what_was_reported_to_a_killed_orchestrator_is_counted(tmp_path: P
 @pytest.mark.thorough
 def test_the_time_in_which_an_orchestrator_was_stopped_is_no_silence(tmp_path: Path) -> None:
     code = """
-        agent._agent._options = attrs.evolve(agent._agent._options, stall_timeout=1.0)
+        import attrs
+        from clawblox.concurrency.synchronous import unwrap
+        awaited = unwrap(agent)
+        awaited._options = attrs.evolve(awaited._options, stall_timeout=1.0)
         agent.start(initial_prompt="hang")
         print("started", flush=True)
         agent.wait()
     """
-    with orchestrate(tmp_path, f"import attrs\n{textwrap.dedent(code)}") as process:
+    with orchestrate(tmp_path, textwrap.dedent(code)) as process:
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(signal.SIGSTOP)
