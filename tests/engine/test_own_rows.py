@@ -199,6 +199,6 @@ def test_a_fork_with_its_rows_in_postgres_shares_them_and_an_event_says_so(world
         with world.events() as events:
             (fork,) = world.fork(saved, **postgres)
             event = next(event for event in events if event.kind == "rows_shared")
-        assert (event.instance, event.detail["path"]) == (fork.name, saved.path)
+        assert (event.subject, event.data["path"]) == (fork.name, saved.path)
         write(fork, 43)
         assert send(origin, "Read") == "43"
