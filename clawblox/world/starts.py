@@ -109,12 +109,13 @@ class Starts:
         """Count a start that succeeded or failed; one that failed after that only fails."""
         is_new = instance not in self._noted
         self._noted.add(instance)
-        if instance.started is None and instance.name not in self.failed:
-            self.failed.append(instance.name)
         try:
+            self._left -= is_new
+            has_failed = instance.started is None
+            if has_failed and instance.name not in self.failed:
+                self.failed.append(instance.name)
             if is_new:
-                self._left -= 1
-                self._advance(instance.started is None)
+                self._advance(has_failed)
         finally:
             if not self._left or self.is_aborted:
                 self.is_decided.set()

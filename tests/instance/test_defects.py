@@ -16,6 +16,7 @@ from tests.support import HANG_S, ask, make_world, marked_processes
 
 SAMPLE = [
     Point("instance.instance:Instance.bring_up", "start"),
+    Point("world.handle:InstanceHandle.started", "start", 2),
     Point("instance.watch:Watch.run", "crash"),
     Point("instance.supervisor:Supervisor._tear_down", "stop"),
 ]
