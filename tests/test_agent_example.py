@@ -31,7 +31,8 @@ Ben goes on in DIR/runs/{second}/agents/Ben
 """
 
 
-@pytest.mark.parametrize("driver", ["claude", pytest.param("codex", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("driver", ["claude", "codex"])
 def test_two_agents_go_on_in_their_conversations(driver: str, tmp_path: Path) -> None:
     binary = install(tmp_path / "bin", driver)
     env = {**os.environ, **KEYS, "PATH": f"{binary.parent}:{os.environ['PATH']}"}

@@ -141,6 +141,7 @@ def test_a_world_without_the_kit_fails_with_the_command_and_no_traceback(
     assert "Traceback" not in failed.stderr
 
 
+@pytest.mark.thorough
 def test_the_experiment_without_the_kit_fails_in_place_of_printing_nothing(
     bare: dict[str, str], tmp_path: Path
 ) -> None:
@@ -161,6 +162,7 @@ def test_importing_the_kit_without_its_packages_ends_with_the_command(
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("flags", "needs"),
     [

@@ -50,6 +50,7 @@ def test_the_missing_packages_are_printed(tmp_path: Path) -> None:
     assert "tmux" not in printed.stdout.decode()
 
 
+@pytest.mark.thorough
 def test_the_mark_is_looked_at_before_a_test_is_set_up(tmp_path: Path) -> None:
     trial = tmp_path / "test_trial.py"
     trial.write_text(

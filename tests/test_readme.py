@@ -18,16 +18,8 @@ PAGES = [
 TIMEOUT_S = 60
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(examples.PAGES[0], id=examples.PAGES[0].name),
-        *(
-            pytest.param(page, id=page.name, marks=pytest.mark.thorough)
-            for page in examples.PAGES[1:]
-        ),
-    ],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("page", examples.PAGES, ids=lambda page: page.name)
 def test_the_examples_of_a_page_print_what_it_shows(page: Path, tmp_path: Path) -> None:
     shown = examples.find_examples(page)
     for example, printed in zip(shown, examples.run_page(page, tmp_path), strict=True):

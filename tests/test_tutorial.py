@@ -48,6 +48,7 @@ def points(script: Path) -> set[str]:
     return set((script.parent / "runs" / "experiment" / "points.csv").read_text().splitlines())
 
 
+@pytest.mark.thorough
 def test_the_experiment_goes_on_after_a_crash_to_the_same_points(tmp_path: Path) -> None:
     whole, killed = small_experiment(tmp_path / "whole"), small_experiment(tmp_path / "killed")
     printed = finish(whole)

@@ -261,6 +261,7 @@ def check_sum(driver: str, told: list[Any]) -> None:
         life.check()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("driver", ["claude", "codex", "kimi", "acp"])
 @hypothesis.settings(max_examples=2)
 @given(st.lists(steps, min_size=2, max_size=6))

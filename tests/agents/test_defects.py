@@ -64,6 +64,7 @@ ODD = r"the_\ud800_value"
 LONG = "9" * 4000
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(

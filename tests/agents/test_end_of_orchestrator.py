@@ -62,6 +62,7 @@ def test_a_killed_orchestrator_leaves_no_process_of_an_agent(tmp_path: Path) -> 
     wait_until(lambda: not is_alive(tool))
 
 
+@pytest.mark.thorough
 def test_a_killed_orchestrator_leaves_no_program_that_it_was_checking(tmp_path: Path) -> None:
     code = """
         import tempfile
@@ -83,6 +84,7 @@ def asked(orchestrator: int) -> list[int]:
     return [pid for pid in descendants(orchestrator) if command_line(pid) == "/bin/sleep 600"]
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("small")
 @pytest.mark.anyio
 async def test_what_was_reported_to_a_killed_orchestrator_is_counted(tmp_path: Path) -> None:
@@ -136,6 +138,7 @@ def test_the_time_in_which_an_orchestrator_was_stopped_is_no_silence(tmp_path: P
     assert stalled["silence_s"] < 3.5
 
 
+@pytest.mark.thorough
 def test_a_script_that_ends_stops_its_agent(tmp_path: Path) -> None:
     code = """
         print(agent.start(initial_prompt="hang").pid, flush=True)

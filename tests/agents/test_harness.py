@@ -119,6 +119,7 @@ def test_a_run_goes_on_until_it_is_stopped_and_its_windows_never_go(make_run: Ma
         assert "exit_code" in last
 
 
+@pytest.mark.thorough
 @once
 def test_the_agent_reaches_its_world_by_the_address_it_was_given(make_run: MakeRun) -> None:
     run = make_run()
@@ -132,6 +133,7 @@ def test_the_agent_reaches_its_world_by_the_address_it_was_given(make_run: MakeR
         assert "/input" in log.read_text(), "the world's document for agents"
 
 
+@pytest.mark.thorough
 @once
 def test_the_save_phase_stops_all_and_sends_each_a_message(make_run: MakeRun) -> None:
     run = make_run()
@@ -151,6 +153,7 @@ def test_the_save_phase_stops_all_and_sends_each_a_message(make_run: MakeRun) ->
         assert names == ["agent-0-0", "agent-0-1"] * 2
 
 
+@pytest.mark.thorough
 @once
 def test_an_agent_that_idles_writes_nothing(make_run: MakeRun) -> None:
     run = make_run()
@@ -238,6 +241,7 @@ def test_a_failed_start_leaves_nothing_of_the_agent(make_run: MakeRun) -> None:
         assert words in last["error"]
 
 
+@pytest.mark.thorough
 @once
 def test_an_agent_that_ends_by_itself_has_failed_and_its_window_goes(make_run: MakeRun) -> None:
     run = make_run()
@@ -253,6 +257,7 @@ def test_an_agent_that_ends_by_itself_has_failed_and_its_window_goes(make_run: M
         assert last["error"]
 
 
+@pytest.mark.thorough
 @once
 def test_the_environment_of_each_start_stays_in_memory(make_run: MakeRun, backend: str) -> None:
     canary = "canary-9b1d6f0c27"
@@ -294,6 +299,7 @@ def test_policy_files_of_the_workspace_have_no_effect(make_run: MakeRun) -> None
         assert words[words.index("--setting-sources") + 1] == "user"
 
 
+@pytest.mark.thorough
 @once
 def test_a_crash_restarts_the_program_inside_its_window(
     make_run: MakeRun, tmux: Tmux, monkeypatch: pytest.MonkeyPatch

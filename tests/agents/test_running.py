@@ -62,6 +62,7 @@ async def test_a_start_returns_when_the_session_is_confirmed(
     assert "error" not in last
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("anyio_backend", ["trio"])
 @pytest.mark.parametrize("flags", [(), ("loop",)], ids=["a process per turn", "one process"])
 async def test_messages_follow_each_other_in_one_conversation(
@@ -214,6 +215,7 @@ async def test_a_missing_program_is_named(
     assert "not written" not in "".join(capsys.readouterr())
 
 
+@pytest.mark.thorough
 async def test_a_program_that_reports_no_session_is_confirmed_by_its_transcript(
     tmp_path: Path,
 ) -> None:

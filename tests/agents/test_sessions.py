@@ -87,6 +87,7 @@ async def test_a_name_that_nothing_bears_out_is_an_error_when_the_turn_ends(
             await agent.send(prompt=f"name {OTHER_SESSION}")
 
 
+@pytest.mark.thorough
 @with_small
 async def test_a_program_that_is_given_an_id_must_use_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

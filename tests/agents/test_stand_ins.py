@@ -73,6 +73,7 @@ def stand(tmp_path: Path, program: str, binaries: dict[str, Path]) -> Stand:
     return Stand(tmp_path, program, binaries[program])
 
 
+@pytest.mark.thorough
 async def test_a_conversation_continues_across_stops(stand: Stand) -> None:
     async with stand.agent() as agent, agent.events() as events:
         started = await stand.start(agent)

@@ -132,6 +132,7 @@ async def test_a_failed_agent_can_be_sent_another_message(tmp_path: Path) -> Non
         assert agent.failure is None
 
 
+@pytest.mark.thorough
 async def test_a_silent_program_is_restarted_then_given_up(
     tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
@@ -143,6 +144,7 @@ async def test_a_silent_program_is_restarted_then_given_up(
     assert result.exit_code == -15
 
 
+@pytest.mark.thorough
 async def test_a_program_that_says_it_waits_is_not_silent(tmp_path: Path) -> None:
     async with opened(tmp_path, stall_timeout=0.2) as agent, agent.events() as events:
         await agent.start(initial_prompt="retry 3600 hang")

@@ -81,6 +81,7 @@ def test_it_is_open_from_the_start_to_the_end_of_an_agent(
     assert window.pane_id is None
 
 
+@pytest.mark.thorough
 def test_it_shows_what_the_agent_does_from_then_on(
     tmp_path: Path, tmux: Tmux, session: str
 ) -> None:
@@ -115,6 +116,7 @@ def test_it_shows_what_the_agent_does_from_then_on(
     window.close()
 
 
+@pytest.mark.thorough
 def test_endless_output_does_not_delay_the_latest_lines(
     tmp_path: Path, tmux: Tmux, session: str
 ) -> None:
@@ -198,6 +200,7 @@ def test_a_window_that_cannot_be_opened_says_why(
     window.close()
 
 
+@pytest.mark.thorough
 def test_its_program_knows_nothing_of_the_orchestrators_environment(
     tmp_path: Path, tmux: Tmux, session: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,6 +229,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.thorough
 def test_a_killed_orchestrator_leaves_no_window(tmp_path: Path, tmux: Tmux, session: str) -> None:
     agent = make_agent(tmp_path)
     command = [sys.executable, "-c", ORCHESTRATOR, session, str(agent.path)]

@@ -99,6 +99,7 @@ def test_an_archive_does_not_reveal_paths_outside_the_run(run: Run):
     assert read_metadata(run.save())["lineage"]["resume_from"] == "s0.json"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("document", "told"),
     [
@@ -381,6 +382,7 @@ def test_a_conversation_is_found_where_it_was_loaded(tmp_path: Path, backend: st
     assert b"MELON" in found.read_bytes()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("home", ["home", "sandbox-home"])
 @pytest.mark.parametrize(
     ("backend", "own"), [("claude", ".claude"), ("codex", ".codex"), ("kimi", ".kimi-code")]

@@ -63,6 +63,7 @@ async def test_errors_come_out_as_they_are(run: Run, tmp_path: Path):
         await async_load_checkpoint(tmp_path / "nowhere.ckpt", tmp_path / "new")
 
 
+@pytest.mark.thorough
 async def test_the_loop_goes_on_while_a_large_workspace_is_saved_and_loaded(
     run: Run, tmp_path: Path
 ):
@@ -126,6 +127,7 @@ async def count_calls(run: Run) -> int:
     return gate.calls
 
 
+@pytest.mark.thorough
 async def test_a_cancelled_save_leaves_nothing_wherever_it_was(run: Run):
     before = await off_loop(digest_file, await save(run, "previous"))
     fds = open_fds()

@@ -42,6 +42,7 @@ def check_manifest(run: Run, name: str) -> None:
         assert entries[0]["sha256"] == digest_file(run.archive(name))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("fault", "stays"), FAULTS)
 def test_a_failing_call_costs_no_archive_and_leaves_nothing(
     tmp_path: Path, fault: Fails | FallsShort, stays: bool
@@ -150,6 +151,7 @@ def test_an_archive_that_may_not_be_durable_is_complete_and_said_to_be(tmp_path:
     assert run.partials() == []
 
 
+@pytest.mark.thorough
 def test_a_refused_secret_is_in_no_file_whatever_fails(tmp_path: Path):
     run = make_run(tmp_path)
     token = fake_token()

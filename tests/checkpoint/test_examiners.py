@@ -90,6 +90,7 @@ def save_alone(run: Run, name: str) -> Path:
     return saved
 
 
+@pytest.mark.thorough
 def test_examiners_say_what_a_search_here_says(
     run: Run, examiners: list[Examiner], searched_here: list[str]
 ):
@@ -104,6 +105,7 @@ def test_examiners_say_what_a_search_here_says(
     assert scans[1]["decoded_containers"] == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("cores", "running", "begun"), [(1, 0, 0), (2, 1, 1), (2, 2, 0), (8, 3, 2)]
 )
@@ -123,6 +125,7 @@ def test_there_are_never_more_examiners_than_cores(
     assert count(EXAMINER_NAME) == 0
 
 
+@pytest.mark.thorough
 def test_what_examiners_searched_is_known_to_be_clean(run: Run, examiners: list[Examiner]):
     run.save("first")
     examiners.clear()
@@ -131,6 +134,7 @@ def test_what_examiners_searched_is_known_to_be_clean(run: Run, examiners: list[
     assert examiners == []
 
 
+@pytest.mark.thorough
 def test_an_existing_archive_is_searched_by_examiners(
     run: Run, examiners: list[Examiner], searched_here: list[str]
 ):
@@ -145,6 +149,7 @@ def test_an_existing_archive_is_searched_by_examiners(
     assert found.summary["files"] == len(read_metadata(path)["files"]) + 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("place", ["large", "packed.gz"])
 def test_a_secret_is_found_and_told_as_it_is_here(run: Run, examiners: list[Examiner], place: str):
     path = run.workspace / place
@@ -172,6 +177,7 @@ def test_a_secret_is_found_and_told_as_it_is_here(run: Run, examiners: list[Exam
     assert len(scan["allowed"]) == len(allow)
 
 
+@pytest.mark.thorough
 def test_a_secret_that_is_known_by_value_is_found_by_examiners(run: Run, examiners: list[Examiner]):
     (run.workspace / "diary").write_text(f"I was told {SECRET}, whatever that is.\n")
     with pytest.raises(CheckpointSecretError):
@@ -179,6 +185,7 @@ def test_a_secret_that_is_known_by_value_is_found_by_examiners(run: Run, examine
     assert len(examiners) == 2
 
 
+@pytest.mark.thorough
 def test_no_process_shows_a_secret(run: Run, examiners: list[Examiner]):
     shown: list[str] = []
 
@@ -248,6 +255,7 @@ def test_a_killed_examiner_hides_no_secret(
     assert [each.path.rpartition("/")[2] for each in told.value.findings] == ["notes.txt"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("spawned", [0, 1])
 def test_where_no_process_can_be_spawned_the_search_is_done_here(
     run: Run, examiners: list[Examiner], monkeypatch: pytest.MonkeyPatch, spawned: int
@@ -352,6 +360,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("forks", ["alone", "fork"])
 def test_an_examiner_ends_with_its_orchestrator(forks: str):
     command = [sys.executable, "-c", ORCHESTRATOR, forks]

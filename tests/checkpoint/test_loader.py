@@ -347,6 +347,7 @@ def test_more_than_the_disk_has_is_refused_before_anything_is_written(
     refuse(target, CheckpointLimitError, reason=f"{total} bytes")
 
 
+@pytest.mark.thorough
 def test_a_killed_load_leaves_a_partial_directory_that_the_next_one_sweeps(
     load_bytes, existing, tmp_path
 ):
@@ -738,6 +739,7 @@ def test_a_session_id_that_is_none_is_refused(refuse, run_dir, session_id):
     refuse(run_dir, CheckpointFormatError, data=data)
 
 
+@pytest.mark.thorough
 def test_a_large_member_takes_little_memory(load_bytes, run_dir):
     data = bare_checkpoint(Member(f"{WORKSPACE}large", bytes(32 << 20)))
     tracemalloc.start()

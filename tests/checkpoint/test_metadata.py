@@ -47,6 +47,7 @@ def entry(name, *, size=0, mode=0o600):
     return Entry(name, 0, 0, size, size, mode, 0)
 
 
+@pytest.mark.thorough
 @given(st.dictionaries(TEXT.filter(lambda key: key not in RESERVED_KEYS), JSON, max_size=5))
 def test_what_a_caller_says_comes_back(caller):
     document = {"schema_version": 1, **caller}

@@ -79,6 +79,7 @@ def save_in_a_loop(run: Run) -> None:
     anyio.run(save)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("save", [save_here, save_in_a_loop])
 def test_the_locals_in_a_traceback_show_no_known_secret(
     tmp_path: Path, save: Callable[[Run], None]

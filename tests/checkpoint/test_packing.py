@@ -304,6 +304,7 @@ def replace_by_fifo(path: Path) -> None:
     os.mkfifo(path)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "spoil",
     [

@@ -210,6 +210,7 @@ def test_what_is_larger_than_the_reader_allows_is_refused(write, limits, reason)
     assert Archive.open(path, Limits(entries=5, total_bytes=1_400_000)).close() is None
 
 
+@pytest.mark.thorough
 def test_a_large_member_takes_little_memory(write):
     size = 64 << 20
     path = write(bare_checkpoint(Member(WORKSPACE_FILE, bytes(size))))

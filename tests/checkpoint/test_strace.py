@@ -52,6 +52,7 @@ needs_tracing = pytest.mark.skipif("not can_run('strace', '-qq', '-o', '/dev/nul
 needs_namespaces = pytest.mark.skipif("not can_run('unshare', '-rm')")
 
 
+@pytest.mark.thorough
 @pytest.mark.needs("strace")
 @needs_tracing
 @pytest.mark.parametrize(
@@ -115,6 +116,7 @@ print(load_checkpoint(previous, agent.parent / "loaded")["verified"])
 """
 
 
+@pytest.mark.thorough
 @needs_namespaces
 def test_a_full_disk_costs_no_archive(tmp_path: Path):
     run = make_run(tmp_path, manifest=False)

@@ -65,6 +65,7 @@ def test_the_session_is_kept_where_only_its_owner_can_read_it(run: str, call: St
     assert json.loads(path.read_text())["run_id"] == look(Path(run))["w000"]["run_id"]
 
 
+@pytest.mark.thorough
 def test_a_refusal_is_an_error_in_the_words_of_the_world(run: str, call: Start) -> None:
     command = call("act", run, "w000", "fly")
     assert (command.wait(), command.out) == (1, "")
@@ -72,6 +73,7 @@ def test_a_refusal_is_an_error_in_the_words_of_the_world(run: str, call: Start) 
     assert command.err.startswith(refusal)
 
 
+@pytest.mark.thorough
 def test_data_comes_from_standard_input_or_a_file(run: str, call: Start, tmp_path: Path) -> None:
     (tmp_path / "data.json").write_text(" 41\n")
     command = call("act", run, "w000", "add", "@data.json", cwd=tmp_path)
@@ -80,6 +82,7 @@ def test_data_comes_from_standard_input_or_a_file(run: str, call: Start, tmp_pat
     assert json.loads(command.out)["counter"] == 42
 
 
+@pytest.mark.thorough
 def test_malformed_data_is_refused_before_the_agent_joins(run: str, call: Start) -> None:
     for words, status, error in [
         (["w000", "add", "{1"], 2, "Error: the data is not JSON: Expecting property name"),
@@ -107,6 +110,7 @@ def test_the_only_instance_needs_no_name(run: str, call: Start) -> None:
     assert call("act", run, "w000", "add", "2", "3").wait() == 2
 
 
+@pytest.mark.thorough
 def test_an_instance_can_be_named_among_several(up: Start, call: Start, run_dir: Path) -> None:
     running = up()
     refused = call("act", str(run_dir), "add", "2")
@@ -116,6 +120,7 @@ def test_an_instance_can_be_named_among_several(up: Start, call: Start, run_dir:
     assert running.interrupt() == 130
 
 
+@pytest.mark.thorough
 def test_an_agent_speaks_before_it_acts(run: str, call: Start) -> None:
     call("act", run, "w000", "add", "--say", "hello", "--as", "red")
     paths = [one["path"] for one in ask(find_port(run), "GET", "/__requests").json()]
@@ -125,6 +130,7 @@ def test_an_agent_speaks_before_it_acts(run: str, call: Start) -> None:
     ]
 
 
+@pytest.mark.thorough
 def test_leave_ends_the_agent(run: str, call: Start) -> None:
     assert call("act", run, "w000", "--as", "red", "--leave").err == "'red' is not in w000\n"
     call("act", run, "w000", "add", "--as", "red")
@@ -137,6 +143,7 @@ def test_leave_ends_the_agent(run: str, call: Start) -> None:
     assert len(requests(run, "/leave")) == 2
 
 
+@pytest.mark.thorough
 def test_a_new_agent_joins_a_world_that_has_forgotten_the_old_one(run: str, call: Start) -> None:
     call("act", run, "w000", "add", "--as", "red")
     ask(find_port(run), "POST", "/__die?signal=SIGKILL")

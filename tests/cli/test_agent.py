@@ -180,6 +180,7 @@ def test_a_trajectory_needs_a_place(call: Start, told: AgentDir) -> None:
 # -- ps -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_ps_shows_the_agents_of_a_run_below_its_instances(
     call: Start, up: Start, run_dir: Path
 ) -> None:

@@ -113,6 +113,7 @@ def test_untrusted_metadata_is_escaped(ckpt: Ckpt, tmp_path: Path) -> None:
     assert not set(shown) & set("\x1b\x07\u202e\u2066\u2028")
 
 
+@pytest.mark.thorough
 def test_the_file_name_of_an_archive_is_escaped(ckpt: Ckpt, run: Path) -> None:
     odd = save(run, "one\x07\u202e.ckpt")
     (run / ".clawblox" / "manifest.json").unlink()
@@ -130,6 +131,7 @@ ODD: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("odd", ODD, ids=["scan", "world", "large", "lineage"])
 def test_malformed_metadata_can_be_inspected(ckpt: Ckpt, tmp_path: Path, odd: Any) -> None:
     files = {

@@ -105,6 +105,7 @@ def test_room_that_is_left_shows_the_whole_reason() -> None:
     assert f"halted {HALT[:38]}" in line
 
 
+@pytest.mark.thorough
 def test_no_line_of_the_live_table_wraps() -> None:
     troubles = [EventLine(AT, "w003", "failed: " + "界" * 400, is_trouble=True)] * 20
     view = View(

@@ -106,6 +106,7 @@ def test_the_table_fits_80_columns_and_shows_remedies(call: Start, tmp_path: Pat
     assert command.out.splitlines()[-1].endswith("Everything that clawblox requires is there.")
 
 
+@pytest.mark.thorough
 def test_the_table_can_be_written_in_ascii(call: Start) -> None:
     env = {"PYTHONIOENCODING": "ascii"}
     assert "? ok       pidfds" in call("doctor", env=env, prefix=("env",)).out
@@ -147,6 +148,7 @@ def test_a_disk_without_room_for_files_is_reported(call: Start, tmp_path: Path) 
     assert "No space left on device" in found["found"] or "no file can be" in found["found"]
 
 
+@pytest.mark.thorough
 @needs_namespaces
 def test_a_directory_that_cannot_be_written_is_missing_everything(
     call: Start, tmp_path: Path
@@ -173,6 +175,7 @@ def test_forbidden_namespaces_are_missing(call: Start) -> None:
     assert command.wait() == 0  # only a sandbox needs them
 
 
+@pytest.mark.thorough
 def test_few_open_files_are_a_warning_and_too_few_an_error(
     call: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:

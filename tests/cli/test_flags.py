@@ -97,6 +97,7 @@ def test_the_command_of_a_command_line_is_found_in_its_group() -> None:
     assert find_command(main, context, ("no-such",)) is main
 
 
+@pytest.mark.thorough
 def test_errors_on_the_command_line_name_flags(start: Start, tmp_path: Path) -> None:
     world = str(make_world(tmp_path))
     unwritable = start("run", world, "--run-dir", "/proc/nowhere")

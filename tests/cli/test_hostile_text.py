@@ -145,6 +145,7 @@ def test_no_way_of_writing_lets_control_characters_through(on_a_terminal: bool) 
         assert not unsafe(OWN.sub("", text) if on_a_terminal else text), channel
 
 
+@pytest.mark.thorough
 def test_lines_of_an_error_never_look_like_lines_of_ours() -> None:
     forged = {"Error: forged", "  hint: rm -r ~"}
     text = "\n".join(["it failed", *forged])
@@ -263,6 +264,7 @@ class Trial:
         return written
 
 
+@pytest.mark.thorough
 def test_no_command_lets_hostile_text_through(start: Start, tmp_path: Path) -> None:
     trial, run = Trial(start), str(tmp_path / "run")
     world, failing = make_hostile_world(tmp_path), make_hostile_world(tmp_path, fails=True)

@@ -32,6 +32,7 @@ def play(port: int, session: str) -> list[bytes]:
     return [answer.body for answer in answers]
 
 
+@pytest.mark.thorough
 def test_the_starter_world_plays_and_resumes_exactly(
     call: Start, start: Start, tmp_path: Path, env: dict[str, str]
 ) -> None:
@@ -58,6 +59,7 @@ def test_the_starter_world_plays_and_resumes_exactly(
     assert command.interrupt() == 130
 
 
+@pytest.mark.thorough
 def test_the_starter_world_refuses_impossible_moves(
     call: Start, start: Start, tmp_path: Path, env: dict[str, str]
 ) -> None:

@@ -40,6 +40,7 @@ def act(port: int, session: str) -> Any:
     return ask(port, "POST", "/input", body=b'{"type": "Wait"}', headers=headers).json()
 
 
+@pytest.mark.thorough
 def test_saves_stops_and_logs_reach_the_inner_world(
     start: Start, call: Start, outer: Path, tmp_path: Path
 ) -> None:

@@ -100,6 +100,7 @@ def test_resume_in_the_background_returns_when_all_are_ready(call: Start, run_di
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("crash")
 def test_errors_of_resume_name_the_problem(
     call: Start, start: Start, tmp_path: Path, world: Path, run_dir: Path
@@ -123,6 +124,7 @@ def test_errors_of_resume_name_the_problem(
     assert "does not exist" in missing.err
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("crash")
 def test_up_refuses_an_interrupted_run_without_a_choice(
     start: Start, call: Start, world: Path, run_dir: Path
@@ -161,6 +163,7 @@ def test_up_in_the_background_passes_the_choice_on(call: Start, world: Path, run
     assert call("stop", str(run_dir)).wait() == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("crash")
 def test_a_person_at_a_terminal_is_asked(world: Path, run_dir: Path) -> None:
     words = ("up", str(world), "--run-dir", str(run_dir))
@@ -179,6 +182,7 @@ def test_a_person_at_a_terminal_is_asked(world: Path, run_dir: Path) -> None:
     assert [one["restarts"] for one in look(run_dir).values()] == [1, 1, 1, 0]
 
 
+@pytest.mark.thorough
 def test_run_refuses_to_start_over_an_interrupted_world(
     start: Start, call: Start, world: Path, run_dir: Path
 ) -> None:
@@ -215,6 +219,7 @@ def test_run_refuses_to_start_over_an_interrupted_world(
     assert call("resume", str(run_dir)).wait() == 1
 
 
+@pytest.mark.thorough
 def test_an_inner_run_starts_over_together_with_the_outer_run(
     start: Start, world: Path, run_dir: Path
 ) -> None:

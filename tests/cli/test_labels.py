@@ -49,6 +49,7 @@ def test_ps_shows_labels_and_filters_by_them(labelled: str, call: Start) -> None
     assert (nothing.wait(), nothing.out) == (0, "No instance here has model=none.\n")
 
 
+@pytest.mark.thorough
 def test_other_commands_mean_the_instances_with_the_label(
     labelled: str, run_dir: Path, call: Start
 ) -> None:

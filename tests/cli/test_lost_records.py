@@ -16,7 +16,8 @@ def find_journal(run_dir: Path) -> Path:
     return run_dir / ".clawblox" / "instances" / "records.jsonl"
 
 
-@pytest.mark.parametrize("how", ["removed", pytest.param("emptied", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("how", ["removed", "emptied"])
 def test_a_run_whose_records_were_lost_is_saved_and_stopped(
     up: Start, call: Start, run_dir: Path, how: str
 ) -> None:
@@ -53,6 +54,7 @@ def test_records_that_cannot_be_written_again_are_named_with_their_orchestrator(
     assert_nothing_runs()
 
 
+@pytest.mark.thorough
 def test_a_run_directory_that_was_moved_is_stopped_where_it_is(
     up: Start, call: Start, run_dir: Path
 ) -> None:

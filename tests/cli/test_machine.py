@@ -61,6 +61,7 @@ def shown(call: Start, tmp_path: Path, *words: str) -> dict[Path, dict[str, str]
 # ------------------------------------------------------------------------------ on this machine
 
 
+@pytest.mark.thorough
 def test_ps_shows_the_running_instances_of_every_directory(
     both: dict[Path, Command], call: Start, tmp_path: Path
 ) -> None:
@@ -100,6 +101,7 @@ FORGED = [
 ]
 
 
+@pytest.mark.thorough
 def test_entries_of_the_index_are_checked(
     both: dict[Path, Command], call: Start, tmp_path: Path
 ) -> None:
@@ -131,6 +133,7 @@ def test_a_run_is_added_once_and_the_oldest_are_dropped(
     assert index().stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("home", ["/proc/nowhere", "file"])
 def test_a_home_that_cannot_be_written_stops_no_world(
     start: Start, call: Start, world: Path, tmp_path: Path, home: str
@@ -217,6 +220,7 @@ def test_the_processes_of_other_users_are_not_shown(spawn: Any, tmp_path: Path) 
 # ------------------------------------------------------------------------------- below a directory
 
 
+@pytest.mark.thorough
 def test_a_directory_shows_all_runs_below_it(
     both: dict[Path, Command], call: Start, tmp_path: Path
 ) -> None:

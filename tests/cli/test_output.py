@@ -38,6 +38,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.thorough
 async def test_a_terminal_with_little_room_does_not_block_the_loop() -> None:
     # Whatever blocks is killed after the timeout.
     process = subprocess.run([sys.executable, "-c", FULL_TERMINAL], timeout=20)

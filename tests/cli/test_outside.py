@@ -61,6 +61,7 @@ def test_ps_prints_every_field_for_programs(serve: Serve, call: Start) -> None:
     assert found["ended_at"] is None
 
 
+@pytest.mark.thorough
 def test_ps_shows_how_a_finished_run_ended(serve: Serve, call: Start) -> None:
     served = serve()
     served.command.interrupt()
@@ -158,6 +159,7 @@ def log_lines(run_dir: Path, name: str) -> list[str]:
     return (run_dir / "logs" / f"{name}.log").read_text().splitlines()
 
 
+@pytest.mark.thorough
 def test_logs_prints_the_output_of_an_instance_with_escapes(serve: Serve, call: Start) -> None:
     served = serve("--raw-bytes")
     text = (served.world / ".clawblox" / "logs" / "w000.log").read_text(errors="replace")
@@ -167,6 +169,7 @@ def test_logs_prints_the_output_of_an_instance_with_escapes(serve: Serve, call: 
     assert call("logs", served.run_dir).out.endswith("stopped\n-- stopped: exit status 0 --\n")
 
 
+@pytest.mark.thorough
 def test_lines_of_several_instances_begin_with_their_names(pair: Path, call: Start) -> None:
     expected = [f"{name} | {line}" for name in ("w000", "w001") for line in log_lines(pair, name)]
     assert call("logs", str(pair)).out.splitlines() == expected
@@ -188,6 +191,7 @@ def test_logs_prints_json_for_programs(serve: Serve, call: Start) -> None:
     assert all(time is None or TIME.fullmatch(time) for time in times)
 
 
+@pytest.mark.thorough
 def test_followed_logs_end_with_their_instances(pair: Path, start: Start, call: Start) -> None:
     following = start("logs", str(pair), "-f", "-n", "1")
     following.wait_for("w000 | Spectator frontend")
@@ -209,6 +213,7 @@ def test_ctrl_c_ends_logs_follow_and_nothing_else(serve: Serve, start: Start) ->
     assert is_listening(served.port)
 
 
+@pytest.mark.thorough
 def test_logs_ends_quietly_when_the_output_is_gone(serve: Serve, start: Start) -> None:
     served = serve("--flood-lines", "5000")
     command = start("logs", served.run_dir, stdout=subprocess.PIPE)
@@ -268,6 +273,7 @@ def test_a_stopped_world_is_reported_as_stopped_although_its_child_takes_longer(
     assert "Error" not in served.command.err
 
 
+@pytest.mark.thorough
 def test_stop_leaves_no_process_of_the_instance(serve: Serve, call: Start) -> None:
     served = serve("--ignore-sigterm", "--daemon", "--stubborn-child")
     (found,) = json.loads(call("stop", served.run_dir, "--grace", "0.2", "--json").out)

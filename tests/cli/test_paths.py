@@ -46,6 +46,7 @@ def test_a_prompt_from_a_file_without_a_name_is_refused() -> None:
         command.make_context("run", ["x", "--prompt", "@"])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("words", [("run", "--port", "0"), ("up",), ("up", "--detach")])
 @pytest.mark.parametrize("place", ["file", "/proc/x"])
 def test_an_unusable_run_directory_is_named_in_a_few_lines(

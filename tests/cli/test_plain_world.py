@@ -47,6 +47,7 @@ def test_a_run_restores_a_snapshot_that_lies_in_the_world_directory(
     assert Path(directory, "inputs.jsonl").exists()
 
 
+@pytest.mark.thorough
 def test_calls_of_act_are_the_same_player(start: Start, call: Start, world_dir: Path) -> None:
     command = start("up", str(world_dir), "--run-dir", "runs/one")
     command.wait_for("ready after")

@@ -148,6 +148,7 @@ def test_the_last_messages_are_shown_however_many_there_are(run: str, call: Star
     assert shown == [f"rocky: message {number}" for number in range(40, 60)]
 
 
+@pytest.mark.thorough
 def test_a_world_is_started_for_the_session_and_stopped_after_it(
     call: Start, tmp_path: Path
 ) -> None:
@@ -209,6 +210,7 @@ def test_a_world_that_does_not_start_is_an_error(call: Start, tmp_path: Path) ->
     assert "Error: w000: world 'counter' ended before it was ready: exit status 4" in command.err
 
 
+@pytest.mark.thorough
 def test_the_instance_must_be_clear_and_ready(
     up: Start, call: Start, run_dir: Path, tmp_path: Path
 ) -> None:
@@ -242,6 +244,7 @@ def test_the_instance_must_be_clear_and_ready(
 # --------------------------------------------------------------------------- deaths and signals
 
 
+@pytest.mark.thorough
 def test_the_end_of_the_world_ends_the_session(run: str, pipe: Start) -> None:
     command = pipe(run)
     wait_until(lambda: "/observe" in list_paths(run), what="the session has begun")
@@ -380,6 +383,7 @@ def test_a_terminal_has_history_completion_and_messages_above_the_line(
         assert one.modes_are_restored
 
 
+@pytest.mark.thorough
 def test_ctrl_c_ends_a_command_that_takes_too_long(run: str, home: Path) -> None:
     with terminal("play", run, "--as", "lena", env={"CLAWBLOX_HOME": str(home)}) as one:
         wait_for_prompt(one)

@@ -382,6 +382,7 @@ def mutate(draw: st.DrawFn, value: Any) -> Any:
     return draw(scalars)
 
 
+@pytest.mark.thorough
 @given(pairs())
 def test_the_differences_transform_the_first_observation_into_the_second(
     pair: tuple[Any, Any],
@@ -402,6 +403,7 @@ def test_there_are_differences_exactly_between_values_that_differ(pair: tuple[An
     assert bool(find_differences(before, after)) == (text_of(before) != text_of(after))
 
 
+@pytest.mark.thorough
 @given(pairs())
 def test_every_difference_is_a_printable_line(pair: tuple[Any, Any]) -> None:
     for difference in find_differences(*pair):

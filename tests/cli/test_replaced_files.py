@@ -276,14 +276,8 @@ def test_the_trace_finds_the_files_that_matter(place: Place, opened: dict[str, l
     }, sorted(names)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "pipe",
-        pytest.param("sparse", marks=pytest.mark.thorough),
-        pytest.param("no permission", marks=pytest.mark.thorough),
-    ],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", ["pipe", "sparse", "no permission"])
 def test_a_replaced_file_neither_hangs_nor_fills_a_command(
     place: Place, opened: dict[str, list[Path]], kind: str
 ) -> None:
@@ -326,6 +320,7 @@ def _live_through(place: Place, path: Path, kind: str) -> None:
     wait_until(lambda: not marked_processes(), what="no process of a world is left")
 
 
+@pytest.mark.thorough
 def test_a_pipe_in_place_of_the_manifest_of_an_instance_hangs_neither_commands_nor_orchestrator(
     place: Place, opened: dict[str, list[Path]]
 ) -> None:

@@ -56,6 +56,7 @@ def test_restart_brings_the_named_instance_back_from_a_save_of_now(
     assert times == sorted(times)
 
 
+@pytest.mark.thorough
 def test_restart_without_names_restarts_running_and_dead_instances(
     up: Start, call: Start, run_dir: Path
 ) -> None:
@@ -81,6 +82,7 @@ def test_restart_without_names_restarts_running_and_dead_instances(
     assert command.interrupt() == 130
 
 
+@pytest.mark.thorough
 def test_restart_takes_a_snapshot_and_a_seed(up: Start, call: Start, run_dir: Path) -> None:
     command = up(toml_extra="reseed = true")
     assert call("save", str(run_dir), "w001").wait() == 0
@@ -119,6 +121,7 @@ def test_an_instance_that_cannot_be_saved_keeps_running(
     assert command.interrupt() == 130
 
 
+@pytest.mark.thorough
 def test_a_world_in_the_foreground_is_restarted_and_its_output_continues(
     serve: Serve, call: Start
 ) -> None:
@@ -130,6 +133,7 @@ def test_a_world_in_the_foreground_is_restarted_and_its_output_continues(
     assert served.command.interrupt() == 130
 
 
+@pytest.mark.thorough
 def test_without_an_orchestrator_nothing_is_restarted(serve: Serve, call: Start) -> None:
     served = serve()
     served.command.interrupt()
@@ -165,6 +169,7 @@ def test_wrong_selections_are_refused(call: Start, words: tuple[str, ...], messa
     assert message in refused.err
 
 
+@pytest.mark.thorough
 def test_logs_selects_by_time_and_by_pattern(serve: Serve, call: Start) -> None:
     served = serve("--flood-lines", "300")
     served.command.interrupt()

@@ -103,6 +103,7 @@ def archive(world_dir: Path, tmp_path: Path) -> Path:
         return world.checkpoint(first / "gen1.ckpt", agents).path
 
 
+@pytest.mark.thorough
 def test_an_archive_is_loaded_and_resumed_and_its_files_are_listed(
     start: Start, call: Start, tmp_path: Path, world_dir: Path, archive: Path
 ) -> None:
@@ -118,6 +119,7 @@ def test_an_archive_is_loaded_and_resumed_and_its_files_are_listed(
     assert "an archive is not loaded into a world directory" in refused.err
 
 
+@pytest.mark.thorough
 def test_many_resume_the_world_of_an_archive_and_so_does_a_fork(
     start: Start, call: Start, run_dir: Path, world_dir: Path, archive: Path
 ) -> None:
@@ -129,6 +131,7 @@ def test_many_resume_the_world_of_an_archive_and_so_does_a_fork(
     assert running.interrupt() == 130
 
 
+@pytest.mark.thorough
 def test_an_extraction_ends_with_the_commands_that_continue_from_it(
     start: Start, call: Start, tmp_path: Path, world_dir: Path, archive: Path, here: Path
 ) -> None:

@@ -122,6 +122,7 @@ def test_resume_brings_world_and_agent_back_in_their_place(
     assert_nothing_runs()
 
 
+@pytest.mark.thorough
 def test_a_run_without_a_checkpoint_cannot_be_resumed(
     start: Start, call: Start, claude_env: dict[str, str], world: Path
 ) -> None:
@@ -184,6 +185,7 @@ def paste(line: str, claude_env: dict[str, str]) -> subprocess.CompletedProcess[
     )
 
 
+@pytest.mark.thorough
 def test_the_printed_command_line_can_be_pasted_into_a_shell(
     call: Start, claude_env: dict[str, str], tmp_path: Path
 ) -> None:

@@ -429,6 +429,7 @@ def test_an_engine_world_without_a_main_script_is_refused(call: Start, tmp_path:
     assert f"python -m clawblox.engine: cannot load the world: {missing}" in command.err
 
 
+@pytest.mark.thorough
 def test_a_world_that_ends_by_itself_ends_the_command(start: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path, "--exit-after", "0.5", "--tell-token")
     command = start("run", str(world), "--port", "0", env={"WORLD_OPERATOR_TOKEN": "s3cret"})
@@ -474,6 +475,7 @@ def test_a_world_that_exits_before_it_is_ready_is_an_error_with_its_log(
     assert "s3cret" not in command.err + command.out
 
 
+@pytest.mark.thorough
 def test_a_world_that_is_not_ready_in_time_is_an_error_with_the_last_probe(
     call: Start, tmp_path: Path
 ) -> None:

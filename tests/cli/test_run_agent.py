@@ -29,6 +29,7 @@ def made_run(command: Command) -> Path:
     return only_run(Path.cwd())
 
 
+@pytest.mark.thorough
 def test_an_agent_works_in_its_world_until_its_budget_is_used_up(
     call: Start, claude_env: dict[str, str], world: Path, tmp_path: Path
 ) -> None:
@@ -85,6 +86,7 @@ def test_the_first_signal_ends_both_and_prints_how_to_continue(
     assert not [text for text in said[1:] if text.startswith("You act in a world")]
 
 
+@pytest.mark.thorough
 def test_turns_that_a_person_allows_count_from_this_start(
     call: Start, claude_env: dict[str, str], world: Path
 ) -> None:
@@ -201,6 +203,7 @@ def test_any_program_is_an_agent_by_its_template(call: Start, world: Path, tmp_p
     assert said.splitlines()[-1] == f"4711 {AUTO_CONTINUE}"
 
 
+@pytest.mark.thorough
 def test_a_failed_agent_ends_the_world_with_its_reason(
     call: Start, claude_env: dict[str, str], world: Path, tmp_path: Path
 ) -> None:
@@ -238,6 +241,7 @@ def test_a_world_that_dies_ends_its_agent(
     assert last["status"] == "stopped"
 
 
+@pytest.mark.thorough
 def test_an_agent_that_is_stopped_from_outside_ends_the_run(
     start: Start, call: Start, claude_env: dict[str, str], world: Path, tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ WORDS = {"run": ("--port", "0"), "up": ("-n", "2")}
 UP = {"run": "Spectator frontend", "up": "ready after"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", WORDS)
 def test_a_new_run_directory_is_made_and_printed_first(
     start: Start, tmp_path: Path, name: str
@@ -38,6 +39,7 @@ def test_a_new_run_directory_is_made_and_printed_first(
     assert [path.name for path in world.iterdir()] == ["world.toml"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("below", [".", "assets"])
 def test_in_a_world_s_sources_it_is_made_out_of_the_way(
     start: Start, call: Start, tmp_path: Path, below: str
@@ -88,6 +90,7 @@ def test_a_read_only_place_is_an_error_with_a_hint(call: Start, tmp_path: Path) 
     assert "hint: give --run-dir" in command.err
 
 
+@pytest.mark.thorough
 def test_a_run_inside_of_a_world_makes_no_second_run_directory(
     start: Start, tmp_path: Path
 ) -> None:
@@ -111,6 +114,7 @@ def test_a_run_inside_of_a_world_makes_no_second_run_directory(
     assert_nothing_runs()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("words", "env", "expected"),
     [

@@ -118,6 +118,7 @@ def test_without_a_terminal_a_short_start_shows_no_progress(start: Start, tmp_pa
     assert command.interrupt() == 130
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 async def test_without_a_terminal_the_progress_is_plain_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

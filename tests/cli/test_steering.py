@@ -44,6 +44,7 @@ def wait_for_end(command: Command) -> None:
 # --------------------------------------------------------------------------------------- save
 
 
+@pytest.mark.thorough
 def test_save_prints_where_each_snapshot_is(up: Start, call: Start, run_dir: Path) -> None:
     command = up()
     saved = call("save", str(run_dir))
@@ -75,6 +76,7 @@ def test_save_saves_the_named_instances_to_the_given_directory(
     wait_for_end(command)
 
 
+@pytest.mark.thorough
 def test_a_failed_save_does_not_affect_the_others(up: Start, call: Start, run_dir: Path) -> None:
     command = up()
     ask(look(run_dir)["w001"]["port"], "POST", "/__set?snapshot=empty")
@@ -110,6 +112,7 @@ def test_detached_instances_are_saved_too(detached: Path, call: Start) -> None:
         assert Path(one["saved_path"]).is_file()
 
 
+@pytest.mark.thorough
 def test_saving_is_an_error_if_nothing_is_ready(up: Start, call: Start, run_dir: Path) -> None:
     wait_for_end(up())
     saved = call("save", str(run_dir))
@@ -120,6 +123,7 @@ def test_saving_is_an_error_if_nothing_is_ready(up: Start, call: Start, run_dir:
     assert named.err == "w001: not saved: instance 'w001' does not run\n"
 
 
+@pytest.mark.thorough
 def test_slow_saves_show_a_bar_and_remove_it(up: Start, run_dir: Path) -> None:
     command = up(flags=("--snapshot", "slow-loris", "--drip-bytes", "40", "--drip-interval", "0.2"))
     with terminal("save", str(run_dir)) as one:
@@ -192,6 +196,7 @@ def test_a_world_that_cannot_be_reseeded_is_an_error(up: Start, call: Start, run
     wait_for_end(command)
 
 
+@pytest.mark.thorough
 def test_an_ended_instance_is_forked_from_its_last_save_by_the_command_itself(
     up: Start, start: Start, call: Start, run_dir: Path
 ) -> None:
@@ -211,6 +216,7 @@ def test_an_ended_instance_is_forked_from_its_last_save_by_the_command_itself(
     wait_for_end(forking)
 
 
+@pytest.mark.thorough
 def test_a_fork_uses_the_save_of_the_latest_run_or_of_the_named_one(
     start: Start, call: Start, run_dir: Path, tmp_path: Path
 ) -> None:
@@ -271,6 +277,7 @@ def test_a_snapshot_file_is_forked(up: Start, call: Start, run_dir: Path) -> Non
     wait_for_end(command)
 
 
+@pytest.mark.thorough
 def test_a_source_that_cannot_be_forked_is_an_error(up: Start, call: Start, run_dir: Path) -> None:
     command = up()
     unknown = call("fork", str(run_dir), "w009")
@@ -294,6 +301,7 @@ def test_a_source_that_cannot_be_forked_is_an_error(up: Start, call: Start, run_
     assert missing.err.startswith(f"Error: Path '{run_dir}-2' does not exist\n")
 
 
+@pytest.mark.thorough
 def test_a_failed_fork_is_an_error_with_its_reason(up: Start, call: Start, run_dir: Path) -> None:
     command = up()
     snapshot = run_dir / "foreign.json"
@@ -329,6 +337,7 @@ def test_stop_with_save_saves_first(up: Start, call: Start, run_dir: Path) -> No
     assert command.wait() == 0
 
 
+@pytest.mark.thorough
 def test_an_instance_that_cannot_be_saved_is_not_stopped(
     up: Start, call: Start, run_dir: Path
 ) -> None:
@@ -350,6 +359,7 @@ def test_an_instance_that_cannot_be_saved_is_not_stopped(
     wait_for_end(command)
 
 
+@pytest.mark.thorough
 def test_stopping_a_restarting_instance_ends_it_for_good(
     up: Start, call: Start, run_dir: Path
 ) -> None:

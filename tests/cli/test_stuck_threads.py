@@ -27,7 +27,8 @@ main(sys.argv[1:])
 """
 
 
-@pytest.mark.parametrize("command", ["run", pytest.param("up", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("command", ["run", "up"])
 def test_a_second_signal_ends_a_command_of_which_a_thread_is_stuck(
     tmp_path: Path, command: str
 ) -> None:

@@ -69,6 +69,7 @@ def test_the_current_directory_is_the_world_by_default(start: Start, tmp_path: P
     assert command.interrupt() == 130
 
 
+@pytest.mark.thorough
 def test_a_failed_start_does_not_affect_the_others_and_shows_its_reason(
     start: Start, call: Start, tmp_path: Path, run_dir: Path
 ) -> None:
@@ -114,6 +115,7 @@ def test_it_ends_when_the_last_instance_has_ended(
         assert text in command.err
 
 
+@pytest.mark.thorough
 def test_stopping_them_from_another_terminal_is_not_a_failure(
     up: Start, call: Start, run_dir: Path
 ) -> None:
@@ -125,6 +127,7 @@ def test_stopping_them_from_another_terminal_is_not_a_failure(
     assert command.err == ""
 
 
+@pytest.mark.thorough
 def test_stopping_all_cancels_starts_too(
     start: Start, call: Start, tmp_path: Path, run_dir: Path
 ) -> None:
@@ -184,6 +187,7 @@ def test_a_run_directory_has_one_orchestrator(up: Start, call: Start, run_dir: P
     assert command.interrupt() == 130
 
 
+@pytest.mark.thorough
 def test_metrics_are_served(up: Start) -> None:
     command = up("--metrics-port", "0")
     found = re.search(r"^metrics at (http://127\.0\.0\.1:\d+/metrics)$", command.out, re.M)
@@ -223,6 +227,7 @@ def test_a_dead_instance_is_restarted_from_its_last_save_and_its_log_is_followed
     assert again.out == following.out
 
 
+@pytest.mark.thorough
 def test_a_halt_is_a_failure_and_shows_its_reason(
     start: Start, call: Start, tmp_path: Path, run_dir: Path
 ) -> None:
@@ -275,6 +280,7 @@ def test_a_signal_stops_them_all(up: Start, number: signal.Signals, status: int)
     assert not marked_processes()
 
 
+@pytest.mark.thorough
 def test_a_second_signal_kills_immediately(up: Start) -> None:
     command = up("--grace", "600", flags=("--ignore-sigterm",))
     command.send(signal.SIGINT)
@@ -293,6 +299,7 @@ def test_a_signal_ends_a_slow_start(start: Start, tmp_path: Path, run_dir: Path)
     assert not marked_processes()
 
 
+@pytest.mark.thorough
 def test_with_save_at_end_instances_are_saved_before_they_are_stopped(
     up: Start, run_dir: Path
 ) -> None:
@@ -304,6 +311,7 @@ def test_with_save_at_end_instances_are_saved_before_they_are_stopped(
         assert one["state"] == "exited"
 
 
+@pytest.mark.thorough
 def test_an_instance_that_cannot_be_saved_runs_until_the_second_signal(
     up: Start, run_dir: Path
 ) -> None:
@@ -358,6 +366,7 @@ def test_it_runs_with_closed_standard_streams(start: Start, tmp_path: Path, run_
     assert not marked_processes()
 
 
+@pytest.mark.thorough
 def test_it_ends_when_the_output_is_gone(start: Start, tmp_path: Path, run_dir: Path) -> None:
     world = make_world(tmp_path)
     words = ("up", str(world), "--run-dir", str(run_dir), "--autosave", "0.05")
@@ -386,6 +395,7 @@ def test_a_full_disk_loses_lines_and_stops_no_world(
 # -------------------------------------------------------------------------------- the live table
 
 
+@pytest.mark.thorough
 def test_a_terminal_shows_a_live_table_and_is_left_clean(
     call: Start, tmp_path: Path, run_dir: Path
 ) -> None:
@@ -514,6 +524,7 @@ def orchestrator_of(run_dir: Path) -> int:
     return int((run_dir / ".clawblox" / "run.lock").read_text().split()[0])
 
 
+@pytest.mark.thorough
 def test_it_goes_to_the_background_when_all_are_ready_and_ends_with_the_last_of_them(
     detach: Start, call: Start, tmp_path: Path, run_dir: Path
 ) -> None:
@@ -594,6 +605,7 @@ def test_an_orchestrator_that_ends_early_is_reported_with_its_last_lines(
     assert f"  | Error: the run directory {run_dir} is held by pid " in again.err
 
 
+@pytest.mark.thorough
 def test_ctrl_c_does_not_end_a_start_in_the_background(
     start: Start, call: Start, tmp_path: Path, run_dir: Path
 ) -> None:

@@ -16,6 +16,7 @@ from tests.cli.conftest import Start, assert_nothing_runs, look
 from tests.support import ask, make_world, wait_until
 
 
+@pytest.mark.thorough
 def test_it_prints_each_end_and_exits_as_the_first_by_name_that_failed(
     up: Start, start: Start, call: Start, run_dir: Path
 ) -> None:
@@ -61,6 +62,7 @@ def test_a_restart_is_no_end_and_ctrl_c_leaves_the_run_alone(
     assert_nothing_runs()
 
 
+@pytest.mark.thorough
 def test_a_wrong_use_is_explained(call: Start, tmp_path: Path) -> None:
     assert call("wait", str(tmp_path / "nowhere")).wait() == 1
     (tmp_path / "empty").mkdir()

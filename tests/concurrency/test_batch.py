@@ -97,6 +97,7 @@ async def test_a_batch_has_the_values_in_the_order_of_the_asking() -> None:
     batch.raise_if_failed()
 
 
+@pytest.mark.thorough
 async def test_a_failure_does_not_affect_the_others_and_the_first_comes_first() -> None:
     work = Work("a", "b", "c", "d")
     late, early = KeyError("late"), UsageError("early")

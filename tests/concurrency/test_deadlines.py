@@ -82,6 +82,7 @@ async def test_time_in_which_the_loop_was_blocked_does_not_count() -> None:
     assert not scope.cancelled_caught
 
 
+@pytest.mark.thorough
 async def test_a_loop_that_is_always_late_waits_twice_as_long_and_not_for_ever() -> None:
     blocks = 0
     with anyio.fail_after(HANG_S):
@@ -111,6 +112,7 @@ anyio.run(main, backend={backend!r})
 """
 
 
+@pytest.mark.thorough
 def test_time_in_which_the_process_was_stopped_does_not_count(anyio_backend_name: str) -> None:
     program = WAIT.replace("{backend!r}", repr(anyio_backend_name))
     pipe = subprocess.PIPE

@@ -41,6 +41,7 @@ async def test_every_tick_is_noted_and_none_is_early() -> None:
     assert min(lags) >= 0.0
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 async def test_a_loop_that_somebody_blocks_is_late_by_so_much() -> None:
     lags: list[float] = []
@@ -54,6 +55,7 @@ async def test_a_loop_that_somebody_blocks_is_late_by_so_much() -> None:
     assert max(lags) >= BLOCKED_S - watchdog._LAG_TICK_S
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 async def test_time_that_is_lost_in_telling_of_it_counts_too() -> None:
     lags: list[float] = []
@@ -103,6 +105,7 @@ def state_of(pid: int) -> str:
     return process.state
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 async def test_a_world_counts_every_tick_and_tells_of_those_that_were_missed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -330,6 +330,7 @@ def test_a_world_that_could_not_be_completed_has_no_world_toml(hub, home):
     assert "world.toml" not in everything_in(obstacle.parent)
 
 
+@pytest.mark.thorough
 def test_fetches_of_one_folder_at_once_all_get_it_whole(hub, home):
     hub.has_archive(
         archive(file("panda/world.toml", TOML), *(file(f"panda/{n}") for n in range(99)))
@@ -505,6 +506,7 @@ def test_a_cut_transfer_is_refused(hub, home):
 WHOLE = archive(file("panda/world.toml", TOML), file("panda/x", os.urandom(50_000)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "data",
     [
@@ -608,6 +610,7 @@ HEADERS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("header", HEADERS.values(), ids=HEADERS)
 @pytest.mark.parametrize("is_first", [False, True])
 def test_a_header_that_would_fill_the_memory_is_refused(hub, home, header, is_first):

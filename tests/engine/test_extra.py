@@ -9,6 +9,7 @@ import tomllib
 from importlib import metadata
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +43,7 @@ run_deep(run)
 """
 
 
+@pytest.mark.thorough
 def test_the_extra_names_every_package_that_a_world_with_a_character_needs(tmp_path: Path) -> None:
     (tmp_path / "main.lua").write_text("")
     home = metadata.packages_distributions()

@@ -88,6 +88,7 @@ def test_the_defaults_in_the_table_of_world_toml_are_those_of_the_engine(tmp_pat
     ]
 
 
+@pytest.mark.thorough
 def test_a_world_that_is_started_in_lock_step_takes_one_tick_for_an_input(tmp_path):
     run = tomllib.loads(next(block for block in blocks("toml") if block.startswith("[run]")))["run"]
     for name, text in FILES.items():

@@ -106,6 +106,7 @@ HARMLESS = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("main", HALTING)
 def test_n3_a_hostile_script_halts_the_world_with_a_clear_text(tmp_path: Path, main: str) -> None:
     run = play(tmp_path, main, 6, PLAN, steps_per_tick=STEPS)
@@ -139,6 +140,7 @@ end)
 """
 
 
+@pytest.mark.thorough
 @given(
     inputs=st.lists(
         st.tuples(

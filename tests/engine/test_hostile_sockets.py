@@ -66,6 +66,7 @@ def is_alive(port: int) -> bool:
     return bool(first < second) and ask(port, "GET", "/health").status == 200
 
 
+@pytest.mark.thorough
 def test_a_spectator_who_sends_wrong_frames_does_no_harm(port: int) -> None:
     for name, data in FRAMES.items():
         with WebSocketClient(port, PATH) as client, suppress(OSError):
@@ -73,6 +74,7 @@ def test_a_spectator_who_sends_wrong_frames_does_no_harm(port: int) -> None:
         assert is_alive(port), name
 
 
+@pytest.mark.thorough
 def test_spectators_who_send_random_bytes_do_no_harm(port: int) -> None:
     stream = random.Random(5)
     for _ in range(20):

@@ -32,6 +32,7 @@ KEPT = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("loop", LOOPS)
 def test_an_endless_loop_halts_the_world_and_the_text_names_the_key(loop, tmp_path):
     body, steps = LOOPS[loop]
@@ -43,6 +44,7 @@ def test_an_endless_loop_halts_the_world_and_the_text_names_the_key(loop, tmp_pa
     assert run.world._parts.vm.globals["_G"]["n"] <= 200_000 / steps
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kept", KEPT)
 def test_values_that_a_script_keeps_in_the_engine_count_as_its_memory(kept, tmp_path):
     source = f"""
@@ -84,6 +86,7 @@ def test_a_script_that_fills_the_memory_halts_the_world(tmp_path, main):
     )
 
 
+@pytest.mark.thorough
 def test_instances_that_nothing_refers_to_any_more_do_not_count(tmp_path):
     main = "for _ = 1, 20000 do local part = Instance.new('Part', workspace) part:Destroy() end"
     run = play(tmp_path, main, 1, memory_bytes=MEMORY, steps_per_tick=3_000_000)

@@ -82,10 +82,12 @@ def check_classes(directory: Path, seed: int, calls: int, names: Sequence[str] =
     assert len(finished) > 0.8 * len(ended), ended
 
 
+@pytest.mark.thorough
 def test_members_survive_odd_values(tmp_path: Path) -> None:
     check_classes(tmp_path, 1, 12, SAMPLES)
 
 
+@pytest.mark.thorough
 def test_libraries_survive_odd_values(tmp_path: Path) -> None:
     ended = run_deep(lambda: check(tmp_path, fill("libraries", 1, 3)))
     assert ended

@@ -64,6 +64,7 @@ def write(world: StartedWorld, value: int) -> None:
     assert send(world, "Write", {"value": value}) == str(value)
 
 
+@pytest.mark.thorough
 def test_a_fork_begins_with_the_rows_of_its_save_and_goes_its_own_way(world_dir, tmp_path):
     with World(dir=world_dir, run_dir=tmp_path / "run") as world:
         (origin,) = world.start_many(1)
@@ -111,6 +112,7 @@ def test_a_restart_from_a_save_restores_its_rows_and_a_fresh_restart_keeps_the_r
         assert send(fork, "Read") == "none"
 
 
+@pytest.mark.thorough
 def test_an_archive_carries_the_rows(world_dir, tmp_path):
     with World(dir=world_dir, run_dir=tmp_path / "run") as world:
         (started,) = world.start_many(1)
@@ -138,14 +140,8 @@ def test_a_start_on_a_port_of_its_own_choice_keeps_the_public_place(world_dir, t
     assert (world_dir / ".clawblox" / f"local-{port}.db").exists()
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        "changed",
-        pytest.param("missing", marks=pytest.mark.thorough),
-        pytest.param("a link", marks=pytest.mark.thorough),
-    ],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("damage", ["changed", "missing", "a link"])
 def test_rows_that_differ_from_the_saved_rows_are_refused(world_dir, tmp_path, damage):
     with World(dir=world_dir, run_dir=tmp_path / "run") as world:
         (started,) = world.start_many(1)

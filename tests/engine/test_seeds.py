@@ -41,6 +41,7 @@ def look(port: int) -> tuple[Any, ...]:
     return found["door"], found["spawn"], found["guid"]
 
 
+@pytest.mark.thorough
 def test_fresh_worlds_differ_by_a_seed_that_is_recorded_and_repeats_them(world_dir, tmp_path):
     run = tmp_path / "run"
     with World(dir=world_dir, run_dir=run) as world:

@@ -68,6 +68,7 @@ def test_an_engine_world_starts_saves_resumes_and_forks_without_a_command(world_
     refuses_a_snapshot_of_other_scripts(world_dir, saved.path)
 
 
+@pytest.mark.thorough
 def test_an_agent_reaches_the_map_at_its_address_and_gravity_is_that_of_the_world(
     world_dir, tmp_path
 ):
@@ -228,6 +229,7 @@ def wait_for_start(log_file: Path, number: int) -> None:
     )
 
 
+@pytest.mark.thorough
 def test_watching_keeps_the_state_unless_the_scripts_change(world_dir, tmp_path):
     with World(dir=world_dir) as world:
         started = world.start(run_dir=tmp_path / "run", watch=True)

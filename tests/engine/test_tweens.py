@@ -269,6 +269,7 @@ WRONG = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("statement", WRONG)
 def test_wrong_tweens_are_refused(tmp_path: Path, statement: str) -> None:
     script = f"""

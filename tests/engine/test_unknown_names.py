@@ -78,6 +78,7 @@ def test_a_script_cannot_make_the_world_remember_warnings_without_end(tmp_path: 
     assert sum("is not a service" in line for line in run.lines) == 100
 
 
+@pytest.mark.thorough
 def test_looking_for_the_nearest_name_is_charged(tmp_path: Path) -> None:
     script = "while true do pcall(function() return Enum.Material.SmothPlastik end) end"
     run = play(tmp_path, script, steps_per_tick=300_000)

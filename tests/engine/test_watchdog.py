@@ -99,6 +99,7 @@ def test_a_call_that_passes_no_charge_point_halts_the_world_at_its_end(tmp_path)
         assert re.match(rf"halted: Failed to load script: main\.lua:[12]: {STOPPED}", line)
 
 
+@pytest.mark.thorough
 def test_a_call_that_never_ends_is_ended_with_a_status_and_the_last_known_line(tmp_path):
     with watched(tmp_path, "local n = 1\nfor i = 1, 3 do\nsearch()\nend", patience_s=0.1) as world:
         assert world.end() == WATCHDOG_STATUS
@@ -107,6 +108,7 @@ def test_a_call_that_never_ends_is_ended_with_a_status_and_the_last_known_line(t
     assert re.fullmatch(rf"{re.escape(reason)}[123]\n", (tmp_path / "errors").read_text())
 
 
+@pytest.mark.thorough
 def test_a_process_with_too_much_memory_stops_at_its_next_charge_point(tmp_path):
     fill = "local t = {}\nwhile true do t[#t + 1] = string.rep('x', 1000) .. #t end"
     with watched(tmp_path, fill, memory=200 << 20, cpu_s=60) as world:
@@ -126,6 +128,7 @@ def test_a_process_with_too_much_memory_that_does_not_answer_is_ended(tmp_path):
     assert "its process has more than 200 MiB of memory" in (tmp_path / "errors").read_text()
 
 
+@pytest.mark.thorough
 def test_calls_that_end_in_time_are_left_alone(tmp_path):
     with watched(tmp_path, "for i = 1, 1000 do end") as world:
         assert world.read_line() == "played"
@@ -135,6 +138,7 @@ def test_calls_that_end_in_time_are_left_alone(tmp_path):
     assert (tmp_path / "errors").read_text() == ""
 
 
+@pytest.mark.thorough
 def test_no_helper_outlives_a_world_that_is_killed(tmp_path):
     with watched(tmp_path, "") as world:
         assert world.read_line() == "played"
@@ -144,6 +148,7 @@ def test_no_helper_outlives_a_world_that_is_killed(tmp_path):
         wait_until(lambda: not is_alive(world.helper))
 
 
+@pytest.mark.thorough
 def test_a_helper_sleeps_between_two_looks(tmp_path):
     with watched(tmp_path, "") as world:
         assert world.read_line() == "played"

@@ -292,6 +292,7 @@ async def test_a_pointer_that_cannot_be_written_keeps_the_archive_before(
     assert scene.pointed()["checkpoint"] == str(last.path)
 
 
+@pytest.mark.thorough
 async def test_the_save_that_a_restart_needs_is_not_removed(tmp_path: Path, scene: Scene) -> None:
     other = await scene.world.start(run_dir=tmp_path / "run2", name="r", restart="checkpoint")
     checkpointer = AsyncCheckpointer(scene.world, {}, dir=tmp_path / "out", instance="r", keep=1)
@@ -309,6 +310,7 @@ async def test_the_save_that_a_restart_needs_is_not_removed(tmp_path: Path, scen
 # ------------------------------------------------------------------------------------- failures
 
 
+@pytest.mark.thorough
 async def test_one_that_fails_is_told_and_the_next_one_comes(scene: Scene) -> None:
     outcomes = Outcomes()
     notes = scene.eko.dir / "workspace" / "notes.md"
@@ -401,6 +403,7 @@ async def test_a_wrong_argument_is_named(tmp_path: Path, wrong: dict[str, Any]) 
 # ----------------------------------------------------------------------------------------- sync
 
 
+@pytest.mark.thorough
 def test_a_script_makes_checkpoints(tmp_path: Path) -> None:
     out = tmp_path / "out"
     outcomes = Outcomes()

@@ -111,6 +111,7 @@ async def test_an_instance_and_its_agents_are_saved_and_brought_back_together(sc
         await run.stop(grace_seconds=5)
 
 
+@pytest.mark.thorough
 async def test_the_end_of_the_agents_is_saved_while_the_world_runs(scene: Scene) -> None:
     agents = scene.agents()[:1]
     async with LiveRun(scene.world, agents, on_checkpoint=scene.outcomes.append) as run:

@@ -86,6 +86,7 @@ async def test_a_conversation_goes_on_whatever_surrounds_its_program(
         assert after == (started.session_id, TOLD)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("driver", "was_sandboxed"),
     [
@@ -130,6 +131,7 @@ async def test_an_archive_is_resumed_with_the_sandbox_that_the_agent_had(
         assert after == (started.session_id, TOLD)
 
 
+@pytest.mark.thorough
 def test_a_script_resumes_a_checkpoint_while_the_stopped_agent_still_exists(
     tmp_path: Path,
 ) -> None:

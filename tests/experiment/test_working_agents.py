@@ -79,6 +79,7 @@ async def test_it_is_saved_between_two_turns_and_goes_on(scene: Scene) -> None:
         assert set((await scene.messages())[1:]) == {AUTO_CONTINUE}
 
 
+@pytest.mark.thorough
 async def test_a_turn_under_way_is_waited_for_and_a_message_is_given_as_ever(scene: Scene) -> None:
     with anyio.fail_after(DEADLINE_S):
         async with anyio.create_task_group() as tasks:

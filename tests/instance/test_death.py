@@ -105,6 +105,7 @@ async def test_a_call_in_flight_ends_with_the_world(tmp_path: Path, name: str) -
         assert not list((tmp_path / "run" / "checkpoints").glob("*"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", HANGING)
 async def test_a_call_in_flight_ends_when_the_world_is_stopped(tmp_path: Path, name: str) -> None:
     async with running(tmp_path) as (world, started):

@@ -200,6 +200,7 @@ NON_ANSWERS: dict[str, tuple[Handler, str]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize(("handler", "seen"), NON_ANSWERS.values(), ids=NON_ANSWERS)
 async def test_the_probe_reports_something_that_is_not_an_answer(
@@ -427,6 +428,7 @@ async def test_probing_begins_when_a_world_can_be_ready(
     assert probe.at[0] - begun_at >= at_s
 
 
+@pytest.mark.thorough
 async def test_a_world_that_is_busy_at_first_is_probed_again(tmp_path: Path) -> None:
     with running_world(tmp_path, "--unavailable", "0.5") as world:
         await become_ready(probe_of(world.port), world.cookie)

@@ -80,6 +80,7 @@ def make_launcher() -> Launcher:
     return Launcher(Ramp(lambda: None, 1))
 
 
+@pytest.mark.thorough
 async def test_a_start_ends_as_its_probe_its_process_or_its_deadline_says(
     starts: list[Start],
 ) -> None:

@@ -267,6 +267,7 @@ async def test_the_error_names_a_command_that_is_not_on_the_path(tmp_path: Path)
 # ------------------------------------------------------------------------ it is not ready
 
 
+@pytest.mark.thorough
 async def test_a_world_that_never_listens_times_out(tmp_path: Path) -> None:
     error = await failed_start(
         make_world(tmp_path, "--never-listen"),
@@ -279,6 +280,7 @@ async def test_a_world_that_never_listens_times_out(tmp_path: Path) -> None:
     assert isinstance(error, TimeoutError)
 
 
+@pytest.mark.thorough
 async def test_a_world_that_ignores_sigterm_is_ended_when_it_was_not_ready(
     tmp_path: Path,
 ) -> None:
@@ -312,6 +314,7 @@ async def test_the_error_says_that_a_world_accepts_but_never_answers(tmp_path: P
     assert "last probe: connected, no answer to GET /api.md" in error.message
 
 
+@pytest.mark.thorough
 async def test_the_error_of_a_world_without_the_route_has_the_status(tmp_path: Path) -> None:
     error = await failed_start(
         make_world(tmp_path, "--health", toml_extra=RARELY),
@@ -322,6 +325,7 @@ async def test_the_error_of_a_world_without_the_route_has_the_status(tmp_path: P
     assert "last probe: GET /api.md answered 404" in error.message
 
 
+@pytest.mark.thorough
 async def test_a_world_with_a_short_timeout_is_probed_though_others_were_slow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,6 +339,7 @@ async def test_a_world_with_a_short_timeout_is_probed_though_others_were_slow(
     assert "last probe: connection failed: Connection refused" in error.message
 
 
+@pytest.mark.thorough
 async def test_the_error_names_the_log_pattern_that_never_matched(tmp_path: Path) -> None:
     directory = make_world(tmp_path, toml_extra='[run.ready]\nlog = "READY"')
     error = await failed_start(
@@ -396,6 +401,7 @@ async def test_the_port_of_a_sidecar_is_not_taken_for_that_of_the_world(tmp_path
     assert error.hint is None
 
 
+@pytest.mark.thorough
 async def test_the_error_names_another_process_on_another_address_of_the_port(
     tmp_path: Path,
 ) -> None:
@@ -682,6 +688,7 @@ def test_too_few_descriptors_fail_the_start_and_leave_nothing(tmp_path: Path) ->
 # ------------------------------------------------------------------------- a sleeping machine
 
 
+@pytest.mark.thorough
 def test_a_world_is_not_late_because_its_orchestrator_slept(tmp_path: Path) -> None:
     """Stop the orchestrator, as a closed laptop does, until its deadline is long over."""
     directory = make_world(tmp_path, "--slow-boot", "0.4", "--pid-file", str(tmp_path / "pid"))

@@ -97,6 +97,7 @@ def gated_world(parent: Path, *flags: str) -> Path:
     return world_that_runs(parent, "bash", "-c", GATE, "gate", *world_command(*flags))
 
 
+@pytest.mark.thorough
 async def test_a_leased_port_that_a_stranger_took_is_replaced_by_another(tmp_path: Path) -> None:
     directory = gated_world(tmp_path)
     started: list[StartedWorld] = []

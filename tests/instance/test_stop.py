@@ -128,6 +128,7 @@ async def test_a_second_stop_shortens_the_grace(tmp_path: Path) -> None:
         assert result.rung == "killed"
 
 
+@pytest.mark.thorough
 async def test_a_cancelled_stop_goes_on_without_its_caller(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path, "--slow-stop", "0.2")) as world:
         started = await world.start(run_dir=tmp_path / "run")

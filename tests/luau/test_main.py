@@ -67,6 +67,7 @@ return "OK"
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("torture", [(), ("--torture", "1"), ("--torture", "3")])
 def test_conformance_files_find_the_globals_of_the_test_program(
     tmp_path: Path, torture: tuple[str, ...]

@@ -208,6 +208,7 @@ def test_it_binds_when_there_is_nothing_to_inherit(tmp_path: Path) -> None:
         assert world.ask("GET", "/api.md").status == 200
 
 
+@pytest.mark.thorough
 def test_it_tells_the_seed_that_it_was_given(tmp_path: Path) -> None:
     saved = tmp_path / "saved.json"
     with running_world(tmp_path) as world:

@@ -18,6 +18,7 @@ from tests.support import RunningWorld, is_alive, is_listening, running_world, w
 # ------------------------------------------------------------------- it fails when ready
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("query", "status"), [("signal=SIGKILL", -signal.SIGKILL), ("status=4", 4), ("status=0", 0)]
 )
@@ -59,6 +60,7 @@ def test_faults_are_switched_while_it_runs(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------ snapshots
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", ["sized", "chunked", "close-delimited"])
 def test_a_whole_snapshot_travels_in_three_ways(tmp_path: Path, way: str) -> None:
     with running_world(tmp_path, "--snapshot", way, "--snapshot-mb", "1") as world:
@@ -142,6 +144,7 @@ def test_a_truncated_snapshot_looks_whole_when_only_the_end_delimits_it(tmp_path
         answer.json()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("way", "has_headers"),
     [("hang-before-headers", False), ("hang-in-body", True), ("declared-huge", True)],

@@ -131,6 +131,7 @@ async def test_forks_deaths_and_restarts_of_a_running_run(tmp_path: Path) -> Non
     assert depths(elsewhere) == order
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 async def test_earlier_runs_under_a_name_are_lives_as_far_as_their_saves_tell(
     tmp_path: Path,
@@ -273,6 +274,7 @@ def test_a_cycle_of_parents_is_cut_and_every_instance_appears(tmp_path: Path) ->
     assert depths(lineage) == order
 
 
+@pytest.mark.thorough
 def test_thousands_of_generations_do_not_exhaust_the_stack(tmp_path: Path) -> None:
     # In manifests of their own, their files would cost more than the lineage.
     names = [f"w{number}" for number in range(2000)]
@@ -365,6 +367,7 @@ def assert_plain(lineage: Lineage) -> None:
 ODD: list[Any] = ["x", "\0", "\ud800", "", True, None, [], {}, -1, 10**400, 1e400, float("nan")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("section", ["checkpoints", "restarts", "run"])
 def test_an_odd_value_of_any_field_costs_no_more_than_its_entry(
     tmp_path: Path, section: str

@@ -296,6 +296,7 @@ def test_a_run_that_another_process_has_claimed_is_refused_with_its_pid(tmp_path
             pass
 
 
+@pytest.mark.thorough
 def test_the_claim_of_a_killed_process_ends_with_it(tmp_path: Path) -> None:
     with run_held_elsewhere(tmp_path) as holder:
         holder.kill()
@@ -311,6 +312,7 @@ def test_a_lock_without_a_readable_owner_is_refused_too(tmp_path: Path) -> None:
             claim_run(tmp_path)
 
 
+@pytest.mark.thorough
 def test_the_claims_of_a_process_on_a_run_are_shared_until_the_last_is_released(
     tmp_path: Path,
 ) -> None:
@@ -325,6 +327,7 @@ def test_the_claims_of_a_process_on_a_run_are_shared_until_the_last_is_released(
         assert not is_free(tmp_path)
 
 
+@pytest.mark.thorough
 def test_other_runs_can_be_claimed_meanwhile(tmp_path: Path) -> None:
     with run_held_elsewhere(tmp_path / "one"), run_claimed(tmp_path / "other", 2):
         assert is_free(tmp_path)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from clawblox import World, read_manifest
 from tests.rundir.support import records_on_disk
 from tests.support import is_alive, make_world, wait_until
@@ -54,6 +56,7 @@ def test_a_run_whose_orchestrator_was_killed_is_called_interrupted(tmp_path: Pat
         assert record["ended_at"].endswith("Z")
 
 
+@pytest.mark.thorough
 def test_a_run_that_was_labelled_at_its_end_keeps_its_label(tmp_path: Path) -> None:
     directory, run_dir = make_world(tmp_path), tmp_path / "run"
     statements = ["world.record_run(status='complete')", "print('labelled', flush=True)", "input()"]
@@ -67,6 +70,7 @@ def test_a_run_that_was_labelled_at_its_end_keeps_its_label(tmp_path: Path) -> N
         assert read_manifest(run_dir).run["status"] == "complete"
 
 
+@pytest.mark.thorough
 def test_the_next_save_removes_the_remnants_of_a_killed_save(tmp_path: Path) -> None:
     directory = make_world(tmp_path, "--snapshot", "hang-in-body", "--after-bytes", "40")
     run_dir = tmp_path / "run"

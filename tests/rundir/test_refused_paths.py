@@ -50,6 +50,7 @@ PLACES: dict[str, Callable[[Path], str]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", ["start", "start_many", "record_dir"])
 @pytest.mark.parametrize("place", PLACES)
 async def test_an_unusable_run_directory_is_named_in_the_error(

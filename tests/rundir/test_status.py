@@ -369,6 +369,7 @@ AFTERWARDS: dict[str, tuple[dict[str, Any], bool]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("changes", "is_end"), AFTERWARDS.values(), ids=AFTERWARDS)
 def test_a_log_is_followed_to_the_end_of_its_instance_over_its_restarts(
     tmp_path: Path, sleeper: dict[str, Any], changes: dict[str, Any], is_end: bool

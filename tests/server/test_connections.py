@@ -103,6 +103,7 @@ def test_two_hundred_unfinished_requests_do_not_block_others(
         assert cpu_ticks(world) < 500
 
 
+@pytest.mark.thorough
 def test_a_connection_without_a_descriptor_waits_and_is_logged_once(
     launch: Launch, poor: Path
 ) -> None:
@@ -129,6 +130,7 @@ def test_unfinished_bodies_are_closed_after_their_time_limit(launch: Launch, poo
     assert "Traceback" not in world.log
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("part", ["head", "body"])
 def test_a_late_request_is_answered_408(launch: Launch, part: str) -> None:
     world = launch(TALLY, *HASTY)
@@ -200,6 +202,7 @@ def test_the_time_limit_of_a_request_starts_with_its_first_byte(launch: Launch) 
             assert read_until(peer, b"Send Add.\n").startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.thorough
 def test_a_slow_body_within_its_time_limit_is_accepted(launch: Launch) -> None:
     world = launch(TALLY, "--request-timeout", "20")
     session = world.ask("POST", "/join?name=a").json()["session"]
@@ -251,6 +254,7 @@ def test_a_slow_client_gets_a_whole_large_snapshot(launch: Launch, large: Path) 
     assert received > LARGE
 
 
+@pytest.mark.thorough
 def test_a_connection_whose_answer_is_never_read_is_closed(launch: Launch, large: Path) -> None:
     world = launch(large, "--answer-timeout", "0.5", "--max-connections", "1")
     with connections(world, 1, GET_SNAPSHOT) as (deaf,):
@@ -271,6 +275,7 @@ def poor_gallery(poor: Path, tmp_path: Path) -> Path:
     return script
 
 
+@pytest.mark.thorough
 def test_unread_answers_make_room_for_others(launch: Launch, poor_gallery: Path) -> None:
     world = launch(poor_gallery)
     get = b"GET /files/large.glb HTTP/1.1\r\nHost: 127.0.0.1:%port\r\n\r\n"
@@ -302,6 +307,7 @@ def test_a_slow_reader_keeps_its_place_before_a_client_that_does_not_read(
         assert len(read_all(deaf)) < LARGE
 
 
+@pytest.mark.thorough
 def test_an_idle_connection_makes_room_for_a_new_one(launch: Launch) -> None:
     world = launch(TALLY, *NEVER, "--max-connections", "1")
     get = b"GET /api.md HTTP/1.1\r\nHost: 127.0.0.1:%port\r\n\r\n"

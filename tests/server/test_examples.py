@@ -135,6 +135,7 @@ def test_a_snapshot_of_the_other_example_is_refused(launch, tmp_path, name):
     assert "its format is" in world.log
 
 
+@pytest.mark.thorough
 def test_a_mujoco_snapshot_has_the_fields_that_tools_know(launch):
     document = launch(EXAMPLES / "mujoco_carts" / "world.py").snapshot().json()
     assert document["format"] == "mujoco-state-v1"
@@ -144,6 +145,7 @@ def test_a_mujoco_snapshot_has_the_fields_that_tools_know(launch):
     assert document["chat"] == {"posted": 0, "messages": []}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_runs_in_real_time_too(launch, name):
     world = launch(EXAMPLES / name / "world.py", "--clock", "realtime")
@@ -188,6 +190,7 @@ def test_an_observation_has_exactly_the_keys_of_the_document(name):
 NUMBERS = st.floats(-1, 1)
 
 
+@pytest.mark.thorough
 @given(pushes=st.lists(st.tuples(st.sampled_from("ab"), NUMBERS, NUMBERS), max_size=12))
 @settings(max_examples=30)
 def test_marbles_survive_json_at_any_moment(pushes):
@@ -330,6 +333,7 @@ def test_a_refused_input_changes_nothing(name, action, data):
     assert simulation.snapshot() == before
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 def test_no_input_halts_an_example(name):
     accepted = flood(HostedWorld(make_simulation(name)), ["Steer", "Brake", "Push", "Wait"], 1)

@@ -200,6 +200,7 @@ def test_a_refused_snapshot_resets_waiting_clients(launch, listener, port, tmp_p
     assert not is_listening(port)
 
 
+@pytest.mark.thorough
 def test_a_restored_world_answers_waiting_clients_from_its_restored_state(
     launch, listener, port, tmp_path
 ):

@@ -247,6 +247,7 @@ def test_an_unread_file_holds_no_descriptor(launch, large_file):
         wait_until(is_closed, what="the file is closed")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("replacement", ["pipe", "file", "link", "nothing"])
 def test_a_file_that_is_replaced_while_it_is_sent_ends_its_answer(launch, large_file, replacement):
     world = launch(GALLERY, env={"GALLERY_FILES": str(large_file.parent)})
@@ -387,6 +388,7 @@ def test_spectators_of_a_real_world_come_and_go_and_are_limited(launch):
         spectator.close()
 
 
+@pytest.mark.thorough
 def test_a_spectator_may_stay_longer_than_a_request_may_take(launch):
     world = launch(GALLERY, "--clock", "realtime", "--request-timeout", "0.1")
     with WebSocketClient(world.port, "/watch") as socket:
@@ -428,6 +430,7 @@ def test_malformed_messages_close_the_socket_and_the_world_runs_on(launch, frame
 PING = b"\x89\x80mask"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "frames",
     [
@@ -491,6 +494,7 @@ def test_spectators_do_not_keep_agents_out(launch):
 # ------------------------------------------------------------------------------ its own thread
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_world_on_another_thread_stops_on_a_signal(launch, number):
     world = launch(GALLERY)

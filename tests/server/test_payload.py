@@ -29,6 +29,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=30)
 @given(VALUES)
 @example([[]])

@@ -92,6 +92,7 @@ def test_events_reach_the_file_while_the_world_runs(launch, run_dir):
     assert [event["event"] for event in read_events(path)] == ["start", "join"]
 
 
+@pytest.mark.thorough
 def test_every_launch_writes_its_own_recording(launch, run_dir):
     for _ in range(2):
         world = launch(TALLY, "--record", "--record-dir", str(run_dir))

@@ -29,6 +29,7 @@ def play(world: LaunchedWorld, session: str) -> dict[str, Any]:
     return world.snapshot().json()["state"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("directory", [EXAMPLES / "marbles", STARTER], ids=lambda path: path.name)
 def test_a_seed_decides_how_a_resumed_world_continues(launch, tmp_path, directory):
     program = directory / "world.py"

@@ -65,6 +65,7 @@ def test_foreign_hosts_and_origins_are_refused_on_the_real_port(launch):
     assert world.ask("POST", "/join?name=a", headers={"Origin": "http://evil"}).status == 403
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "request_head",
     [
@@ -121,6 +122,7 @@ def test_a_halted_real_time_world_keeps_answering(launch):
     assert world.stop() == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("clock", ["lockstep", "realtime"])
 def test_with_exit_on_halt_a_halted_world_exits_with_status_70(launch, clock):
     world = launch(TALLY, "--exit-on-halt", "--clock", clock)
@@ -181,6 +183,7 @@ def test_a_snapshot_is_not_needed_after_the_launch(launch, snapshot):
     assert world.snapshot().body == body
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
@@ -205,6 +208,7 @@ def test_a_foreign_snapshot_is_refused_before_the_port_opens(launch, snapshot, d
     assert world.log.count("\n") == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("is_resumed", [False, True])
 def test_a_world_without_reseed_refuses_a_seed_with_one_line(launch, snapshot, is_resumed):
     env = {"WORLD_RESEED": "0", "WORLD_RESUME_PATH": str(snapshot) if is_resumed else ""}

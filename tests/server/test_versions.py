@@ -112,12 +112,14 @@ def check(make: Callable[[], Simulation], requests: list[tuple[Any, ...]]) -> No
     assert kept == answers(Restless(make(), nonce=b"fixed"), requests)
 
 
+@pytest.mark.thorough
 @given(requests=st.lists(REQUESTS, max_size=30))
 @settings(max_examples=40, deadline=None)
 def test_a_world_of_the_kit_answers_the_same_bytes_as_without_the_cache(requests):
     check(Tally, requests)
 
 
+@pytest.mark.thorough
 @given(requests=st.lists(REQUESTS, max_size=20))
 @settings(max_examples=5, deadline=None)
 def test_an_engine_world_answers_the_same_bytes_as_without_the_cache(requests):

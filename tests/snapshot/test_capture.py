@@ -123,6 +123,7 @@ async def test_a_saved_snapshot_is_a_mapping_of_what_is_on_disk(tmp_path: Path) 
     assert document["sessions"][0]["session"] == access["session"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", [(), ("--format-last",)], ids=["first", "last"])
 @pytest.mark.parametrize("size", ["0", "6"])
 @pytest.mark.parametrize("way", sampled(["sized", "chunked", "close-delimited"], 3))
@@ -249,6 +250,7 @@ async def test_a_document_with_nan_is_refused_as_json(tmp_path: Path, size: str)
     assert "not valid JSON" in error.message
 
 
+@pytest.mark.thorough
 async def test_a_document_whose_checkers_are_killed_is_not_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,6 +262,7 @@ async def test_a_document_whose_checkers_are_killed_is_not_saved(
     assert "the process that checked the document was killed" in error.message
 
 
+@pytest.mark.thorough
 async def test_no_checker_stays_when_no_save_is_under_way(tmp_path: Path) -> None:
     async with running(tmp_path, "--snapshot-mb", "6") as (world, _):
         before = descendants(os.getpid())
@@ -269,6 +272,7 @@ async def test_no_checker_stays_when_no_save_is_under_way(tmp_path: Path) -> Non
         assert descendants(os.getpid()) <= before
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("fault", "phase", "received"),
     [("hang-before-headers", "headers", 0), ("hang-in-body", "body", 40)],
@@ -282,6 +286,7 @@ async def test_a_snapshot_that_hangs_ends_with_its_time(
     assert "took longer than 0.25 s" in error.message
 
 
+@pytest.mark.thorough
 async def test_the_time_is_for_the_whole_snapshot_however_it_drips(tmp_path: Path) -> None:
     flags = ("--snapshot", "slow-loris", "--drip-interval", "0.02")
     async with running(tmp_path, *flags) as (world, started):
@@ -291,6 +296,7 @@ async def test_the_time_is_for_the_whole_snapshot_however_it_drips(tmp_path: Pat
     assert "took longer than 0.5 s" in error.message
 
 
+@pytest.mark.thorough
 async def test_waiting_for_its_turn_takes_nothing_from_the_time_of_a_save(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,6 +322,7 @@ async def test_waiting_for_its_turn_takes_nothing_from_the_time_of_a_save(
         assert files_of(started.run_dir) == [saved.path.name]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("fault", "received"), [("sized", 0), ("chunked", 40_000), ("endless", 40_000)]
 )
@@ -463,6 +470,7 @@ def switch(query):
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", sampled(["sized", "chunked"], 2))
 def test_a_save_needs_no_memory_for_the_snapshot(tmp_path: Path, way: str) -> None:
     """A limit on private memory is exact; the peak of what is resident has mapped files in it."""
@@ -504,6 +512,7 @@ print(json.dumps(failure))
     assert len(checkpoints_of(tmp_path / "run")) == 1
 
 
+@pytest.mark.thorough
 def test_too_few_descriptors_fail_the_save_and_leave_nothing(tmp_path: Path) -> None:
     body = """
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -528,6 +537,7 @@ print(json.dumps(kinds))
     assert len(files_of(tmp_path / "run")) == len(checkpoints_of(tmp_path / "run")) == saved
 
 
+@pytest.mark.thorough
 async def test_a_place_that_is_no_directory_is_named(tmp_path: Path) -> None:
     place = tmp_path / "a-file"
     place.touch()

@@ -184,6 +184,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", ["alone", "fork"])
 def test_no_checker_outlives_an_orchestrator_that_is_killed(tmp_path: Path, way: str) -> None:
     (tmp_path / "document").write_bytes(b"{}")

@@ -104,6 +104,7 @@ async def test_an_abandoned_wait_for_a_silent_world_ends(
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("is_cancelled", [True, False], ids=["cancelled", "late"])
 async def test_an_abandoned_wait_for_a_world_that_never_accepts_ends(
     tmp_path: Path, is_cancelled: bool
@@ -124,6 +125,7 @@ async def test_an_abandoned_wait_for_a_world_that_never_accepts_ends(
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("is_cancelled", [True, False], ids=["cancelled", "late"])
 async def test_a_wait_for_a_checker_that_hangs_ends_too(tmp_path: Path, is_cancelled: bool) -> None:
     body = b'{"padding": "' + b"x" * SMALL_BYTES + b'"}'
@@ -152,6 +154,7 @@ async def test_a_wait_for_a_checker_that_hangs_ends_too(tmp_path: Path, is_cance
     assert running_checkers() == set()
 
 
+@pytest.mark.thorough
 async def test_a_world_that_answers_in_pieces_is_waited_for(tmp_path: Path) -> None:
     body = json.dumps({"format": "pieces-v1", "time": 1}).encode()
 
@@ -192,6 +195,7 @@ async def test_a_json_value_of_another_type_stays_the_worlds_own_affair(tmp_path
     assert (saved.path.suffix, saved.size_bytes) == (".snapshot", 5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", ["sized", "none"])
 def test_without_an_event_loop_a_silence_ends_all_the_same(tmp_path: Path, way: str) -> None:
     def stall(connection: socket.socket) -> None:
@@ -220,6 +224,7 @@ anyio.run(main, backend=sys.argv[3])
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "answers_meanwhile", sampled([True, False], 2), ids=["meanwhile", "afterwards"]
 )

@@ -193,6 +193,7 @@ TAKEN = {
 """Answers after which the connection serves again, and their bodies."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("is_split", [False, True], ids=["at once", "byte by byte"])
 @pytest.mark.parametrize("kind", TAKEN)
 async def test_an_answer_is_read_to_its_end_and_the_connection_kept(
@@ -362,6 +363,7 @@ REFUSED = {**REFUSED_HEADS, **REFUSED_BODIES}
 """Answers that cannot be used, and what the error says of each."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", REFUSED)
 async def test_an_answer_that_cannot_be_trusted_is_refused_and_the_connection_closed(
     kind: str,

@@ -138,6 +138,7 @@ def test_a_journal_that_names_a_file_of_the_user_deletes_nothing(
     assert not victim.exists()  # so the journal is one that SQLite obeys
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm"])
 def test_a_pipe_beside_a_database_holds_no_one_up(root: Path, suffix: str) -> None:
     database = fill_rows(root, mode="DELETE")
@@ -226,6 +227,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_database_is_an_error_of_limited_memory(root: Path, name: str) -> None:
     fill(root, *HOSTILE[name], mode="DELETE")
@@ -299,6 +301,7 @@ def test_a_change_is_published_whole_with_the_mode_of_the_file(root: Path, mode:
         assert opened.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("call", range(20))
 def test_at_every_moment_of_a_change_the_database_is_complete(
     root: Path, monkeypatch: pytest.MonkeyPatch, call: int

@@ -84,6 +84,7 @@ TREES: dict[str, tuple[list[str], str | None]] = {
 STUBBORN_SIDECARS = {"feed": ["--ignore-sigterm"], "frontend": []}
 
 
+@pytest.mark.thorough
 def test_no_tree_outlives_an_orchestrator_that_is_killed(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         orchestrators = []
@@ -160,6 +161,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.thorough
 def test_an_orchestrator_that_ends_by_itself_ends_its_worlds_first(tmp_path: Path) -> None:
     world = make_world(tmp_path)
     with contextlib.ExitStack() as stack:
@@ -317,6 +319,7 @@ libc.sleep(60)
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("program", [FORK, FORK_UNNOTICED], ids=["by python", "by a library"])
 def test_a_forked_child_that_lives_on_does_not_hide_the_death(tmp_path: Path, program: str) -> None:
     with orchestrator(program, make_world(tmp_path), tmp_path / "run") as one:
@@ -344,6 +347,7 @@ hear()
 """
 
 
+@pytest.mark.thorough
 def test_a_forked_child_that_ends_leaves_the_worlds_of_its_parent(tmp_path: Path) -> None:
     with orchestrator(FORK_AND_END, make_world(tmp_path), tmp_path / "run") as one:
         port = int(one.hear())
@@ -368,6 +372,7 @@ signal.pause()
 """
 
 
+@pytest.mark.thorough
 def test_a_forked_child_is_an_orchestrator_of_its_own(tmp_path: Path) -> None:
     with orchestrator(FORK_AND_START, make_world(tmp_path), tmp_path / "run") as one:
         told = dict(one.hear().split() for _ in range(2))
@@ -414,6 +419,7 @@ def several(tmp_path: Path, *flags: str) -> Iterator[Callable[[str], Orchestrato
         yield command
 
 
+@pytest.mark.thorough
 def test_one_guard_serves_all_worlds_of_its_orchestrator(tmp_path: Path) -> None:
     with several(tmp_path) as command:
         assert command("nothing").guards() == []
@@ -427,6 +433,7 @@ def test_one_guard_serves_all_worlds_of_its_orchestrator(tmp_path: Path) -> None
         wait_for_nothing(tmp_path)
 
 
+@pytest.mark.thorough
 def test_a_guard_that_was_killed_is_replaced_by_one_that_knows_everything(tmp_path: Path) -> None:
     with several(tmp_path) as command:
         (first,) = command("start").guards()
@@ -440,6 +447,7 @@ def test_a_guard_that_was_killed_is_replaced_by_one_that_knows_everything(tmp_pa
         wait_for_nothing(tmp_path)
 
 
+@pytest.mark.thorough
 def test_worlds_end_with_an_orchestrator_whose_guard_was_killed_before(tmp_path: Path) -> None:
     with several(tmp_path) as command:
         one = command("start")
@@ -489,6 +497,7 @@ def test_a_guard_that_dies_with_nothing_to_watch_is_not_replaced(client: Guard) 
     assert client._pid == 0
 
 
+@pytest.mark.thorough
 def test_a_guard_that_cannot_be_replaced_at_once_is_replaced_later(
     client: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -505,6 +514,7 @@ def test_a_guard_that_cannot_be_replaced_at_once_is_replaced_later(
     wait_until(lambda: client._pid not in (0, first) and is_alive(client._pid))
 
 
+@pytest.mark.thorough
 def test_a_guard_that_has_nothing_to_do_ends_with_its_orchestrator(tmp_path: Path) -> None:
     with several(tmp_path) as command:
         command("start")
@@ -514,6 +524,7 @@ def test_a_guard_that_has_nothing_to_do_ends_with_its_orchestrator(tmp_path: Pat
         wait_until(lambda: not is_alive(found))
 
 
+@pytest.mark.thorough
 def test_a_guard_that_was_killed_does_not_hinder_a_stop(tmp_path: Path) -> None:
     with several(tmp_path) as command:
         (found,) = command("start").guards()
@@ -522,6 +533,7 @@ def test_a_guard_that_was_killed_does_not_hinder_a_stop(tmp_path: Path) -> None:
         assert not marked_processes()
 
 
+@pytest.mark.thorough
 def test_a_guard_ignores_what_is_meant_for_its_orchestrator(tmp_path: Path) -> None:
     with several(tmp_path) as command:
         (found,) = command("start").guards()
@@ -552,6 +564,7 @@ def kinds_of_descriptors(pid: int) -> list[str]:
 CANARY = "canary-8f1d6a0c3b7e4952"
 
 
+@pytest.mark.thorough
 def test_a_guard_is_small_and_holds_no_secret_and_nothing_of_its_orchestrator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -577,6 +590,7 @@ def test_a_guard_is_small_and_holds_no_secret_and_nothing_of_its_orchestrator(
     os.close(handed)
 
 
+@pytest.mark.thorough
 def test_a_detached_world_outlives_even_a_killed_orchestrator(tmp_path: Path) -> None:
     world = make_world(tmp_path, sidecars={"feed": []})
     with orchestrator(STAY, world, tmp_path / "run", "detach") as one:
@@ -589,6 +603,7 @@ def test_a_detached_world_outlives_even_a_killed_orchestrator(tmp_path: Path) ->
         kill_processes(marked_processes)
 
 
+@pytest.mark.thorough
 def test_a_detached_world_that_is_not_ready_yet_is_ended(tmp_path: Path) -> None:
     world = make_world(tmp_path, "--never-listen", "--pid-file", "world.pid")
     with orchestrator(STAY, world, tmp_path / "run", "detach") as one:
@@ -653,6 +668,7 @@ def test_forgetting_needs_no_guard(client: Guard) -> None:
     assert client._pid == 0
 
 
+@pytest.mark.thorough
 def test_a_guard_that_somebody_else_reaped_is_replaced(client: Guard) -> None:
     client.watch(make_mark("one"))
     first = client._pid
@@ -676,6 +692,7 @@ def test_a_child_with_the_pid_of_a_dead_guard_is_no_guard(client: Guard) -> None
         os.waitpid(first, os.WNOHANG)
 
 
+@pytest.mark.thorough
 def test_a_guard_that_cannot_be_started_is_an_error_and_leaves_nothing(
     client: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -687,6 +704,7 @@ def test_a_guard_that_cannot_be_started_is_an_error_and_leaves_nothing(
     assert is_alive(client._pid)
 
 
+@pytest.mark.thorough
 def test_the_last_words_of_a_dead_orchestrator_are_heard(tmp_path: Path) -> None:
     lines = [["watch", f"CLAWBLOX_INSTANCE={tmp_path.name}-{number}", []] for number in range(9999)]
     words = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
@@ -703,6 +721,7 @@ def test_the_last_words_of_a_dead_orchestrator_are_heard(tmp_path: Path) -> None
     os.close(write_end)
 
 
+@pytest.mark.thorough
 def test_many_worlds_fit_into_the_lifeline(client: Guard, tmp_path: Path) -> None:
     env = {"PATH": os.defpath, "CLAWBLOX_INSTANCE": f"{tmp_path.name}-4999"}
     with subprocess.Popen(["sleep", "60"], env=env) as world:

@@ -190,6 +190,7 @@ def taking_over(port: int, token: str) -> Iterator[str]:
         yield first_line(process)
 
 
+@pytest.mark.thorough
 def test_a_lease_is_taken_over_with_its_token_by_one_process_at_a_time() -> None:
     lease = take_port(HOST, free_port())
     with taking_over(lease.port, lease.token) as inner:
@@ -207,6 +208,7 @@ def test_a_lease_is_taken_over_with_its_token_by_one_process_at_a_time() -> None
     assert not is_leased(lease.port)
 
 
+@pytest.mark.thorough
 def test_no_other_token_takes_a_lease_over() -> None:
     lease, other = (take_port(HOST, free_port()) for _ in range(2))
     last = "A" if lease.token[-1] != "A" else "B"

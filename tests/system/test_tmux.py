@@ -110,6 +110,7 @@ async def test_a_session_whose_name_only_begins_alike_is_another_one(
         assert windows(tmux, f"{SESSION}-2") == ["other"]
 
 
+@pytest.mark.thorough
 async def test_further_instances_have_the_next_numbers(tmp_path: Path, tmux: Tmux) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         await start(world, tmp_path, name="first")
@@ -121,6 +122,7 @@ async def test_further_instances_have_the_next_numbers(tmp_path: Path, tmux: Tmu
         assert sorted(windows(tmux)) == ["world-0", "world-1"]
 
 
+@pytest.mark.thorough
 async def test_instances_that_start_at_once_share_the_new_session(
     tmp_path: Path, tmux: Tmux
 ) -> None:
@@ -203,6 +205,7 @@ async def test_a_window_that_a_person_closes_ends_its_world(tmp_path: Path, tmux
         assert not marked_processes()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["w #S #{pane_id} ## d", 'it\'s "q" $HOME', "a;b {c} ~"])
 async def test_a_directory_may_have_any_name(tmp_path: Path, tmux: Tmux, name: str) -> None:
     dump = tmp_path / "dump.json"
@@ -212,6 +215,7 @@ async def test_a_directory_may_have_any_name(tmp_path: Path, tmux: Tmux, name: s
         assert json.loads(dump.read_text())["cwd"] == str(tmp_path / name)
 
 
+@pytest.mark.thorough
 async def test_a_session_that_tmux_names_otherwise_is_found_again(
     tmp_path: Path, tmux: Tmux
 ) -> None:
@@ -312,6 +316,7 @@ async def test_the_token_is_in_no_argument_and_in_no_other_window(
 # -------------------------------------------------------------------------------- failures
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("flags", "status", "signal_name"),
     [
@@ -495,6 +500,7 @@ def orchestrator(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], in
         process.kill()
 
 
+@pytest.mark.thorough
 def test_a_killed_orchestrator_leaves_no_window(tmp_path: Path, tmux: Tmux) -> None:
     tmux("new-session", "-d", "-s", SESSION, "-n", "mine", "sleep 60")
     directory = make_world(tmp_path, sidecars={"feed": []})
@@ -506,6 +512,7 @@ def test_a_killed_orchestrator_leaves_no_window(tmp_path: Path, tmux: Tmux) -> N
         assert not is_listening(port)
 
 
+@pytest.mark.thorough
 async def test_a_detached_window_outlives_its_orchestrator_and_can_be_attached(
     tmp_path: Path, tmux: Tmux
 ) -> None:

@@ -150,6 +150,7 @@ async def test_a_tail_counts_lines_as_the_reader_does(tmp_path: Path) -> None:
     assert await texts(reader(path, tail=2)) == ["50 %\r100 %\x0b", ""]
 
 
+@pytest.mark.thorough
 async def test_a_tail_reaches_over_many_chunks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -382,6 +382,7 @@ async def test_it_takes_the_port_it_is_given_and_gives_it_back(metrics: Metrics)
         _ = endpoint.url
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 async def test_closing_cuts_off_clients_that_only_connect_and_leaves_no_thread(
     metrics: Metrics, monkeypatch
@@ -421,6 +422,7 @@ async def test_a_client_that_sends_nothing_is_given_up_silently(
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 async def test_a_client_that_sends_a_byte_now_and_then_is_given_up(
     metrics: Metrics, monkeypatch
@@ -442,6 +444,7 @@ async def test_a_client_that_sends_a_byte_now_and_then_is_given_up(
         assert (await get(endpoint)).status == 200
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 async def test_clients_that_only_connect_make_room_for_others(
     metrics: Metrics, monkeypatch

@@ -162,6 +162,7 @@ UNUSABLE = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fault", UNUSABLE)
 async def test_an_unusable_answer_is_an_error_with_its_start(tmp_path: Path, fault: str) -> None:
     status, message = UNUSABLE[fault]
@@ -187,6 +188,7 @@ async def test_json_without_a_length_counts_and_text_without_one_does_not(tmp_pa
             await agent.api()
 
 
+@pytest.mark.thorough
 async def test_a_call_ends_at_its_timeout(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
         agent = await world.join("Rocky", timeout=0.2)
@@ -269,6 +271,7 @@ async def test_leaving_a_block_after_the_world_died_is_no_error(tmp_path: Path) 
 # -- a world that dies ----------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @ON_BOTH_LOOPS
 @pytest.mark.parametrize("verb", ["observe", "act"])
 async def test_calls_to_a_dead_world_fail_at_once_with_its_last_lines(
@@ -348,6 +351,7 @@ async def test_a_session_that_a_restart_has_lost_is_refused_with_a_hint(tmp_path
             assert "join again" in caught.value.hint
 
 
+@pytest.mark.thorough
 @ON_BOTH_LOOPS
 async def test_a_read_waits_for_the_restart_and_an_input_is_never_sent_again(
     tmp_path: Path,
@@ -424,6 +428,7 @@ async def test_the_same_agent_acts_in_each_fork_by_itself(tmp_path: Path) -> Non
         assert (await agent.observe())["counter"] == 7
 
 
+@pytest.mark.thorough
 async def test_an_instance_that_does_not_know_the_session_is_no_fork(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, _):
         agent = await world.join("Rocky")

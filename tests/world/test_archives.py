@@ -287,6 +287,7 @@ async def test_a_start_from_an_archive_that_is_cancelled_anywhere_leaves_nothing
 # ------------------------------------------------------------------------------------- many
 
 
+@pytest.mark.thorough
 async def test_many_instances_take_the_world_of_an_archive_alone(
     tmp_path: Path, world_dir: Path, archive: Path
 ) -> None:
@@ -512,6 +513,7 @@ def kept(run_dir: Path) -> set[Path]:
     return {run_dir / one["path"] for one in entries}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["anyio", "asyncio"])
 async def test_a_checkpoint_that_is_cancelled_anywhere_leaves_both_files_or_neither(
     tmp_path: Path, world_dir: Path, agent: Path, monkeypatch: pytest.MonkeyPatch, kind: str

@@ -80,6 +80,7 @@ async def test_an_instance_that_was_detached_here_can_be_attached_and_ended_here
     assert started.pid not in all_processes()  # not even a zombie
 
 
+@pytest.mark.thorough
 async def test_an_attached_world_that_dies_is_an_event(tmp_path: Path) -> None:
     run = tmp_path / "run"
     pid = int(run_orchestrator(DETACH, str(make_world(tmp_path)), str(run)))
@@ -91,6 +92,7 @@ async def test_an_attached_world_that_dies_is_an_event(tmp_path: Path) -> None:
         assert not is_alive(pid)
 
 
+@pytest.mark.thorough
 async def test_a_detached_instance_keeps_its_name(tmp_path: Path) -> None:
     directory, run = make_world(tmp_path), tmp_path / "run"
     pid = int(run_orchestrator(DETACH, str(directory), str(run)))

@@ -143,6 +143,7 @@ async def test_a_start_cancelled_in_its_caller_leaves_nothing(tmp_path: Path, ki
         await world.stop(grace_seconds=1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["anyio", "asyncio"])
 async def test_a_save_cancelled_anywhere_leaves_a_file_and_its_entry_or_neither(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
@@ -172,6 +173,7 @@ async def test_a_save_cancelled_anywhere_leaves_a_file_and_its_entry_or_neither(
         assert len(list((run_dir / "checkpoints").glob("*"))) >= 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["anyio", "asyncio"])
 async def test_a_stop_cancelled_at_any_step_still_ends_the_instance(
     tmp_path: Path, kind: str

@@ -57,6 +57,7 @@ def partial_drive(
     return lambda: interrupted.drive(operation())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("where", ["caller", "task"])
 async def test_a_restart_that_is_cancelled_is_done_or_was_not_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, where: str
@@ -74,6 +75,7 @@ async def test_a_restart_that_is_cancelled_is_done_or_was_not_begun(
         assert await cancel_everywhere(kind, world.restart, check, patch) > 1
 
 
+@pytest.mark.thorough
 async def test_a_dead_instance_whose_restart_is_cancelled_can_be_brought_back(
     tmp_path: Path, kind: str
 ) -> None:

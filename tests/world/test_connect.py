@@ -80,6 +80,7 @@ def test_only_the_run_suffix_is_cut(run_name: str) -> None:
     assert make_member(run_name).name == NAMES[run_name]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("run_name", ["Rocky-r003", "Eko-rexp-g001-w0-a0", "Rocky-red", "-r1"])
 async def test_the_world_sees_the_name_up_to_its_run_suffix(tmp_path: Path, run_name: str) -> None:
     name = NAMES[run_name]
@@ -181,6 +182,7 @@ async def test_a_session_other_than_the_recorded_one_is_refused(tmp_path: Path) 
     assert (bot.dir / "world_session.txt").read_text().strip() == session
 
 
+@pytest.mark.thorough
 async def test_a_player_that_a_failed_rejoin_has_made_is_taken_out_again(tmp_path: Path) -> None:
     bot = Bot("Rocky", tmp_path / "bot")
     async with running(tmp_path) as (world, _):
@@ -240,6 +242,7 @@ async def test_a_session_that_the_world_refuses_is_reported_as_lost(tmp_path: Pa
         assert not isinstance(refused.value, WorldSessionError)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("content", [b"", b"two words", b"\xff\xfe", b"x" * 600])
 async def test_the_error_names_a_session_file_without_a_session(
     tmp_path: Path, content: bytes
@@ -312,6 +315,7 @@ async def test_a_call_without_an_answer_ends_at_its_timeout(tmp_path: Path) -> N
         assert (await world.connect("Rocky"))["session"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "agent",
     [
@@ -364,6 +368,7 @@ async def test_with_several_instances_the_call_names_one(tmp_path: Path) -> None
         assert requests(first, "/join") == []
 
 
+@pytest.mark.thorough
 async def test_a_session_of_another_run_is_explained_by_the_save_that_was_not_restored(
     tmp_path: Path,
 ) -> None:

@@ -52,6 +52,7 @@ async def test_an_instance_is_started_saved_and_its_snapshot_fetched(tmp_path: P
         assert hashlib.sha256(sent.read_bytes()).hexdigest() == saved["sha256"]
 
 
+@pytest.mark.thorough
 async def test_a_start_of_a_taken_name_or_with_a_refused_option_is_an_error(tmp_path: Path) -> None:
     async with running(tmp_path) as (_, control):
         with pytest.raises(ControlError, match=r"is held by|in use|already"):
@@ -62,6 +63,7 @@ async def test_a_start_of_a_taken_name_or_with_a_refused_option_is_an_error(tmp_
             await request(control, "start", {"run_dir": "/tmp"})
 
 
+@pytest.mark.thorough
 async def test_logs_are_read_and_followed(tmp_path: Path) -> None:
     async with running(tmp_path, 2) as (_, control):
         lines: list[Any] = []
@@ -81,6 +83,7 @@ async def test_logs_are_read_and_followed(tmp_path: Path) -> None:
         assert read_line(followed[-1]).event == "stopped"
 
 
+@pytest.mark.thorough
 async def test_events_are_followed_until_the_client_leaves(tmp_path: Path) -> None:
     async with running(tmp_path) as (_, control):
         messages: list[Any] = []

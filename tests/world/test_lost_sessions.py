@@ -100,6 +100,7 @@ async def test_a_caller_that_has_its_session_itself_is_told_by_an_event_and_an_e
         assert (agent.dir / "world_session.txt").read_text().strip() == again.access.session
 
 
+@pytest.mark.thorough
 async def test_agents_from_before_the_save_are_never_asked_about(tmp_path: Path) -> None:
     agent = Program("Rocky", tmp_path / "rocky")
     async with at_work(agent):
@@ -123,6 +124,7 @@ async def test_agents_from_before_the_save_are_never_asked_about(tmp_path: Path)
             assert requests(fork, "/observe") == []
 
 
+@pytest.mark.thorough
 async def test_a_session_is_refused_to_another_name_of_the_same_instance(tmp_path: Path) -> None:
     async with restarting(MARBLES, tmp_path / "run", env=SAME_NONCE) as (world, started, events):
         saved = await world.save()

@@ -70,6 +70,7 @@ async def test_a_world_without_an_instance_says_so(tmp_path: Path, name: str) ->
             await make(CALLS[name], world)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["connect", "leave", "save", "logs", "stop"])
 async def test_the_error_asks_which_of_several_instances_is_meant(
     tmp_path: Path, name: str

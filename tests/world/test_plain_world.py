@@ -153,6 +153,7 @@ def test_a_resumed_instance_cannot_be_told_from_the_saved_one(
     assert read_players(world.save().path) == ["Builder"]
 
 
+@pytest.mark.thorough
 def test_a_checkpoint_script_resumes_world_and_agent(
     world: World, port: int, tmp_path: Path
 ) -> None:
@@ -266,6 +267,7 @@ def test_a_failed_start_names_directory_command_log_and_port(
     assert str(port) in text
 
 
+@pytest.mark.thorough
 def test_a_lost_session_is_an_error_although_the_world_has_no_way_to_leave(
     world: World, tmp_path: Path
 ) -> None:

@@ -56,6 +56,7 @@ async def forked(world: AsyncWorld, tmp_path: Path) -> StartedWorld:
     return fork
 
 
+@pytest.mark.thorough
 async def test_a_name_that_was_joined_here_is_the_same_player_in_a_fork(
     tmp_path: Path, run_dir: Path
 ) -> None:
@@ -79,6 +80,7 @@ async def test_a_name_that_was_joined_here_is_the_same_player_in_a_fork(
         assert names == ["Red", "Red", "Red", "Blue"]
 
 
+@pytest.mark.thorough
 async def test_several_players_of_one_name_rejoin_one_by_one(tmp_path: Path, run_dir: Path) -> None:
     async with opened(copy_plain_world(tmp_path)) as world:
         await world.start(run_dir=run_dir)
@@ -105,6 +107,7 @@ async def test_a_later_world_object_of_this_process_knows_the_player_too(
         assert read_players((await world.save()).path) == ["Red", "Blue"]
 
 
+@pytest.mark.thorough
 async def test_the_session_in_the_directory_of_an_agent_is_that_of_its_name(
     tmp_path: Path, run_dir: Path, forget: None
 ) -> None:

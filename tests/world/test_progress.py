@@ -81,6 +81,7 @@ def test_forks_and_resumes_are_shown_too(tmp_path: Path) -> None:
     assert "4/4" in resumed
 
 
+@pytest.mark.thorough
 def test_elsewhere_nothing_is_shown(tmp_path: Path) -> None:
     log = tmp_path / "stderr"
     with log.open("wb") as stderr:
@@ -88,6 +89,7 @@ def test_elsewhere_nothing_is_shown(tmp_path: Path) -> None:
     assert log.read_bytes() == b""
 
 
+@pytest.mark.thorough
 def test_an_archive_is_shown_too(tmp_path: Path) -> None:
     assert "Saving" in shown_in_terminal(tmp_path, ARCHIVES)
 

@@ -41,7 +41,8 @@ def last_lines(log: Path) -> str:
     return "\n".join(log.read_text().splitlines()[-40:])
 
 
-@pytest.mark.parametrize("backend", ["asyncio", pytest.param("trio", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_cancellations_at_random_moments_end_and_leave_nothing(tmp_path: Path, backend: str):
     cancel_at_random(tmp_path, backend, 24)
 

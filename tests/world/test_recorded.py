@@ -58,6 +58,7 @@ async def test_a_call_to_a_dead_world_is_an_error_with_its_last_lines(tmp_path: 
                 await join_place(place, "blue", timeout=10)
 
 
+@pytest.mark.thorough
 async def test_a_call_that_fails_in_a_living_world_names_the_instance(tmp_path: Path) -> None:
     async with running(tmp_path) as (_, started):
         with RecordedPlace(started.run_dir, await find_record(started)) as place:

@@ -104,6 +104,7 @@ async def test_without_a_save_it_goes_on_from_the_last_good_one(tmp_path: Path) 
         assert look(again.port, session)["counter"] == 5
 
 
+@pytest.mark.thorough
 async def test_a_restart_takes_a_named_snapshot_and_another_seed(tmp_path: Path) -> None:
     directory, run = make_world(tmp_path, toml_extra="reseed = true"), tmp_path / "run"
     async with AsyncWorld(dir=directory) as world, world.events() as events:
@@ -130,6 +131,7 @@ async def test_a_restart_takes_a_named_snapshot_and_another_seed(tmp_path: Path)
             await world.restart(resume=saved, fresh=True)
 
 
+@pytest.mark.thorough
 async def test_a_restart_from_another_process_takes_a_named_snapshot_and_a_seed(
     tmp_path: Path,
 ) -> None:
@@ -195,6 +197,7 @@ async def test_calls_under_way_fail_as_when_a_world_dies(tmp_path: Path) -> None
         assert await world.save()
 
 
+@pytest.mark.thorough
 async def test_an_instance_that_died_is_brought_back_under_its_name_and_port(
     tmp_path: Path,
 ) -> None:
@@ -244,6 +247,7 @@ async def test_an_instance_can_be_restarted_the_moment_it_has_died(tmp_path: Pat
         assert len(restarts_of(started.run_dir)) == 3
 
 
+@pytest.mark.thorough
 async def test_requests_do_not_count_against_the_restart_budget(tmp_path: Path) -> None:
     run = tmp_path / "run"
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
@@ -370,6 +374,7 @@ async def test_concurrent_restarts_of_a_dead_instance_are_one(tmp_path: Path) ->
         assert len(restarts_of(started.run_dir)) == 1
 
 
+@pytest.mark.thorough
 async def test_a_cancelled_restart_goes_on(tmp_path: Path) -> None:
     async with running(tmp_path, "--slow-stop", "0.2") as (world, started):
         async with anyio.create_task_group() as tasks:

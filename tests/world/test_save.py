@@ -34,6 +34,7 @@ async def rounds(events: EventStream, count: int, *names: str) -> None:
         await until(events, "saved", names)
 
 
+@pytest.mark.thorough
 async def test_reusing_a_name_removes_no_save_of_the_old_instance(tmp_path: Path) -> None:
     runs = [tmp_path / name for name in ("one", "two", "two")]
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
@@ -197,6 +198,7 @@ async def test_an_autosave_costs_one_update_of_a_manifest_that_does_not_grow(
     assert len(manifest_of(run)["checkpoints"]) == 2
 
 
+@pytest.mark.thorough
 async def test_the_lineage_has_the_autosave_that_a_fork_began_from_when_it_is_gone(
     tmp_path: Path,
 ) -> None:

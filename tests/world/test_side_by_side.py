@@ -114,6 +114,7 @@ def other_orchestrator(directory: Path, run: Path) -> Iterator[tuple[int, int]]:
     assert process.returncode == 0
 
 
+@pytest.mark.thorough
 async def test_a_name_that_another_orchestrator_holds_is_refused_and_names_it(
     tmp_path: Path,
 ) -> None:

@@ -325,6 +325,7 @@ def resident_mb() -> int:
     return pages * resource.getpagesize() >> 20
 
 
+@pytest.mark.thorough
 async def test_nothing_is_lost_whatever_happens_to_a_few_worlds(tmp_path: Path) -> None:
     await soak(tmp_path, 12, 2.0)
 

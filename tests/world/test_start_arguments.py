@@ -29,6 +29,7 @@ ON_BOTH_LOOPS = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 # ------------------------------------------------------------------------------ arguments
 
 
+@pytest.mark.thorough
 @ON_BOTH_LOOPS
 async def test_a_world_goes_from_start_to_resume_on_either_event_loop(tmp_path: Path) -> None:
     directory = make_world(tmp_path)
@@ -54,6 +55,7 @@ async def test_by_default_the_run_is_in_a_hidden_folder_of_the_world_directory(
         assert manifest_of(directory)["schema_version"] == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("port", [None, 0])
 async def test_a_leased_port_is_below_the_ephemeral_range(tmp_path: Path, port: int | None) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
@@ -71,6 +73,7 @@ async def test_a_given_port_is_the_one_that_serves(tmp_path: Path) -> None:
         assert is_listening(port)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("host", "address"),
     [("0.0.0.0", "127.0.0.1"), ("localhost", "127.0.0.1"), ("::1", "[::1]"), ("::", "[::1]")],
@@ -135,6 +138,7 @@ async def test_run_dir_takes_precedence_over_the_parent_of_record_dir(tmp_path: 
         assert started.record_dir == tmp_path / "elsewhere"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("is_relative", [False, True])
 async def test_a_snapshot_is_resumed_from_its_absolute_path_or_the_world_directory(
     tmp_path: Path, is_relative: bool

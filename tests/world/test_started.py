@@ -34,6 +34,7 @@ def test_each_verb_takes_the_options_of_the_method_of_the_world() -> None:
         assert list(ours.values()) == list(theirs.values()), name
 
 
+@pytest.mark.thorough
 async def test_the_verbs_act_on_their_instance_alone(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         batch = await world.start_many(2, run_dir=tmp_path / "run")

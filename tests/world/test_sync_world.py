@@ -310,12 +310,14 @@ def run_script(tmp_path: Path, body: str, *flags: str) -> Script:
     return Script(process, int(first_line))
 
 
+@pytest.mark.thorough
 def test_the_end_of_a_script_stops_its_world(tmp_path: Path) -> None:
     script = run_script(tmp_path, "")
     assert script.wait() == 0
     assert not is_alive(script.world_pid)
 
 
+@pytest.mark.thorough
 def test_an_unhandled_exception_stops_the_world(tmp_path: Path) -> None:
     script = run_script(tmp_path, "raise ZeroDivisionError")
     assert script.wait() == 1
@@ -331,6 +333,7 @@ def test_ctrl_c_stops_the_world_cleanly(tmp_path: Path, waiting: str) -> None:
     assert not marked_processes()
 
 
+@pytest.mark.thorough
 def test_a_second_ctrl_c_kills_at_once(tmp_path: Path) -> None:
     body = (
         "import atexit\n"
@@ -356,6 +359,7 @@ def test_a_second_ctrl_c_kills_at_once(tmp_path: Path) -> None:
     wait_until(lambda: not is_alive(script.world_pid))
 
 
+@pytest.mark.thorough
 def test_a_forked_script_has_its_own_portal_and_guard(tmp_path: Path) -> None:
     body = (
         "child = os.fork()\n"

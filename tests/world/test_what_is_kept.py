@@ -73,6 +73,7 @@ async def test_an_instance_whose_stop_was_cancelled_is_forgotten_too(tmp_path: P
         await world.stop(grace_seconds=0.2)
 
 
+@pytest.mark.thorough
 async def test_a_run_is_labelled_after_its_instance_was_stopped(tmp_path: Path) -> None:
     run = tmp_path / "run"
     async with AsyncWorld(dir=make_world(tmp_path)) as world:

@@ -262,6 +262,7 @@ def test_a_world_that_says_nothing_is_a_504(tmp_path: Path) -> None:
 # -- slow and greedy agents -------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "start",
     [

@@ -434,6 +434,7 @@ def check_bytes(agent: Served, world: RunningWorld, requests: list[bytes]) -> No
         }
 
 
+@pytest.mark.thorough
 @settings(
     max_examples=25,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -337,6 +337,7 @@ KEYS = st.sampled_from(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=40)
 @given(TYPES, st.dictionaries(KEYS, VALUES | st.sampled_from(["init", "api_retry"])))
 def test_no_line_is_an_error(kind, record):

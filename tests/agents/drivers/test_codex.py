@@ -373,6 +373,7 @@ def test_reasoning_is_reported_but_plans_and_warnings_are_not():
     assert (report.type, report.data) == ("reasoning", {"text": "hm"})
 
 
+@pytest.mark.thorough
 @hypothesis.settings(max_examples=20)
 @given(
     line=st.recursive(

@@ -186,6 +186,7 @@ def recursion_limit() -> Iterator[int]:
     sys.setrecursionlimit(limit)
 
 
+@pytest.mark.thorough
 def test_directories_of_any_depth_keep_no_agent_from_starting(
     directory: AgentDir, recursion_limit: int
 ) -> None:
@@ -304,6 +305,7 @@ def test_a_database_elsewhere_is_not_used(directory: AgentDir, outside: Path, pl
     assert target.read_bytes() == before
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm"])
 def test_nothing_beside_a_database_is_opened_waited_for_or_obeyed(
     directory: AgentDir, outside: Path, place: Path, suffix: str

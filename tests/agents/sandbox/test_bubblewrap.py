@@ -82,6 +82,7 @@ async def test_only_the_world_answers(sandbox: Sandbox) -> None:
     assert "name resolution" in said[4]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 async def test_a_model_on_this_machine_is_reached_under_its_own_address_only(
     sandbox: Sandbox, host: str
@@ -369,6 +370,7 @@ def test_what_bubblewrap_says_is_passed_on(tmp_path: Path, monkeypatch: pytest.M
         Sandbox.open(tmp_path)
 
 
+@pytest.mark.thorough
 @pytest.mark.needs("bwrap")
 def test_a_machine_that_forbids_namespaces_is_refused_in_the_words_of_the_kernel(
     tmp_path: Path,

@@ -145,6 +145,7 @@ async def test_a_failure_is_reported_once(tmp_path: Path) -> None:
     assert failure.extra["kind"] == "invalid"
 
 
+@pytest.mark.thorough
 async def test_a_crash_in_a_turn_is_a_step_between_the_messages_around_it(
     tmp_path: Path,
 ) -> None:

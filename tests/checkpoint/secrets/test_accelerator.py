@@ -72,6 +72,7 @@ def test_every_rule_is_widened(rule: Rule) -> None:
     assert all(search(text) for text in matching)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", sampled(FAMILIES, 4))
 def test_every_fake_is_found_with_and_without_re2(family: str) -> None:
     for embedding, embed in EMBEDDINGS.items():
@@ -93,6 +94,7 @@ def assert_same_in(encoding: str, family: str) -> None:
     assert_same(ENCODINGS[encoding](b"some text\n" + fake(family).encode()))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", CLEAN)
 def test_clean_text_is_clean_with_and_without_re2(kind: str) -> None:
     text = CLEAN[kind]()
@@ -122,6 +124,7 @@ NOISE = st.one_of(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.one_of(fragments(), NOISE), max_size=8).map(b"".join))
 def test_a_random_embedding_is_found_with_and_without_re2(text: bytes) -> None:
@@ -153,6 +156,7 @@ PATTERNS = (
 )  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: ascii(pattern.pattern))
 def test_a_widened_pattern_matches_wherever_the_original_does(pattern: re.Pattern[bytes]) -> None:
     search = make_search(pattern)

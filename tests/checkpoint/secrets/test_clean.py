@@ -145,6 +145,7 @@ CLEAN = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", CLEAN)
 def test_clean_content_passes(kind: str) -> None:
     assert rules_in(CLEAN[kind]()) == []
@@ -176,6 +177,7 @@ def test_commands_without_a_password_of_their_own_pass() -> None:
     assert rules_in(json.dumps({"command": HARMLESS})) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("encoding", sampled(sorted(ENCODINGS.keys() - {"utf-8"}), 6))
 def test_a_clean_transcript_passes_in_every_encoding(encoding: str, transcript: bytes) -> None:
     assert rules_in(ENCODINGS[encoding](transcript)) == []

@@ -223,6 +223,7 @@ def test_containers_are_counted() -> None:
     assert scanner.summary()["decoded_containers"] == 3
 
 
+@pytest.mark.thorough
 def test_no_damage_anywhere_makes_the_scan_itself_fail() -> None:
     seed = random.randrange(1 << 32)
     print("seed", seed)  # shown when it fails
@@ -246,6 +247,7 @@ MAGICS = (
 )  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("magic", MAGICS)
 def test_senseless_bytes_after_the_magic_of_a_container_do_not_end_the_scan(magic: bytes) -> None:
     for byte in (0x00, 0x60, 0x7F, 0x80, 0xE0, 0xFF):

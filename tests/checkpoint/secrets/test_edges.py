@@ -31,6 +31,7 @@ def test_a_token_on_an_edge_is_found_once_at_every_offset(edge: int) -> None:
         assert finding.line == before.count(b"\n") + 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", sampled(FAMILIES, 8))
 def test_a_secret_is_found_once_at_edges_and_ends(family: str) -> None:
     print("seed", SEED)  # shown when it fails

@@ -75,6 +75,7 @@ def test_a_token_is_found_anywhere_in_a_large_encoded_file(
     assert len(rules) == 1 or encoding in TWICE
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("encoding", ["base64", "base64-lines", "base64-lines-in-json"])
 @pytest.mark.parametrize("displacement", [-400, -57, -1, 0, 1, 2, 3, 19, 20])
 def test_base64_on_the_edge_of_a_window_is_found(encoding: str, displacement: int) -> None:

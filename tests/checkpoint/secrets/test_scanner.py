@@ -106,6 +106,7 @@ def test_a_path_is_searched_and_shown_without_its_secret() -> None:
         assert TOKEN not in str(finding) + repr(finding) + finding.path
 
 
+@pytest.mark.thorough
 def test_each_of_many_secrets_is_reported_once() -> None:
     make = Maker("many")
     tokens = ["gh" + "p_" + make(36) for _ in range(20_000)]

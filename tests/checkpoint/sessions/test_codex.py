@@ -108,6 +108,7 @@ def test_a_compressed_rollout_of_an_older_session_need_not_be_read(tmp_path, no_
     assert caught.value.path == younger.with_name(f"{younger.name}.zst")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("broken", [slice(0, -1), slice(0, 60), slice(1, None), slice(0, 0)])
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_broken_compressed_rollout_is_an_error(tmp_path, decoder, broken, which):

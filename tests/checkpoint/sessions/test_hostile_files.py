@@ -71,6 +71,7 @@ def save(agent_dir: Path, program: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("program", TRANSCRIPTS)
 def test_a_line_of_millions_of_values_takes_no_memory_of_a_save(
     tmp_path: Path, program: str

@@ -31,6 +31,7 @@ def test_a_transcript_that_is_a_link_is_ignored(tmp_path, backend):
         collect(agent)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("content", [b"", b"\n\n", b'{"type":"user"}', b"not json\n"])
 def test_a_transcript_without_a_complete_record_is_an_error(tmp_path, backend, content):
@@ -87,6 +88,7 @@ def test_a_malformed_recorded_id_is_an_error(tmp_path, backend, recorded):
     assert len(str(caught.value)) < 500
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("instead", ["nothing", "a link", "a directory", "a pipe"])
 def test_an_id_file_that_cannot_be_read_is_an_error(tmp_path, backend, instead):

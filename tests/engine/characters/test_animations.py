@@ -29,6 +29,7 @@ def spectate(world):
     return world.animations.spectate(world.environment.get("humanoid"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("ident", "length"),
     [

@@ -65,6 +65,7 @@ def read(store: Store, name: str, key: str, game: str = GAME) -> object:
     return answer if answer is None else json.loads(answer, parse_int=float)
 
 
+@pytest.mark.thorough
 def test_written_values_are_read_back(store: Store) -> None:
     value = {"name": "Ann \N{SNOWMAN}", "list": [1, None, 2.5], "big": 1e300, "empty": {}}
     text = json.dumps(value, ensure_ascii=False)
@@ -74,6 +75,7 @@ def test_written_values_are_read_back(store: Store) -> None:
     assert read(store, "a", "k") == value
 
 
+@pytest.mark.thorough
 def test_rows_belong_to_a_game_a_store_and_a_key(store: Store) -> None:
     store.execute(GAME, [WriteRequest("owner", "k", "1")])
     assert read(store, "owner", "other") is None

@@ -114,6 +114,7 @@ def test_sqlite_is_in_the_state_directory_under_the_port(tmp_path: Path) -> None
     store.close()
 
 
+@pytest.mark.thorough
 def test_sqlite_does_not_import_the_client_of_postgres(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from clawblox.engine import runner; "

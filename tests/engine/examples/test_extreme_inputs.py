@@ -29,14 +29,8 @@ WALK_TICKS = 500
 """A character gives up a walk after 480 ticks."""
 
 
-@pytest.mark.parametrize(
-    ("name", "ticks"),
-    [
-        pytest.param("platform_race", 4, marks=pytest.mark.thorough),
-        pytest.param("workshop", 4, marks=pytest.mark.thorough),
-        ("starter", 1),
-    ],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize(("name", "ticks"), [("platform_race", 4), ("workshop", 4), ("starter", 1)])
 def test_no_input_halts_an_engine_world_of_the_package(name, ticks):
     simulation = EngineWorld(read_settings(WORLDS[name]))
 

@@ -59,6 +59,7 @@ def workshop(tmp_path: Path) -> Path:
     return Path(shutil.copytree(ROOT / "examples" / "workshop", tmp_path / "workshop"))
 
 
+@pytest.mark.thorough
 def test_a_racer_reaches_the_finish():
     seen, lines = play(
         ROOT / "examples" / "platform_race",
@@ -101,6 +102,7 @@ def test_a_racer_who_falls_is_put_back_to_the_last_checkpoint():
     assert abs(z) < 1
 
 
+@pytest.mark.thorough
 def test_a_builder_builds_and_leads_the_ranking_also_of_the_next_world(workshop: Path):
     seen, lines = play(
         workshop,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from clawblox.engine.services.speech import MAX_SAID
 from tests.engine.services.bench import ANN, BOB, Bench, bench
 from tests.engine.torture import Plan, torture
@@ -61,6 +63,7 @@ def test_messages_that_wait_are_in_snapshots() -> None:
     assert world.printed() == restored.printed() == ["Ann\thello"]
 
 
+@pytest.mark.thorough
 def test_a_world_in_which_agents_speak_continues_exactly(tmp_path: Path) -> None:
     (tmp_path / "world.toml").write_text('name = "speech"\n')
     (tmp_path / "main.lua").write_text(LISTEN)

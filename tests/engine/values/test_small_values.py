@@ -25,6 +25,7 @@ def test_an_unknown_brick_colour_is_medium_stone_grey(unknown: str) -> None:
     assert text(f"BrickColor.new({unknown})") == "Medium stone grey"
 
 
+@pytest.mark.thorough
 def test_a_colour_becomes_the_nearest_brick_colour() -> None:
     assert text("BrickColor.new(1, 0, 0)") == "Really red"
     assert text("BrickColor.new(Color3.fromRGB(195, 41, 30))") == "Bright red"

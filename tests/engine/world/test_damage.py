@@ -141,6 +141,7 @@ def all_cases(state: Any) -> list[tuple[Path_, Any]]:
     return cases
 
 
+@pytest.mark.thorough
 def test_a_damaged_document_is_refused_or_runs(directory: Path, state: Any) -> None:
     run_deep(lambda: check_cases(directory, state, all_cases(state)[:CASES]))
 
@@ -150,6 +151,7 @@ def test_no_damage_to_a_document_is_a_fault_of_the_engine(directory: Path, state
     run_deep(lambda: check_cases(directory, state, all_cases(state)[CASES : CASES + 2000]))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("path", "value", "reason"),
     [

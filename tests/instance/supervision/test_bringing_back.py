@@ -41,6 +41,7 @@ pytestmark = pytest.mark.anyio
 # ------------------------------------------------------------------------------- a death is seen
 
 
+@pytest.mark.thorough
 async def test_deaths_are_noticed_without_a_call(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         batch = await world.start_many(8, run_dir=run)
@@ -180,6 +181,7 @@ async def test_a_lone_instance_is_restarted_too(tmp_path: Path, run: Path) -> No
         assert len(manifest_of(run)["restarts"]) == 1
 
 
+@pytest.mark.thorough
 async def test_a_restart_from_a_save_does_not_reseed(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path, toml_extra="reseed = true")
     async with AsyncWorld(dir=directory) as world, world.events() as events:
@@ -210,6 +212,7 @@ async def test_a_start_that_fails_is_no_death(tmp_path: Path, run: Path) -> None
         assert (await now(run)).state == "failed"
 
 
+@pytest.mark.thorough
 async def test_leftovers_of_a_dead_world_are_ended_before_its_restart(
     tmp_path: Path, run: Path
 ) -> None:
@@ -261,6 +264,7 @@ async def test_a_world_that_dies_again_and_again_is_given_up(tmp_path: Path, run
         assert list((await world.start_many(1, run_dir=run)).done) == ["w000"]
 
 
+@pytest.mark.thorough
 async def test_a_world_that_cannot_be_brought_back_is_given_up(tmp_path: Path, run: Path) -> None:
     directory = make_motley_world(tmp_path)
     async with AsyncWorld(dir=directory) as world, world.events() as events:

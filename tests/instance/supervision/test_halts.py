@@ -44,6 +44,7 @@ def act(started: StartedWorld, session: str, action: str, data: object = None) -
     return ask(started.port, "POST", "/input", body=body, headers=headers).status
 
 
+@pytest.mark.thorough
 async def test_a_halt_is_an_event_and_a_state_with_its_reason(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=tally(tmp_path)) as world, world.events() as events:
         batch = await world.start_many(2, run_dir=run)
@@ -167,6 +168,7 @@ async def test_a_halt_that_any_call_sees_is_recorded_and_brought_back_at_once(
         await world.stop()
 
 
+@pytest.mark.thorough
 async def test_a_caller_who_waits_for_restarts_gets_the_answer_of_the_next_life(
     tmp_path: Path, run: Path
 ) -> None:
@@ -180,6 +182,7 @@ async def test_a_caller_who_waits_for_restarts_gets_the_answer_of_the_next_life(
         await world.stop()
 
 
+@pytest.mark.thorough
 async def test_an_agent_whose_proxy_gets_the_answer_of_a_halt_hurries_the_probe(
     tmp_path: Path, run: Path
 ) -> None:
@@ -191,6 +194,7 @@ async def test_an_agent_whose_proxy_gets_the_answer_of_a_halt_hurries_the_probe(
         await until(events, "halted", ["w000"])
 
 
+@pytest.mark.thorough
 async def test_a_world_that_halted_unseen_is_no_completed_run_and_can_be_resumed(
     tmp_path: Path, run: Path
 ) -> None:
@@ -208,6 +212,7 @@ async def test_a_world_that_halted_unseen_is_no_completed_run_and_can_be_resumed
     assert manifest_of(started.instance_dir)["run"]["status"] == "complete"
 
 
+@pytest.mark.thorough
 async def test_a_halted_world_is_not_saved(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=tally(tmp_path, liveness="")) as world:
         (started,) = await world.start_many(1, run_dir=run)
@@ -224,6 +229,7 @@ async def test_a_halted_world_is_not_saved(tmp_path: Path, run: Path) -> None:
         await world.stop()
 
 
+@pytest.mark.thorough
 async def test_a_save_that_is_under_way_fails_when_the_world_has_halted(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,6 +253,7 @@ async def test_a_save_that_is_under_way_fails_when_the_world_has_halted(
     assert refused == ["w000"]
 
 
+@pytest.mark.thorough
 async def test_a_world_that_exits_at_its_halt_needs_no_probe(tmp_path: Path, run: Path) -> None:
     directory = tally(tmp_path, "--exit-on-halt", liveness="")
     async with AsyncWorld(dir=directory) as world, world.events() as events:

@@ -100,6 +100,7 @@ async def test_without_a_good_save_a_restart_repeats_the_first_start_and_says_so
     assert leftovers(run) == []
 
 
+@pytest.mark.thorough
 async def test_a_fork_without_a_save_begins_with_its_own_snapshot_and_seed(
     tmp_path: Path, run: Path
 ) -> None:
@@ -161,6 +162,7 @@ async def test_an_autosave_keeps_what_a_world_was_restored_from(tmp_path: Path, 
         assert len(files) in (2, 3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("is_killed_first", [True, False])
 async def test_an_autosave_keeps_what_a_restart_is_about_to_restore(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch, *, is_killed_first: bool

@@ -19,6 +19,7 @@ from tests.support import is_listening, marked_processes, wait_until_async
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.thorough
 async def test_calls_fail_during_a_restart_and_work_after_it(tmp_path: Path, run: Path) -> None:
     errors: list[Exception] = []
     directory = make_motley_world(tmp_path)
@@ -87,6 +88,7 @@ async def dying(world: AsyncWorld, run: Path, moment: float) -> None:
     await anyio.sleep(moment)
 
 
+@pytest.mark.thorough
 async def test_a_stop_ends_a_world_that_is_being_brought_back(tmp_path: Path, run: Path) -> None:
     chance = seeded()
     directory = make_motley_world(tmp_path, "--slow-boot", "0.05")
@@ -102,6 +104,7 @@ async def test_a_stop_ends_a_world_that_is_being_brought_back(tmp_path: Path, ru
             assert (await now(run)).state == "exited"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", ["stop", "outside", "leave"])
 async def test_a_world_that_does_not_get_ready_again_is_stopped(
     tmp_path: Path, run: Path, how: str

@@ -74,6 +74,7 @@ def check(left: str, operators: list[str]) -> None:
         assert vm.call(vm.load(_script(left, right, operators), "=test")) == ("",), right
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("left", ["3", "object"])
 def test_all_forms_of_operands_give_the_same_result(left: str) -> None:
     check(left, ["+", "%", "..", "==", "<"])  # each of these has code of its own

@@ -150,6 +150,7 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("run", MODES.values(), ids=MODES)
 def test_metamethods_behave_as_in_luau(run: Callable[..., list[str]]) -> None:
     check_scripts(run, SCRIPTS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,6 +57,7 @@ def test_modulo_of_integers_has_the_sign_of_the_divisor(a: int, b: int) -> None:
     assert modulo(float(a), float(-b)) == a % -b
 
 
+@pytest.mark.thorough
 @given(finite, finite)
 def test_generated_arithmetic_agrees_with_the_helpers(a: float, b: float) -> None:
     source = f"local a, b = {a!r}, {b!r} local t = {{a = a, b = b}} return a % b, t.a % t.b, a // b"
@@ -64,6 +66,7 @@ def test_generated_arithmetic_agrees_with_the_helpers(a: float, b: float) -> Non
         assert got == wanted or (got != got and wanted != wanted)
 
 
+@pytest.mark.thorough
 @given(st.floats(-1e9, 1e9), st.sampled_from([1.0, 2.0, 3.0, 7.0, 10.0, 360.0, 0.1, -2.0]))
 def test_modulo_by_a_literal_is_the_same(a: float, b: float) -> None:
     assert value(f"(function(a) return a % {b!r} end)({a!r})") == modulo(a, b)

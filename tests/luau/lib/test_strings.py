@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -194,6 +195,7 @@ def test_sub_is_a_slice(text: str, start: int, end: int) -> None:
     )
 
 
+@pytest.mark.thorough
 @given(
     st.lists(st.tuples(st.sampled_from("bBhHiIlLjJ"), st.integers(-128, 127)), max_size=8),
     st.sampled_from("<>"),

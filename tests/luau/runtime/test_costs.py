@@ -148,6 +148,7 @@ def taken(setup: str, work: str) -> int:
     return steps_taken(f"{setup} {loop}") - steps_taken(setup)
 
 
+@pytest.mark.thorough
 def test_work_that_grows_is_charged() -> None:
     steps = {name: taken(setup, work) for name, (setup, work, _) in COSTS.items()}
     too_few = {name: steps[name] for name in COSTS if steps[name] < TIMES * COSTS[name][2]}

@@ -212,6 +212,7 @@ def test_memory_that_the_host_holds_counts(where: str) -> None:
     assert vm.limit_hit == "memory"
 
 
+@pytest.mark.thorough
 def test_errors_of_one_call_leave_the_others_alone() -> None:
     vm = VM()
     fail = make_call(vm, "local function f() error('no') end f()")

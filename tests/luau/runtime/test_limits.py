@@ -124,6 +124,7 @@ RECURSION = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("run", MODES.values(), ids=MODES)
 def test_deep_recursion_is_a_stack_overflow(run: Callable[..., list[str]]) -> None:
     check_endings(run, RECURSION, "stack overflow")
@@ -248,6 +249,7 @@ def test_the_vm_works_after_a_stack_overflow() -> None:
     )
 
 
+@pytest.mark.thorough
 def test_compiling_is_charged_by_the_size_of_the_source() -> None:
     def compiled(statements: int, statement: str) -> int:
         source = f"assert(loadstring(string.rep({statement!r}, {statements})))"
@@ -259,6 +261,7 @@ def test_compiling_is_charged_by_the_size_of_the_source() -> None:
         assert 9 * small <= large <= 11 * small
 
 
+@pytest.mark.thorough
 def test_memory_needed_while_compiling_is_limited() -> None:
     source = "return loadstring(string.rep('x=1\\n', 10000)) ~= nil"
     assert failure(source, memory_bytes=16 << 20).endswith("not enough memory")
@@ -339,6 +342,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.thorough
 def test_scripts_that_hoard_run_out_of_memory() -> None:
     messages = {name: failure(source, memory_bytes=5_000_000) for name, source in BOMBS.items()}
     others = {name: text for name, text in messages.items() if "not enough memory" not in text}

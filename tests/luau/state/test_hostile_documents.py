@@ -336,6 +336,7 @@ BAD_COUNTS: dict[str, list[Any]] = {
 }
 
 
+@pytest.mark.thorough
 def test_counts_are_checked() -> None:
     for name, values in BAD_COUNTS.items():
         for value in values:

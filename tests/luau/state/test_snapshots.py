@@ -88,6 +88,7 @@ def in_new_process(document: Any, interpreter: str = sys.executable) -> tuple[li
     return values, after
 
 
+@pytest.mark.thorough
 def test_a_world_continues_in_other_processes() -> None:
     plain = finish(begin(), every_time=False)
     vm = begin()
@@ -143,6 +144,7 @@ def places(part: Any) -> Iterator[tuple[Any, Any]]:
             yield from places(inner)
 
 
+@pytest.mark.thorough
 def test_a_damaged_document_is_refused_or_restored() -> None:
     outcomes = []
     for at in range(0, 3000, 113):

@@ -69,6 +69,7 @@ def leave_dead_socket(run_dir: Path, name: str) -> Path:
     return path
 
 
+@pytest.mark.thorough
 async def test_a_dead_socket_is_removed_by_the_next_client(run_dir: Path) -> None:
     dead = leave_dead_socket(run_dir, "7-1")
     async with serving(run_dir, "8-1") as server:
@@ -141,6 +142,7 @@ async def test_an_orchestrator_that_dies_meanwhile_is_an_error(run_dir: Path) ->
             await request(path, "wait", {}, lambda event: os.kill(event["pid"], signal.SIGKILL))
 
 
+@pytest.mark.thorough
 async def test_a_suspended_orchestrator_is_an_error_with_advice(
     run_dir: Path,
 ) -> None:

@@ -77,6 +77,7 @@ async def test_a_large_answer_comes_whole(run_dir: Path) -> None:
         assert len((await request(server.path, "large", {}))["text"]) == 4 << 20
 
 
+@pytest.mark.thorough
 async def test_many_clients_are_served_concurrently(run_dir: Path) -> None:
     waiting = 0
     everybody_came = anyio.Event()
@@ -110,6 +111,7 @@ async def test_a_client_in_another_process_is_served(run_dir: Path) -> None:
     assert json.loads(result.stdout) == ["4711-1.sock", [0, 1], {"count": 2}]
 
 
+@pytest.mark.thorough
 async def test_the_client_alone_needs_no_logging_library() -> None:
     code = "import clawblox.rundir.control_client, sys; assert 'structlog' not in sys.modules"
     await anyio.run_process([sys.executable, "-c", code])

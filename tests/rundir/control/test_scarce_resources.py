@@ -70,6 +70,7 @@ def count_accept_failures(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     return lambda: len(failures)
 
 
+@pytest.mark.thorough
 async def test_silent_clients_are_disconnected_to_make_room(run_dir: Path, monkeypatch) -> None:
     monkeypatch.setattr(control_server, "_MAX_UNASKED", 4)
     monkeypatch.setattr(control_server, "_REQUEST_TIMEOUT_S", 0.1)

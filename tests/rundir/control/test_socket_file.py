@@ -95,6 +95,7 @@ async def test_closing_removes_no_file_of_anybody_else(run_dir: Path) -> None:
     assert server.path.read_text() == "another's"
 
 
+@pytest.mark.thorough
 async def test_a_run_directory_that_vanished_does_not_hinder_the_end(run_dir: Path, logs) -> None:
     async with serving(run_dir) as server:
         server.path.unlink()

@@ -93,6 +93,7 @@ async def test_an_interrupted_run_stays_interrupted_during_a_later_start(
     assert await states(run) == {"later": "exited", "w000": "interrupted"}
 
 
+@pytest.mark.thorough
 async def test_an_instance_that_a_stop_ended_was_not_interrupted(tmp_path: Path, run: Path) -> None:
     detached = MANY.replace("run_dir=run_dir", "run_dir=run_dir, detach=True")
     with orchestrator(detached, make_world(tmp_path), run) as killed:
@@ -139,6 +140,7 @@ def swapped_out(home: Path) -> str:
     return json.dumps(manifest_of(home) | theirs)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("by", ["a start of many", "a start", "a stop"])
 async def test_the_remnants_of_killed_writers_are_removed_and_no_entry_is_lost(
     tmp_path: Path, run: Path, by: str
@@ -162,6 +164,7 @@ async def test_the_remnants_of_killed_writers_are_removed_and_no_entry_is_lost(
     assert {one["name"] for one in manifest_of(run)["instances"]} == {"w000", "w001"}
 
 
+@pytest.mark.thorough
 async def test_files_of_a_living_writer_are_left_alone(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     await kill_one(MANY, directory, run)

@@ -61,6 +61,7 @@ async def test_a_stop_waits_until_the_orchestrator_can_be_asked_again(tmp_path: 
         assert not marked_processes()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("names", [(), ("w000",)])
 async def test_nothing_is_killed_that_an_orchestrator_would_start_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
@@ -125,6 +126,7 @@ def _lose_while_suspended(owner: Orchestrator, run_dir: Path) -> Callable[[], bo
     return lose_sockets(run_dir)
 
 
+@pytest.mark.thorough
 async def test_an_instance_without_a_restart_policy_is_stopped_despite_a_lost_socket(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

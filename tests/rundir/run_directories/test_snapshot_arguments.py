@@ -81,6 +81,7 @@ STARTS: list[Any] = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("start", STARTS)
 async def test_a_world_is_started_from_every_form_of_a_snapshot(
     tmp_path: Path, run: Path, start: Start
@@ -110,6 +111,7 @@ async def test_a_digest_that_comes_with_a_snapshot_must_be_that_of_the_file(
         assert world.instances == ("parent",)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 async def test_an_archive_is_made_of_every_form_of_a_snapshot(
     tmp_path: Path, run: Path, form: Callable[[SavedSnapshot], Any]
@@ -155,6 +157,7 @@ def run_dirs(batch: Batch[StartedWorld]) -> set[Path]:
     return {one.run_dir for one in batch}
 
 
+@pytest.mark.thorough
 async def test_a_fork_goes_to_the_run_of_its_source(tmp_path: Path, run: Path) -> None:
     directory, elsewhere = make_world(tmp_path), tmp_path / "elsewhere"
     async with AsyncWorld(dir=directory) as world:
@@ -174,6 +177,7 @@ async def test_a_fork_goes_to_the_run_of_its_source(tmp_path: Path, run: Path) -
     assert sorted(path.name for path in directory.iterdir()) == ["world.toml"]
 
 
+@pytest.mark.thorough
 async def test_many_go_where_the_latest_start_went(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     async with AsyncWorld(dir=directory) as world:
@@ -186,6 +190,7 @@ async def test_many_go_where_the_latest_start_went(tmp_path: Path, run: Path) ->
         assert run_dirs(await world.start_many(1)) == {world.dir}
 
 
+@pytest.mark.thorough
 async def test_a_fork_of_a_run_in_its_world_directory_stays_there(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         (one,) = await world.start_many(1)

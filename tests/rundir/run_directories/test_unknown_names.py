@@ -77,6 +77,7 @@ async def test_a_stop_is_safe_after_a_failed_start_next_to_others(
             await world.stop(instance="green")
 
 
+@pytest.mark.thorough
 async def test_an_instance_that_is_starting_is_known(tmp_path: Path, run: Path) -> None:
     async with (
         AsyncWorld(dir=make_world(tmp_path, "--slow-boot", "0.5")) as world,

@@ -63,6 +63,7 @@ def _saves(home: Path) -> list[str]:
     return sorted(path.name for path in (home / "checkpoints").iterdir())
 
 
+@pytest.mark.thorough
 async def test_a_resume_continues_from_an_unregistered_save(tmp_path: Path, home: Path) -> None:
     manifest = _read(home)
     lost = manifest["checkpoints"].pop()
@@ -75,6 +76,7 @@ async def test_a_resume_continues_from_an_unregistered_save(tmp_path: Path, home
     assert found["sha256"] == hashlib.sha256((home / lost["path"]).read_bytes()).hexdigest()
 
 
+@pytest.mark.thorough
 async def test_unlisted_autosaves_are_registered_as_autosaves_in_order(home: Path) -> None:
     manifest = _read(home)
     lost = manifest["checkpoints"][1:]
@@ -85,6 +87,7 @@ async def test_unlisted_autosaves_are_registered_as_autosaves_in_order(home: Pat
     assert _read(home)["checkpoints"][1:] == [{**entry, "autosave": True} for entry in lost]
 
 
+@pytest.mark.thorough
 async def test_the_remnants_of_an_interrupted_removal_are_removed(home: Path) -> None:
     manifest = _read(home)
     spent = manifest["checkpoints"].pop(0)
@@ -107,6 +110,7 @@ def _put_within_one_second(home: Path) -> None:
     _write(home, manifest)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("listed", "settled"), [([1], [1, 2]), ([0, 2], [0, 2])])
 async def test_remnants_of_a_removal_are_recognised_by_age_within_a_second(
     home: Path, listed: list[int], settled: list[int]
@@ -122,6 +126,7 @@ async def test_remnants_of_a_removal_are_recognised_by_age_within_a_second(
     assert _saves(home) == sorted(names)
 
 
+@pytest.mark.thorough
 async def test_rows_are_registered_and_removed_with_their_snapshot(home: Path) -> None:
     manifest = _read(home)
     older, kept, lost = manifest["checkpoints"]
@@ -139,6 +144,7 @@ async def test_rows_are_registered_and_removed_with_their_snapshot(home: Path) -
     assert {*_saves(home)} == names | {f"{Path(lost['path']).name}.rows.db"}
 
 
+@pytest.mark.thorough
 async def test_files_that_are_no_saves_of_the_run_stay_as_they_are(home: Path) -> None:
     place = home / "checkpoints"
     (place / "w001-21000101T000009Z-000000.json").write_text("{}")  # of another instance

@@ -60,6 +60,7 @@ async def test_a_fresh_world_does_not_inherit_the_saves_of_an_earlier_run(
     assert manifest["run"]["id"] == fresh.run_id
 
 
+@pytest.mark.thorough
 async def test_agents_and_restarts_name_their_run(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         known: list[str] = []
@@ -111,6 +112,7 @@ async def test_a_single_start_begins_a_run_too(tmp_path: Path, run: Path) -> Non
     assert "run" not in manifest_of(run)  # it is labelled by who knows what it is
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("when", ["before the save", "after the save", "after the end"])
 async def test_entries_of_a_run_have_its_id(tmp_path: Path, run: Path, when: str) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:

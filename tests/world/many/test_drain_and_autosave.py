@@ -84,6 +84,7 @@ async def test_an_autosave_removes_only_its_own_older_saves(tmp_path: Path, run:
         assert kinds(await past(events), "w000") == ["saved"]
 
 
+@pytest.mark.thorough
 async def test_an_autosave_counts_those_that_earlier_orchestrators_and_lives_made(
     tmp_path: Path, run: Path
 ) -> None:

@@ -25,6 +25,7 @@ def play(port: int, session: str) -> list[bytes]:
     return [act(port, session, number) for number in (3, -1, 40)]
 
 
+@pytest.mark.thorough
 async def test_forks_and_their_parent_give_identical_answers(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         parent = await world.start(run_dir=run, name="parent")

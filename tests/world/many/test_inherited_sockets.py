@@ -30,6 +30,7 @@ def listeners_of(pid: int, port: int) -> set[int]:
     return found
 
 
+@pytest.mark.thorough
 async def test_worlds_with_inherited_sockets_are_probed_once_and_hold_them_alone(
     tmp_path: Path, run: Path
 ) -> None:

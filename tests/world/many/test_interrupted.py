@@ -32,6 +32,7 @@ from tests.world.test_cancellation import Interrupted, run_and_cancel
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["anyio", "asyncio"])
 async def test_starts_cancelled_at_any_step_leave_nothing(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch, kind: str
@@ -120,6 +121,7 @@ async def test_closing_a_world_ends_its_pending_starts(tmp_path: Path, run: Path
     assert leftovers(run) == []
 
 
+@pytest.mark.thorough
 async def test_an_exception_in_the_block_stops_all_of_them(tmp_path: Path, run: Path) -> None:
     with pytest.raises(ZeroDivisionError):  # noqa: PT012 - the block is what is tested
         async with AsyncWorld(dir=make_world(tmp_path)) as world:
@@ -137,6 +139,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.thorough
 def test_ctrl_c_in_a_script_stops_all_of_its_worlds(tmp_path: Path, run: Path) -> None:
     with orchestrator(SCRIPT, make_world(tmp_path), run, stderr=subprocess.PIPE) as script:
         ports = [int(word) for word in script.hear().split()]
@@ -148,6 +151,7 @@ def test_ctrl_c_in_a_script_stops_all_of_its_worlds(tmp_path: Path, run: Path) -
     assert {one.state for one in read_run(run).instances} == {"exited"}
 
 
+@pytest.mark.thorough
 def test_the_end_of_a_script_stops_all_of_its_worlds(tmp_path: Path, run: Path) -> None:
     ending = SCRIPT.replace("time.sleep(600)", "world.save_all(instances=['w003'])")
     with orchestrator(ending, make_world(tmp_path), run) as script:

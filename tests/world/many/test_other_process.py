@@ -100,6 +100,7 @@ async def check_forks_from_outside(
     assert caught.value.error_type == "ConfigError"
 
 
+@pytest.mark.thorough
 async def test_a_fork_runs_the_world_of_its_snapshot_if_there_are_several(
     tmp_path: Path, run: Path
 ) -> None:
@@ -119,6 +120,7 @@ async def test_a_fork_runs_the_world_of_its_snapshot_if_there_are_several(
 DETACHED = CROWD_OF.replace('restart="checkpoint"', "detach=True")
 
 
+@pytest.mark.thorough
 async def test_detached_worlds_need_no_orchestrator_to_be_saved_and_stopped(
     tmp_path: Path, run: Path
 ) -> None:
@@ -156,6 +158,7 @@ async def test_detached_worlds_need_no_orchestrator_to_be_saved_and_stopped(
     assert all(one["ended_at"] for one in told.values())
 
 
+@pytest.mark.thorough
 async def test_stopping_an_interrupted_instance_marks_it_interrupted(
     tmp_path: Path, run: Path
 ) -> None:

@@ -17,6 +17,7 @@ from tests.world.many.conftest import cancel_after
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.thorough
 async def test_saves_are_yielded_as_they_finish(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         batch = await world.start_many(6, run_dir=run)
@@ -41,6 +42,7 @@ async def test_saves_are_yielded_as_they_finish(tmp_path: Path, run: Path) -> No
 BAD_SAVES = ("status-401", "status-500", "html", "truncated", "die-in-body")
 
 
+@pytest.mark.thorough
 async def test_a_failed_save_does_not_affect_the_others(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         batch = await world.start_many(len(BAD_SAVES) + 2, run_dir=run)
@@ -79,6 +81,7 @@ async def test_only_the_named_instances_are_saved_to_the_given_directory(
         assert len(list(place.iterdir())) == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_saves_finish_without_a_waiting_caller(tmp_path: Path, run: Path, backend: str) -> None:
     async def leave_early() -> None:

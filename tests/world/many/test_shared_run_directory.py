@@ -37,6 +37,7 @@ pytestmark = pytest.mark.anyio
 # ------------------------------------------------------------------ several worlds, one process
 
 
+@pytest.mark.thorough
 def test_worlds_of_one_process_share_a_guard_a_portal_and_a_run_directory(
     tmp_path: Path, run: Path
 ) -> None:
@@ -86,6 +87,7 @@ async def test_a_run_directory_is_shared_however_it_is_spelled(tmp_path: Path, r
     assert leftovers(run) == []
 
 
+@pytest.mark.thorough
 async def test_a_run_directory_has_one_orchestrator_at_a_time(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     async with AsyncWorld(dir=directory) as world:
@@ -127,6 +129,7 @@ async def test_starts_at_the_same_time_never_share_a_name(tmp_path: Path, run: P
         assert listed == set(names)
 
 
+@pytest.mark.thorough
 async def test_a_second_run_takes_the_names_of_the_first_and_a_fork_never_does(
     tmp_path: Path, run: Path
 ) -> None:
@@ -146,6 +149,7 @@ async def test_a_second_run_takes_the_names_of_the_first_and_a_fork_never_does(
         assert list((await world.fork(saved, run_dir=run)).done) == ["w006"]
 
 
+@pytest.mark.thorough
 async def test_the_name_of_an_instance_that_died_but_was_not_given_back_is_not_taken(
     tmp_path: Path, run: Path
 ) -> None:

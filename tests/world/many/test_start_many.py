@@ -159,6 +159,7 @@ def pids(batch: Batch[StartedWorld]) -> set[int]:
     return {started.pid for started in batch}
 
 
+@pytest.mark.thorough
 async def test_a_failed_instance_does_not_affect_the_others(tmp_path: Path, run: Path) -> None:
     foreign = tmp_path / "foreign.json"
     foreign.write_text("{}")

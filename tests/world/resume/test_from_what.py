@@ -95,6 +95,7 @@ async def test_each_goes_on_from_its_last_save_with_its_sessions_and_its_port(
     assert leftovers(run) == []
 
 
+@pytest.mark.thorough
 async def test_a_save_that_is_missing_or_changed_is_passed_over(tmp_path: Path, run: Path) -> None:
     directory, counting = make_world(tmp_path), Counting(1, 2, 4)
     await interrupt(directory, run, 4, counting)
@@ -130,6 +131,7 @@ async def test_a_save_that_is_missing_or_changed_is_passed_over(tmp_path: Path, 
     assert "parent_sha256" not in edges(run, "w003")[0]
 
 
+@pytest.mark.thorough
 async def test_saves_of_other_runs_and_removed_ones_do_not_count(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     await interrupt(directory, run, 1, Counting(1))
@@ -153,6 +155,7 @@ async def test_saves_of_other_runs_and_removed_ones_do_not_count(tmp_path: Path,
 # ------------------------------------------------------------------------- as the run began
 
 
+@pytest.mark.thorough
 async def test_without_a_save_it_begins_as_its_run_did(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path, toml_extra="reseed = true")
     source = Counting(5)
@@ -236,6 +239,7 @@ async def test_a_missing_manifest_is_written_again(tmp_path: Path, run: Path) ->
     assert {entry["name"] for entry in listed} == {"w000", "w001"}
 
 
+@pytest.mark.thorough
 async def test_torn_lines_of_the_records_cost_nothing_else(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     await interrupt(directory, run, 2)
@@ -273,6 +277,7 @@ async def test_an_instance_directory_that_is_gone_begins_anew(tmp_path: Path, ru
 # ------------------------------------------------------------------------- restarts, lone ones
 
 
+@pytest.mark.thorough
 async def test_restarts_go_on_from_the_saves_before_the_resume(tmp_path: Path, run: Path) -> None:
     directory, counting = make_world(tmp_path), Counting(1, 2)
     await interrupt(directory, run, 1, counting, restart="checkpoint")

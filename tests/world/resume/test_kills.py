@@ -149,6 +149,7 @@ def check_lineage(run: Path, name: str) -> None:
         assert known[edge["resume_from"]] == edge["parent_sha256"]
 
 
+@pytest.mark.thorough
 async def test_a_run_survives_its_orchestrators(tmp_path: Path) -> None:
     await survive(tmp_path, 4, 3)
 

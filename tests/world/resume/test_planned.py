@@ -44,6 +44,7 @@ async def test_all_plans_of_a_batch_are_one_write(
     assert [count for count in appended if count] == [4]
 
 
+@pytest.mark.thorough
 async def test_the_record_of_another_process_is_not_hidden(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     program = """
@@ -80,6 +81,7 @@ async def test_what_is_stopped_before_its_turn_is_not_resumed(tmp_path: Path, ru
     assert leftovers(run) == []
 
 
+@pytest.mark.thorough
 async def test_what_is_set_aside_is_left_alone_until_it_is_named(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     await interrupt(directory, run, 3)

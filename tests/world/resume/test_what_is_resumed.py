@@ -46,6 +46,7 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
+@pytest.mark.thorough
 async def test_what_was_not_stopped_on_purpose_goes_on(tmp_path: Path, run: Path) -> None:
     directory = make_motley_world(tmp_path)
     names = ("stopped", "finished", "crashed", "killed", "cut", "broken")
@@ -86,6 +87,7 @@ async def test_what_was_not_stopped_on_purpose_goes_on(tmp_path: Path, run: Path
     assert leftovers(run) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", ["stop", "stop_all", "drain", "leave"])
 async def test_a_run_that_was_ended_on_purpose_stays_ended(
     tmp_path: Path, run: Path, way: str
@@ -136,6 +138,7 @@ def test_a_script_that_fails_can_go_on_and_one_that_ends_cannot(tmp_path: Path, 
         assert world.resume_all(run).done == {}
 
 
+@pytest.mark.thorough
 async def test_a_start_that_is_cut_short_begins_on_resume(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     waiting = """
@@ -203,6 +206,7 @@ async def test_starts_that_were_cancelled_in_their_turn_begin_on_resume(
 # ------------------------------------------------------------------------------------- owners
 
 
+@pytest.mark.thorough
 async def test_an_orchestrator_that_lives_is_named(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     with orchestrator(CROWD_OF, directory, run, "2") as living:
@@ -215,6 +219,7 @@ async def test_an_orchestrator_that_lives_is_named(tmp_path: Path, run: Path) ->
         assert living.process.wait(30) == 0
 
 
+@pytest.mark.thorough
 async def test_an_orchestrator_of_a_single_instance_is_named(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     program = """
@@ -294,6 +299,7 @@ async def test_detached_instances_that_live_are_not_touched(tmp_path: Path, run:
     assert (record.options["detach"], record.stopped_on_purpose) == (True, True)
 
 
+@pytest.mark.thorough
 async def test_after_a_reboot_no_process_of_a_record_counts(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     with orchestrator(CROWD_OF, directory, run, "2") as killed:
@@ -312,6 +318,7 @@ async def test_after_a_reboot_no_process_of_a_record_counts(tmp_path: Path, run:
 # ------------------------------------------------------------------------------- names, worlds
 
 
+@pytest.mark.thorough
 async def test_each_world_resumes_its_own(tmp_path: Path, run: Path) -> None:
     counters, others = make_world(tmp_path), make_world(tmp_path, name="others")
     await interrupt(counters, run, [{"name": "a"}])
@@ -335,6 +342,7 @@ async def test_a_finished_instance_cannot_be_named(tmp_path: Path, run: Path) ->
         await resume(directory, run, instances=["w000"])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("is_copy", [False, True])
 async def test_a_run_directory_that_was_moved_or_copied_goes_on_where_it_is(
     is_copy: bool, tmp_path: Path, run: Path

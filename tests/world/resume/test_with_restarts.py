@@ -71,6 +71,7 @@ async def test_the_restarts_of_all_orchestrators_are_counted_once_and_in_one_lin
     assert len(batch.done) == 1
 
 
+@pytest.mark.thorough
 async def test_what_clawblox_stop_finds_dead_is_left_alone(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
 
@@ -149,6 +150,7 @@ async def test_a_detached_instance_that_is_attached_restarts_as_it_was(
     assert not marked_processes()
 
 
+@pytest.mark.thorough
 async def test_a_client_goes_on_after_each_way_to_bring_its_instance_back(
     tmp_path: Path, run: Path
 ) -> None:
@@ -205,6 +207,7 @@ async def test_labels_go_on_and_a_seed_is_set_only_where_the_run_began(
     assert run_of(run, "w001")["labels"] == labels
 
 
+@pytest.mark.thorough
 async def test_what_began_from_an_archive_goes_on_from_it_or_from_a_later_save(
     tmp_path: Path, run: Path
 ) -> None:
