@@ -79,7 +79,8 @@ if TYPE_CHECKING:
     from clawblox.rundir.manifest import Manifest, read_manifest, read_runs
     from clawblox.telemetry.metrics import Metrics
     from clawblox.world.agent_client import AsyncAgentClient
-    from clawblox.world.async_world import AsyncStartedInstance, AsyncWorld
+    from clawblox.world.async_world import AsyncWorld
+    from clawblox.world.instance_calls import AsyncStartedInstance
     from clawblox.world.sync_world import AgentClient, StartedInstance, World
 
 __version__ = "0.1.0"
@@ -91,7 +92,8 @@ _HOMES = {
     "clawblox.agents.usage": ("Budget",),
     "clawblox.agents.values": ("AgentEvent", "AgentResult", "StartedAgent", "Usage"),
     "clawblox.world.agent_client": ("AsyncAgentClient",),
-    "clawblox.world.async_world": ("AsyncStartedInstance", "AsyncWorld"),
+    "clawblox.world.async_world": ("AsyncWorld",),
+    "clawblox.world.instance_calls": ("AsyncStartedInstance",),
     "clawblox.checkpoint": (
         "async_load_checkpoint",
         "async_read_metadata",

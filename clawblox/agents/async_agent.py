@@ -48,8 +48,8 @@ from clawblox.agents.values import AgentResult, AgentState, SandboxLevel, Starte
 from clawblox.agents.window import AgentWindow
 from clawblox.concurrency.tasks import Residence, Tasks, in_own_task
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.arguments import check_env, check_seconds
-from clawblox.config.options import DEFAULT_GRACE_S
+from clawblox.config.arguments import check_env, check_grace
+from clawblox.config.options import DEFAULT_GRACE_S, options_of
 from clawblox.errors import UsageError
 from clawblox.rundir.control_server import ControlServer
 from clawblox.supervision.lifecycle import Lifecycle
@@ -118,25 +118,7 @@ class AsyncAgent:
         command: Mapping[str, Any] | Sequence[str] | None = None,
     ) -> None:
         self._driver = find_driver(agent)
-        self._options = AgentOptions(
-            agent=agent,
-            name=name,
-            dir=dir,
-            model=model,
-            binary=binary,
-            permission_mode=permission_mode,
-            tmux=tmux,
-            sandbox=sandbox,
-            claude_native_sandbox=claude_native_sandbox,
-            bare=bare,
-            auto_continue=auto_continue,
-            budget=budget,
-            max_restarts=max_restarts,
-            restart_window=restart_window,
-            stall_timeout=stall_timeout,
-            request_rate=request_rate,
-            command=command,
-        )
+        self._options = options_of(AgentOptions, locals())
         self._driver.name_binary(None if binary is None else str(binary), command)
         directory = AgentDir(self.dir)
         self._access = AgentAccess(
@@ -383,7 +365,7 @@ class AsyncAgent:
 
         Cancellation: the agent is stopped nevertheless.
         """
-        check_seconds(grace_seconds, "grace_seconds", may_be_zero=True)
+        check_grace(grace_seconds)
         await self._stop(grace_seconds)
         await self._close_control()
         if self._owner is None:  # as the owner does at its end

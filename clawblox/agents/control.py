@@ -23,7 +23,7 @@ import msgspec
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.status import AgentRecord, AgentStatus, make_status
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.arguments import check_seconds
+from clawblox.config.arguments import check_grace
 from clawblox.errors import AgentStartError, ControlError, UsageError
 from clawblox.rundir.control_client import (
     MAX_REQUEST_BYTES,
@@ -120,7 +120,7 @@ class _Handlers:
 
     async def stop(self, asked: Mapping[str, Any], _send_event: SendEvent) -> Mapping[str, Any]:
         _check_members("stop", asked)
-        grace_seconds = check_seconds(asked.get("grace_seconds"), "grace_seconds", may_be_zero=True)
+        grace_seconds = check_grace(asked.get("grace_seconds"))
         await self._agent.stop(grace_seconds=grace_seconds)
         return self._answer()
 

@@ -7,27 +7,17 @@ Ctrl-C. What a script leaves open is stopped when the interpreter ends.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 from clawblox.agents.access.grant import Grant
 from clawblox.agents.async_agent import AsyncAgent
-from clawblox.agents.options import (
-    DEFAULT_MAX_RESTARTS,
-    DEFAULT_REQUEST_RATE,
-    DEFAULT_RESTART_WINDOW_S,
-    DEFAULT_STALL_TIMEOUT_S,
-    SandboxChoice,
-)
-from clawblox.agents.usage import Budget
 from clawblox.agents.values import AgentState, SandboxLevel, Usage
 from clawblox.concurrency.synchronous import (
     OpenTwin,
+    constructing,
     immediate,
     streaming,
-    suggesting,
     synchronous,
 )
 
@@ -69,49 +59,7 @@ class Agent(OpenTwin[AsyncAgent]):
         ConfigError: An argument is wrong.
     """
 
-    @suggesting
-    def __init__(
-        self,
-        *,
-        agent: str,
-        name: str,
-        dir: str | Path,  # noqa: A002 - the documented name
-        model: str | None = None,
-        binary: str | Path | None = None,
-        permission_mode: str | None = None,
-        tmux: str | None = None,
-        sandbox: SandboxChoice = False,
-        claude_native_sandbox: bool = False,
-        bare: bool = False,
-        auto_continue: bool = True,
-        budget: Budget | None = None,
-        max_restarts: int = DEFAULT_MAX_RESTARTS,
-        restart_window: float = DEFAULT_RESTART_WINDOW_S,
-        stall_timeout: float | None = DEFAULT_STALL_TIMEOUT_S,
-        request_rate: float | None = DEFAULT_REQUEST_RATE,
-        command: Mapping[str, Any] | Sequence[str] | None = None,
-    ) -> None:
-        super().__init__(
-            AsyncAgent(
-                agent=agent,
-                name=name,
-                dir=dir,
-                model=model,
-                binary=binary,
-                permission_mode=permission_mode,
-                tmux=tmux,
-                sandbox=sandbox,
-                claude_native_sandbox=claude_native_sandbox,
-                bare=bare,
-                auto_continue=auto_continue,
-                budget=budget,
-                max_restarts=max_restarts,
-                restart_window=restart_window,
-                stall_timeout=stall_timeout,
-                request_rate=request_rate,
-                command=command,
-            )
-        )
+    __init__ = constructing(AsyncAgent)
 
     @property
     def name(self) -> str:

@@ -22,7 +22,7 @@ from clawblox.concurrency.progress import ProgressLike
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.agent_arguments import Agents
 from clawblox.config.arguments import check_read_path
-from clawblox.config.options import DEFAULT_IDLE_WAIT_S
+from clawblox.config.options import DEFAULT_IDLE_WAIT_S, options_of
 
 
 def save_checkpoint(
@@ -89,24 +89,7 @@ def save_checkpoint(
             but perhaps not durable or not in the manifest: the message states which.
     """
     known_secrets = check_secrets(known_secrets)  # a traceback may show the locals
-    options = ArchiveOptions(
-        path=path,
-        world_snapshot=world_snapshot,
-        agents=agents,
-        backend=backend,
-        metadata=metadata,
-        workspace_only=workspace_only,
-        known_secrets=known_secrets,
-        allow=allow,
-        idle_wait=idle_wait,
-        on_unarchivable=on_unarchivable,
-        max_file_bytes=max_file_bytes,
-        max_total_bytes=max_total_bytes,
-        overwrite=overwrite,
-        keep=keep,
-        progress=progress,
-    )
-    save(options)
+    save(options_of(ArchiveOptions, locals()))
     return Path(path)
 
 
@@ -142,8 +125,7 @@ def load_checkpoint(
         CheckpointError: It cannot be read, or ``run_dir`` already has something that it contains.
         ConfigError: An argument is wrong.
     """
-    options = LoadOptions(path=path, run_dir=run_dir, limits=limits, keep=keep, progress=progress)
-    return loader.load(options).result
+    return loader.load(options_of(LoadOptions, locals())).result
 
 
 def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -145,6 +145,20 @@ def unwrap(twin: Twin[_Async]) -> _Async:
     return twin._ready()
 
 
+def constructing(kind: Callable[_P, _Async]) -> Callable[Concatenate[Twin[_Async], _P], None]:
+    """Return the constructor of a twin: it makes the async object, from the same arguments.
+
+    Args:
+        kind: The async class.
+    """
+
+    def init(self: Twin[_Async], /, *args: _P.args, **kwargs: _P.kwargs) -> None:
+        target = call_as(type(self).__qualname__, kind, *args, **kwargs)
+        Twin.__init__(self, target)
+
+    return update_wrapper(init, cast(Any, kind).__init__)
+
+
 def synchronous(
     method: Callable[Concatenate[_Target, _P], Awaitable[_T]], *, returns: str | None = None
 ) -> Callable[Concatenate[Bridged[_Target], _P], _T]:
@@ -256,7 +270,8 @@ def call_as(shown: str, function: Callable[..., _T], /, *args: Any, **kwargs: An
     except TypeError as error:
         text, name = str(error), function.__qualname__
         if isinstance(function, type):
-            name, shown = f"{name}.__init__", f"{shown}.__init__"
+            name = cast(Any, function).__init__.__qualname__  # a base class may define it
+            shown = f"{shown}.__init__"
         if not text.startswith(f"{name}() "):
             raise
     text = f"{shown}{text.removeprefix(name)}"

@@ -129,6 +129,15 @@ def check_seconds(value: Any, key: str, *, may_be_zero: bool = False) -> float: 
     raise mismatch(key, "seconds, 0 or more" if may_be_zero else "seconds above 0", value)
 
 
+def check_grace(value: Any) -> float:  # noqa: ANN401
+    """Return ``value``, the seconds between TERM and KILL.
+
+    Raises:
+        ConfigError: It is not a number of seconds, 0 or more.
+    """
+    return check_seconds(value, "grace_seconds", may_be_zero=True)
+
+
 def check_choice(value: object, key: str, *, choices: tuple[object, ...]) -> None:
     """Check that a value is one of ``choices``; True and 1 are different values.
 

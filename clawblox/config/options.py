@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, Self, TypeAlias, get_args
+from typing import Any, Final, Literal, Self, TypeAlias, TypeVar, get_args
 
 import attrs
 
@@ -50,6 +50,24 @@ DEFAULT_MAX_SNAPSHOT_BYTES: Final = 16 << 30
 DEFAULT_IDLE_WAIT_S: Final = 2.0
 
 _INSTANCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+_Options = TypeVar("_Options", bound=attrs.AttrsInstance)
+
+
+def options_of(kind: type[_Options], arguments: Mapping[str, Any]) -> _Options:
+    """Return options with the values that a call was given.
+
+    Args:
+        kind: The class of the options.
+        arguments: The arguments of the call by name, such as its ``locals()``; those that are no
+            options are left out. Options that the call does not take keep their defaults.
+
+    Raises:
+        ConfigError: A value is invalid.
+    """
+    names = [field.alias or field.name for field in attrs.fields(kind)]
+    return kind(**{name: arguments[name] for name in names if name in arguments})
 
 
 def is_instance_name(value: object) -> bool:

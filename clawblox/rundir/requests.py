@@ -27,7 +27,7 @@ import attrs
 import msgspec
 
 from clawblox.concurrency.batch import Outcome
-from clawblox.config.arguments import check_seconds
+from clawblox.config.arguments import check_grace
 from clawblox.config.options import (
     DEFAULT_GRACE_S,
     ManyOptions,
@@ -136,11 +136,7 @@ def read_grace_seconds(asked: Mapping[str, Any]) -> float:
         ConfigError: It is not a duration.
     """
     grace_seconds = asked.get("grace_seconds")
-    return (
-        DEFAULT_GRACE_S
-        if grace_seconds is None
-        else check_seconds(grace_seconds, "grace_seconds", may_be_zero=True)
-    )
+    return DEFAULT_GRACE_S if grace_seconds is None else check_grace(grace_seconds)
 
 
 def read_flag(asked: Mapping[str, Any], key: str, *, default: bool) -> bool:

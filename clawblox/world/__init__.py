@@ -1,8 +1,10 @@
 """The public API: ``AsyncWorld``, and ``World`` for scripts.
 
-- ``async_world``: the API.
+- ``async_world``: the API, and its calls for many instances.
+- ``instance_calls``: its calls for one instance, and the facts of an instance with verbs.
+- ``open_world``: the block that opens the fleet, and the calls that concern all of it.
 - ``sync_world``: the same without ``await``, and ``AgentClient``.
-- ``started``: the facts of a started instance, bound to the world that started it.
+- ``started``: facts of an instance, bound to the object whose calls its verbs use.
 - ``agent_client``: an agent that has joined an instance.
 - ``properties``: the metadata of a world, available without a call.
 - ``fleet``: the instances of an open world, and what serves them.

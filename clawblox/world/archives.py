@@ -20,7 +20,13 @@ from clawblox.checkpoint.names import SNAPSHOT_NAME
 from clawblox.checkpoint.twins import run_with_progress
 from clawblox.concurrency.progress import Report
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.options import InstanceSpec, ManyOptions, SaveOptions, StartOptions
+from clawblox.config.options import (
+    InstanceSpec,
+    ManyOptions,
+    SaveOptions,
+    StartOptions,
+    options_of,
+)
 from clawblox.config.world_toml import WorldConfig
 from clawblox.errors import CheckpointError, ConfigError
 from clawblox.instance.launch import Launch, plan_launch, plan_many
@@ -32,7 +38,6 @@ from clawblox.results import (
     StartedWorld,
 )
 from clawblox.rundir.snapshot_files import find_archive
-from clawblox.system.files import digest_file
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.fleet import Fleet
 from clawblox.world.handle import InstanceHandle
@@ -112,9 +117,7 @@ class ArchiveStart:
         require_snapshot(self._archive)
         options = LoadOptions(path=self._archive, run_dir=run_dir, limits=Limits(), progress=report)
         self._loaded = load(options)
-        snapshot = self._loaded.result["world_snapshot"]
-        resume = {"path": snapshot, "sha256": digest_file(snapshot)}
-        return attrs.evolve(self._options, resume=resume)
+        return attrs.evolve(self._options, resume=self._loaded.result["world_snapshot"])
 
     async def _unload(self) -> None:
         if self._loaded is None:
@@ -258,10 +261,10 @@ class _Extraction:
 
 @attrs.frozen
 class ArchiveArguments:
-    """What the caller of ``AsyncWorld.checkpoint`` said; it may hold secrets, and shows nothing.
+    """The arguments of ``AsyncWorld.checkpoint``; hidden, because they may contain secrets.
 
     Attributes:
-        values: The arguments of ``save_checkpoint``, by name, without the snapshot.
+        values: The arguments by name; those that are no options of an archive are ignored.
     """
 
     values: Mapping[str, Any] = attrs.field(repr=False)
@@ -276,7 +279,7 @@ class ArchiveArguments:
         from clawblox.checkpoint.archive.registry import refuse_existing
         from clawblox.checkpoint.options import ArchiveOptions
 
-        options = ArchiveOptions(**self.values)
+        options = options_of(ArchiveOptions, self.values)
         if not options.overwrite:
             refuse_existing(options.path)
         return options

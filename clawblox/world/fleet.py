@@ -41,6 +41,7 @@ from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.paths import make_run_dir
 from clawblox.rundir.records import InstanceRecord, read_running
 from clawblox.system.clock import utc_now
+from clawblox.system.files import digest_file
 from clawblox.telemetry.events import EventHub
 from clawblox.telemetry.log_index import LogIndex, watch_logs
 from clawblox.telemetry.metrics import Recorder
@@ -473,4 +474,7 @@ class Fleet(KnownInstances):
 def _plan_start(config: WorldConfig, options: StartOptions, archive: Path | None) -> Launch:
     launch = plan_launch(config, options)
     make_run_dir(launch.run_dir)
-    return attrs.evolve(launch, archive=archive)
+    if archive is None or launch.resume_path is None:
+        return launch
+    digest = digest_file(launch.resume_path)
+    return attrs.evolve(launch, archive=archive, parent_sha256=digest)

@@ -16,20 +16,20 @@ from clawblox.concurrency.synchronous import (
     Bridged,
     OpenTwin,
     Twin,
+    constructing,
     converting,
     immediate,
     run,
     streaming,
-    suggesting,
     synchronous,
 )
 from clawblox.config.world_toml import WorldConfig
 from clawblox.protocol import TickRate
 from clawblox.results import Access, Labels, StartedWorld
-from clawblox.telemetry.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
 from clawblox.telemetry.metrics import Metrics
 from clawblox.world.agent_client import AsyncAgentClient
-from clawblox.world.async_world import AsyncStartedInstance, AsyncWorld
+from clawblox.world.async_world import AsyncWorld
+from clawblox.world.instance_calls import AsyncStartedInstance
 from clawblox.world.properties import WorldMetadata
 from clawblox.world.started import BoundWorld
 
@@ -136,15 +136,7 @@ class World(OpenTwin[AsyncWorld], WorldMetadata):
         FetchError: The folder cannot be downloaded.
     """
 
-    @suggesting
-    def __init__(
-        self,
-        dir: str | Path,  # noqa: A002 - the documented name
-        *,
-        run_dir: str | Path | None = None,
-        max_log_bytes: int | None = DEFAULT_LOG_BYTES,
-    ) -> None:
-        super().__init__(AsyncWorld(dir, run_dir=run_dir, max_log_bytes=max_log_bytes))
+    __init__ = constructing(AsyncWorld)
 
     @classmethod
     def attach(cls, run_dir: str | Path) -> Self:

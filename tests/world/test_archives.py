@@ -518,16 +518,16 @@ def kept(run_dir: Path) -> set[Path]:
 async def test_a_checkpoint_that_is_cancelled_anywhere_leaves_both_files_or_neither(
     tmp_path: Path, world_dir: Path, agent: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    from clawblox.world import async_world
+    from clawblox.world import instance_calls
 
-    original, run_dir = async_world.save_archive, tmp_path / "run"
+    original, run_dir = instance_calls.save_archive, tmp_path / "run"
     path = run_dir / "checkpoints" / "gen1.ckpt"
     async with AsyncWorld(dir=world_dir) as world:
         await world.start(run_dir=run_dir)
         for at in range(1, LAST_SUSPENSION):
             interrupted = Interrupted(at)
             monkeypatch.setattr(
-                async_world,
+                instance_calls,
                 "save_archive",
                 lambda *args, i=interrupted: i.drive(original(*args)),
             )

@@ -1,0 +1,621 @@
+"""The calls of an open world that concern one instance, found by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clawblox.checkpoint.model import MAX_FILE_BYTES, MAX_TOTAL_BYTES
+from clawblox.concurrency.progress import ProgressLike
+from clawblox.concurrency.threads import run_blocking
+from clawblox.config.agent_arguments import AgentLike, Agents
+from clawblox.config.arguments import (
+    check_count,
+    check_grace,
+    check_path,
+    check_seconds,
+)
+from clawblox.config.options import (
+    DEFAULT_GRACE_S,
+    DEFAULT_HEALTH_TIMEOUT_S,
+    DEFAULT_HOST,
+    DEFAULT_IDLE_WAIT_S,
+    DEFAULT_MAX_RESTARTS,
+    DEFAULT_MAX_SNAPSHOT_BYTES,
+    DEFAULT_RESTART_WINDOW_S,
+    DEFAULT_SAVE_TIMEOUT_S,
+    RestartOptions,
+    SaveOptions,
+    StartOptions,
+    options_of,
+)
+from clawblox.results import (
+    DataStoreBackend,
+    Labels,
+    ProcessExit,
+    RestartMode,
+    SavedCheckpoint,
+    SavedSnapshot,
+    SnapshotLike,
+    StopResult,
+)
+from clawblox.rundir.snapshot_files import find_archive
+from clawblox.telemetry.logs import LogReader
+from clawblox.world.access import is_program, leave, make_member
+from clawblox.world.admission import admit
+from clawblox.world.agent_client import AsyncAgentClient, join_place
+from clawblox.world.archives import (
+    ArchiveArguments,
+    ArchiveStart,
+    remove_archive,
+    save_archive,
+)
+from clawblox.world.open_world import OpenWorld
+from clawblox.world.places import AccessGranter, FleetPlace
+from clawblox.world.restart import restart
+from clawblox.world.save import save
+from clawblox.world.started import BoundWorld
+
+if TYPE_CHECKING:
+    import os
+
+    from clawblox.checkpoint.model import Allowance
+    from clawblox.checkpoint.options import OnUnarchivable
+
+
+class InstanceCalls(OpenWorld):
+    """The calls of :class:`~clawblox.world.async_world.AsyncWorld` for one instance."""
+
+    async def start(
+        self,
+        *,
+        record: bool = False,
+        env: Mapping[str, str] | None = None,
+        host: str = DEFAULT_HOST,
+        base_path: str = "",
+        health_timeout: float = DEFAULT_HEALTH_TIMEOUT_S,
+        detach: bool = False,
+        restart: RestartMode = "never",
+        max_restarts: int = DEFAULT_MAX_RESTARTS,
+        restart_window: float = DEFAULT_RESTART_WINDOW_S,
+        reseed: int | None = None,
+        labels: Labels | None = None,
+        datastore: DataStoreBackend | None = None,
+        port: int | None = None,
+        port_wait: float = 0.0,
+        record_dir: str | Path | None = None,
+        resume: SnapshotLike | None = None,
+        run_dir: str | Path | None = None,
+        name: str | None = None,
+        command_file: str | Path | None = None,
+        log_file: str | Path | None = None,
+        watch: bool = False,
+        _tmux_session: str | None = None,
+    ) -> AsyncStartedInstance:
+        """Start an instance and return when it is ready.
+
+        Args:
+            record: Whether the world records.
+            env: Additional environment variables.
+            host: Address to which the world binds.
+            base_path: Prefix of its routes.
+            health_timeout: Seconds from spawning the world until it must be ready.
+            detach: Whether the instance keeps running when this orchestrator ends.
+            restart: What happens when the instance dies: ``never`` leaves it dead, ``fresh`` starts
+                it again with the same options, ``checkpoint`` restores its last good save, or
+                starts it fresh if it has none. Name and port stay the same; sessions survive if the
+                snapshot contains them.
+            max_restarts: Number of restarts allowed within ``restart_window``; after that the
+                instance stays dead.
+            restart_window: Length of that window in seconds.
+            reseed: Seed of the random state of a fresh world, or set after a snapshot is restored,
+                0 or more; increases by 1 from instance to instance. A world with a command must
+                have ``[run] reseed = true``. None draws a seed for each fresh world, and keeps the
+                random state of a snapshot.
+            labels: Texts, numbers or booleans by name, at most 16, that describe the instance:
+                ``{"model": "…", "seed": 3}``. They appear in the manifest, records, events, tables
+                and metrics, and select instances: ``clawblox ps --filter seed=3``.
+            datastore: Where an engine world keeps the rows of its data stores; None means SQLite.
+            port: Port of the world; None or 0 leases a free one.
+            port_wait: Seconds to wait until a given port becomes free; 0 does not wait.
+            record_dir: Directory for recordings; None means ``recordings`` in the run directory.
+            resume: Snapshot to restore: its path, or the result of ``save``, whose digest is then
+                checked. A relative path is looked up in the world directory, then in the current
+                directory. An archive (``.ckpt``) is loaded into the run directory, as by
+                ``load_checkpoint``, and its snapshot is restored; ``run_dir`` must then not be the
+                world directory. None starts a fresh run.
+            run_dir: Directory of the run, with its manifest; None means the directory of this
+                object, or else the parent of ``record_dir``, or else the world directory.
+            name: Name of the instance, unique in the run directory and in this object; None uses
+                the first free name of ``w000``, ``w001``, …
+            command_file: File for the rerunnable launch script, in an existing directory; None
+                means a file in ``runtime``.
+            log_file: File for the output of the world, in an existing directory; None means a file
+                in ``logs``.
+            watch: Whether an engine world restarts when its scripts change.
+            _tmux_session: tmux session, created if needed, with a window ``world-0`` in which the
+                world runs; None runs it without tmux, and so does a resume.
+
+        Returns:
+            The facts of the instance, with verbs; ``loaded`` is the state loaded from an archive.
+
+        Raises:
+            ConfigError: An argument is wrong.
+            CheckpointError: The archive is not sound, has no snapshot of a world, or something is
+                in its way in the run directory; CheckpointFormatError if it is not sound.
+            UsageError: ``name`` is that of another instance of this object.
+            RunLockedError: ``name`` is held by another orchestrator.
+            PortInUseError: ``port`` is in use, or did not become free within ``port_wait``.
+            WorldCommandError: The world's command cannot be executed.
+            WorldExitedBeforeReadyError: The world ended before it was ready;
+                SnapshotRefusedError if it was restoring a snapshot.
+            WorldReadyTimeoutError: The world runs, but was not ready within ``health_timeout``.
+            WorldIdentityError: Another process answers on its port.
+            WorldStartError: Its files or its tmux window could not be made, or it was stopped
+                before it was ready.
+            ManifestError: The run cannot be registered in its manifest.
+
+        When it fails, what was loaded from an archive is removed again.
+
+        Cancellation: the instance is ended; nothing of it is left.
+        """
+        run_dir = self._run_dir if run_dir is None else run_dir
+        options = options_of(StartOptions, locals())
+        fleet = self._open_fleet()
+        where = partial(find_archive, resume, self._config.dir, "resume")
+        archive = None if resume is None else await run_blocking(where)
+        if archive is None:
+            begin = partial(fleet.start, self._config, options)
+            start = fleet.tasks.own(begin, undo=fleet.undo_start)
+        else:
+            whole = ArchiveStart(fleet, self._config, archive, options)
+            start = fleet.tasks.own(whole.run, undo=whole.undo)
+        self._latest_started = await start
+        return AsyncStartedInstance.bind(self._latest_started, self)
+
+    async def stop(
+        self, instance: str | None = None, *, grace_seconds: float = DEFAULT_GRACE_S
+    ) -> StopResult:
+        """Stop an instance: SIGTERM, wait for the grace, SIGKILL for the rest.
+
+        Returns when all of its processes have ended. Stopping an instance that does not run does
+        nothing.
+
+        Args:
+            instance: Name of the instance; not needed while there is only one.
+            grace_seconds: Seconds between TERM and KILL.
+
+        Returns:
+            How it ended (``terminated``, ``killed``, …), and which processes had to be killed.
+
+        Raises:
+            ConfigError: ``grace_seconds`` is not a number, or is below 0.
+            UsageError: Several instances run and ``instance`` is None; or this object has started
+                instances, but not one of that name.
+            WorldStopError: A process survived even SIGKILL.
+
+        Cancellation: the instance is stopped all the same.
+        """
+        fleet = self._open_fleet()
+        return await fleet.tasks.own(partial(fleet.stop, instance, check_grace(grace_seconds)))
+
+    async def wait(self, instance: str | None = None) -> ProcessExit:
+        """Wait until an instance has ended for good; it waits through restarts.
+
+        Args:
+            instance: Name of the instance; not needed while there is only one.
+
+        Returns:
+            How it ended; immediately if it has ended already.
+
+        Raises:
+            UsageError: There is no such instance, or several run and ``instance`` is None.
+
+        Cancellation: the instance continues.
+        """
+        return await self._open_fleet().wait_ended(instance)
+
+    async def restart(
+        self,
+        instance: str | None = None,
+        *,
+        save: bool = True,
+        fresh: bool = False,
+        resume: SnapshotLike | None = None,
+        reseed: int | None = None,
+        grace_seconds: float = DEFAULT_GRACE_S,
+    ) -> AsyncStartedInstance:
+        """Restart an instance, and return when it is ready again.
+
+        It keeps its state: one that is ready is saved first, one that has died continues from its
+        last good save, and one that was never saved begins as the first time. Name, directory,
+        port and run stay the same; sessions survive if the snapshot contains them. Calls under way
+        fail with WorldExitedError. Such a restart does not count against ``max_restarts``.
+
+        Args:
+            instance: Name of the instance; not needed while there is only one.
+            save: Whether to save it first. Without that it continues from its last good save.
+            fresh: Whether it begins as the first time; nothing is saved then.
+            resume: Snapshot to restart from, as in :meth:`start` but no archive; nothing is saved
+                then. None means its last good save.
+            reseed: Seed of the random state after this restart, 0 or more, and of later fresh
+                starts of the instance. A world with a command must have ``[run] reseed = true``.
+                None keeps the random state of the save, or with ``fresh`` the seed of the run.
+            grace_seconds: Seconds between TERM and KILL.
+
+        Returns:
+            The facts of the instance.
+
+        Raises:
+            ConfigError: An argument is wrong, the snapshot is missing, or the world takes no seed.
+            UsageError: There is no such instance, several run and ``instance`` is None, it was
+                stopped, or the snapshot that it first began from is gone.
+            SnapshotError: It could not be saved, so it was not restarted.
+            ManifestError: Its save could not be registered, so it was not restarted.
+            WorldStopError: A process survived even SIGKILL.
+            WorldStartError: It did not get ready again, or was stopped meanwhile. What follows is
+                up to its restart policy.
+
+        Cancellation: a restart that has begun continues; an instance that had died is ended again.
+        """
+        fleet = self._open_fleet()
+        started = await restart(
+            fleet,
+            fleet.find(instance),
+            options_of(RestartOptions, locals()),
+        )
+        if self._latest_started is not None and self._latest_started.name == started.name:
+            self._latest_started = started
+        return AsyncStartedInstance.bind(started, self)
+
+    def logs(
+        self, instance: str | None = None, *, follow: bool = False, tail: int | None = None
+    ) -> LogReader:
+        """Return the lines of an instance's log since its start, those before a restart included.
+
+        Args:
+            instance: Name of the instance; not needed while there is only one.
+            follow: Wait for more lines until the instance has ended.
+            tail: Number of lines before the end to begin with; None begins at the first line.
+
+        Returns:
+            An async context manager and iterator of :class:`~clawblox.results.LogLine`.
+
+        Raises:
+            ConfigError: ``tail`` is not a whole number, 0 or more.
+            UsageError: There is no such instance, or several run and ``instance`` is None.
+        """
+        if tail is not None:
+            check_count(tail, "tail", at_least=0)
+        return self._open_fleet().find(instance).logs(follow=follow, tail=tail)
+
+    # -- snapshots and archives -------------------------------------------------------------
+
+    async def save(
+        self,
+        *,
+        dir: str | Path | None = None,  # noqa: A002 - the documented name
+        instance: str | None = None,
+        timeout: float = DEFAULT_SAVE_TIMEOUT_S,
+        max_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
+    ) -> SavedSnapshot:
+        """Save a snapshot of an instance and register it in the manifest of its run.
+
+        Args:
+            dir: Directory for the file; None means ``checkpoints`` of the instance.
+            instance: Name of the instance; not needed while there is only one.
+            timeout: Seconds for the transfer of the snapshot.
+            max_bytes: Size limit of the snapshot, in bytes.
+
+        Returns:
+            The saved snapshot, also a mapping: ``saved["path"]``.
+
+        Raises:
+            ConfigError: An argument is wrong.
+            UsageError: There is no such instance, or several run and ``instance`` is None.
+            SnapshotError: The world gave no usable snapshot; no file or manifest entry is left.
+            WorldExitedError: The instance has ended; no file or manifest entry is left.
+            ManifestError: The file is complete, but not registered.
+
+        Cancellation: leaves both the file and its manifest entry, or neither.
+        """
+        fleet = self._open_fleet()
+        options = options_of(SaveOptions, locals())
+        return await save(fleet, fleet.find(instance), options)
+
+    async def checkpoint(
+        self,
+        path: str | os.PathLike[str],
+        agents: Agents | None = None,
+        *,
+        instance: str | None = None,
+        backend: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        workspace_only: bool = False,
+        known_secrets: Iterable[str] = (),
+        allow: Iterable[Allowance] = (),
+        idle_wait: float = DEFAULT_IDLE_WAIT_S,
+        on_unarchivable: OnUnarchivable = "raise",
+        max_file_bytes: int = MAX_FILE_BYTES,
+        max_total_bytes: int = MAX_TOTAL_BYTES,
+        overwrite: bool = False,
+        keep: Iterable[str] = (),
+        progress: ProgressLike = False,
+        timeout: float = DEFAULT_SAVE_TIMEOUT_S,
+        max_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
+    ) -> SavedCheckpoint:
+        """Save an instance, and make an archive of the save and of its agents' state.
+
+        Does as :meth:`save` and then ``save_checkpoint`` do; the manifest lists both the snapshot,
+        in ``checkpoints`` of the instance, and the archive, if that lies in a run directory.
+
+        Args:
+            path: The archive, ``*.ckpt``; its directory is created when missing.
+            agents: The agents, or their directories by name; None for no agents.
+            instance: Name of the instance; not needed while there is only one.
+            backend: The driver of all agents, ``claude`` for instance; None reads it from each
+                directory.
+            metadata: JSON values for the top level of ``metadata.json``; None for none.
+            workspace_only: Whether to leave out the conversations; the right choice for archives
+                that are shared.
+            known_secrets: Secrets to search for, in addition to the tokens of live worlds, the
+                secrets in this process's environment and those in the agents' homes.
+            allow: Findings that are not secrets, in addition to ``secret-allow.json`` of the run.
+            idle_wait: Seconds to wait for a moment in which no agent is in the middle of a turn.
+            on_unarchivable: How to treat files and directories that this process may not read,
+                whose names cannot be in an archive, or that are too large: ``raise`` refuses the
+                archive, ``record`` lists them as excluded.
+            max_file_bytes: Limit for the apparent size of an agent's file, in bytes. A larger file
+                is not read.
+            max_total_bytes: Limit for the apparent size of all these files together, in bytes. The
+                largest files are left out until the rest fits.
+            overwrite: Whether to replace an archive of that name.
+            keep: Paths below workspaces to archive although programs run or obey them unasked, such
+                as ``.helix/config.toml``; a directory includes everything in it. Credentials are
+                never archived.
+            progress: True shows how far it is, on standard error, in a terminal or a notebook. A
+                function is called with the bytes done and the total (0 and 0 while it waits for an
+                idle moment), perhaps in another thread; an exception from it ends the call. False
+                does neither.
+            timeout: Seconds for the transfer of the snapshot.
+            max_bytes: Size limit of the snapshot, in bytes.
+
+        Returns:
+            The archive: its path, size and digest, its metadata, and what was left out.
+
+        Raises:
+            ConfigError: An argument is wrong.
+            UsageError: There is no such instance, or several run and ``instance`` is None.
+            SnapshotError: The world gave no usable snapshot; no file or manifest entry is left.
+            WorldExitedError: The instance has ended.
+            CheckpointSecretError: The archive would have carried a secret.
+            CheckpointError: The archive cannot be made; or it is complete, and perhaps not
+                durable, or not in the manifest, as the message says.
+            ManifestError: The snapshot is complete, but not registered.
+
+        An error that leaves no archive leaves no snapshot either: its file is removed, and its
+        entry in the manifest says so.
+
+        Cancellation: leaves both the snapshot and the archive, or neither.
+        """
+        arguments, options = ArchiveArguments(locals()), options_of(SaveOptions, locals())
+        del known_secrets, metadata  # a traceback may show the locals
+        fleet = self._open_fleet()
+        handle = fleet.find(instance)
+        return await fleet.tasks.own(partial(save_archive, fleet, handle, options, arguments))
+
+    async def remove_checkpoint(
+        self, path: str | os.PathLike[str], *, instance: str | None = None
+    ) -> None:
+        """Remove an archive that :meth:`checkpoint` made, and the save that is in it.
+
+        The manifest says that both were removed. The latest save of an instance stays, and one that
+        an instance was restored from: a restart needs them.
+
+        Args:
+            path: The archive.
+            instance: Name of the instance; not needed while there is only one.
+
+        Raises:
+            ConfigError: ``path`` is not a path.
+            UsageError: There is no such instance, or several run and ``instance`` is None.
+            CheckpointError: It is no archive, or cannot be removed.
+            ManifestError: It cannot be noted in the manifest; the archive is still there.
+
+        Cancellation: what has begun is completed.
+        """
+        archive = check_path(path, "path").absolute()
+        fleet = self._open_fleet()
+        await fleet.tasks.own(partial(remove_archive, fleet, fleet.find(instance), archive))
+
+    # -- agents -----------------------------------------------------------------------------
+
+    async def connect(
+        self, agent: str | AgentLike, *, instance: str | None = None, timeout: float = 30.0
+    ) -> dict[str, Any]:
+        """Give an agent access to an instance.
+
+        An agent with a directory gets its session recorded in ``<dir>/world_session.txt``; when
+        that file exists, the agent rejoins the session that it names.
+
+        An agent whose program clawblox runs gets an address of its own, where only the world's
+        API for agents is served, always with the agent's session. It answers until the agent is
+        closed.
+
+        Args:
+            agent: An agent, or a plain name.
+            instance: Name of the instance; not needed while there is only one.
+            timeout: Seconds for the call.
+
+        Returns:
+            A plain dict: ``session``, ``agent_id``, ``name``, ``headers``, ``base_url`` (for the
+            agent), ``internal_base_url``, and all other fields of the world's answer.
+
+        Raises:
+            WorldSessionError: The world answered with another session than the recorded one, or
+                does not know it.
+            WorldCallError: The world did not answer, or its answer has no session.
+            WorldExitedError: The instance has ended.
+            UsageError: There is no such instance, several run and ``instance`` is None, or the
+                agent is an ``AsyncAgent`` that is not open.
+            ConfigError: ``agent`` is neither an agent nor a name, its directory cannot be used,
+                ``timeout`` is not a number above 0, or ``[api]`` would give agents a route of the
+                orchestrator.
+            AgentResumeError: The agent knows its world by an address that it cannot have again.
+            AgentSetupError: There is no address for the agent, or it cannot be recorded.
+            ManifestError: The agent cannot be listed in the manifest.
+
+        Cancellation: the agent may have joined the world; its session may not be recorded.
+        """
+        fleet = self._open_fleet()
+        handle, member = fleet.find(instance), make_member(agent)
+        check_seconds(timeout, "timeout")
+        granter = AccessGranter.make(FleetPlace(fleet, handle)) if is_program(agent) else None
+        access = await admit(fleet, handle, member, timeout=timeout)
+        if self._autosave is not None:
+            self._autosave.save_soon(handle)
+        if is_program(agent) and granter is not None:
+            access = await fleet.tasks.own(partial(granter.grant, agent, access))
+        return dict(access)
+
+    async def join(
+        self,
+        agent: str | AgentLike,
+        *,
+        instance: str | None = None,
+        new: bool = False,
+        timeout: float = 30.0,
+        wait_restart: float | None = None,
+    ) -> AsyncAgentClient:
+        """Let an agent join an instance, and return a client to act as that agent.
+
+        The agent joins as with :meth:`connect`, whose result is the client's ``access``. In a fork
+        or a resumed instance, a plain name rejoins as the player of that name in the save if its
+        session is known here: this process joined it, ``clawblox act`` did, or the directory of an
+        agent has it. The client's ``rejoined`` reports that.
+
+        Args:
+            agent: An agent, or a plain name.
+            instance: Name of the instance; not needed while there is only one.
+            new: Join a plain name as a new player also where the save has one of that name.
+            timeout: Seconds for this call, and for each call of the client.
+            wait_restart: Seconds that a call of the client waits for an instance that is being
+                restarted. None or 0 does not wait: the call raises WorldExitedError at once. An
+                input, chat message or leave that was sent before the instance died raises it in
+                any case, as it is never sent again.
+
+        Returns:
+            The client; as an async context manager it leaves the world at the end of the block.
+
+        Raises:
+            WorldSessionError: The world answered with another session than the recorded one, or
+                does not know it.
+            WorldCallError: The world did not answer, or its answer has no session.
+            WorldExitedError: The instance has ended.
+            UsageError: There is no such instance, or several run and ``instance`` is None.
+            ConfigError: ``agent`` is neither an agent nor a name, its directory cannot be used, or
+                ``timeout`` or ``wait_restart`` is not a number of seconds.
+            ManifestError: The agent cannot be listed in the manifest.
+
+        Cancellation: the agent may have joined the world; its session may not be recorded.
+        """
+        fleet = self._open_fleet()
+        place = FleetPlace(fleet, fleet.find(instance))
+        return await join_place(place, agent, new=new, timeout=timeout, wait_restart=wait_restart)
+
+    async def leave(
+        self, access: Mapping[str, Any], *, instance: str | None = None, timeout: float = 30.0
+    ) -> None:
+        """Take an agent out of an instance.
+
+        Args:
+            access: What :meth:`connect` returned, or the ``access`` of a client.
+            instance: Name of the instance; not needed while there is only one.
+            timeout: Seconds for the call.
+
+        Raises:
+            WorldCallError: The world did not answer, or refused.
+            WorldExitedError: The instance has ended.
+            UsageError: There is no such instance, or several run and ``instance`` is None.
+            ConfigError: ``access`` is not what :meth:`connect` returned, or ``timeout`` is not a
+                number above 0.
+
+        Cancellation: the agent may have left the world.
+        """
+        fleet = self._open_fleet()
+        handle = fleet.find(instance)
+        check_seconds(timeout, "timeout")
+
+        roster = handle.roster
+        session, name = str(access.get("session")), str(access.get("name"))
+
+        async def call() -> None:
+            async with handle.calls.call():
+                roster.require_kept(session, name)
+                await leave(handle.connections, access, timeout=timeout)
+                roster.leave(session)
+
+        await fleet.tasks.own(call)
+
+
+class AsyncStartedInstance(BoundWorld[InstanceCalls]):
+    """The facts of one instance as :class:`AsyncWorld` returned them, with verbs.
+
+    Each verb calls the method of this name of the world that returned the value, with the name of
+    the instance; the world must be open. The facts never change: after a restart, the value that
+    ``restart`` returned has the new ones. A copy or a pickle has only the facts.
+    """
+
+    async def save(
+        self,
+        *,
+        dir: str | Path | None = None,  # noqa: A002 - the documented name
+        timeout: float = DEFAULT_SAVE_TIMEOUT_S,
+        max_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
+    ) -> SavedSnapshot:
+        """Save a snapshot of the instance; see :meth:`AsyncWorld.save`."""
+        return await self._ready().save(
+            dir=dir, instance=self.name, timeout=timeout, max_bytes=max_bytes
+        )
+
+    async def stop(self, *, grace_seconds: float = DEFAULT_GRACE_S) -> StopResult:
+        """Stop the instance; see :meth:`AsyncWorld.stop`."""
+        return await self._ready().stop(self.name, grace_seconds=grace_seconds)
+
+    async def restart(
+        self,
+        *,
+        save: bool = True,
+        fresh: bool = False,
+        resume: SnapshotLike | None = None,
+        reseed: int | None = None,
+        grace_seconds: float = DEFAULT_GRACE_S,
+    ) -> AsyncStartedInstance:
+        """Restart the instance and return its new facts; see :meth:`AsyncWorld.restart`."""
+        return await self._ready().restart(
+            self.name,
+            save=save,
+            fresh=fresh,
+            resume=resume,
+            reseed=reseed,
+            grace_seconds=grace_seconds,
+        )
+
+    async def join(
+        self,
+        agent: str | AgentLike,
+        *,
+        new: bool = False,
+        timeout: float = 30.0,
+        wait_restart: float | None = None,
+    ) -> AsyncAgentClient:
+        """Let an agent join the instance; see :meth:`AsyncWorld.join`."""
+        return await self._ready().join(
+            agent, instance=self.name, new=new, timeout=timeout, wait_restart=wait_restart
+        )
+
+    def logs(self, *, follow: bool = False, tail: int | None = None) -> LogReader:
+        """Return the lines of the instance's log; see :meth:`AsyncWorld.logs`."""
+        return self._ready().logs(self.name, follow=follow, tail=tail)

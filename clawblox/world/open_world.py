@@ -1,0 +1,272 @@
+"""The block of a world: the fleet that it opens, and the calls that concern all instances."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from clawblox.concurrency.tasks import Residence
+from clawblox.concurrency.threads import run_blocking
+from clawblox.config.arguments import (
+    check_path,
+    check_read_path,
+)
+from clawblox.config.download import fetch_world, is_world_url
+from clawblox.config.world_toml import WorldConfig, read_world_config
+from clawblox.errors import ConfigError, UsageError
+from clawblox.protocol import TickRate
+from clawblox.results import (
+    Labels,
+    StartedWorld,
+)
+from clawblox.rundir.lineage import Lineage, read_lineage
+from clawblox.rundir.manifest_updates import RunStatus, run_update
+from clawblox.rundir.paths import resolve_run_dir
+from clawblox.rundir.records import read_running
+from clawblox.telemetry.events import EventStream
+from clawblox.telemetry.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
+from clawblox.telemetry.metrics import Metrics
+from clawblox.world.admission import settle_sessions
+from clawblox.world.control_sockets import Handlers
+from clawblox.world.fleet import Fleet
+from clawblox.world.properties import WorldMetadata
+from clawblox.world.save import Autosave
+
+
+class OpenWorld(WorldMetadata):
+    """The block of a world, and what concerns all of its instances.
+
+    Args:
+        dir: As for :class:`~clawblox.world.async_world.AsyncWorld`.
+        run_dir: The same.
+        max_log_bytes: The same.
+    """
+
+    def __init__(
+        self,
+        dir: str | Path,  # noqa: A002 - the documented name
+        *,
+        run_dir: str | Path | None = None,
+        max_log_bytes: int | None = DEFAULT_LOG_BYTES,
+    ) -> None:
+        self._source = str(dir)
+        self._run_dir = None if run_dir is None else check_path(run_dir, "run_dir").absolute()
+        self._max_log_bytes = max_log_bytes
+        self._config_read: WorldConfig | None = None
+        self._latest_started: StartedWorld | None = None
+        self._attach_dir: Path | None = None
+        self._fleet: Fleet | None = None
+        self._autosave: Autosave | None = None
+        self._residence: Residence[Fleet]
+        if not is_world_url(self._source):
+            self._config_read = read_world_config(check_read_path(dir, "dir"))
+
+    @classmethod
+    def attach(cls, run_dir: str | Path) -> Self:
+        """Return the world whose detached instances run in a run directory. Blocks.
+
+        Entering the block adopts them, and leaving it leaves them running. Meanwhile the options of
+        their starts hold: they are restarted as these say.
+
+        Args:
+            run_dir: The run directory.
+
+        Raises:
+            UsageError: No instance runs there, or instances of several worlds do.
+            ConfigError: The run directory, or the ``world.toml`` of its world, cannot be read.
+        """
+        directory = resolve_run_dir(run_dir)
+        try:
+            worlds = {record.world_dir for record in read_running(directory)}
+        except OSError as error:
+            message = f"the run directory cannot be read: {error.strerror}"
+            raise ConfigError(message, key="run_dir", value=str(directory)) from error
+        if len(worlds) != 1:
+            raise UsageError(
+                f"attach needs instances of one world; {directory} runs those of {len(worlds)}",
+                hint="clawblox ps shows what runs in a run directory",
+            )
+        world = cls(worlds.pop(), run_dir=directory)
+        world._attach_dir = directory
+        return world
+
+    def __repr__(self) -> str:
+        name = self._source if self._config_read is None else self._config_read.name
+        counts = "not open" if self._fleet is None else _count_states(self._fleet)
+        return f"{type(self).__name__}({name!r}, {counts})"
+
+    @property
+    def _config(self) -> WorldConfig:
+        if self._config_read is None:
+            self._config_read = read_world_config(fetch_world(self._source))
+        return self._config_read
+
+    @property
+    def _latest(self) -> StartedWorld | None:
+        return self._latest_started
+
+    @property
+    def instances(self) -> tuple[str, ...]:
+        """Names of the instances that are ready, in the order of their starts."""
+        return self._fleet.ready_names if self._fleet else ()
+
+    @property
+    def labels(self) -> dict[str, Labels]:
+        """Labels of the instances that became ready and were not stopped, by name."""
+        return {one.name: one.labels for one in self._fleet.instances} if self._fleet else {}
+
+    @property
+    def tick_rates(self) -> dict[str, TickRate]:
+        """How fast the worlds of the ready instances run, by name, where they report it."""
+        instances = self._fleet.instances if self._fleet else ()
+        rates = {one.name: one.rate for one in instances}
+        return {name: rate for name, rate in rates.items() if rate is not None}
+
+    @property
+    def metrics(self) -> Metrics:
+        """Counters and measurements since the block was entered."""
+        return self._open_fleet().recorder.snapshot()
+
+    # -- the block --------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        if self._fleet is not None:
+            raise UsageError("this world is open already", hint="use another AsyncWorld object")
+        self._residence = Residence(self._opened())
+        self._fleet = await self._residence.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if exc is None and self._fleet is not None:
+            self._fleet.end_on_purpose()
+        try:
+            await self._residence.__aexit__(exc_type, exc, traceback)
+        finally:
+            self._fleet = None
+            self._autosave = None
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[Fleet]:
+        config = await run_blocking(lambda: self._config)
+        async with Fleet(self._max_log_bytes, self._handlers, settle_sessions).opened() as fleet:
+            if self._attach_dir is not None:
+                attached = await fleet.attach(config, self._attach_dir)
+                self._latest_started = attached[-1] if attached else None
+            yield fleet
+
+    @abstractmethod
+    def _handlers(self, fleet: Fleet, run_dir: Path) -> Handlers:
+        """Return the request handlers for the instances of a run directory."""
+
+    def _open_fleet(self) -> Fleet:
+        if self._fleet is None:
+            raise UsageError(
+                "this world is not open", hint="async with AsyncWorld(dir=…) as world: …"
+            )
+        return self._fleet
+
+    def interrupt(self) -> None:
+        """Make every stop from now on an interruption, after which a resume brings back the rest.
+
+        :meth:`resume_all` and ``clawblox resume`` leave alone what was stopped on purpose.
+        """
+        if self._fleet is not None:
+            self._fleet.interrupt()
+
+    def kill_now(self) -> None:
+        """End the grace of every stop that is under way: what is still alive is killed."""
+        if self._fleet is not None:
+            self._fleet.kill_now()
+
+    # -- the run ----------------------------------------------------------------------------
+
+    async def record_run(
+        self,
+        *,
+        id: str | None = None,  # noqa: A002 - the documented name
+        index: int | None = None,
+        status: RunStatus | None = None,
+        started_at: datetime | str | None = None,
+        ended_at: datetime | str | None = None,
+        resume_from: str | Path | Mapping[str, Any] | None = None,
+        run_dir: str | Path | None = None,
+    ) -> None:
+        """Label a run in its manifest; nothing is started, stopped or saved.
+
+        A label that is None stays as it is in the manifest.
+
+        Args:
+            id: Id of the run. The manifest also gives it to the checkpoints and agents of the
+                instances that this object runs in the directory, or of the last that it ran there.
+            index: Index of the run in a series, from 0.
+            status: ``running``, ``complete``, ``failed`` or ``interrupted``.
+            started_at: When it began; a datetime without a zone is UTC, text is ISO 8601.
+            ended_at: When it ended.
+            resume_from: The checkpoint it was resumed from: a path, or what ``save`` returned.
+            run_dir: Directory of the run; by default that of the latest start, else that of this
+                object, else the world directory.
+
+        Raises:
+            ConfigError: A value has the wrong type or format; names it.
+            ManifestError: The manifest cannot be written.
+
+        Cancellation: the label is written completely or not at all.
+        """
+        fleet = self._open_fleet()
+        update = run_update(
+            id=id,
+            index=index,
+            status=status,
+            started_at=started_at,
+            ended_at=ended_at,
+            resume_from=resume_from,
+        )
+        latest = self._latest.instance_dir if self._latest else self._run_dir or self.dir
+        directory = latest if run_dir is None else await run_blocking(resolve_run_dir, run_dir)
+        await fleet.tasks.own(partial(fleet.label_run, directory, update))
+
+    async def lineage(self, run_dir: str | Path | None = None) -> Lineage:
+        """Read what the instances of a run directory began from, their lives and their saves.
+
+        Args:
+            run_dir: The run directory; by default that of the latest start, else that of this
+                object, else the world directory.
+
+        Returns:
+            What the manifests and records tell now, of running and of ended instances.
+
+        Raises:
+            ManifestError: Nothing ever ran in the run directory.
+            ConfigError: ``run_dir`` is not a path.
+
+        Cancellation: has no effect; nothing is changed.
+        """
+        latest = self._latest.run_dir if self._latest else self._run_dir or self.dir
+        return await run_blocking(read_lineage, latest if run_dir is None else run_dir)
+
+    def events(self) -> EventStream:
+        """Return the events of all instances, from now until the world is closed.
+
+        Returns:
+            An async context manager and iterator of :class:`~clawblox.results.WorldEvent`.
+        """
+        return self._open_fleet().hub.subscribe()
+
+
+def _count_states(fleet: Fleet) -> str:
+    """Return how many instances are in each state: ``8 ready, 1 starting``."""
+    states = [one.state.value for one in fleet.instances]
+    counts = Counter([*states, *("starting" for _ in fleet.starting)])
+    return ", ".join(f"{count} {state}" for state, count in counts.items()) or "no instances"
