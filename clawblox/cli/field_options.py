@@ -12,9 +12,10 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import attrs
 import click
+from click.core import ParameterSource
 
 from clawblox.cli.flags import in_flags
-from clawblox.cli.option_help import HELP, SECTIONS
+from clawblox.cli.option_help import HELP
 from clawblox.config.arguments import parse_label
 from clawblox.errors import ConfigError
 from clawblox.results import Labels, format_label
@@ -74,11 +75,15 @@ def options_from(
     """
     types = get_type_hints(owner)
     fields = {field.name: field for field in attrs.fields(owner)}
-    offered = [name for name in HELP if name in fields and name not in without]
+    offered = [
+        (section, name, shown)
+        for section, options in HELP.items()
+        for name, shown in options.items()
+        if name in fields and name not in without
+    ]
 
     def decorate(command: _F) -> _F:
-        for name in reversed(offered):  # click reverses the order of decorators
-            shown = HELP[name]
+        for section, name, shown in reversed(offered):  # click reverses the order of decorators
             default = (defaults or {}).get(name, fields[name].default)
             if isinstance(default, float) and default.is_integer():
                 default = int(default)  # the help shows 60 rather than 60.0
@@ -91,7 +96,7 @@ def options_from(
                 cls=FieldOption,
                 owner=owner,
                 into=into,
-                section=shown.section,
+                section=section,
                 help=shown.text,
                 metavar=shown.metavar or None,
                 default=default,
@@ -172,12 +177,19 @@ def _make_object(ctx: click.Context, options: Mapping[str, FieldOption]) -> obje
         raise click.BadParameter(text, ctx, options[name]) from error
 
 
+def typed_parameters(ctx: click.Context) -> Iterator[click.Parameter]:
+    """Yield the parameters of a command that its command line gives."""
+    for param in ctx.command.params:
+        if ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE:
+            yield param
+
+
 class SectionedCommand(OptionsCommand):
     """A command whose help shows its options in sections."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections; options without a section come last."""
-        rows: dict[str, list[tuple[str, str]]] = {title: [] for title in (*SECTIONS, "Other")}
+        rows: dict[str, list[tuple[str, str]]] = {title: [] for title in (*HELP, "Other")}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
             if record is not None:

@@ -16,6 +16,11 @@ from clawblox.config.arguments import (
 )
 from clawblox.config.options import DEFAULT_GRACE_S, DEFAULT_KEEP, to_env
 
+_OPTIONAL_COUNT = checked(check_count, optional=True)
+_OPTIONAL_AMOUNT = checked(check_seconds, optional=True)
+_OPTIONAL_SIZE = checked(check_size, optional=True)
+_SECONDS = checked(check_seconds, may_be_zero=True)
+
 
 def _check_prompt(value: str, key: str) -> None:
     if value in ("", "@"):  # as from a shell variable that is not set
@@ -33,9 +38,7 @@ class StopOptions:
         ConfigError: A value is wrong; names the option and the value.
     """
 
-    grace_seconds: float = attrs.field(
-        default=DEFAULT_GRACE_S, validator=checked(check_seconds, may_be_zero=True)
-    )
+    grace_seconds: float = attrs.field(default=DEFAULT_GRACE_S, validator=_SECONDS)
 
 
 @attrs.frozen(kw_only=True)
@@ -73,20 +76,12 @@ class AgentRunOptions:
     )
     sandbox: bool = False
     strict_sandbox: bool = False
-    max_turns: int | None = attrs.field(default=None, validator=checked(check_count, optional=True))
-    max_tokens: int | None = attrs.field(
-        default=None, validator=checked(check_count, optional=True)
-    )
-    max_usd: float | None = attrs.field(
-        default=None, validator=checked(check_seconds, optional=True)
-    )
-    max_minutes: float | None = attrs.field(
-        default=None, validator=checked(check_seconds, optional=True)
-    )
-    checkpoint_every: float = attrs.field(
-        default=900.0, validator=checked(check_seconds, may_be_zero=True)
-    )
-    min_free: str | None = attrs.field(default=None, validator=checked(check_size, optional=True))
+    max_turns: int | None = attrs.field(default=None, validator=_OPTIONAL_COUNT)
+    max_tokens: int | None = attrs.field(default=None, validator=_OPTIONAL_COUNT)
+    max_usd: float | None = attrs.field(default=None, validator=_OPTIONAL_AMOUNT)
+    max_minutes: float | None = attrs.field(default=None, validator=_OPTIONAL_AMOUNT)
+    checkpoint_every: float = attrs.field(default=900.0, validator=_SECONDS)
+    min_free: str | None = attrs.field(default=None, validator=_OPTIONAL_SIZE)
 
 
 @attrs.frozen(kw_only=True)
@@ -119,11 +114,9 @@ class OrchestratorOptions(StopOptions):
         ConfigError: A value is wrong; names the option and the value.
     """
 
-    autosave: float | None = attrs.field(
-        default=None, validator=checked(check_seconds, optional=True)
-    )
+    autosave: float | None = attrs.field(default=None, validator=_OPTIONAL_AMOUNT)
     keep: int = attrs.field(default=DEFAULT_KEEP, validator=checked(check_count))
-    min_free: str | None = attrs.field(default=None, validator=checked(check_size, optional=True))
+    min_free: str | None = attrs.field(default=None, validator=_OPTIONAL_SIZE)
     save_at_end: bool = False
     metrics_port: int | None = attrs.field(
         default=None, validator=checked(check_count, at_least=0, at_most=65535, optional=True)

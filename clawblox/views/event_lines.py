@@ -107,15 +107,9 @@ def _exited(detail: Mapping[str, Any]) -> str:
     return describe_end(detail)
 
 
-def _restarting(detail: Mapping[str, Any]) -> str:
+def _restarting(detail: Mapping[str, Any], fresh: str = "restarting fresh") -> str:
     path, reason = detail["resume_path"], detail.get("reason")
-    text = "restarting fresh" if path is None else f"restarting from {path.name}"
-    return text if reason is None else f"{text}: {reason}"
-
-
-def _resuming(detail: Mapping[str, Any]) -> str:
-    path, reason = detail["resume_path"], detail["reason"]
-    text = "resuming as its run began" if path is None else f"resuming from {path.name}"
+    text = fresh if path is None else f"{fresh.split()[0]} from {path.name}"
     return text if reason is None else f"{text}: {reason}"
 
 
@@ -157,7 +151,7 @@ _TEXTS: Final[Mapping[EventKind, Callable[[Mapping[str, Any]], str]]] = {
     "halted": lambda detail: f"halted: {detail['reason']}",
     "unresponsive": lambda detail: f"does not respond: {detail['seen']}",
     "restarting": _restarting,
-    "resuming": _resuming,
+    "resuming": lambda detail: _restarting(detail, "resuming as its run began"),
     "gave_up": lambda detail: f"will not be restarted: {detail['reason']}",
     "saved": lambda detail: f"saved {detail['path'].name} ({format_bytes(detail['size_bytes'])})",
     "save_failed": lambda detail: f"not saved: {describe_error(detail['error'])}",

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +17,6 @@ from clawblox.checkpoint.api import load_checkpoint
 from clawblox.checkpoint.archive.reader import Archive
 from clawblox.checkpoint.audit.repair import repair_checkpoints
 from clawblox.checkpoint.audit.verify import (
-    Verification,
     diff_checkpoints,
     scan_checkpoint,
     verify_checkpoint,
@@ -92,10 +91,8 @@ def inspect(archive: str, with_files: bool, as_json: bool) -> None:
         CheckpointError: It is not a checkpoint archive.
     """
     with Archive.open(existing_path(archive)) as opened:
-        if as_json:
-            _print_json(archive_fields(opened))
-        else:
-            click.echo(describe(opened, with_files=with_files))
+        text = describe(opened, with_files=with_files)
+        _show(archive_fields(opened), text, as_json=as_json)
 
 
 @command.command(
@@ -116,15 +113,13 @@ def verify(ctx: click.Context, archives: tuple[str, ...], as_json: bool) -> None
     """Verify that archives are intact, by reading all of them."""
     results = [_verify(Path(archive), is_quiet=as_json) for archive in archives]
     if as_json:
-        _print_json(results)
+        click.echo(format_json(results))
     ctx.exit(0 if all(result["error"] is None for result in results) else 1)
 
 
 def _verify(path: Path, *, is_quiet: bool) -> dict[str, Any]:
     try:
-        found: Verification = _with_bar(
-            "Verifying", lambda report: verify_checkpoint(path, progress=report)
-        )
+        found = _with_bar("Verifying", lambda report: verify_checkpoint(path, progress=report))
     except CheckpointError as error:
         note(f"Error: {error}")
         return {"path": str(path), "error": error.message}
@@ -173,12 +168,9 @@ def extract(archive: str, run_dir: str, keep: tuple[str, ...], as_json: bool) ->
     loaded = _with_bar(
         "Extracting", lambda report: load_checkpoint(path, run_dir, keep=keep, progress=report)
     )
-    if as_json:
-        _print_json(loaded)
-    else:
-        click.echo(describe_loaded(loaded))
-        steps = describe_next_steps(loaded, Path(run_dir), _find_world_dir(path))
-        click.echo(f"\n{steps}" if steps else "", nl=bool(steps))
+    steps = describe_next_steps(loaded, Path(run_dir), _find_world_dir(path))
+    text = "\n\n".join(filter(None, (describe_loaded(loaded), steps)))
+    _show(loaded, text, as_json=as_json)
 
 
 def _find_world_dir(archive: Path) -> Path | None:
@@ -212,10 +204,7 @@ def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
         CheckpointError: One is not a checkpoint archive.
     """
     found = diff_checkpoints(existing_path(first), existing_path(second))
-    if as_json:
-        _print_json(attrs.asdict(found))
-    else:
-        click.echo(describe_difference(found))
+    _show(attrs.asdict(found), describe_difference(found), as_json=as_json)
     ctx.exit(1 if found else 0)
 
 
@@ -253,10 +242,7 @@ def scan(ctx: click.Context, archive: str, allow_file: str | None, as_json: bool
     found = _with_bar(
         "Scanning", lambda report: scan_checkpoint(path, allow=allow, progress=report)
     )
-    if as_json:
-        _print_json(attrs.asdict(found))
-    else:
-        click.echo(describe_findings(found))
+    _show(attrs.asdict(found), describe_findings(found), as_json=as_json)
     ctx.exit(1 if found.findings else 0)
 
 
@@ -288,11 +274,9 @@ def repair(ctx: click.Context, run_dir: str, as_json: bool) -> None:
     if not directory.is_dir():
         raise ClawbloxError(f"'{run_dir}' is not a directory", hint="give the run directory")
     found = repair_checkpoints(directory)
-    if as_json:
-        refused = {shorten_path(path): error.message for path, error in found.refused.items()}
-        _print_json({**attrs.asdict(found, recurse=False), "refused": refused})
-    else:
-        click.echo(describe_repair(found))
+    refused = {shorten_path(path): error.message for path, error in found.refused.items()}
+    fields = {**attrs.asdict(found, recurse=False), "refused": refused}
+    _show(fields, describe_repair(found), as_json=as_json)
     ctx.exit(1 if found.refused else 0)
 
 
@@ -306,5 +290,5 @@ def _with_bar(verb: str, function: Callable[[Report], _T]) -> _T:
     return anyio.run(run)
 
 
-def _print_json(value: Mapping[str, Any] | list[dict[str, Any]]) -> None:
-    click.echo(format_json(value))
+def _show(value: object, text: str, *, as_json: bool) -> None:
+    click.echo(format_json(value) if as_json else text)

@@ -11,12 +11,18 @@ from typing import Any
 import anyio
 import attrs
 import click
-from click.core import ParameterSource
 
-from clawblox.cli.field_options import FieldOption, SectionedCommand, SectionOption, options_from
+from clawblox.cli.field_options import (
+    FieldOption,
+    SectionedCommand,
+    SectionOption,
+    options_from,
+    typed_parameters,
+)
 from clawblox.cli.options import OrchestratorOptions
 from clawblox.cli.parameters import PATH, count_option, existing_run_dir
-from clawblox.cli.running.batch_run import BatchRun, add_orchestrator_options, run_batch
+from clawblox.cli.running.batch_run import add_orchestrator_options, run_batch
+from clawblox.cli.running.orchestrator import BatchRun
 from clawblox.cli.running.run_dirs import open_world
 from clawblox.cli.running.saves import save_and_show
 from clawblox.cli.terminal.output import Output, note
@@ -120,9 +126,8 @@ def command(
 
 
 def _refuse_orchestrator_options(ctx: click.Context, run_dir: str) -> None:
-    for param in ctx.command.params:
-        is_given = ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
-        if is_given and isinstance(param, FieldOption) and param.owner is OrchestratorOptions:
+    for param in typed_parameters(ctx):
+        if isinstance(param, FieldOption) and param.owner is OrchestratorOptions:
             raise UsageError(
                 f"{param.opts[0]}: must be left out, as the orchestrator that runs in '{run_dir}' "
                 "starts the instances",

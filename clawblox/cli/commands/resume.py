@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING
 import anyio
 import attrs
 import click
-from click.core import ParameterSource
 
-from clawblox.cli.field_options import SectionedCommand, SectionOption, options_from
+from clawblox.cli.field_options import (
+    SectionedCommand,
+    SectionOption,
+    options_from,
+    typed_parameters,
+)
 from clawblox.cli.options import OrchestratorOptions, ResumeOptions, StopOptions
 from clawblox.cli.parameters import choose_names, existing_run_dir, run_dir_arguments
-from clawblox.cli.running.batch_run import BatchRun, add_orchestrator_options, run_batch
+from clawblox.cli.running.batch_run import add_orchestrator_options, run_batch
+from clawblox.cli.running.orchestrator import BatchRun
 from clawblox.cli.running.resuming import find, require_interrupted, show_interruption
 from clawblox.cli.running.run_dirs import AGENTS_DIR, make_tokens, open_world
 from clawblox.cli.terminal.output import note
@@ -94,11 +99,15 @@ def command(
     async def resume() -> int:
         interruption = await find(directory, chosen, is_preview=dry_run)
         require_interrupted(interruption, directory)
-        with_agent = _find_agent(directory, interruption)
+        with_agent = None
+        if (directory / AGENTS_DIR).is_dir():
+            from clawblox.cli.running.resume_sources import find_agent_resume  # takes long to load
+
+            with_agent = find_agent_resume(directory, interruption)
         if with_agent is not None:
             interruption = with_agent.run.found
         world = _open_its_world(interruption)
-        _show(interruption, directory, with_agent)
+        show_interruption(interruption, directory, with_agent)
         if dry_run:
             return 0
         env = options.env if with_agent is None else {**make_tokens(), **options.env}
@@ -122,30 +131,12 @@ def command(
 # -- with an agent ------------------------------------------------------------------------------
 
 
-def _find_agent(run_dir: Path, interruption: Interruption) -> AgentResume | None:
-    if not (run_dir / AGENTS_DIR).is_dir():
-        return None
-    from clawblox.cli.running.resume_sources import find_agent_resume  # takes long to load
-
-    return find_agent_resume(run_dir, interruption)
-
-
-def _show(interruption: Interruption, run_dir: Path, with_agent: AgentResume | None) -> None:
-    if with_agent is None:
-        show_interruption(interruption, run_dir)
-    else:
-        name, checkpoint = with_agent.agent.options.agent_name, with_agent.run.archive.name
-        show_interruption(interruption, run_dir, agent=name, checkpoint=checkpoint)
-
-
 def _require_foreground(ctx: click.Context) -> None:
     """Refuse options of an orchestrator, which a run with an agent lacks."""
-    refused = {"detach", *attrs.fields_dict(OrchestratorOptions)} - set(
-        attrs.fields_dict(StopOptions)
-    )
-    for param in ctx.command.params:
-        is_given = ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
-        if param.name in refused and is_given:
+    allowed = attrs.fields_dict(StopOptions)
+    refused = {"detach", *attrs.fields_dict(OrchestratorOptions)} - allowed.keys()
+    for param in typed_parameters(ctx):
+        if param.name in refused:
             raise click.UsageError(
                 f"{param.opts[0]}: must not be given for a run with an agent, which continues in "
                 "the foreground and makes checkpoints as clawblox run does",
@@ -210,7 +201,9 @@ def _choose(run_dir: Path, names: Sequence[str], labels: Labels) -> Sequence[str
 
 def _open_its_world(interruption: Interruption) -> AsyncWorld:
     """Return the world of the instances that continue."""
-    worlds = _group_by_world(interruption)
+    worlds: dict[str, list[str]] = {}
+    for record in interruption.records:
+        worlds.setdefault(record.world_dir, []).append(record.name)
     if len(worlds) > 1:
         parts = (f"{Path(world).name} ({', '.join(names)})" for world, names in worlds.items())
         raise UsageError(
@@ -224,10 +217,3 @@ def _open_its_world(interruption: Interruption) -> AsyncWorld:
             hint="put the world back where it was",
         )
     return open_world(world_dir)
-
-
-def _group_by_world(interruption: Interruption) -> Mapping[str, list[str]]:
-    worlds: dict[str, list[str]] = {}
-    for record in interruption.records:
-        worlds.setdefault(record.world_dir, []).append(record.name)
-    return worlds

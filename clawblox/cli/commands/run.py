@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import attrs
@@ -19,6 +19,7 @@ from clawblox.cli.field_options import (
     SectionOption,
     option_words,
     options_from,
+    typed_parameters,
 )
 from clawblox.cli.options import AgentRunOptions, StopOptions
 from clawblox.cli.parameters import world_argument
@@ -123,7 +124,12 @@ def command(
     if source is not None:
         if source.record is not None and not _is_typed(ctx, "world"):
             world = source.record.world_dir
-        options = attrs.evolve(options, **_recorded_options(ctx, source), resume=source.path)
+        recorded = {
+            name: value
+            for name, value in source.world_options.items()
+            if ctx.get_parameter_source(name) is ParameterSource.DEFAULT
+        }
+        options = attrs.evolve(options, **recorded, resume=source.path)
     agent = _choose_agent(ctx, agent_options, tmux, source)
     opened = open_world(world)
     inner = inner_runs_dir(os.environ, options.port)
@@ -186,15 +192,6 @@ def resume_words(
     ]
 
 
-def _recorded_options(ctx: click.Context, source: ResumeSource) -> dict[str, Any]:
-    """Return the options that the world had and the caller does not give."""
-    return {
-        name: value
-        for name, value in source.world_options.items()
-        if ctx.get_parameter_source(name) is ParameterSource.DEFAULT
-    }
-
-
 def _choose_agent(
     ctx: click.Context, options: AgentRunOptions, tmux: str | None, source: ResumeSource | None
 ) -> RunAgent | None:
@@ -205,23 +202,20 @@ def _choose_agent(
         click.UsageError: There are options of an agent, and no agent.
     """
     recorded = None if source is None else source.agent
-    given = {
-        str(param.name): getattr(options, str(param.name))
-        for param in ctx.command.params
-        if isinstance(param, FieldOption)
-        and param.owner is AgentRunOptions
-        and ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
-    }
+    typed = [
+        param
+        for param in typed_parameters(ctx)
+        if isinstance(param, FieldOption) and param.owner is AgentRunOptions
+    ]
+    given = {str(param.name): getattr(options, str(param.name)) for param in typed}
     if recorded is None or options.agent not in (None, recorded.options.agent):
         if options.agent is None and given:
-            flags = {str(param.name): param.opts[0] for param in ctx.command.params}
-            raise click.UsageError(f"{flags[next(iter(given))]}: must be given with --agent", ctx)
+            raise click.UsageError(f"{typed[0].opts[0]}: must be given with --agent", ctx)
         return None if options.agent is None else RunAgent(options=options, tmux=tmux)
-    limit = None if "max_turns" in given else recorded.turn_limit
     agent = RunAgent(
         options=attrs.evolve(recorded.options, **{"max_turns": None, **given}),
         tmux=tmux or recorded.tmux,
-        turn_limit=limit,
+        turn_limit=None if "max_turns" in given else recorded.turn_limit,
     )
     if source is not None and source.run_dir is not None:
         require_turns_left(source.run_dir, agent)

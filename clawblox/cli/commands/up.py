@@ -12,8 +12,8 @@ import click
 from clawblox.cli.field_options import SectionedCommand, SectionOption, options_from
 from clawblox.cli.options import OrchestratorOptions
 from clawblox.cli.parameters import PATH, count_option, world_argument
-from clawblox.cli.running.batch_run import BatchRun, add_orchestrator_options, run_batch
-from clawblox.cli.running.orchestrator import Start
+from clawblox.cli.running.batch_run import add_orchestrator_options, run_batch
+from clawblox.cli.running.orchestrator import BatchRun, Start
 from clawblox.cli.running.resuming import (
     Choice,
     choose,

@@ -102,13 +102,7 @@ def _describe(end: EndedInstance) -> str:
 def _exit_status(end: EndedInstance) -> int:
     exit_ = end.exit or ProcessExit()
     if exit_.signal is not None:
-        return 128 + _signal_number(exit_.signal)
+        real_time = exit_.signal.removeprefix("signal ")  # these have no names
+        return 128 + (int(real_time) if real_time.isdigit() else signal.Signals[exit_.signal])
     # A world can end with status 0 and still have failed: before it was ready, or after it halted.
     return exit_.status or (0 if exit_.status == 0 and end.state == "exited" else 1)
-
-
-def _signal_number(name: str) -> int:
-    """Return the number of a signal that the package calls by this name."""
-    if name.startswith("signal "):  # the real-time signals have no names
-        return int(name.removeprefix("signal "))
-    return signal.Signals[name].value

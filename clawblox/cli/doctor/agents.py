@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
-import attrs
 
 from clawblox import protocol
 from clawblox.agents.drivers import DRIVERS
@@ -127,50 +126,32 @@ def _build_environment(driver: Driver, setup: AgentSetup) -> dict[str, str]:
     )
 
 
-@attrs.frozen
-class _Candidate:
-    """A program that agents can be.
-
-    Attributes:
-        driver: Its driver.
-        command: Its name on PATH.
-        package: Its package on npm.
-        usage: The arguments that choose it for an agent.
-    """
-
-    driver: Driver
-    command: str
-    package: str
-    usage: str
-
-    @property
-    def check(self) -> Check:
-        return Check(
-            "Agents",
-            self.command,
-            partial(look_for_program, self.driver, self.command),
-            f"It is the program of agents with {self.usage}; without it they do not start.",
-            f"Install it: npm install -g {self.package}@latest, with Node 22 or newer.",
-        )
+def _program_check(driver: Driver, command: str, package: str, usage: str) -> Check:
+    return Check(
+        "Agents",
+        command,
+        partial(look_for_program, driver, command),
+        f"It is the program of agents with {usage}; without it they do not start.",
+        f"Install it: npm install -g {package}@latest, with Node 22 or newer.",
+    )
 
 
-def _find_candidates() -> Iterator[_Candidate]:
-    """Yield the programs that have a driver of their own, then those that speak a protocol."""
-    commands = set()
-    for driver in DRIVERS.values():
+def _program_checks() -> Iterator[Check]:
+    """Yield a check of each program with a driver of its own, then of those that speak ACP."""
+    own = [driver for driver in DRIVERS.values() if driver.program.command]
+    for driver in own:
         program = driver.program
-        if program.command:
-            commands.add(program.command)
-            usage = f'agent="{program.driver}"'
-            yield _Candidate(driver, program.command, program.package, usage)
+        usage = f'agent="{program.driver}"'
+        yield _program_check(driver, program.command, program.package, usage)
     acp = DRIVERS["acp"]
     for command, acp_program in KNOWN_PROGRAMS.items():
-        if command not in commands:
-            usage = f'agent="{acp.program.driver}", binary="{command}"'
-            yield _Candidate(acp, command, acp_program.package, usage)
+        if command in {driver.program.command for driver in own}:
+            continue
+        usage = f'agent="{acp.program.driver}", binary="{command}"'
+        yield _program_check(acp, command, acp_program.package, usage)
 
 
-AGENT_CHECKS: Final = tuple(candidate.check for candidate in _find_candidates())
+AGENT_CHECKS: Final = tuple(_program_checks())
 
 
 def look_for_namespaces() -> CheckResult:

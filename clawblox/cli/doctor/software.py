@@ -23,18 +23,15 @@ _OLDEST_TMUX = (3, 0)
 
 def look_for_packages(names: Sequence[str]) -> CheckResult:
     """Look whether all of some packages are installed."""
-    absent = []
-    versions = []
+    absent, versions = [], []
     for name in names:
         try:
             versions.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
             absent.append(name)
-    return (
-        missing(f"no {', '.join(absent)}")
-        if absent
-        else ok(", ".join(versions) or "part of Python")
-    )
+    if absent:
+        return missing(f"no {', '.join(absent)}")
+    return ok(", ".join(versions) or "part of Python")
 
 
 def look_for_extra(name: str) -> CheckResult:
@@ -51,20 +48,13 @@ def _extra(name: str, without: str) -> Check:
 
 PACKAGE_CHECKS: Final = (
     _extra(
-        "server",
-        "Worlds written on clawblox.server, clawblox init's among them, do not start.",
+        "server", "Worlds written on clawblox.server, such as those of clawblox init, do not start."
     ),
-    _extra(
-        "engine",
-        "Worlds made of Luau scripts do not start.",
-    ),
+    _extra("engine", "Worlds made of Luau scripts do not start."),
     _extra("postgres", "Data stores cannot be kept on Postgres."),
     _extra("mujoco", "Worlds that simulate with MuJoCo do not start."),
     _extra("metrics", "clawblox up --metrics-port does not work."),
-    _extra(
-        "play",
-        "clawblox play has no history and no completion.",
-    ),
+    _extra("play", "clawblox play has no history and no completion."),
     _extra("zstd", "Conversations compressed with Zstandard cannot be saved."),
     _extra("re2", "The scan for secrets is slower."),
 )

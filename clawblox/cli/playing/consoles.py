@@ -8,10 +8,9 @@ from __future__ import annotations
 import os
 import select
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 import anyio
 
@@ -33,25 +32,49 @@ _STYLES: dict[Kind, str] = {
 }
 
 
-class Console(Protocol):
-    """Input and output of a session."""
+def _paint(kind: Kind, text: str) -> str:
+    style = _STYLES.get(kind)
+    return f"{style}{text}{_RESET}" if style and text else text
 
-    is_interactive: bool
-    """Whether a person types the lines."""
 
-    paint: Paint
-    """Colours text for the output."""
+class Console(ABC):
+    """Input and output of a session; a context manager.
+
+    Args:
+        prompt: Text in front of the typed line.
+
+    Attributes:
+        is_interactive: Whether a person types the lines.
+        paint: Colours text for the output: not at all unless that is a terminal.
+    """
+
+    is_interactive = True
+
+    def __init__(self, prompt: str) -> None:
+        self._prompt = prompt
+        self._output = Output(sys.stdout)
+        has_colours = self._output.is_terminal and not os.environ.get("NO_COLOR")
+        self.paint: Paint = _paint if has_colours else no_paint
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._output.close()
 
     @property
     def width(self) -> int:
         """Columns of a line."""
+        return self._output.size.columns
 
+    @abstractmethod
     async def read_line(self) -> str | None:
         """Return the next line that was typed; None at the end.
 
         Cancellation: the typed characters are lost.
         """
 
+    @abstractmethod
     async def show(self, lines: Sequence[str]) -> None:
         """Show lines on standard output.
 
@@ -63,20 +86,11 @@ class Console(Protocol):
 
         Cancellation: part of it may have been shown.
         """
+        await self.show([text])
 
 
-def colours(output: Output) -> Paint:
-    """Return how text is coloured on an output: not at all unless it is a terminal."""
-    return _paint if output.is_terminal and not os.environ.get("NO_COLOR") else no_paint
-
-
-def _paint(kind: Kind, text: str) -> str:
-    style = _STYLES.get(kind)
-    return f"{style}{text}{_RESET}" if style and text else text
-
-
-class StreamConsole:
-    """Standard input, output and error as they are; a context manager.
+class StreamConsole(Console):
+    """Standard input, output and error as they are.
 
     On a terminal it shows a prompt, and the kernel edits the line.
 
@@ -86,36 +100,18 @@ class StreamConsole:
 
     def __init__(self, prompt: str) -> None:
         self.is_interactive = sys.stdin.isatty()
-        self._prompt = prompt if self.is_interactive else ""
+        super().__init__(prompt if self.is_interactive else "")
         self._fd = sys.stdin.fileno()
         self._readable = select.poll()
         self._readable.register(self._fd, select.POLLIN)
         self._read = b""
         self._has_ended = False
         self._is_reading = False
-        self._output, self._errors = Output(sys.stdout), Output(sys.stderr)
-        self.paint = colours(self._output)
+        self._errors = Output(sys.stderr)
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            streams: list[AbstractContextManager[Output]] = [self._output, self._errors]
-            for stream in streams:
-                stack.enter_context(stream)
-            self._streams = stack.pop_all()
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._streams.close()
-
-    @property
-    def width(self) -> int:
-        """Columns of a line."""
-        return self._output.size.columns
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        self._errors.close()
 
     async def read_line(self) -> str | None:
         """Return the next line; None at the end.

@@ -18,13 +18,12 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from clawblox.cli.playing.consoles import Complete, colours
-from clawblox.cli.terminal.output import Output
+from clawblox.cli.playing.consoles import Complete, Console
 from clawblox.cli.terminal.streams import raw_stream
 from clawblox.system.regular_files import open_own
 
 
-class EditorConsole:
+class EditorConsole(Console):
     """A terminal with a line editor.
 
     Args:
@@ -34,12 +33,8 @@ class EditorConsole:
         complete: Returns the lines that complete the typed text.
     """
 
-    is_interactive = True
-
     def __init__(self, prompt: str, history_file: Path, complete: Complete) -> None:
-        self._prompt = prompt
-        self._output = Output(sys.stdout)
-        self.paint = colours(self._output)
+        super().__init__(prompt)
         # The answer of a terminal that is asked for its cursor's position could come too late.
         output = Vt100_Output.from_pty(raw_stream(sys.stdout), os.environ.get("TERM"))
         output.enable_cpr = False
@@ -49,17 +44,6 @@ class EditorConsole:
             completer=_LineCompleter(complete),
             complete_while_typing=False,
         )
-
-    def __enter__(self) -> EditorConsole:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._output.__exit__(None, None, None)
-
-    @property
-    def width(self) -> int:
-        """Columns of a line."""
-        return self._output.size.columns
 
     async def read_line(self) -> str | None:
         """Return the next line that was typed; None after Ctrl-D.
@@ -77,15 +61,7 @@ class EditorConsole:
     async def show(self, lines: Sequence[str]) -> None:
         """Show lines above the line that is being typed."""
         text = "".join(f"{line}\n" for line in lines)
-        await run_in_terminal(lambda: self._write(text))
-
-    async def complain(self, text: str) -> None:
-        """Show an error, or a note that is no result."""
-        await self.show([text])
-
-    def _write(self, text: str) -> None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        await run_in_terminal(lambda: print(text, end="", flush=True))
 
 
 def _open_history(path: Path) -> History:

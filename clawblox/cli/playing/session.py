@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -128,7 +128,7 @@ class Session:
             if line.verb == "quit":
                 return False
             with anyio.CancelScope() as self._command:
-                await _ACTIONS[line.verb](self, line)
+                await getattr(self, f"_{line.verb}")(line)
             if self._command.cancelled_caught:
                 await self._complain("interrupted")
         except ClawbloxError as error:
@@ -304,19 +304,6 @@ class Session:
             await self._talk.listen(self._player.agent)
         how = "with your session" if is_known else "without your session: you are a new agent"
         await self._console.complain(f"{name} serves again, {how}")
-
-
-_ACTIONS: Final[dict[str, Callable[..., Any]]] = {
-    "act": Session._act,
-    "observe": Session._observe,
-    "changes": Session._changes,
-    "show": Session._show,
-    "say": Session._say,
-    "chat": Session._chat,
-    "api": Session._api,
-    "save": Session._save,
-    "help": Session._help,
-}
 
 
 _KEPT_MESSAGES = 200

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
-import attrs
 import click
 
 from clawblox.cli.field_options import SectionOption, options_from
@@ -21,13 +20,12 @@ from clawblox.cli.running.background import (
 )
 from clawblox.cli.running.displays import Display, LineDisplay, TableDisplay
 from clawblox.cli.running.instance_states import InstanceStates
-from clawblox.cli.running.orchestrator import Orchestrator, Start
+from clawblox.cli.running.orchestrator import BatchRun, Orchestrator
 from clawblox.cli.terminal.output import Output, note
 from clawblox.cli.terminal.screen import progress_bar
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.concurrency.threads import run_blocking
 from clawblox.views.formatting import shorten_path, suggest
-from clawblox.world.async_world import AsyncWorld
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -50,30 +48,6 @@ def add_orchestrator_options(command: _F) -> _F:
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
-
-
-@attrs.frozen
-class BatchRun:
-    """Many instances to run.
-
-    Attributes:
-        world: The world, not open yet.
-        run_dir: The run directory, absolute.
-        count: How many instances.
-        start: Starts them; called when the world is open.
-        options: Further duties of the orchestrator.
-        starter_fd: Socket of the command that spawned this process to run them in the background;
-            None when this is the command itself.
-        verb: Word for their start, for example ``Starting``.
-    """
-
-    world: AsyncWorld
-    run_dir: Path
-    count: int
-    start: Start
-    options: OrchestratorOptions
-    starter_fd: int | None
-    verb: str = "Starting"
 
 
 async def run_batch(
@@ -101,8 +75,7 @@ async def run_batch(
     if detach and batch_run.starter_fd is None:
         command, *others = ctx.obj
         # If an option is given twice, the last value counts.
-        args = (command, *background_args, *others)
-        return await _run_in_background(args, batch_run)
+        return await _run_in_background((command, *background_args, *others), batch_run)
     return await _run_here(batch_run)
 
 
@@ -113,32 +86,20 @@ async def _run_here(batch_run: BatchRun) -> int:
     states = InstanceStates(batch_run.count)
     fd = batch_run.starter_fd
     with Output(sys.stdout) as output:
-        orchestrator = Orchestrator(
-            batch_run.world,
-            batch_run.run_dir,
-            batch_run.start,
-            states=states,
-            display=_make_display(output, batch_run, states),
-            options=batch_run.options,
-            starter=None if fd is None else StarterChannel(fd),
-            verb=batch_run.verb,
-        )
-        return await orchestrator.run()
+        display = _make_display(output, batch_run, states)
+        starter = None if fd is None else StarterChannel(fd)
+        return await Orchestrator(batch_run, states, display, starter).run()
 
 
 def _make_display(output: Output, batch_run: BatchRun, states: InstanceStates) -> Display:
-    if not output.is_terminal:
-        configure_logging()
-        display = LineDisplay(output)
-        display.announce(_name_run_dir(batch_run))
-        return display
-    table = TableDisplay(output, batch_run.run_dir, batch_run.world.name, states)
-    configure_logging(table.warn if sys.stderr.isatty() else None)
-    return table
-
-
-def _name_run_dir(batch_run: BatchRun) -> str:
-    return f"Run directory: {shorten_path(batch_run.run_dir)}"
+    if output.is_terminal:
+        table = TableDisplay(output, batch_run.run_dir, batch_run.world.name, states)
+        configure_logging(table.warn if sys.stderr.isatty() else None)
+        return table
+    configure_logging()
+    lines = LineDisplay(output)
+    lines.announce(f"Run directory: {shorten_path(batch_run.run_dir)}")
+    return lines
 
 
 # -- in the background ------------------------------------------------------------------------
@@ -146,9 +107,12 @@ def _name_run_dir(batch_run: BatchRun) -> str:
 
 async def _run_in_background(args: tuple[str, ...], batch_run: BatchRun) -> int:
     background = spawn_in_background(args, batch_run.run_dir)
-    click.echo(_name_run_dir(batch_run))
+    click.echo(f"Run directory: {shorten_path(batch_run.run_dir)}")
     try:
-        result = await _wait_for_start(background, batch_run)
+        async with progress_bar(batch_run.verb, batch_run.count) as bar:
+            result = await background.wait_for_start(
+                lambda is_ready: bar.advance(is_failed=not is_ready)
+            )
         if result is None:
             return await run_blocking(_show_early_end, background)
         for line in _summary(result, background, batch_run.run_dir):
@@ -160,11 +124,6 @@ async def _run_in_background(args: tuple[str, ...], batch_run: BatchRun) -> int:
         raise
     finally:
         background.detach()
-
-
-async def _wait_for_start(background: BackgroundProcess, batch_run: BatchRun) -> StartResult | None:
-    async with progress_bar(batch_run.verb, batch_run.count) as bar:
-        return await background.wait_for_start(lambda is_ready: bar.advance(is_failed=not is_ready))
 
 
 def _show_early_end(background: BackgroundProcess) -> int:

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 import anyio
 
@@ -27,43 +27,6 @@ _RECENT_EVENTS = 16
 _FINISH_TIMEOUT_S = 1.0
 
 
-class Display(Protocol):
-    """Shows the work of an orchestrator."""
-
-    async def run(self) -> None:
-        """Show it until it is cancelled; return when the output is gone.
-
-        Cancellation: :meth:`finish` shows the rest.
-        """
-
-    async def finish(self, summary: Sequence[str]) -> None:
-        """Show how it ended.
-
-        Args:
-            summary: The last lines.
-
-        Cancellation: part of it may be shown.
-        """
-
-    async def clear(self) -> None:
-        """Remove everything that would mix with an error message.
-
-        Cancellation: it may still be there.
-        """
-
-    def take(self, event: WorldEvent) -> None:
-        """Show the next event."""
-
-    def announce(self, text: str) -> None:
-        """Show a lasting fact, such as an address."""
-
-    def report(self, text: str) -> None:
-        """Show the present activity."""
-
-    def warn(self, text: str) -> None:
-        """Show a warning."""
-
-
 class LineDisplay:
     """A line for each event. A slow reader loses the oldest lines beyond 4096.
 
@@ -80,19 +43,31 @@ class LineDisplay:
             await self._output.write_line(line)
 
     async def run(self) -> None:
-        """Write the lines; see :class:`Display`."""
+        """Write the lines until it is cancelled; return when the output is gone.
+
+        Cancellation: :meth:`finish` writes the rest.
+        """
         with contextlib.suppress(OutputGone):
             await self._outbox.run()
 
     async def finish(self, summary: Sequence[str] = ()) -> None:
-        """Write the last lines; see :class:`Display`."""
+        """Write the rest, then the last lines.
+
+        Args:
+            summary: The last lines.
+
+        Cancellation: has no effect for up to a second.
+        """
         for line in summary:
             self._outbox.put(line)
         with anyio.move_on_after(_FINISH_TIMEOUT_S, shield=True), contextlib.suppress(OutputGone):
             await self._outbox.flush()
 
     async def clear(self) -> None:
-        """Write the last lines; see :class:`Display`."""
+        """Write the rest, so that it does not mix with an error message.
+
+        Cancellation: has no effect for up to a second.
+        """
         await self.finish()
 
     def take(self, event: WorldEvent) -> None:
@@ -100,12 +75,10 @@ class LineDisplay:
         self._outbox.put(str(describe_event(event)))
 
     def announce(self, text: str) -> None:
-        """Write a fact."""
+        """Write a lasting fact, such as an address, or the present activity."""
         self._outbox.put(text)
 
-    def report(self, text: str) -> None:
-        """Write the present activity."""
-        self._outbox.put(text)
+    report = announce
 
     def warn(self, text: str) -> None:
         """Write a warning with the time."""
@@ -137,15 +110,23 @@ class TableDisplay:
         self._table = LiveTable(output, self._look, self._compose)
 
     async def run(self) -> None:
-        """Draw the table; see :class:`Display`.
+        """Draw the table until it is cancelled; return when the terminal is gone.
 
         Raises:
             OSError: The output is a file, and the disk is full.
+
+        Cancellation: :meth:`finish` draws the rest.
         """
         await self._table.run()
 
     async def finish(self, summary: Sequence[str]) -> None:
-        """Draw the table for the last time, and the summary below it; see :class:`Display`."""
+        """Draw the table for the last time, and the summary below it.
+
+        Args:
+            summary: The last lines.
+
+        Cancellation: part of it may be shown.
+        """
         self._notice = ""
         await self._table.finish()
         with anyio.move_on_after(_FINISH_TIMEOUT_S), contextlib.suppress(OutputGone, OSError):
@@ -153,7 +134,10 @@ class TableDisplay:
                 await self._output.write_line(line)
 
     async def clear(self) -> None:
-        """Remove the table; see :class:`Display`."""
+        """Remove the table, so that it does not mix with an error message.
+
+        Cancellation: it may still be there.
+        """
         await self._table.clear()
 
     def take(self, event: WorldEvent) -> None:
@@ -200,3 +184,7 @@ class TableDisplay:
             event_lines=self._recent_events.last(_RECENT_EVENTS),
             notice=self._notice,
         )
+
+
+Display: TypeAlias = LineDisplay | TableDisplay
+"""Shows the work of an orchestrator."""

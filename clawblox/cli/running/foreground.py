@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
+import attrs
 
 from clawblox import protocol
 from clawblox.agents.status import read_agents
@@ -51,6 +52,7 @@ _ENDS: Final[Mapping[EventKind, Callable[[Mapping[str, Any]], str]]] = {
 }
 
 
+@attrs.define(eq=False)
 class Foreground:
     """A world that lives as long as this program.
 
@@ -67,33 +69,22 @@ class Foreground:
         waiting: Describes what the start waits for while there is no process. Blocks.
     """
 
-    _end: WorldEvent
+    _world: AsyncWorld
+    _run_dir: Path
+    _start: Callable[[], Awaitable[StartedWorld]]
+    _tokens: Mapping[str, str]
+    _grace_seconds: float
+    _companion: Companion | None
+    _waiting: Callable[[], str] = lambda: WAITING_FOR_PORT
+    _signals: CommandSignals = attrs.field(init=False, factory=CommandSignals)
+    _starting: anyio.CancelScope = attrs.field(init=False, factory=anyio.CancelScope)
+    _is_ending: anyio.Event = attrs.field(init=False, factory=anyio.Event)
+    _is_printed: anyio.Event = attrs.field(init=False, factory=anyio.Event)
+    _tail: deque[str] = attrs.field(init=False, factory=lambda: deque(maxlen=_TAIL_LINES))
+    _is_output_gone: bool = attrs.field(init=False, default=False)
+    _is_work_over: bool = attrs.field(init=False, default=False)
+    _end: WorldEvent = attrs.field(init=False)
     """The event of its end, if it was not stopped here."""
-
-    def __init__(
-        self,
-        world: AsyncWorld,
-        run_dir: Path,
-        start: Callable[[], Awaitable[StartedWorld]],
-        *,
-        tokens: Mapping[str, str],
-        grace_seconds: float,
-        companion: Companion | None,
-        waiting: Callable[[], str] = lambda: WAITING_FOR_PORT,
-    ) -> None:
-        self._world = world
-        self._start = start
-        self._secrets = tokens.values()
-        self._grace_seconds = grace_seconds
-        self._companion = companion
-        self._progress = StartProgress(world, run_dir, self._secrets, waiting=waiting)
-        self._signals = CommandSignals()
-        self._starting = anyio.CancelScope()
-        self._is_ending = anyio.Event()
-        self._is_printed = anyio.Event()
-        self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
-        self._is_output_gone = False
-        self._is_work_over = False
 
     async def run(self) -> int:
         """Run the world to its end.
@@ -129,7 +120,9 @@ class Foreground:
             with self._starting:
                 if self._companion is not None:
                     await self._companion.check()
-                started = await self._progress.accompany(self._start)
+                secrets = self._tokens.values()
+                progress = StartProgress(self._world, self._run_dir, secrets, waiting=self._waiting)
+                started = await progress.accompany(self._start)
                 tasks.start_soon(self._print_output, started)
                 tasks.start_soon(self._follow, events, started)
                 if self._companion is not None:
@@ -258,12 +251,12 @@ class Foreground:
             log_file=started.log_file,
             url=started.url,
             exit=self._end.data.get("exit"),
-            log_lines=tuple(self._mask(line) for line in self._tail),
+            log_lines=tuple(map(self._mask, self._tail)),
             hint=f"to continue: {suggest('resume', started.run_dir)}" if is_resumable else None,
         )
 
     def _mask(self, text: str) -> str:
-        for value in self._secrets:
+        for value in self._tokens.values():
             text = text.replace(value, protocol.MASK)
         return text
 

@@ -70,14 +70,12 @@ def make_rows(
         states: States by name of the instance; they override the states on disk.
         names_runs: Whether the rows name the runs.
     """
-    cpu_before = (
-        {(old.run_dir, old.name, old.pid): old.cpu_s for old in before.instances}
-        if (before)
-        else {}
-    )
+    earlier = before.instances if before else ()
+    cpu_before = {(old.run_dir, old.name, old.pid): old.cpu_s for old in earlier}
     elapsed_s = now.at - before.at if before else 0.0
-    runs = sorted({status.run_dir for status in now.instances}) if names_runs else []
-    run_names = name_runs(runs)
+    run_names = name_runs(
+        sorted({status.run_dir for status in now.instances} if names_runs else ())
+    )
 
     def cpu_share(status: InstanceStatus) -> float | None:
         earlier_s = cpu_before.get((status.run_dir, status.name, status.pid))
@@ -106,6 +104,7 @@ def pressure_between(before: Look | None, now: Look) -> float | None:
     return min(1.0, (now.stall_s - before.stall_s) / (now.at - before.at))
 
 
+@attrs.define(eq=False)
 class LiveTable:
     """Draws a run on a terminal until it is cancelled.
 
@@ -115,19 +114,15 @@ class LiveTable:
         compose: Returns the view, given an earlier look and the latest.
     """
 
-    def __init__(
-        self,
-        output: Output,
-        look: Callable[[], Look],
-        compose: Callable[[Look | None, Look], View],
-    ) -> None:
-        self._screen = Screen(output)
-        self._look = look
-        self._compose = compose
-        # Of its own: many starts may be waiting for the shared threads.
-        self._limiter = anyio.CapacityLimiter(1)
-        self._looks: deque[Look] = deque(maxlen=_LOOKS_KEPT)
-        self._has_news = anyio.Event()
+    _screen: Screen = attrs.field(converter=Screen, alias="output")
+    _look: Callable[[], Look]
+    _compose: Callable[[Look | None, Look], View]
+    # Of its own: many starts may be waiting for the shared threads.
+    _limiter: anyio.CapacityLimiter = attrs.field(
+        init=False, factory=lambda: anyio.CapacityLimiter(1)
+    )
+    _looks: deque[Look] = attrs.field(init=False, factory=lambda: deque(maxlen=_LOOKS_KEPT))
+    _has_news: anyio.Event = attrs.field(init=False, factory=anyio.Event)
 
     def touch(self) -> None:
         """Look and draw soon: something happened."""

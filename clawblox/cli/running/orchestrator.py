@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import anyio
+import attrs
 
 from clawblox.agents.status import describe_metrics, read_agents
 from clawblox.cli.options import OrchestratorOptions
@@ -34,52 +35,57 @@ Start: TypeAlias = Callable[[], Awaitable[Batch[StartedWorld]]]
 """Starts the instances; called when the world is open."""
 
 
+@attrs.frozen
+class BatchRun:
+    """Many instances to run.
+
+    Attributes:
+        world: The world, not open yet.
+        run_dir: The run directory, absolute.
+        count: How many instances.
+        start: Starts them; called when the world is open.
+        options: Further duties of the orchestrator.
+        starter_fd: Socket of the command that spawned this process to run them in the background;
+            None when this is the command itself.
+        verb: Word for their start, for example ``Starting``.
+    """
+
+    world: AsyncWorld
+    run_dir: Path
+    count: int
+    start: Start
+    options: OrchestratorOptions
+    starter_fd: int | None
+    verb: str = "Starting"
+
+
+@attrs.define(eq=False)
 class Orchestrator:
     """Many instances that live as long as this program.
 
     The first signal stops them all, or saves and stops them; the second one kills them.
 
     Args:
-        world: The world, not open yet.
-        run_dir: The run directory.
-        start: Starts the instances.
+        run: The instances.
         states: Their states.
         display: Shows the work.
-        options: Further duties, such as autosaves.
         starter: Channel to the command that spawned this process in the background; None if it
             runs in the foreground.
-        verb: Word for the start of the instances, for example ``Starting``.
     """
 
-    def __init__(
-        self,
-        world: AsyncWorld,
-        run_dir: Path,
-        start: Start,
-        *,
-        states: InstanceStates,
-        display: Display,
-        options: OrchestratorOptions,
-        starter: StarterChannel | None,
-        verb: str,
-    ) -> None:
-        self._world = world
-        self._run_dir = run_dir
-        self._start = start
-        self._states = states
-        self._display = display
-        self._options = options
-        self._starter = starter
-        self._verb = verb
-        self._facts: list[str] = []
-        self._signals = CommandSignals()
-        self._is_output_gone = False
-        self._starting = anyio.CancelScope()
-        self._gentle_end = anyio.CancelScope()
-        self._is_asked_to_end = anyio.Event()
-        self._is_ending = False
-        self._is_start_done = anyio.Event()
-        self._is_over = anyio.Event()
+    _run: BatchRun
+    _states: InstanceStates
+    _display: Display
+    _starter: StarterChannel | None
+    _facts: list[str] = attrs.field(init=False, factory=list)
+    _signals: CommandSignals = attrs.field(init=False, factory=CommandSignals)
+    _is_output_gone: bool = attrs.field(init=False, default=False)
+    _starting: anyio.CancelScope = attrs.field(init=False, factory=anyio.CancelScope)
+    _gentle_end: anyio.CancelScope = attrs.field(init=False, factory=anyio.CancelScope)
+    _is_asked_to_end: anyio.Event = attrs.field(init=False, factory=anyio.Event)
+    _is_ending: bool = attrs.field(init=False, default=False)
+    _is_start_done: anyio.Event = attrs.field(init=False, factory=anyio.Event)
+    _is_over: anyio.Event = attrs.field(init=False, factory=anyio.Event)
 
     async def run(self) -> int:
         """Start the instances and return when all of them have ended.
@@ -101,7 +107,7 @@ class Orchestrator:
                     tasks.start_soon(self._end)
                     if self._starter is not None:
                         tasks.start_soon(self._starter.run)
-                    async with self._world, self._world.events() as events, self._metrics():
+                    async with self._run.world, self._run.world.events() as events, self._metrics():
                         tasks.start_soon(self._follow, events)
                         await self._start_instances()
                         await self._is_over.wait()
@@ -115,14 +121,14 @@ class Orchestrator:
         return self._status()
 
     def _summarise(self) -> list[str]:
-        statuses = read_run(self._run_dir).instances
+        statuses = read_run(self._run.run_dir).instances
         return summarise(
-            self._run_dir,
+            self._run.run_dir,
             [status for status in statuses if status.orchestrator_pid == os.getpid()],
-            agents=read_agents(self._run_dir),
+            agents=read_agents(self._run.run_dir),
             stopped=self._states.stopped,
             may_resume=self._signals.first is not None,
-            can_resume=can_resume(self._run_dir),
+            can_resume=can_resume(self._run.run_dir),
             names_logs=self._signals.first is not None,  # otherwise the error does
         )
 
@@ -135,7 +141,7 @@ class Orchestrator:
             raise BatchError(
                 f"{len(failures)} of {self._states.total} instances failed",
                 failed=failures,
-                hint=suggest("logs", self._run_dir, next(iter(failures))),
+                hint=suggest("logs", self._run.run_dir, next(iter(failures))),
             )
         return 0
 
@@ -143,16 +149,16 @@ class Orchestrator:
 
     async def _start_instances(self) -> None:
         begun_at = anyio.current_time()
-        self._report_with_hint(f"{self._verb} {count_words(self._states.total, 'instance')}.")
+        self._report_with_hint(f"{self._run.verb} {count_words(self._states.total, 'instance')}.")
         with self._starting:
-            batch = await self._start()
+            batch = await self._run.start()
             # The event of every result has been taken before.
             self._states.finish_start(batch.failed, batch.done)
             self._show_result(batch, anyio.current_time() - begun_at)
-            if (every := self._options.autosave) is not None:
-                options = self._options
-                await self._world.autosave(
-                    every=every, keep=options.keep, min_free=options.min_free
+            options = self._run.options
+            if options.autosave is not None:
+                await self._run.world.autosave(
+                    every=options.autosave, keep=options.keep, min_free=options.min_free
                 )
         if self._starting.cancelled_caught:
             self._states.finish_start({}, ())
@@ -168,7 +174,7 @@ class Orchestrator:
             self._starter.send_result((text, *self._facts), batch)
 
     def _report_with_hint(self, text: str) -> None:
-        first = "saves and stops" if self._options.save_at_end else "stops"
+        first = "saves and stops" if self._run.options.save_at_end else "stops"
         hint = f" Ctrl-C {first} all; a second Ctrl-C kills them."
         self._display.report(text if self._starter else text + hint)
 
@@ -193,18 +199,18 @@ class Orchestrator:
 
     @asynccontextmanager
     async def _metrics(self) -> AsyncIterator[None]:
-        if self._options.metrics_port is None:
+        if self._run.options.metrics_port is None:
             yield
             return
         from clawblox.telemetry.prometheus import MetricsEndpoint
 
         endpoint = MetricsEndpoint(
-            lambda: self._world.metrics,
+            lambda: self._run.world.metrics,
             self._states.counts,
-            lambda: self._world.labels,
-            lambda: [describe_metrics(status) for status in read_agents(self._run_dir)],
-            lambda: self._world.tick_rates,
-            port=self._options.metrics_port,
+            lambda: self._run.world.labels,
+            lambda: [describe_metrics(status) for status in read_agents(self._run.run_dir)],
+            lambda: self._run.world.tick_rates,
+            port=self._run.options.metrics_port,
         )
         async with endpoint:
             self._facts.append(f"metrics at {endpoint.url}")
@@ -224,11 +230,15 @@ class Orchestrator:
         """Once asked to, stop everything, perhaps saving it first; a second signal kills it."""
         await self._is_asked_to_end.wait()
         self._is_ending = True
-        self._world.interrupt()
+        self._run.world.interrupt()
         self._starting.cancel()
         await self._is_start_done.wait()
         with self._gentle_end:
-            await (self._drain() if self._options.save_at_end else self._stop())
+            if self._run.options.save_at_end:
+                await self._drain()
+            else:
+                self._display.report("Stopping all instances. A second Ctrl-C kills them.")
+                await self._stop_all(self._run.options.grace_seconds)
         if self._gentle_end.cancelled_caught and not self._is_over.is_set():
             self._display.report("Killing all instances.")
             await self._stop_all(0.0)
@@ -236,7 +246,7 @@ class Orchestrator:
 
     async def _drain(self) -> None:
         self._display.report("Saving and stopping all instances. A second Ctrl-C kills them.")
-        batch = await self._world.drain(grace_seconds=self._options.grace_seconds)
+        batch = await self._run.world.drain(grace_seconds=self._run.options.grace_seconds)
         if left := [name for name in sorted(batch.failed) if self._states.runs(name)]:
             names = ", ".join(left)
             self._display.report(
@@ -246,16 +256,12 @@ class Orchestrator:
             self._end_if_over()
             await anyio.sleep_forever()
 
-    async def _stop(self) -> None:
-        self._display.report("Stopping all instances. A second Ctrl-C kills them.")
-        await self._stop_all(self._options.grace_seconds)
-
     async def _stop_all(self, grace_seconds: float) -> None:
         if self._is_over.is_set():
             return
         self._states.stop()
-        await self._world.autosave(every=None)
-        stops = await self._world.stop_all(grace_seconds=grace_seconds)
+        await self._run.world.autosave(every=None)
+        stops = await self._run.world.stop_all(grace_seconds=grace_seconds)
         for result in stops:
             for process in result.killed:
                 self._display.warn(f"killed {process}")

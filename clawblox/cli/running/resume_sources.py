@@ -22,7 +22,6 @@ from clawblox.cli.running.run_agents import (
     require_turns_left,
     write_run_agent,
 )
-from clawblox.cli.running.run_dirs import AGENTS_DIR
 from clawblox.config.options import StartOptions
 from clawblox.errors import ClawbloxError
 from clawblox.experiment.pointer import POINTER_NAME, read_pointer
@@ -33,18 +32,9 @@ from clawblox.rundir.records import InstanceRecord, read_records
 from clawblox.rundir.snapshot_files import snapshot_places
 from clawblox.views.formatting import shorten_path, suggest
 
-_OF_ONE_START: Final = frozenset(
-    {
-        "command_file",
-        "env",
-        "log_file",
-        "name",
-        "record_dir",
-        "reseed",
-        "resume",
-        "run_dir",
-        "tmux_session",
-    }
+_OF_ONE_START: Final = (
+    *("command_file", "env", "log_file", "name", "tmux_session"),
+    *("record_dir", "reseed", "resume", "run_dir"),
 )
 """Options that belong to the start of the old run, or to the state that is restored."""
 
@@ -70,7 +60,7 @@ class ResumeSource:
         """The options that the world was started with, by the names of ``StartOptions``."""
         if self.record is None:
             return {}
-        names = attrs.fields_dict(StartOptions).keys() - _OF_ONE_START
+        names = attrs.fields_dict(StartOptions).keys() - set(_OF_ONE_START)
         recorded = {key: value for key, value in self.record.options.items() if key in names}
         return {**recorded, "name": self.record.name}
 
@@ -137,9 +127,15 @@ def _find_in_run(run_dir: Path) -> ResumeSource:
             f"'{shorten_path(run_dir)}'",
             hint=f"several instances continue with {suggest('resume', run_dir)}",
         )
-    if path is None and record is not None:
-        path = _find_save(run_dir, record)
-    assert path is not None
+    if path is None:
+        assert record is not None
+        (interrupted,) = read_interruption([record], {}).instances
+        if interrupted.save is None:
+            raise ClawbloxError(
+                f"Nothing of '{shorten_path(run_dir)}' was saved yet: {record.name} has no save",
+                hint=f"{suggest('resume', run_dir)} continues as its run began",
+            )
+        path = interrupted.save.path
     return ResumeSource(path=path, run_dir=run_dir, record=record, agent=agent)
 
 
@@ -148,16 +144,6 @@ def _find_record(run_dir: Path) -> InstanceRecord | None:
     records = read_records(run_dir)
     own = [record for record in records if Path(record.instance_dir) == run_dir] or records
     return own[0] if len(own) == 1 else None
-
-
-def _find_save(run_dir: Path, record: InstanceRecord) -> Path:
-    (interrupted,) = read_interruption([record], {}).instances
-    if interrupted.save is None:
-        raise ClawbloxError(
-            f"Nothing of '{shorten_path(run_dir)}' was saved yet: {record.name} has no save",
-            hint=f"{suggest('resume', run_dir)} continues as its run began",
-        )
-    return interrupted.save.path
 
 
 @attrs.frozen(kw_only=True)
@@ -215,7 +201,7 @@ def find_agent_resume(run_dir: Path, interruption: Interruption) -> AgentResume 
         for interrupted in interruption.instances
         if Path(interrupted.record.instance_dir) == run_dir
     ]
-    if len(own) != 1 or not (run_dir / AGENTS_DIR).is_dir():
+    if len(own) != 1:
         return None
     source = find_resume_source(os.fspath(run_dir), run_dir)
     if source is None or source.agent is None:

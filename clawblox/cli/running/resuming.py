@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import click
 
@@ -28,6 +28,9 @@ from clawblox.rundir.records import InstanceRecord
 from clawblox.rundir.status import read_run
 from clawblox.views.formatting import count_words, format_age, format_seconds, shorten_path, suggest
 from clawblox.world.resume import find_resumable
+
+if TYPE_CHECKING:
+    from clawblox.cli.running.resume_sources import AgentResume
 
 _SHOWN_NAMES = 8
 
@@ -70,7 +73,7 @@ def require_interrupted(interruption: Interruption, run_dir: Path) -> None:
     if not interruption.instances:
         stopped = [name for name, why in interruption.left.items() if why == STOPPED_ON_PURPOSE]
         raise ClawbloxError(
-            f"Nothing to resume in '{shorten_path(run_dir)}': {describe_left(interruption)}",
+            f"Nothing to resume in '{shorten_path(run_dir)}': {_describe_left(interruption)}",
             hint=f"to resume one all the same: {suggest('resume', run_dir, stopped[0])}"
             if stopped
             else None,
@@ -78,23 +81,27 @@ def require_interrupted(interruption: Interruption, run_dir: Path) -> None:
 
 
 def show_interruption(
-    interruption: Interruption, run_dir: Path, *, agent: str | None = None, checkpoint: str = ""
+    interruption: Interruption, run_dir: Path, with_agent: AgentResume | None = None
 ) -> None:
     """Print which instances continue, from which saves, and which stay ended.
 
     Args:
         interruption: The instances.
         run_dir: Their run directory.
-        agent: Name of the agent that continues with one of them; None for none.
-        checkpoint: The checkpoint that it continues from.
+        with_agent: The agent that continues with one of them; None for none.
     """
     count, total = len(interruption.instances), len(interruption.instances) + len(interruption.left)
-    share = f"{count}" if count == total else f"{count} of {total}"
-    noun = "instance" if total == 1 else "instances"
-    click.echo(f"Resuming {share} {noun} of {shorten_path(run_dir)}:")
-    for line in describe_interruption(interruption):
-        click.echo(line)
-    if agent is not None:
+    share = "" if count == total else f"{count} of "
+    click.echo(f"Resuming {share}{count_words(total, 'instance')} of {shorten_path(run_dir)}:")
+    width = max((len(record.name) for record in interruption.records), default=0)
+    for instance in interruption.instances:
+        text = printable(_describe_instance(instance))
+        click.echo(f"  {instance.record.name:{width}}  {text}")
+    if interruption.left:
+        click.echo(f"Left alone: {_describe_left(interruption)}")
+    agent = None
+    if with_agent is not None:
+        agent, checkpoint = with_agent.agent.options.agent_name, with_agent.run.archive.name
         click.echo(f"  with its agent {printable(agent)}, both from {printable(checkpoint)}")
     others = [printable(other.name) for other in read_agents(run_dir) if other.name != agent]
     if others:
@@ -121,10 +128,12 @@ def choose(run_dir: Path, given: Choice | None) -> Choice:
     text = _describe_names(run_dir, names)
     if sys.stdin.isatty() and sys.stderr.isatty():
         click.echo(f"{text}.", err=True)
-        answer: Choice = click.prompt(
-            "Continue them, or start fresh? (c/f)", value_proc=_read_choice, err=True
-        )
-        return answer
+        answers: dict[str, Choice] = {"c": "continue", "f": "fresh"}
+        while True:
+            answer = click.prompt("Continue them, or start fresh? (c/f)", err=True)
+            if (choice := answers.get(answer.strip().lower()[:1])) is not None:
+                return choice
+            click.echo("Error: answer c or f", err=True)
     refuse_interrupted(
         run_dir, "--continue resumes them; --fresh starts new instances in their place"
     )
@@ -170,14 +179,6 @@ def note_interrupted(run_dir: Path) -> None:
             )
 
 
-def _read_choice(text: str) -> Choice:
-    answers: dict[str, Choice] = {"c": "continue", "f": "fresh"}
-    choice = answers.get(text.strip().lower()[:1])
-    if choice is None:
-        raise click.BadParameter("answer c or f")
-    return choice
-
-
 def _describe_names(run_dir: Path, names: Sequence[str]) -> str:
     shown = ", ".join(names[:_SHOWN_NAMES])
     more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
@@ -185,16 +186,7 @@ def _describe_names(run_dir: Path, names: Sequence[str]) -> str:
     return f"'{shorten_path(run_dir)}' has {count}: {shown}{more}"
 
 
-def describe_interruption(interruption: Interruption) -> Iterator[str]:
-    """Yield a line for each instance that continues, and a line for all that are left alone."""
-    width = max((len(record.name) for record in interruption.records), default=0)
-    for instance in interruption.instances:
-        yield f"  {instance.record.name:{width}}  {printable(_describe_instance(instance))}"
-    if interruption.left:
-        yield f"Left alone: {describe_left(interruption)}"
-
-
-def describe_left(interruption: Interruption) -> str:
+def _describe_left(interruption: Interruption) -> str:
     """Return why instances are left alone, with their names."""
     reasons: dict[str, list[str]] = {}
     for name, why in interruption.left.items():

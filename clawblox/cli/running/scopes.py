@@ -23,7 +23,6 @@ class Scope:
     Attributes:
         title: Title of the table; empty for a single run, whose own title is more specific.
         find: Returns the run directories. Blocks.
-        is_one_run: Whether it is a single run, always the same.
         shows_ended: Whether instances that have ended are shown.
         if_empty: Text to print if there are none.
         labels: Labels that the instances must have.
@@ -31,10 +30,14 @@ class Scope:
 
     title: str
     find: Callable[[], Sequence[Path]]
-    is_one_run: bool
     shows_ended: bool
     if_empty: str
-    labels: Labels = attrs.field(factory=dict)
+    labels: Labels
+
+    @property
+    def is_one_run(self) -> bool:
+        """Whether it is a single run, always the same."""
+        return not self.title
 
     def shows(self, status: InstanceStatus) -> bool:
         """Return whether an instance is shown."""
@@ -66,33 +69,15 @@ def make_scope(
             unless it is a single run.
         labels: Labels that the instances must have.
     """
-    scope = _find_scope(directory, wants_ended=wants_ended, watches=watches)
-    if not labels:
-        return scope
-    wanted = format_labels(labels)
-    return attrs.evolve(scope, labels=labels, if_empty=f"No instance here has {wanted}.")
-
-
-def _find_scope(directory: Path | None, *, wants_ended: bool, watches: bool) -> Scope:
+    none_here = f"No instance here has {format_labels(labels)}." if labels else ""
     if directory is None:
-        return Scope(
-            "this machine",
-            find_user_runs,
-            is_one_run=False,
-            shows_ended=wants_ended,
-            if_empty="Nothing has run."
-            if wants_ended
-            else "Nothing runs. --all shows what has ended.",
-        )
-    place = shorten_path(directory)
+        hint = "Nothing has run." if wants_ended else "Nothing runs. --all shows what has ended."
+        empty = none_here or hint
+        return Scope("this machine", find_user_runs, wants_ended, empty, labels)
     check_records(directory)
     if has_records(directory):
-        return Scope("", lambda: [directory], is_one_run=True, shows_ended=True, if_empty="")
+        return Scope("", lambda: [directory], True, none_here, labels)
+    place = shorten_path(directory)
     shows_ended = wants_ended or not watches
-    return Scope(
-        place,
-        partial(find_runs_below, directory),
-        is_one_run=False,
-        shows_ended=shows_ended,
-        if_empty=f"Nothing {'has run' if shows_ended else 'runs'} in '{place}' or below.",
-    )
+    empty = none_here or f"Nothing {'has run' if shows_ended else 'runs'} in '{place}' or below."
+    return Scope(place, partial(find_runs_below, directory), shows_ended, empty, labels)

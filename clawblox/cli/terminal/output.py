@@ -9,7 +9,6 @@ import select
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 from typing import Self, TextIO
 
 import anyio
@@ -62,12 +61,11 @@ class Output:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give up the file description that was opened for the terminal, if any."""
         if self._own_fd >= 0:
             os.close(self._own_fd)
 
