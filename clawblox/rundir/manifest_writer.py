@@ -17,7 +17,6 @@ from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import anyio
@@ -176,13 +175,8 @@ class ManifestWriters:
         self._residence = Residence(self._opened())
         return await self._residence.__aenter__()
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._residence.__aexit__(exc_type, exc, traceback)
+    async def __aexit__(self, *_: object) -> None:
+        await self._residence.__aexit__(None, None, None)
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Self]:

@@ -12,7 +12,6 @@ import os
 import select
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self, TypeAlias
 
 import anyio
@@ -142,6 +141,9 @@ class EndWatch:
         run_dir: The run directory.
         names: The instances that are meant; none means all.
 
+    Attributes:
+        left: The names of the instances that had not ended at the last look, sorted.
+
     Raises:
         UsageError: One of ``names`` is not there.
     """
@@ -151,27 +153,17 @@ class EndWatch:
         self._run_dir = run_dir
         self._names = frozenset(names)
         self._told: set[str] = set()
-        self._left: list[str] = []
+        self.left: list[str] = []
         self._watched: dict[int, tuple[int, int]] = {}
 
     def __enter__(self) -> Self:
         self._epoll = select.epoll()
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for pidfd in self._watched:
             os.close(pidfd)
         self._epoll.close()
-
-    @property
-    def left(self) -> list[str]:
-        """The names of the instances that had not ended at the last look, sorted."""
-        return self._left
 
     async def next_ends(self) -> list[EndedInstance]:
         """Wait until instances have ended and return those that were not returned before.
@@ -188,7 +180,7 @@ class EndWatch:
             with anyio.CancelScope(shield=True):  # at least one look, however short the time is
                 ended, can_be_seen = await run_blocking(self._look)
             looked_at = anyio.current_time()
-            if ended or not self._left:
+            if ended or not self.left:
                 return ended
             with anyio.move_on_after(math.inf if can_be_seen else _LOOK_INTERVAL_S):
                 await anyio.wait_readable(self._epoll.fileno())
@@ -201,43 +193,37 @@ class EndWatch:
         records = {record.name: record for record in read_records(self._run_dir)}
         wanted = self._names or records.keys()
         ended, can_be_seen = [], True
-        self._left = []
+        self.left = []
         for name in sorted(wanted - self._told):
             record = records.get(name)
-            if record is not None and judge_state(record) not in OVER:
-                self._left.append(name)
-                can_be_seen &= self._is_watched(record)
+            if record is None:  # it was planned, and its orchestrator died before it began
+                ended.append(EndedInstance(name, "failed", None))
+            elif (state := judge_state(record)) in OVER:
+                ended.append(EndedInstance(name, state, record.exit, record.halt))
             else:
-                ended.append(_describe_end(name, record))
+                self.left.append(name)
+                can_be_seen &= self._is_watched(record)
         self._told.update(end.name for end in ended)
         return ended, can_be_seen
 
     def _is_watched(self, record: InstanceRecord) -> bool:
         """Watch the process of a record, if it lives; return whether it is watched."""
         process = record.pid, record.start_time
-        if process not in self._watched.values() and record.is_alive:
-            self._watch(*process)
-        return process in self._watched.values()
-
-    def _watch(self, pid: int, start_time: int) -> None:
+        if process in self._watched.values() or not record.is_alive:
+            return process in self._watched.values()
         # Without a descriptor, fall back to polling the records.
         with contextlib.suppress(OSError):
-            pidfd = os.pidfd_open(pid)
+            pidfd = os.pidfd_open(record.pid)
             try:
-                if is_same_process(pid, start_time):
+                if is_same_process(*process):
                     self._epoll.register(pidfd, select.EPOLLIN)
-                    self._watched[pidfd] = pid, start_time
+                    self._watched[pidfd] = process
             finally:
                 if pidfd not in self._watched:
                     os.close(pidfd)
+        return process in self._watched.values()
 
     def _forget_dead(self) -> None:
         for pidfd, _ in self._epoll.poll(0):
             del self._watched[pidfd]
             os.close(pidfd)
-
-
-def _describe_end(name: str, record: InstanceRecord | None) -> EndedInstance:
-    if record is None:  # it was planned, and its orchestrator died before it began
-        return EndedInstance(name, "failed", None)
-    return EndedInstance(name, judge_state(record), record.exit, record.halt)

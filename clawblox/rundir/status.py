@@ -21,7 +21,7 @@ from clawblox.protocol import INSTANCE_ENV, TickRate
 from clawblox.results import Labels, ProcessExit, format_label, has_labels
 from clawblox.rundir.paths import name_lock, run_lock
 from clawblox.rundir.records import InstanceRecord, read_record, read_records
-from clawblox.rundir.saves import InstanceSave, last_saves
+from clawblox.rundir.saves import LineageSave, last_saves
 from clawblox.system.locks import lock_file, lock_owner, unlock_file
 from clawblox.system.process_tree import (
     Mark,
@@ -223,8 +223,8 @@ def read_logs(
     """
     return {
         record.name: LogReader(
-            record.name,
-            Path(record.log_file),
+            instance=record.name,
+            path=Path(record.log_file),
             follow=follow,
             tail=tail,
             start=record.log_start,
@@ -346,9 +346,6 @@ class _Ending:
         if now < self._looked_at + _LOOK_INTERVAL_S:
             return False
         self._looked_at = now
-        return self._has_ended()
-
-    def _has_ended(self) -> bool:
         latest = read_record(self.run_dir, self.record.name)
         if latest is None:
             return True
@@ -398,42 +395,30 @@ def _describe_status(
     run_dir: Path,
     record: InstanceRecord,
     usage: tuple[int, float] | None,
-    save: InstanceSave | None,
+    save: LineageSave | None,
 ) -> InstanceStatus:
     is_alive = usage is not None
-    return InstanceStatus(
-        name=record.name,
+    names = [name for name in attrs.fields_dict(InstanceStatus) if hasattr(record, name)]
+    values: dict[str, Any] = {name: getattr(record, name) for name in names}
+    values.update(
         state=judge_state(record, is_alive=is_alive),
-        world=record.world,
         world_dir=Path(record.world_dir),
         instance_dir=Path(record.instance_dir),
         run_dir=run_dir,
         pid=record.pid if is_alive else None,
-        host=record.host,
-        port=record.port,
-        url=record.url,
         uptime_s=_measure_age(record.start_time) if is_alive else _measure_lifetime(record),
-        started_at=record.started_at,
-        ended_at=record.ended_at,
-        exit=record.exit,
-        restarts=record.restarts,
         rss_bytes=usage[0] if usage else None,
         cpu_s=usage[1] if usage else None,
         saved_at=save.created_at if save else None,
         saved_path=save.path if save else None,
         saved_sha256=save.sha256 if save else None,
         sim_time=save.time if save else None,
-        is_detached=record.is_detached,
-        orchestrator_pid=record.orchestrator_pid,
         resume_path=Path(record.resume_path) if record.resume_path else None,
         command_file=Path(record.command_file),
         log_file=Path(record.log_file),
-        halt=record.halt,
-        run_id=record.run_id,
-        labels=record.labels,
-        seed=record.seed,
         rate=record.rate if is_alive else None,
     )
+    return InstanceStatus(**values)
 
 
 def judge_state(record: InstanceRecord, *, is_alive: bool | None = None) -> InstanceState:

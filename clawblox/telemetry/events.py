@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from types import TracebackType
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 import anyio
@@ -31,12 +30,7 @@ class Subscription(Generic[_T]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._hub.unsubscribe(self)
 
     def __aiter__(self) -> Self:
@@ -104,13 +98,7 @@ EventStream: TypeAlias = Subscription[WorldEvent]
 class EventHub(Hub[WorldEvent]):
     """Takes every event of a world and hands it to the current streams."""
 
-    def emit(
-        self,
-        kind: EventKind,
-        instance: str,
-        labels: Labels,
-        **data: Any,  # noqa: ANN401
-    ) -> None:
+    def emit(self, kind: EventKind, instance: str, labels: Labels, **data: Any) -> None:  # noqa: ANN401
         """Hand an event to every stream."""
         time = format_utc(utc_now())
         event = WorldEvent(time=time, kind=kind, subject=instance, data=data, labels=labels)

@@ -12,10 +12,10 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, NamedTuple, Self
 
 import anyio
+import attrs
 
 from clawblox.concurrency.threads import current_batcher, run_blocking
 from clawblox.protocol import MASK
@@ -173,6 +173,7 @@ def _move_to_start(file: BinaryIO, source: int, max_bytes: int) -> Cut:
     return cut
 
 
+@attrs.define(eq=False, kw_only=True)
 class LogReader:
     """The lines of a log file from an offset on; an async context manager and iterator.
 
@@ -199,51 +200,35 @@ class LogReader:
     Cancellation: leaves nothing behind; the file is open only while it is read.
     """
 
-    def __init__(
-        self,
-        instance: str,
-        path: Path,
-        *,
-        follow: bool,
-        tail: int | None,
-        start: int = 0,
-        since: str | None = None,
-        pattern: re.Pattern[str] | None = None,
-        has_notes: bool = False,
-        tail_counts_notes: bool = False,
-        was_restarted: bool = False,
-        is_watched: bool = True,
-        is_over: Callable[[], bool] = lambda: True,
-    ) -> None:
-        self._instance = instance
-        self._path = path
-        self._follow = follow
-        self._tail = tail
-        self._offset = start
-        self._since = since
-        self._pattern = pattern
-        self._has_notes = has_notes
-        self._tail_counts_notes = tail_counts_notes
-        self._was_restarted = was_restarted
-        self._is_over = is_over
-        self._times = LogTimes(path, is_watched=is_watched)
-        self._last_event: Entry | None = None
-        self._lines: deque[LogLine] = deque()
-        self._has_started = False
-        self._has_caught_up = False
-        self._has_ended = False
-        self._moved = 0
-        self._locked_looks = 0
+    _instance: str
+    _path: Path
+    _follow: bool
+    _tail: int | None
+    _offset: int = attrs.field(default=0, alias="start")
+    _since: str | None = None
+    _pattern: re.Pattern[str] | None = None
+    _has_notes: bool = False
+    _tail_counts_notes: bool = False
+    _was_restarted: bool = False
+    _is_watched: bool = True
+    _is_over: Callable[[], bool] = attrs.field(default=lambda: True)
+    _times: LogTimes = attrs.field(init=False)
+    _last_event: Entry | None = attrs.field(default=None, init=False)
+    _lines: deque[LogLine] = attrs.field(factory=deque, init=False)
+    _has_started: bool = attrs.field(default=False, init=False)
+    _has_caught_up: bool = attrs.field(default=False, init=False)
+    _has_ended: bool = attrs.field(default=False, init=False)
+    _moved: int = attrs.field(default=0, init=False)
+    _locked_looks: int = attrs.field(default=0, init=False)
+
+    @_times.default
+    def _open_times(self) -> LogTimes:
+        return LogTimes(self._path, is_watched=self._is_watched)
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._has_ended = True
 
     def __aiter__(self) -> Self:
@@ -254,7 +239,9 @@ class LogReader:
             if self._has_ended:
                 raise StopAsyncIteration
             if self._has_caught_up:
-                await _sleep_to_next_look()
+                # All readers read at the same moments, so that they share a thread.
+                now = anyio.current_time()
+                await anyio.sleep(_FOLLOW_INTERVAL_S - now % _FOLLOW_INTERVAL_S)
             await self._read_more()
         return self._lines.popleft()
 
@@ -290,8 +277,7 @@ class LogReader:
             for line in self._split_at_notes(chunk, is_last=is_last)
             if pattern is None or pattern.search(line.text)
         )
-        if is_last:
-            self._has_ended = True
+        self._has_ended |= is_last
 
     def _find_start(self) -> None:
         """Find the first line to return. Blocks."""
@@ -400,11 +386,6 @@ class LogReader:
             yield LogLine(self._instance, text, self._offset, self._times.arrival(self._offset))
             self._offset += following - position
             position = following
-
-
-async def _sleep_to_next_look() -> None:
-    """Wait for the moment at which all readers read, so that they share a thread."""
-    await anyio.sleep(_FOLLOW_INTERVAL_S - anyio.current_time() % _FOLLOW_INTERVAL_S)
 
 
 def _decode(line: bytes) -> str:

@@ -208,7 +208,8 @@ class Recorder:
 
     def __init__(self) -> None:
         self._counters: dict[str, int] = dict.fromkeys(get_args(Counter), 0)
-        self._timings: dict[str, _Timing] = {name: _Timing() for name in get_args(Timing)}
+        self._counts = {name: [0] * (len(DURATION_BOUNDS_S) + 1) for name in get_args(Timing)}
+        self._sums = dict.fromkeys(get_args(Timing), 0.0)
 
     def add(self, counter: Counter, amount: int = 1) -> None:
         """Raise a counter by ``amount``."""
@@ -221,25 +222,12 @@ class Recorder:
 
     def observe(self, timing: Timing, seconds: float) -> None:
         """Put a duration into a histogram."""
-        self._timings[timing].observe(seconds)
+        self._counts[timing][bisect_left(DURATION_BOUNDS_S, seconds)] += 1
+        self._sums[timing] += seconds
 
     def snapshot(self) -> Metrics:
         """Return the current counters and histograms."""
         values: dict[str, Any] = dict(self._counters)
-        values.update((name, timing.snapshot()) for name, timing in self._timings.items())
+        for name, counts in self._counts.items():
+            values[name] = Histogram(DURATION_BOUNDS_S, tuple(counts), self._sums[name])
         return Metrics(**values)
-
-
-class _Timing:
-    """The observations of a histogram."""
-
-    def __init__(self) -> None:
-        self._counts = [0] * (len(DURATION_BOUNDS_S) + 1)
-        self._sum = 0.0
-
-    def observe(self, seconds: float) -> None:
-        self._counts[bisect_left(DURATION_BOUNDS_S, seconds)] += 1
-        self._sum += seconds
-
-    def snapshot(self) -> Histogram:
-        return Histogram(DURATION_BOUNDS_S, tuple(self._counts), self._sum)

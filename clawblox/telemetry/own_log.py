@@ -14,7 +14,6 @@ from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import PurePath
 from traceback import walk_tb
-from types import TracebackType
 from typing import Any, Final
 
 import attrs
@@ -100,12 +99,7 @@ class _Containment:
 
     def __enter__(self) -> None: ...
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> bool:
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> bool:
         if not isinstance(error, Exception):
             return False
         if isinstance(error, self.expected):

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -82,7 +81,8 @@ _HELP = {
 _log = OwnLog(__name__)
 
 
-class MetricsEndpoint:
+@attrs.define(eq=False)
+class MetricsEndpoint(Collector):
     """Serves metrics on 127.0.0.1 while its block lasts; an async context manager.
 
     It also reports the instances by state, each with its labels, and CPU time, memory and
@@ -100,23 +100,13 @@ class MetricsEndpoint:
         port: The port; 0 takes any free port.
     """
 
-    def __init__(
-        self,
-        read_metrics: Callable[[], Metrics],
-        read_states: Callable[[], Mapping[str, int]],
-        read_labels: Callable[[], Mapping[str, Labels]] = dict,
-        read_agents: Callable[[], Sequence[AgentMetrics]] = tuple,
-        read_rates: Callable[[], Mapping[str, TickRate]] = dict,
-        *,
-        port: int = 0,
-    ) -> None:
-        registry = CollectorRegistry()
-        reads = (read_metrics, read_states, read_labels, read_agents, read_rates)
-        registry.register(_Collector(*reads))
-        ProcessCollector(registry=registry)
-        self._app = _guarded(make_wsgi_app(registry))
-        self._port = port
-        self._server: _Server | None = None
+    _read_metrics: Callable[[], Metrics]
+    _read_states: Callable[[], Mapping[str, int]]
+    _read_labels: Callable[[], Mapping[str, Labels]] = dict
+    _read_agents: Callable[[], Sequence[AgentMetrics]] = tuple
+    _read_rates: Callable[[], Mapping[str, TickRate]] = dict
+    _port: int = attrs.field(default=0, kw_only=True)
+    _server: _Server | None = attrs.field(default=None, init=False)
 
     @property
     def url(self) -> str:
@@ -135,8 +125,11 @@ class MetricsEndpoint:
         Raises:
             ConfigError: The port cannot be used.
         """
+        registry = CollectorRegistry()
+        registry.register(self)
+        ProcessCollector(registry=registry)
         try:
-            self._server = _Server(self._app, self._port)
+            self._server = _Server(_guarded(make_wsgi_app(registry)), self._port)
         except (OSError, OverflowError) as error:
             raise ConfigError(
                 f"metrics cannot be served: {error}",
@@ -147,12 +140,7 @@ class MetricsEndpoint:
         self._server.start()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """End the server and its threads; a scrape under way is cut off.
 
         Cancellation: waits until the server has ended.
@@ -161,23 +149,8 @@ class MetricsEndpoint:
         if server is not None:
             await in_own_task(partial(_close, server))
 
-
-async def _close(server: _Server) -> None:
-    with anyio.CancelScope(shield=True):
-        await run_blocking(server.close)
-
-
-@attrs.frozen(eq=False)
-class _Collector(Collector):
-    """Makes metric families from the results of its functions."""
-
-    _read_metrics: Callable[[], Metrics]
-    _read_states: Callable[[], Mapping[str, int]]
-    _read_labels: Callable[[], Mapping[str, Labels]]
-    _read_agents: Callable[[], Sequence[AgentMetrics]]
-    _read_rates: Callable[[], Mapping[str, TickRate]]
-
     def collect(self) -> Iterator[Metric]:
+        """Yield the families of metrics at a scrape. Called in other threads."""
         metrics = self._read_metrics()
         for name in attrs.fields_dict(Metrics):
             value = getattr(metrics, name)
@@ -190,6 +163,11 @@ class _Collector(Collector):
         yield _make_info(self._read_labels())
         yield from _make_agent_families(self._read_agents())
         yield from _make_rate_families(self._read_rates())
+
+
+async def _close(server: _Server) -> None:
+    with anyio.CancelScope(shield=True):
+        await run_blocking(server.close)
 
 
 def _make_rate_families(rates: Mapping[str, TickRate]) -> Iterator[Metric]:

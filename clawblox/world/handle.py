@@ -206,8 +206,8 @@ class InstanceHandle:
         """Return the lines of its log since its start; see ``AsyncWorld.logs``."""
         record = self.instance.make_record("ready")  # also while it has no process
         return LogReader(
-            record.name,
-            Path(record.log_file),
+            instance=record.name,
+            path=Path(record.log_file),
             follow=follow,
             tail=tail,
             start=record.log_start,

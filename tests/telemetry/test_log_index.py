@@ -56,7 +56,9 @@ def begin(clock: Clock) -> LogIndex:
 
 def read(log: Path, **options: Any) -> list[LogLine]:
     async def read_all() -> list[LogLine]:
-        reader = LogReader("w000", log, follow=False, has_notes=True, **{"tail": None, **options})
+        reader = LogReader(
+            instance="w000", path=log, follow=False, has_notes=True, **{"tail": None, **options}
+        )
         async with reader:
             return [line async for line in reader]
 
@@ -416,7 +418,9 @@ async def test_a_followed_log_shows_ends_restarts_and_times_as_they_happen(tmp_p
     index = LogIndex(log, 0)
     index.begin_run()
     is_over = False
-    reader = LogReader("w000", log, follow=True, tail=None, has_notes=True, is_over=lambda: is_over)
+    reader = LogReader(
+        instance="w000", path=log, follow=True, tail=None, has_notes=True, is_over=lambda: is_over
+    )
 
     async def next_line() -> LogLine:
         with anyio.fail_after(DEADLINE_S):
@@ -448,7 +452,9 @@ async def test_a_follower_loses_no_line_that_a_cut_has_left(tmp_path: Path) -> N
     index = LogIndex(log, 0)
     index.begin_run()
     await run_sync(index.note, "restarted", "restarted fresh")
-    reader = LogReader("w000", log, follow=True, tail=1, has_notes=True, is_over=lambda: False)
+    reader = LogReader(
+        instance="w000", path=log, follow=True, tail=1, has_notes=True, is_over=lambda: False
+    )
     cut = "the log was cut to its newer half"
     with anyio.fail_after(DEADLINE_S), log.open("a") as file:
 
@@ -487,7 +493,7 @@ async def test_a_follower_loses_no_line_that_a_cut_has_left(tmp_path: Path) -> N
 async def test_a_follower_waits_while_the_log_is_cut(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("one\n")
-    reader = LogReader("w000", log, follow=True, tail=None, is_over=lambda: False)
+    reader = LogReader(instance="w000", path=log, follow=True, tail=None, is_over=lambda: False)
     with anyio.fail_after(DEADLINE_S):
         assert (await anext(reader)).text == "one"
         with cutting(log) as file:

@@ -43,7 +43,7 @@ def log_of(tmp_path: Path, content: bytes) -> Path:
 
 
 def reader(path: Path, *, tail: int | None = None, start: int = 0) -> LogReader:
-    return LogReader("w000", path, follow=False, tail=tail, start=start)
+    return LogReader(instance="w000", path=path, follow=False, tail=tail, start=start)
 
 
 async def texts(lines: LogReader) -> list[str]:
@@ -62,8 +62,8 @@ class Followed:
         self.is_over = False
         self.path = path
         self.lines = LogReader(
-            "w000",
-            path,
+            instance="w000",
+            path=path,
             follow=True,
             tail=options.get("tail"),
             start=options.get("start") or 0,
@@ -238,7 +238,7 @@ async def test_what_the_writer_wrote_last_is_read_before_the_end(tmp_path: Path)
         path.write_bytes(b"last words")
         return True
 
-    lines = LogReader("w000", path, follow=True, tail=None, is_over=end)
+    lines = LogReader(instance="w000", path=path, follow=True, tail=None, is_over=end)
     assert await texts(lines) == ["last words"]
 
 
