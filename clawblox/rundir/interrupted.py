@@ -16,11 +16,11 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from clawblox.errors import ClawbloxError, ManifestError, RunLockedError, UsageError
-from clawblox.foreign_values import MAX_NUMBER, finite_number, whole_number
+from clawblox.foreign_values import whole_number
 from clawblox.results import SavedSnapshot, describe_end
 from clawblox.rundir.claims import claim_run, describe_holder
 from clawblox.rundir.manifest import Manifest, read_manifest
-from clawblox.rundir.manifest_entries import ManifestEntry
+from clawblox.rundir.manifest_entries import ManifestEntry, objects_in, read_number, read_text
 from clawblox.rundir.paths import name_lock
 from clawblox.rundir.records import InstanceRecord, read_records, relocated, replace_record
 from clawblox.rundir.saves import is_good_save
@@ -291,12 +291,12 @@ def _list_saves(manifest: Manifest, record: InstanceRecord) -> Iterator[SavedSna
             yield SavedSnapshot(
                 path=manifest.resolve(str(entry.get("path"))),
                 format=str(entry.get("format")),
-                time=_number(entry.get("time")),
-                size_bytes=int(_number(entry.get("size_bytes")) or 0),
+                time=read_number(entry, "time"),
+                size_bytes=int(read_number(entry, "size_bytes") or 0),
                 sha256=str(entry["sha256"]),
                 created_at=str(entry.get("created_at")),
                 instance=record.name,
-                rows_sha256=_text(entry.get("rows_sha256")),
+                rows_sha256=read_text(entry, "rows_sha256"),
                 rows_size_bytes=whole_number(entry.get("rows_size_bytes")),
             )
 
@@ -327,13 +327,4 @@ def _next_number(record: InstanceRecord, manifest: Manifest) -> int:
 
 
 def _list_entries(entries: Iterable[Any], run_id: str) -> Iterator[ManifestEntry]:
-    # A world may have put anything there.
-    return (one for one in entries if isinstance(one, Mapping) and one.get("run_id") == run_id)
-
-
-def _text(value: Any) -> str | None:  # noqa: ANN401 - another program may have written it
-    return value if isinstance(value, str) else None
-
-
-def _number(value: Any) -> float | None:  # noqa: ANN401 - another program may have written it
-    return value if finite_number(value, low=-MAX_NUMBER) is not None else None
+    return (entry for entry in objects_in(entries) if entry.get("run_id") == run_id)

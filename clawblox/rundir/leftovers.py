@@ -21,6 +21,7 @@ from clawblox.errors import ManifestError
 from clawblox.protocol import DEFAULT_SNAPSHOT_FORMAT
 from clawblox.results import SavedSnapshot
 from clawblox.rundir.manifest import Manifest, manifest_path, read_manifest
+from clawblox.rundir.manifest_entries import is_placed, normal, objects_in
 from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.manifest_updates import checkpoint_update
 from clawblox.rundir.paths import files_dir, records_dir, run_lock
@@ -150,7 +151,8 @@ def _settle(record: InstanceRecord) -> None:
     if not found:
         return
     manifest = read_manifest(home)
-    listed = {os.path.normpath(path) for path in _listed_paths(manifest)}
+    saves = [entry for entry in manifest.checkpoints if is_placed(entry, "path")]
+    listed = {normal(entry["path"], manifest.state_root) for entry in saves}
     last = _last_listed_save(manifest, record)
     updates = []
     found.sort(key=lambda one: (one.created_at, one.path.stat().st_mtime_ns))
@@ -202,17 +204,11 @@ def _find_files(record: InstanceRecord, place: Path) -> Iterator[_Unlisted]:
                 yield _Unlisted(created_at, place / name)
 
 
-def _listed_paths(manifest: Manifest) -> Iterator[Path]:
-    for entry in manifest.checkpoints:
-        if isinstance(entry, dict) and isinstance(entry.get("path"), str):
-            yield manifest.resolve(entry["path"])
-
-
 def _last_listed_save(manifest: Manifest, record: InstanceRecord) -> Mapping[str, Any]:
     """Return the entry of the run's newest save, the last one within a second; {} if none."""
     last: Mapping[str, Any] = {}
-    for entry in manifest.checkpoints:
-        is_of_the_run = isinstance(entry, dict) and entry.get("run_id") == record.run_id
+    for entry in objects_in(manifest.checkpoints):
+        is_of_the_run = entry.get("run_id") == record.run_id
         if is_of_the_run and str(entry.get("created_at", "")) >= str(last.get("created_at", "")):
             last = entry
     return last

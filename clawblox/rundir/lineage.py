@@ -12,18 +12,25 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import attrs
 
 from clawblox.errors import ConfigError, ManifestError
-from clawblox.foreign_values import MAX_NUMBER, clean_value, finite_number
+from clawblox.foreign_values import clean_value
 from clawblox.results import ProcessExit, describe_end
-from clawblox.rundir.lives import Life, LineageSave, Origin, join_lives
+from clawblox.rundir.lives import Life, Origin, join_lives
 from clawblox.rundir.manifest import Manifest, find_checkpoint, manifest_path, read_manifest
-from clawblox.rundir.manifest_entries import ManifestEntry
+from clawblox.rundir.manifest_entries import (
+    ManifestEntry,
+    is_printable,
+    objects_in,
+    read_number,
+    read_text,
+)
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.records import InstanceRecord, read_records
+from clawblox.rundir.saves import LineageSave, list_saves
 from clawblox.rundir.status import OVER, InstanceState, is_death, judge_state
 
 _STATES: Final[Mapping[str, InstanceState]] = {
@@ -118,7 +125,7 @@ class _Manifests:
 
     def __init__(self) -> None:
         self._known: dict[Path, Manifest] = {}
-        self._saves: dict[Path, dict[str, list[_RunSave]]] = {}
+        self._saves: dict[Path, dict[str, list[LineageSave]]] = {}
         self.problems: list[ManifestError] = []
 
     def read(self, directory: Path) -> Manifest:
@@ -135,21 +142,13 @@ class _Manifests:
                 self._known[directory] = Manifest(path)
         return self._known[directory]
 
-    def read_saves(self, directory: Path, name: str) -> list[_RunSave]:
+    def read_saves(self, directory: Path, name: str) -> list[LineageSave]:
         """Return the saves of an instance in the manifest of a directory."""
         if directory not in self._saves:
-            manifest = self.read(directory)
-            found = self._saves.setdefault(directory, {})
-            for entry in _objects(manifest.checkpoints):
-                instance, save = _text(entry, "instance"), _read_save(entry, manifest)
-                if instance is not None and save is not None:  # others are archives
-                    run_id = _text(entry, "run_id") or ""
-                    found.setdefault(instance, []).append((run_id, save))
+            saves = self._saves.setdefault(directory, {})
+            for save in list_saves(self.read(directory)):
+                saves.setdefault(save.instance, []).append(save)
         return self._saves[directory].get(name, [])
-
-
-_RunSave: TypeAlias = tuple[str, LineageSave]
-"""A save, behind the id of its run."""
 
 
 @attrs.frozen
@@ -161,20 +160,20 @@ class _Draft:
         manifest: Its manifest.
         record: Its record.
         is_alone: Whether no other instance has this manifest.
-        saves: Its saves, each with the id of its run.
+        saves: Its saves, of all its runs.
     """
 
     name: str
     manifest: Manifest
     record: InstanceRecord | None
     is_alone: bool
-    saves: list[_RunSave]
+    saves: list[LineageSave]
 
     @property
     def run(self) -> ManifestEntry:
         """The manifest's section on its latest run; empty if that describes another run."""
         run, record = self.manifest.run, self.record
-        run_id = _text(run, "id")
+        run_id = read_text(run, "id")
         if record is None or not record.run_id or run_id is None:
             return run if self.is_alone else {}
         return run if run_id == record.run_id else {}
@@ -182,13 +181,14 @@ class _Draft:
     @property
     def run_id(self) -> str:
         """Id of its latest run; empty if not known."""
-        return (self.record.run_id if self.record else None) or _text(self.run, "id") or ""
+        return (self.record.run_id if self.record else None) or read_text(self.run, "id") or ""
 
     def read_restarts(self) -> list[tuple[str, ManifestEntry]]:
         """Return its restarts, each with the id of its run."""
-        known = {self.run_id, *(run_id for run_id, _ in self.saves)}
+        known = {self.run_id, *(save.run_id for save in self.saves)}
         entries = [
-            (_text(entry, "run_id") or "", entry) for entry in _objects(self.manifest.restarts)
+            (read_text(entry, "run_id") or "", entry)
+            for entry in objects_in(self.manifest.restarts)
         ]
         return [(run_id, entry) for run_id, entry in entries if self.is_alone or run_id in known]
 
@@ -197,11 +197,11 @@ def _find_instances(run_dir: Path, manifests: _Manifests) -> Iterator[_Draft]:
     records = {record.name: record for record in read_records(run_dir)}
     top = manifests.read(run_dir)
     listed: dict[str, Path] = {}
-    for entry in _objects(top.instances):
-        name, directory = _text(entry, "name"), _text(entry, "dir")
+    for entry in objects_in(top.instances):
+        name, directory = read_text(entry, "name"), read_text(entry, "dir")
         if name and directory:
             listed.setdefault(name, _normal(top.resolve(directory)))
-    lone = [_text(entry, "instance") for entry in _objects(top.checkpoints)]
+    lone = [read_text(entry, "instance") for entry in objects_in(top.checkpoints)]
     names = dict.fromkeys([*records, *listed, *(name for name in lone if name)])
     places = {name: _find_directory(run_dir, records.get(name), listed.get(name)) for name in names}
     counts: dict[Path, int] = {}
@@ -220,21 +220,6 @@ def _find_directory(run_dir: Path, record: InstanceRecord | None, listed: Path |
     return listed or run_dir
 
 
-def _read_save(entry: ManifestEntry, manifest: Manifest) -> LineageSave | None:
-    path = _text(entry, "path")
-    if path is None:
-        return None
-    size = _number(entry, "size_bytes")
-    return LineageSave(
-        path=_normal(manifest.resolve(path)),
-        time=_number(entry, "time"),
-        created_at=_text(entry, "created_at"),
-        size_bytes=None if size is None else int(size),
-        sha256=_text(entry, "sha256"),
-        removed_at=_text(entry, "removed_at"),
-    )
-
-
 # -- origins --------------------------------------------------------------------------------
 
 
@@ -246,7 +231,7 @@ class _SaveIndex:
         self._by_digest: dict[str, list[Origin]] = {}
         self._outside: dict[Path, ManifestEntry] = {}
         for draft in drafts:
-            for _, save in draft.saves:
+            for save in draft.saves:
                 origin = Origin(save.path, save.sha256, draft.name, save.time)
                 self._by_path.setdefault(save.path, origin)
                 if save.sha256:
@@ -267,8 +252,8 @@ class _SaveIndex:
         if found is not None:
             return found
         told = self._find_outside(path)
-        is_other = sha256 is not None and _text(told, "sha256") not in (None, sha256)
-        return Origin(path, sha256, None, None if is_other else _number(told, "time"))
+        is_other = sha256 is not None and read_text(told, "sha256") not in (None, sha256)
+        return Origin(path, sha256, None, None if is_other else read_number(told, "time"))
 
     def _find_outside(self, path: Path) -> ManifestEntry:
         if path not in self._outside:
@@ -282,16 +267,16 @@ class _SaveIndex:
 
 def _find_parent(draft: _Draft, saves: _SaveIndex) -> Origin | None:
     """Return the save that the latest run of an instance began from."""
-    path = _text(draft.run, "resume_from")
+    path = read_text(draft.run, "resume_from")
     if path is not None:
-        sha256 = _text(draft.run, "parent_sha256")
+        sha256 = read_text(draft.run, "parent_sha256")
         return saves.find(_normal(draft.manifest.resolve(path)), sha256)
     record = draft.record
     if record is None:
         return None
     # A single instance has no section of its own, and its record has the path of its last restart.
     told = record.options.get("resume")
-    path = told if isinstance(told, str) and _is_path(told) else None
+    path = told if isinstance(told, str) and is_printable(told) else None
     if path is None and not record.restarts:
         path = record.resume_path
     return saves.find(_normal(Path(path)), None) if path else None
@@ -302,13 +287,14 @@ def _find_parent(draft: _Draft, saves: _SaveIndex) -> Origin | None:
 
 def _describe(draft: _Draft, index: _SaveIndex) -> InstanceLineage:
     saves, restarts = draft.saves, draft.read_restarts()
-    runs = [*dict.fromkeys(run_id for run_id, _ in (*saves, *restarts) if run_id != draft.run_id)]
+    run_ids = (*(save.run_id for save in saves), *(run_id for run_id, _ in restarts))
+    runs = [*dict.fromkeys(run_id for run_id in run_ids if run_id != draft.run_id)]
     parent, record = _find_parent(draft, index), draft.record
     state = _find_state(draft)
     lives: list[Life] = []
     for run_id in (*runs, draft.run_id):
         is_latest = run_id == draft.run_id
-        begun_at = (record.started_at if record else None) or _text(draft.run, "started_at")
+        begun_at = (record.started_at if record else None) or read_text(draft.run, "started_at")
         first = Life(
             run_id,
             begun_by="start",
@@ -316,7 +302,7 @@ def _describe(draft: _Draft, index: _SaveIndex) -> InstanceLineage:
             begun_at=begun_at if is_latest else None,
             time=(parent.time if parent else 0.0) if is_latest else None,
         )
-        its_saves = [save for other, save in saves if other == run_id]
+        its_saves = [save for save in saves if save.run_id == run_id]
         its_restarts = [
             _read_restart(entry, run_id, draft, index)
             for other, entry in restarts
@@ -342,18 +328,18 @@ def _describe(draft: _Draft, index: _SaveIndex) -> InstanceLineage:
 
 def _read_restart(entry: ManifestEntry, run_id: str, draft: _Draft, saves: _SaveIndex) -> Life:
     """Return the life that a restart began; its ``exit`` ended the life before it."""
-    path, by = _text(entry, "resume_from"), entry.get("by")
+    path, by = read_text(entry, "resume_from"), entry.get("by")
     origin = None
     if path is not None:
-        sha256 = _text(entry, "parent_sha256")
+        sha256 = read_text(entry, "parent_sha256")
         origin = saves.find(_normal(draft.manifest.resolve(path)), sha256)
     return Life(
         run_id,
         begun_by=by if by in ("request", "resume") else "policy",
         origin=origin,
-        begun_at=_text(entry, "at"),
+        begun_at=read_text(entry, "at"),
         time=origin.time if origin else 0.0,
-        exit=_text(entry, "exit"),
+        exit=read_text(entry, "exit"),
     )
 
 
@@ -364,7 +350,7 @@ def _find_state(draft: _Draft) -> InstanceState | None:
     record = draft.record
     if record is not None:
         return judge_state(record)
-    return _STATES.get(_text(draft.run, "status") or "")
+    return _STATES.get(read_text(draft.run, "status") or "")
 
 
 def _describe_end(draft: _Draft, state: InstanceState | None) -> dict[str, Any]:
@@ -375,7 +361,7 @@ def _describe_end(draft: _Draft, state: InstanceState | None) -> dict[str, Any]:
     exit_ = record.exit if record else None
     return {
         "ended_by": "exit",
-        "ended_at": (record.ended_at if record else None) or _text(draft.run, "ended_at"),
+        "ended_at": (record.ended_at if record else None) or read_text(draft.run, "ended_at"),
         "exit": describe_end(exit_, record.halt if record else None),
         "has_died": is_death(state, exit_),
     }
@@ -419,30 +405,6 @@ def _sibling_order(instance: InstanceLineage) -> tuple[float, list[tuple[int, st
     digits = [part.lstrip("0") if number % 2 else part for number, part in enumerate(parts)]
     natural = [(len(part) if number % 2 else 0, part) for number, part in enumerate(digits)]
     return -math.inf if forked_at is None else -forked_at, [*natural, (0, instance.name)]
-
-
-# -- values of documents --------------------------------------------------------------------
-
-
-def _objects(entries: Iterable[object]) -> Iterator[ManifestEntry]:
-    return (entry for entry in entries if isinstance(entry, dict))
-
-
-def _text(entry: ManifestEntry, key: str) -> str | None:
-    value = entry.get(key)
-    return value if isinstance(value, str) and value and _is_path(value) else None
-
-
-def _is_path(text: str) -> bool:
-    """Return whether a text can be a path, and be printed."""
-    try:
-        return "\0" not in text and bool(text.encode())
-    except UnicodeEncodeError:
-        return False
-
-
-def _number(entry: ManifestEntry, key: str) -> float | None:
-    return finite_number(entry.get(key), low=-MAX_NUMBER)
 
 
 def _normal(path: Path) -> Path:

@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 import attrs
 
+from clawblox.rundir.saves import LineageSave
 from clawblox.rundir.status import GOOD_EXITS
 from clawblox.system.clock import parse_utc
 
@@ -26,27 +27,6 @@ LifeBeginning: TypeAlias = Literal["start", "policy", "request", "resume"]
 
 LifeEnding: TypeAlias = Literal["restart", "resume", "another_run", "exit"]
 """What followed a life: a restart, a resume, another run under the same name, or nothing."""
-
-
-@attrs.frozen
-class LineageSave:
-    """A save that a manifest lists; its file may be gone.
-
-    Attributes:
-        path: The file, absolute.
-        time: Simulation time; None when the snapshot does not have it.
-        created_at: UTC time of the save.
-        size_bytes: Size of the file.
-        sha256: Digest of the file, in hexadecimal.
-        removed_at: UTC time at which the file was removed on purpose; None while it is kept.
-    """
-
-    path: Path
-    time: float | None = None
-    created_at: str | None = None
-    size_bytes: int | None = None
-    sha256: str | None = None
-    removed_at: str | None = None
 
 
 @attrs.frozen

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from clawblox.foreign_values import MAX_NUMBER, finite_number
 
 ManifestEntry: TypeAlias = Mapping[str, Any]
 """One object of the document: a run, an agent, a recording, a checkpoint."""
@@ -189,6 +191,30 @@ def _find_names(document: ManifestEntry, root: Path) -> frozenset[str]:
 def normal(path: str, root: Path) -> str:
     """Return the absolute path that a path of the document means, however it is spelled."""
     return os.path.normpath(path if path[0] == "/" else f"{root}/{path}")
+
+
+def objects_in(entries: Iterable[object]) -> Iterator[ManifestEntry]:
+    """Yield the entries that are objects; a world may have put anything into a list."""
+    return (entry for entry in entries if isinstance(entry, dict))
+
+
+def read_text(entry: ManifestEntry, key: str) -> str | None:
+    """Return a text of an entry; None if it is missing, empty or not a text that can be a path."""
+    value = entry.get(key)
+    return value if isinstance(value, str) and value and is_printable(value) else None
+
+
+def is_printable(text: str) -> bool:
+    """Return whether a text can be a path, and be printed."""
+    try:
+        return "\0" not in text and bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def read_number(entry: ManifestEntry, key: str) -> float | None:
+    """Return a number of an entry; None if it is missing, too large or not a number."""
+    return finite_number(entry.get(key), low=-MAX_NUMBER)
 
 
 def is_placed(entry: object, field: str) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import functools
 import os
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
@@ -22,7 +22,8 @@ import attrs
 from clawblox.config.options import DEFAULT_MAX_SNAPSHOT_BYTES, SaveOptions
 from clawblox.errors import ManifestError
 from clawblox.results import SavedSnapshot
-from clawblox.rundir.manifest import find_checkpoint, manifest_path, read_manifest
+from clawblox.rundir.manifest import Manifest, find_checkpoint, manifest_path, read_manifest
+from clawblox.rundir.manifest_entries import normal, objects_in, read_number, read_text
 from clawblox.rundir.manifest_updates import checkpoint_update, retirement_update
 from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.paths import files_dir
@@ -93,29 +94,52 @@ _log = OwnLog(__name__)
 
 
 @attrs.frozen
-class InstanceSave:
-    """A save of an instance that a manifest lists.
+class LineageSave:
+    """A save of an instance that a manifest lists; its file may be gone.
 
     Attributes:
         instance: Name of the instance.
         run_id: Id of its run; empty for a save of an older version.
-        path: The file.
+        path: The file, absolute.
+        time: Simulation time; None when the snapshot does not have it.
         created_at: UTC time of the save.
-        sha256: Digest of the file.
-        time: Simulation time.
+        size_bytes: Size of the file.
+        sha256: Digest of the file, in hexadecimal.
+        removed_at: UTC time at which the file was removed on purpose; None while it is kept.
         is_autosave: Whether it may be removed once there are later autosaves.
     """
 
     instance: str
     run_id: str
     path: Path
-    created_at: str | None
-    sha256: str | None
     time: float | None
+    created_at: str | None
+    size_bytes: int | None
+    sha256: str | None
+    removed_at: str | None
     is_autosave: bool
 
 
-def last_saves_by_run(name: str, instance_dir: Path) -> dict[str, InstanceSave]:
+def list_saves(manifest: Manifest) -> Iterator[LineageSave]:
+    """Yield the saves that a manifest lists, oldest first; other checkpoints are archives."""
+    for entry in objects_in(manifest.checkpoints):
+        instance, path = read_text(entry, "instance"), read_text(entry, "path")
+        if instance is not None and path is not None:
+            size = read_number(entry, "size_bytes")
+            yield LineageSave(
+                instance=instance,
+                run_id=read_text(entry, "run_id") or "",
+                path=Path(normal(path, manifest.state_root)),
+                time=read_number(entry, "time"),
+                created_at=read_text(entry, "created_at"),
+                size_bytes=None if size is None else int(size),
+                sha256=read_text(entry, "sha256"),
+                removed_at=read_text(entry, "removed_at"),
+                is_autosave=entry.get("autosave") is True,
+            )
+
+
+def last_saves_by_run(name: str, instance_dir: Path) -> dict[str, LineageSave]:
     """Return the last save of an instance in each of its runs that is still there. Blocks.
 
     Args:
@@ -125,7 +149,7 @@ def last_saves_by_run(name: str, instance_dir: Path) -> dict[str, InstanceSave]:
     Returns:
         By the id of the run, the latest first; earlier runs in the directory are among them.
     """
-    found: dict[str, InstanceSave] = {}
+    found: dict[str, LineageSave] = {}
     for save in _saves_in(instance_dir):
         if save.instance == name and save.run_id not in found and save.path.is_file():
             found[save.run_id] = save
@@ -147,11 +171,11 @@ def autosaves(instance_dir: Path, name: str, run_id: str) -> list[Path]:
     ]
 
 
-def last_saves(records: Iterable[InstanceRecord]) -> dict[str, InstanceSave]:
+def last_saves(records: Iterable[InstanceRecord]) -> dict[str, LineageSave]:
     """Return the last save of each instance that is of its run and still there. Blocks."""
     records = list(records)
     run_ids = {record.name: record.run_id for record in records}
-    found: dict[str, InstanceSave] = {}
+    found: dict[str, LineageSave] = {}
     for directory in {record.instance_dir for record in records}:
         for save in _saves_in(Path(directory)):
             is_of_its_run = run_ids.get(save.instance) == save.run_id
@@ -160,7 +184,7 @@ def last_saves(records: Iterable[InstanceRecord]) -> dict[str, InstanceSave]:
     return found
 
 
-def _saves_in(instance_dir: Path) -> tuple[InstanceSave, ...]:
+def _saves_in(instance_dir: Path) -> tuple[LineageSave, ...]:
     """Return the saves that were not removed on purpose, the last first."""
     try:
         found = manifest_path(instance_dir).stat()
@@ -183,9 +207,9 @@ class _Reading:
     """
 
     instance_dir: Path
-    _latest: tuple[tuple[int, ...], tuple[InstanceSave, ...]] | None = None
+    _latest: tuple[tuple[int, ...], tuple[LineageSave, ...]] | None = None
 
-    def read(self, version: tuple[int, ...]) -> tuple[InstanceSave, ...]:
+    def read(self, version: tuple[int, ...]) -> tuple[LineageSave, ...]:
         """Return the saves, those read before if the version is the same."""
         latest = self._latest
         if latest is None or latest[0] != version:
@@ -193,26 +217,13 @@ class _Reading:
         return latest[1]
 
 
-def _read_saves(instance_dir: Path) -> tuple[InstanceSave, ...]:
+def _read_saves(instance_dir: Path) -> tuple[LineageSave, ...]:
     try:
         manifest = read_manifest(instance_dir)
     except ManifestError as error:
         _log.warning("saves not known", error=str(error))
         return ()
-    return tuple(
-        InstanceSave(
-            instance=str(entry["instance"]),
-            run_id=str(entry.get("run_id", "")),
-            path=manifest.resolve(str(entry.get("path"))),
-            created_at=entry.get("created_at"),
-            sha256=entry.get("sha256"),
-            time=entry.get("time"),
-            is_autosave=entry.get("autosave") is True,
-        )
-        for entry in reversed(manifest.checkpoints)
-        # Other entries are archives, or were written by a world.
-        if isinstance(entry, dict) and "removed_at" not in entry and "instance" in entry
-    )
+    return tuple(reversed([save for save in list_saves(manifest) if save.removed_at is None]))
 
 
 # -- rows of data stores ---------------------------------------------------------------------------

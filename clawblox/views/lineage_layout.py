@@ -20,7 +20,8 @@ import attrs
 
 from clawblox.printable import printable
 from clawblox.rundir.lineage import InstanceLineage, Lineage
-from clawblox.rundir.lives import Life, LineageSave
+from clawblox.rundir.lives import Life
+from clawblox.rundir.saves import LineageSave
 from clawblox.system.clock import parse_utc
 from clawblox.views.formatting import count_words, format_bytes, format_exit, format_labels
 

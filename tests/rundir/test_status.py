@@ -20,7 +20,7 @@ from clawblox.rundir import status as status_module
 from clawblox.rundir.claims import claim_run
 from clawblox.rundir.manifest import Manifest
 from clawblox.rundir.records import InstanceRecord, write_record
-from clawblox.rundir.saves import InstanceSave
+from clawblox.rundir.saves import LineageSave
 from clawblox.rundir.status import (
     InstanceStatus,
     is_over,
@@ -250,7 +250,7 @@ def test_a_table_keeps_the_saves_of_the_latest_manifest_alone(tmp_path: Path, sa
         saves.add(f"{number}.json")
         assert status_of(tmp_path, instance_dir=home).saved_at == f"at {number}.json"
     gc.collect()
-    kept = [one for one in gc.get_objects() if type(one) is InstanceSave]
+    kept = [one for one in gc.get_objects() if type(one) is LineageSave]
     assert sum(save.path.is_relative_to(saves.directory) for save in kept) == 20
 
 
