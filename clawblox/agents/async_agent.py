@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import anyio
@@ -234,14 +233,9 @@ class AsyncAgent:
         self._tasks = await self._residence.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: Any) -> None:
         try:
-            await self._residence.__aexit__(exc_type, exc, traceback)
+            await self._residence.__aexit__(*exc_info)
         finally:
             self._tasks = None
 

@@ -33,7 +33,7 @@ class SectionOption(click.Option):
         section: Title of the section.
     """
 
-    def __init__(self, *args: Any, section: str, **kwargs: Any) -> None:  # noqa: ANN401 - click's
+    def __init__(self, *args: Any, section: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.section = section
 
@@ -46,7 +46,7 @@ class FieldOption(SectionOption):
         into: Parameter of the callback that gets the object.
     """
 
-    def __init__(self, *args: Any, owner: type, into: str, **kwargs: Any) -> None:  # noqa: ANN401
+    def __init__(self, *args: Any, owner: type, into: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.owner = owner
         self.into = into

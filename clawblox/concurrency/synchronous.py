@@ -253,7 +253,7 @@ def suggesting(function: _C) -> _C:
     return cast(_C, call)
 
 
-def call_as(shown: str, function: Callable[..., _T], /, *args: Any, **kwargs: Any) -> _T:  # noqa: ANN401
+def call_as(shown: str, function: Callable[..., _T], /, *args: Any, **kwargs: Any) -> _T:
     """Call a function; an error of its arguments names it as its caller did.
 
     Args:
@@ -287,13 +287,7 @@ class AsyncStream(Protocol[_T_co]):
 
     def __aiter__(self) -> AsyncIterator[_T_co]: ...
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None: ...
+    async def __aexit__(self, *_: object) -> None: ...
 
 
 class Stream(Generic[_T]):
@@ -306,13 +300,8 @@ class Stream(Generic[_T]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        run(partial(self._source.__aexit__, exc_type, exc, traceback))
+    def __exit__(self, *exc_info: Any) -> None:
+        run(partial(self._source.__aexit__, *exc_info))
 
     def __iter__(self) -> Self:
         return self

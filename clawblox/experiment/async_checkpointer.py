@@ -11,7 +11,6 @@ import contextlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
 import anyio
@@ -118,14 +117,9 @@ class AsyncCheckpointer:
         self._tasks.start_soon(self._run_in_block)
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
+    async def __aexit__(self, *exc_info: Any) -> bool | None:
         tasks, self._tasks = self._tasks, None
-        return None if tasks is None else await tasks.__aexit__(exc_type, exc, traceback)
+        return None if tasks is None else await tasks.__aexit__(*exc_info)
 
     async def run(self) -> None:
         """Make checkpoints until the instance has ended permanently.

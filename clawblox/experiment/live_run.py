@@ -9,7 +9,6 @@ import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from types import TracebackType
 from typing import Any, Final, Self
 
 import anyio
@@ -72,12 +71,7 @@ class LiveRun:
         self._tasks = await self._stack.enter_async_context(Tasks())
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
     @property

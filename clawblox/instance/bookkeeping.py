@@ -38,7 +38,7 @@ class Emit(Protocol):
         kind: EventKind,
         instance: str,
         labels: Labels,
-        **detail: Any,  # noqa: ANN401
+        **detail: Any,
     ) -> None:
         """Report ``kind`` of ``instance``."""
 

@@ -57,7 +57,7 @@ class LocalInstance(Instance):
         **options: The keyword arguments of :class:`Instance`.
     """
 
-    def __init__(self, launcher: Launcher, *args: Any, **options: Any) -> None:  # noqa: ANN401
+    def __init__(self, launcher: Launcher, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._launcher = launcher
 

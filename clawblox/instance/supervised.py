@@ -26,7 +26,7 @@ FAILED_START_GRACE_S: Final = 1.0
 class Tell(Protocol):
     """Sends the events of one instance."""
 
-    def __call__(self, kind: EventKind, **detail: Any) -> None:  # noqa: ANN401
+    def __call__(self, kind: EventKind, **detail: Any) -> None:
         """Send an event of ``kind``."""
 
 

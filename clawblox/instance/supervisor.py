@@ -472,7 +472,7 @@ class Supervisor:
             is_on_purpose=self.ends_on_purpose and not self.has_died,
         )
 
-    def _tell(self, kind: EventKind, **detail: Any) -> None:  # noqa: ANN401
+    def _tell(self, kind: EventKind, **detail: Any) -> None:
         with _log.contain("event not sent", kind=kind, instance=self.instance.name):
             self._emit(kind, self.instance.name, self.instance.launch.options.labels, **detail)
 

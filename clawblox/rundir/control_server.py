@@ -65,7 +65,7 @@ def _current_lookout() -> Lookout:
 class SendEvent(Protocol):
     """Sends an event to the client of a request."""
 
-    async def __call__(self, event: str, /, **fields: Any) -> None:  # noqa: ANN401 - plain values
+    async def __call__(self, event: str, /, **fields: Any) -> None:
         """Send an event line; waits while the client does not read.
 
         Args:
@@ -278,7 +278,7 @@ class _Reporter:
     _lines: Lines
     _call: anyio.CancelScope
 
-    async def __call__(self, event: str, /, **fields: Any) -> None:  # noqa: ANN401
+    async def __call__(self, event: str, /, **fields: Any) -> None:
         assert "ok" not in fields, "that member is the mark of the last line"
         line = encode_message({**fields, "event": event})
         try:

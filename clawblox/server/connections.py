@@ -57,7 +57,7 @@ class Connection(H11Protocol):
         idle_since: Loop time in seconds at which the last request ended.
     """
 
-    def __init__(self, request_timeout: float, **options: Any) -> None:  # noqa: ANN401 - uvicorn's
+    def __init__(self, request_timeout: float, **options: Any) -> None:
         super().__init__(**options)
         self._request_timeout = request_timeout
         self._deadline: asyncio.TimerHandle | None = None

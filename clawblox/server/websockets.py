@@ -50,7 +50,7 @@ class LimitedWebSocket(WSProtocol):
     Even an empty ping takes time that the ticks of the world need.
     """
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - uvicorn's
+    def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.conn = self._counted = _CountedConnection(self.loop)
         self._bytes = Rate(BYTES_PER_S, BYTES_BURST)

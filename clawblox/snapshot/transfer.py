@@ -76,7 +76,7 @@ class _Wire(socket.socket):
         self.settimeout(_TICK_S)
         self._check_wait = check_wait
 
-    def recv_into(self, *args: Any, **kwargs: Any) -> int:  # noqa: ANN401 - as in the base class
+    def recv_into(self, *args: Any, **kwargs: Any) -> int:
         """Receive the available bytes, or wait for some."""
         waited_s = 0.0
         while True:

@@ -98,7 +98,7 @@ EventStream: TypeAlias = Subscription[WorldEvent]
 class EventHub(Hub[WorldEvent]):
     """Takes every event of a world and hands it to the current streams."""
 
-    def emit(self, kind: EventKind, instance: str, labels: Labels, **data: Any) -> None:  # noqa: ANN401
+    def emit(self, kind: EventKind, instance: str, labels: Labels, **data: Any) -> None:
         """Hand an event to every stream."""
         time = format_utc(utc_now())
         event = WorldEvent(time=time, kind=kind, subject=instance, data=data, labels=labels)

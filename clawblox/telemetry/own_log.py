@@ -56,7 +56,7 @@ class OwnLog:
         processors = [escape_entry, *get_config()["processors"]]
         return wrap_logger(PrintLogger(sys.stderr), processors)
 
-    def defect(self, event: str, error: Exception, **fields: Any) -> None:  # noqa: ANN401
+    def defect(self, event: str, error: Exception, **fields: Any) -> None:
         """Report an unexpected exception, which is a bug of this package.
 
         It opens no file, as a printed traceback does, so it can be called in an event loop.
@@ -74,7 +74,7 @@ class OwnLog:
         *,
         expected: tuple[type[Exception], ...] = (),
         on_defect: Callable[[Exception], object] | None = None,
-        **fields: Any,  # noqa: ANN401
+        **fields: Any,
     ) -> AbstractContextManager[None, bool]:
         """Return a context manager that reports an exception of its block and suppresses it.
 

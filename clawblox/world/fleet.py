@@ -443,7 +443,7 @@ class Fleet(KnownInstances):
         kind: EventKind,
         instance: str,
         labels: Labels,
-        **detail: Any,  # noqa: ANN401
+        **detail: Any,
     ) -> None:
         """Send an event to all subscribers, and count it."""
         self.hub.emit(kind, instance, labels, **detail)

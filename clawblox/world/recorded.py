@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NoReturn, Self
 
 import anyio
@@ -55,12 +54,7 @@ class RecordedPlace:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._connections.close()
 
     @property
@@ -225,17 +219,12 @@ class Player:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: Any) -> None:
         """Leave the world if it still serves.
 
         Cancellation: the world is still asked, and has 2 s to answer.
         """
-        await self.agent.__aexit__(exc_type, exc, traceback)
+        await self.agent.__aexit__(*exc_info)
 
     async def look(self) -> Presence:
         """Return whether the world serves now.

@@ -8,8 +8,7 @@ Ctrl-C. What a script leaves open is closed when the interpreter ends.
 from __future__ import annotations
 
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from clawblox.concurrency.batch import Batch
 from clawblox.concurrency.synchronous import (
@@ -71,14 +70,9 @@ class AgentClient(Twin[AsyncAgentClient]):
 
         return run(on)
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: Any) -> None:
         async def leave() -> None:
-            await self._async.__aexit__(exc_type, exc, traceback)
+            await self._async.__aexit__(*exc_info)
 
         run(leave)
 

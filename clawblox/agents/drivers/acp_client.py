@@ -163,7 +163,7 @@ class AcpClient(Conversation):
 
     # -- messages --
 
-    def _send(self, **message: Any) -> None:  # noqa: ANN401 - any JSON value
+    def _send(self, **message: Any) -> None:
         # Echoed values, such as an id, come from the program.
         self._outgoing += encode_line({"jsonrpc": "2.0", **message})
 
