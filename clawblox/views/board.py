@@ -101,11 +101,10 @@ def render(view: View, columns: int, lines: int) -> list[str]:
 
 
 def _parts(view: View, columns: int, lines: int) -> Iterator[RenderableType]:
-    notice = [view.notice]
+    notice, agents = [view.notice], list[Text]()
     if lines >= _LINES_TO_WRAP:
         notice = textwrap.wrap(view.notice, columns, max_lines=2, placeholder="…") or [""]
-    has_room = lines >= _LINES_TO_WRAP
-    agents = list(_agents(view.agents, columns, lines // 3)) if has_room else []
+        agents = list(_agents(view.agents, columns, lines // 3))
     lines -= len(notice) - 1 + len(agents)
     for_events = lines - _FIXED_LINES - 1 - min(len(view.rows), _ROWS_BEFORE_EVENTS)
     most = max(0, min(_MAX_EVENTS, lines // 4, for_events))
@@ -121,8 +120,9 @@ def _parts(view: View, columns: int, lines: int) -> Iterator[RenderableType]:
         yield _line(Text(f"… and {sum(hidden.values())} more: {more}", style="dim"))
     yield from agents
     yield ""
-    for event_line in event_lines:
-        yield _format_event(event_line)
+    for event in event_lines:
+        text = Text(event.text, style="red" if event.is_trouble else "")
+        yield _line(Text(event.local_time, style="dim"), Text(event.instance, style="bold"), text)
     if event_lines:
         yield ""
     for line in notice:
@@ -193,23 +193,12 @@ def _agents(agents: Sequence[AgentStatus], columns: int, room: int) -> Iterator[
 
 
 def _format_cells(fitted: Sequence[FittedColumn], place: int, style: str) -> Text:
+    cells = ((fit.column.heading, fit.format_cell(fit.column.cells[place])) for fit in fitted)
     line = Text(GAP).join(
-        Text(
-            fit.format_cell(fit.column.cells[place]),
-            style if fit.column.heading == "STATE" else "",
-        )
-        for fit in fitted
+        Text(text, style if heading == "STATE" else "") for heading, text in cells
     )
     line.rstrip()
     return _line(line)
-
-
-def _format_event(event_line: EventLine) -> Text:
-    return _line(
-        Text(event_line.local_time, style="dim"),
-        Text(event_line.instance, style="bold"),
-        Text(event_line.text, style="red" if event_line.is_trouble else ""),
-    )
 
 
 def _line(*parts: Text | str) -> Text:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, Literal
 
@@ -82,25 +82,30 @@ def _count(before: Any, after: Any) -> str:  # noqa: ANN401 - JSON
 
 def _compare(before: Any, after: Any, path: str, depth: int) -> Iterator[Difference]:  # noqa: ANN401
     if depth <= _MAX_DEPTH and isinstance(before, Mapping) and isinstance(after, Mapping):
-        yield from _compare_objects(before, after, path, depth)
+        yield from _compare_members(before, after, path, depth, add_key)
     elif depth <= _MAX_DEPTH and isinstance(before, list) and isinstance(after, list):
         yield from _compare_lists(before, after, path, depth)
     elif not _is_equal(before, after):
         yield Difference(path, before, after)
 
 
-def _compare_objects(
-    before: Mapping[str, Any], after: Mapping[str, Any], path: str, depth: int
+def _compare_members(
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    path: str,
+    depth: int,
+    add: Callable[[str, str], str],
 ) -> Iterator[Difference]:
-    for key, value in before.items():
-        place = add_key(path, key)
-        if key in after:
-            yield from _compare(value, after[key], place, depth + 1)
+    """Compare by name: the members of objects, or the objects of a list by their ids."""
+    for name, value in before.items():
+        place = add(path, name)
+        if name in after:
+            yield from _compare(value, after[name], place, depth + 1)
         else:
             yield Difference(place, value, ABSENT)
-    for key, value in after.items():
-        if key not in before:
-            yield Difference(add_key(path, key), ABSENT, value)
+    for name, value in after.items():
+        if name not in before:
+            yield Difference(add(path, name), ABSENT, value)
 
 
 def _compare_lists(
@@ -108,7 +113,12 @@ def _compare_lists(
 ) -> Iterator[Difference]:
     named_before, named_after = _by_id(before), _by_id(after)
     if named_before is not None and named_after is not None:
-        yield from _compare_named(named_before, named_after, path, depth)
+        yield from _compare_members(named_before, named_after, path, depth, add_id)
+        # The order that the differences above imply: old items as before, new items last.
+        expected = [name for name in named_before if name in named_after]
+        expected += [name for name in named_after if name not in named_before]
+        if expected != list(named_after):
+            yield Difference(path, expected, list(named_after), is_order=True)
         return
     if not any(isinstance(item, Mapping | list) for item in (*before, *after)):
         if not _is_equal(before, after):
@@ -135,27 +145,6 @@ def _by_id(items: Sequence[Any]) -> dict[str, Mapping[str, Any]] | None:
             return None
         objects[name] = item
     return objects if len(objects) == len(items) else None
-
-
-def _compare_named(
-    before: Mapping[str, Mapping[str, Any]],
-    after: Mapping[str, Mapping[str, Any]],
-    path: str,
-    depth: int,
-) -> Iterator[Difference]:
-    for name, item in before.items():
-        place = add_id(path, name)
-        if name in after:
-            yield from _compare(item, after[name], place, depth + 1)
-        else:
-            yield Difference(place, item, ABSENT)
-    added = [name for name in after if name not in before]
-    for name in added:
-        yield Difference(add_id(path, name), ABSENT, after[name])
-    # The order that the differences above imply: old items as before, new items last.
-    expected = [*(name for name in before if name in after), *added]
-    if expected != list(after):
-        yield Difference(path, expected, list(after), is_order=True)
 
 
 def _is_equal(before: Any, after: Any) -> bool:  # noqa: ANN401 - JSON

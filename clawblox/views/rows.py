@@ -14,7 +14,6 @@ from clawblox.agents.status import AgentStatus
 from clawblox.agents.usage import add_usage
 from clawblox.agents.values import Usage
 from clawblox.printable import printable
-from clawblox.protocol import TickRate
 from clawblox.rundir.status import OVER, InstanceStatus
 from clawblox.views.columns import Column
 from clawblox.views.formatting import (
@@ -93,6 +92,7 @@ def make_row(
         run: Its run, where the table shows several.
         note: How its start is going.
     """
+    rate = status.rate
     return Row(
         status.name,
         state,
@@ -108,18 +108,13 @@ def make_row(
             "CPU TIME": format_seconds(status.cpu_s),
             "SAVED": format_age(status.saved_at),
             "SIM TIME": "" if status.sim_time is None else f"{status.sim_time:.1f}",
-            "RATE": _format_rate(status.rate),
+            "RATE": f"{rate.achieved_hz:.0f}/{rate.nominal_hz:.0f}" if rate else "",
             "RESTARTS": str(status.restarts or ""),
             "PORT": str(status.port),
             "URL": status.url,
         },
         note=note,
     )
-
-
-def _format_rate(rate: TickRate | None) -> str:
-    """Return the achieved and the nominal rate, in ticks per second."""
-    return "" if rate is None else f"{rate.achieved_hz:.0f}/{rate.nominal_hz:.0f}"
 
 
 def order_states(counts: Mapping[str, int]) -> list[tuple[str, int]]:

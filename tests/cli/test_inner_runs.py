@@ -70,14 +70,8 @@ def test_saves_stops_and_logs_reach_the_inner_world(
     assert_nothing_runs()
 
 
-@pytest.mark.parametrize(
-    "who",
-    [
-        "outer",
-        pytest.param("inner", marks=pytest.mark.thorough),
-        pytest.param("world", marks=pytest.mark.thorough),
-    ],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("who", ["outer", "inner", "world"])
 def test_nothing_is_left_after_a_kill_and_the_run_resumes(
     start: Start, call: Start, outer: Path, tmp_path: Path, who: str
 ) -> None:

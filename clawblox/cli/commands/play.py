@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import anyio
+import attrs
 import click
 
 from clawblox.cli.parameters import (
@@ -108,6 +109,7 @@ def _is_world(source: str, instance: str | None) -> bool:
 _HISTORY_FILE = "play_history"
 
 
+@attrs.define(eq=False)
 class Game:
     """An agent in an instance, for as long as this program runs.
 
@@ -118,18 +120,14 @@ class Game:
         world: The world to start there; None joins a running instance.
     """
 
-    _scope: anyio.CancelScope
-
-    def __init__(
-        self, run_dir: Path, instance: str | None, agent: str, world: AsyncWorld | None = None
-    ) -> None:
-        self._run_dir = run_dir
-        self._instance = instance
-        self._agent = agent
-        self._world = world
-        self._session: Session | None = None
-        self._signals = CommandSignals()
-        self._status = 1
+    _run_dir: Path
+    _instance: str | None
+    _agent: str
+    _world: AsyncWorld | None = None
+    _session: Session | None = attrs.field(init=False, default=None)
+    _signals: CommandSignals = attrs.field(init=False, factory=CommandSignals)
+    _scope: anyio.CancelScope = attrs.field(init=False, factory=anyio.CancelScope)
+    _status: int = attrs.field(init=False, default=1)
 
     async def run(self) -> int:
         """Play until the lines end, the world ends, or a signal arrives.
@@ -142,7 +140,6 @@ class Game:
 
         Cancellation: the agent leaves; a world that was started for it is stopped.
         """
-        self._scope = anyio.CancelScope()
         async with self._signals.obeyed(self._obey, self._kill):
             if self._world is None:
                 await self._visit()

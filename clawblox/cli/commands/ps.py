@@ -81,19 +81,15 @@ def command(
     elif not statuses:
         click.echo(scope.if_empty)
     elif watch:
-        _watch(scope)
+        # Drawing a live table takes long to import, and a single look does not need it.
+        import anyio
+
+        from clawblox.cli.running.live_table import watch as watch_runs
+
+        anyio.run(watch_runs, scope)
     else:
         for line in _format_runs(statuses, scope, is_tree=tree):
             click.echo(line)
-
-
-def _watch(scope: Scope) -> None:
-    # Drawing a live table takes long to import, and a single look does not need it.
-    import anyio
-
-    from clawblox.cli.running.live_table import watch
-
-    anyio.run(watch, scope)
 
 
 def _format_runs(shown: Sequence[InstanceStatus], scope: Scope, *, is_tree: bool) -> Iterator[str]:

@@ -218,24 +218,23 @@ _LEAVE_ROOT: Final = (
     "another user, or give the container CAP_SYS_ADMIN."
 )
 
+_sandbox_check = partial(Check, "Sandboxes")
+
 SANDBOX_CHECKS: Final = (
-    Check(
-        "Sandboxes",
+    _sandbox_check(
         "namespaces",
         look_for_namespaces,
         _WITHOUT,
         "Allow them: sysctl user.max_user_namespaces=10000; on Ubuntu also "
         "kernel.apparmor_restrict_unprivileged_userns=0; in a container, its seccomp profile.",
     ),
-    Check(
-        "Sandboxes",
+    _sandbox_check(
         "bubblewrap",
         look_for_bubblewrap,
         _WITHOUT,
         "Install it: apt install bubblewrap.",
     ),
-    Check(
-        "Sandboxes",
+    _sandbox_check(
         "native sandbox",
         look_for_native_sandbox,
         "Agents cannot be run with claude_native_sandbox=True, Claude Code's own sandbox.",

@@ -114,48 +114,44 @@ _OTHER: Final = "Other directories"
 _MOVE: Final = "Put run directories on a local disk: --run-dir."
 _current = Path()
 
+_check_here = partial(Check, _HERE)
+
 DIRECTORY_CHECKS: Final = (
-    Check(
-        _HERE,
+    _check_here(
         "space",
         partial(look_at_space, _current),
         "Runs in this directory cannot write their logs, records and snapshots.",
         "Free some space, or put run directories elsewhere: --run-dir.",
         is_required=True,
     ),
-    Check(
-        _HERE,
+    _check_here(
         "file locks",
         partial(look_for_locks, _current),
         "Nothing can run here: two orchestrators could use one run directory.",
         _MOVE,
         is_required=True,
     ),
-    Check(
-        _HERE,
+    _check_here(
         "hard links",
         partial(look_for_links, _current),
         "Nothing can run here: manifests and snapshots cannot be written.",
         _MOVE,
         is_required=True,
     ),
-    Check(
-        _HERE,
+    _check_here(
         "exchange of files",
         partial(look_for_exchange, _current),
         "If a world and clawblox write the manifest at the same moment, an entry can be lost.",
         _MOVE,
     ),
-    Check(
-        _HERE,
+    _check_here(
         "sockets",
         partial(look_for_sockets, _current),
         "Nothing can run here: orchestrators cannot listen for other commands.",
         _MOVE,
         is_required=True,
     ),
-    Check(
-        _HERE,
+    _check_here(
         "speed",
         partial(look_at_durability, _current),
         "Each save and each start waits for the disk.",

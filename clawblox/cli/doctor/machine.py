@@ -77,30 +77,26 @@ def _look_at_wall_clock() -> CheckResult:
     return ok(format_utc(wall))
 
 
+_kernel_check = partial(Check, "Kernel", is_required=True)
+
 KERNEL_CHECKS: Final = (
-    Check(
-        "Kernel",
+    _kernel_check(
         "pidfds",
         _look_for_pidfds,
         "No world can be started: its end would not be noticed.",
         "Use Linux 5.4 or later; in a container, let its seccomp profile allow pidfd_open.",
-        is_required=True,
     ),
-    Check(
-        "Kernel",
+    _kernel_check(
         "process table",
         _look_at_proc,
         "No world can be started: its processes would not be found.",
         "Mount /proc: mount -t proc proc /proc.",
-        is_required=True,
     ),
-    Check(
-        "Kernel",
+    _kernel_check(
         "port leases",
         _look_at_leases,
         "No world can be started: two could get the same port.",
         "Make /tmp writable for you, on a local file system.",
-        is_required=True,
     ),
     Check(
         "Clock",
@@ -179,25 +175,24 @@ def _control_group(limit_file: str, used_file: str) -> Iterator[tuple[int, int]]
                 continue
 
 
+_limit_check = partial(Check, "Limits")
+
 LIMIT_CHECKS: Final = (
-    Check(
-        "Limits",
+    _limit_check(
         "open files",
         look_at_open_files,
         "Further instances fail with 'Too many open files'.",
         "Raise the limit: ulimit -n 65536, or LimitNOFILE= of the systemd unit.",
         is_required=True,
     ),
-    Check(
-        "Limits",
+    _limit_check(
         "processes",
         look_at_processes,
         "Further instances fail with 'Resource temporarily unavailable'.",
         "Raise the limit: ulimit -u, or the pids limit of the container.",
         is_required=True,
     ),
-    Check(
-        "Limits",
+    _limit_check(
         "memory",
         look_at_memory,
         "The kernel may kill worlds (SIGKILL).",
@@ -234,24 +229,23 @@ def look_for_loopback(host: str) -> CheckResult:
     return ok(host)
 
 
+_network_check = partial(Check, "Network")
+
 NETWORK_CHECKS: Final = (
-    Check(
-        "Network",
+    _network_check(
         "free ports",
         partial(look_for_free_ports, LEASE_RANGE),
         "Further instances fail with 'no free port'.",
         "Stop what listens on these ports.",
         is_required=True,
     ),
-    Check(
-        "Network",
+    _network_check(
         "port ranges",
         lambda: look_at_range(LEASE_RANGE, ephemeral_range()),
         "An outgoing connection can take the port of a world that starts.",
         "Separate them: sysctl net.ipv4.ip_local_port_range='32768 60999'.",
     ),
-    Check(
-        "Network",
+    _network_check(
         "IPv4 loopback",
         partial(look_for_loopback, "127.0.0.1"),
         "No world can be started with its default address.",

@@ -7,7 +7,7 @@
 - ``start_progress``: how a start is going.
 - ``batch_run``: many instances, here or in the background.
 - ``background``: an orchestrator in the background.
-- ``signals``: the signals that end a command.
+- ``command_signals``: the signals that end a command.
 - ``orchestrator``: many instances from start to end.
 - ``instance_states``: the state of each of them, kept from events.
 - ``displays``: their output: the live table, or lines.

@@ -138,13 +138,10 @@ class BackgroundProcess:
             on_progress(message.is_ready)
         return None
 
-    def wait(self) -> int:
-        """Wait for its end and return its exit status. Blocks."""
-        return self._process.wait()
-
-    def last_log_lines(self) -> tuple[str, ...]:
-        """Return the last lines that it wrote. Blocks."""
-        return last_lines(self.log_file, start=self._log_start, count=_LAST_LINES)
+    def wait(self) -> tuple[int, tuple[str, ...]]:
+        """Wait for its end; return its exit status and the last lines that it wrote. Blocks."""
+        status = self._process.wait()
+        return status, last_lines(self.log_file, start=self._log_start, count=_LAST_LINES)
 
     def detach(self) -> None:
         """Close the channel; the orchestrator continues by itself."""

@@ -114,7 +114,11 @@ async def _run_in_background(args: tuple[str, ...], batch_run: BatchRun) -> int:
                 lambda is_ready: bar.advance(is_failed=not is_ready)
             )
         if result is None:
-            return await run_blocking(_show_early_end, background)
+            status, lines = await run_blocking(background.wait)
+            note("The orchestrator in the background has ended:")
+            for line in lines:
+                note(f"  | {line}")
+            return status or 1
         for line in _summary(result, background, batch_run.run_dir):
             click.echo(line)
         return 1 if result.failed else 0
@@ -124,14 +128,6 @@ async def _run_in_background(args: tuple[str, ...], batch_run: BatchRun) -> int:
         raise
     finally:
         background.detach()
-
-
-def _show_early_end(background: BackgroundProcess) -> int:
-    status = background.wait()
-    note("The orchestrator in the background has ended:")
-    for line in background.last_log_lines():
-        note(f"  | {line}")
-    return status or 1
 
 
 def _summary(result: StartResult, background: BackgroundProcess, run_dir: Path) -> Iterator[str]:

@@ -28,11 +28,7 @@ from clawblox.cli.running.run_agents import (
 )
 from clawblox.cli.terminal.output import note
 from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import (
-    AgentExitedError,
-    ClawbloxError,
-    ConfigError,
-)
+from clawblox.errors import AgentExitedError, ClawbloxError, ConfigError
 from clawblox.experiment.live_run import LiveRun
 from clawblox.printable import printable
 from clawblox.results import SavedCheckpoint, StartedWorld
@@ -75,6 +71,7 @@ class Companion:
         is_fresh: Whether the world starts over, so that the agent must be new as well.
 
     Attributes:
+        live: The agent in the world while both run.
         resume_words: The command line that continues world and agent, without ``--resume``.
 
     Raises:
@@ -93,8 +90,9 @@ class Companion:
         if is_fresh:
             _require_new(run_dir, self._directory, options)
         self.resume_words: Sequence[str] = ()
-        self._prompt = _read_prompt(options.prompt)
-        self._system_prompt = _read_file(options.system_prompt, "system_prompt")
+        prompt, system = options.prompt, options.system_prompt
+        self._prompt = _read_file(prompt[1:], "prompt") if prompt.startswith("@") else prompt
+        self._system_prompt = None if system is None else _read_file(system, "system_prompt")
         try:
             self._agent = AsyncAgent(
                 agent=str(options.agent),
@@ -108,7 +106,7 @@ class Companion:
             )
         except ConfigError as error:
             raise _in_words_of_options(error) from error
-        self._live = LiveRun(world, [self._agent], on_checkpoint=_report_checkpoint)
+        self.live = LiveRun(world, [self._agent], on_checkpoint=_report_checkpoint)
         self._turn_words: tuple[str, ...] = ()
         self._stack = AsyncExitStack()
         self._has_begun = anyio.Event()
@@ -117,22 +115,12 @@ class Companion:
         self._result: AgentResult | None = None
 
     async def __aenter__(self) -> Self:
-        await self._stack.enter_async_context(self._live)
+        await self._stack.enter_async_context(self.live)
         self._events = await self._stack.enter_async_context(self._agent.events())
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
-
-    async def check(self) -> None:
-        """Check that the agent's program can work, before anything is started.
-
-        Raises:
-            AgentSetupError: Something is missing.
-
-        Cancellation: changes nothing.
-        """
-        await self._live.check()
 
     async def begin(self, started: StartedWorld) -> None:
         """Connect the agent to its world, and start it; an agent from an archive continues.
@@ -143,17 +131,17 @@ class Companion:
         Cancellation: nothing of the agent is left running.
         """
         await self._limit_turns()
-        access = await self._live.connect(self._agent, started)
+        access = await self.live.connect(self._agent, started)
         await run_blocking(write_run_agent, self._run_dir, self._run_agent)
         opening = _OPENING.format(api=self._world.api_path(access=access))
-        agent = await self._live.begin(
+        agent = await self.live.begin(
             self._agent,
             initial_prompt=f"{opening}\n\n{self._prompt}",
             system_prompt=self._system_prompt,
         )
         self._headings = [*_describe(agent, self._options, started.run_dir)]
         if self._options.checkpoint_every:
-            self._live.start_checkpoints(
+            self.live.start_checkpoints(
                 started,
                 dir=started.run_dir / CHECKPOINTS_DIR,
                 every=self._options.checkpoint_every,
@@ -180,7 +168,7 @@ class Companion:
         Cancellation: a line may be printed in part.
         """
         await self._has_begun.wait()
-        await self._live.wait_first_checkpoint()  # a resume can return to everything that is shown
+        await self.live.wait_first_checkpoint()  # a resume can return to everything that is shown
         for heading in self._headings:
             await write_line(heading)
         async for event in self._events:
@@ -192,7 +180,7 @@ class Companion:
 
         Cancellation: the agent keeps running.
         """
-        (self._result,) = await self._live.wait()  # it continues after each turn, so never pauses
+        (self._result,) = await self.live.wait()  # it continues after each turn, so never pauses
 
     async def stop(self, grace_seconds: float) -> None:
         """Stop the agent and make a checkpoint of its end; does nothing if it has ended.
@@ -202,10 +190,10 @@ class Companion:
 
         Cancellation: it is stopped all the same.
         """
-        (result,) = await self._live.stop(grace_seconds=grace_seconds)
+        (result,) = await self.live.stop(grace_seconds=grace_seconds)
         if result.state != "new":
             note(_describe_end(result))
-        if not grace_seconds or (saved := await self._live.save_end()) is None:
+        if not grace_seconds or (saved := await self.live.save_end()) is None:
             return
         settled = attrs.evolve(self._run_agent, settled=saved.path.name)
         try:
@@ -215,15 +203,11 @@ class Companion:
 
     def suggest_resume(self) -> str | None:
         """Return the line with the command that continues; None without a checkpoint."""
-        if self._live.latest is None:
+        if self.live.latest is None:
             return None
-        archive = shorten_path(self._live.latest.path)
+        archive = shorten_path(self.live.latest.path)
         words = [*self.resume_words, *self._turn_words, "--resume", archive]
         return f"with its agent:  {quote_words(words)}"
-
-    def kill_now(self) -> None:
-        """End the grace of a stop that is under way."""
-        self._live.kill_now()
 
     def require_success(self) -> None:
         """Refuse the end of an agent that has failed.
@@ -287,15 +271,7 @@ def _in_words_of_options(error: ConfigError) -> ConfigError:
     return ConfigError(error.message, key=key, value=error.value, hint=hint)
 
 
-def _read_prompt(text: str) -> str:
-    if not text.startswith("@"):
-        return text
-    return _read_file(text[1:], "prompt") or ""
-
-
-def _read_file(name: str | None, key: str) -> str | None:
-    if name is None:
-        return None
+def _read_file(name: str, key: str) -> str:
     try:
         return Path(name).read_text()
     except (OSError, ValueError) as error:

@@ -119,7 +119,7 @@ class Foreground:
         ):
             with self._starting:
                 if self._companion is not None:
-                    await self._companion.check()
+                    await self._companion.live.check()
                 secrets = self._tokens.values()
                 progress = StartProgress(self._world, self._run_dir, secrets, waiting=self._waiting)
                 started = await progress.accompany(self._start)
@@ -175,7 +175,7 @@ class Foreground:
         """End the grace of the stop under way."""
         self._grace_seconds = 0.0
         if self._companion is not None:
-            self._companion.kill_now()
+            self._companion.live.kill_now()
         await self._world.stop_all(grace_seconds=0.0)
 
     async def _print_output(self, started: StartedWorld) -> None:

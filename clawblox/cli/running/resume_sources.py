@@ -107,14 +107,11 @@ def _find_by_pointer(pointer: Path) -> ResumeSource:
         raise ClawbloxError(
             f"The checkpoint that '{shorten_path(pointer)}' names is gone: {shorten_path(archive)}"
         )
-    is_usual = pointer.parent.name == CHECKPOINTS_DIR
-    run_dir = resolve_run_dir(pointer.parent.parent) if is_usual else None
-    return ResumeSource(
-        path=archive,
-        run_dir=run_dir,
-        record=None if run_dir is None else _find_record(run_dir),
-        agent=None if run_dir is None else read_run_agent(run_dir),
-    )
+    if pointer.parent.name != CHECKPOINTS_DIR:
+        return ResumeSource(path=archive, run_dir=None, record=None, agent=None)
+    run_dir = resolve_run_dir(pointer.parent.parent)
+    record, agent = _find_record(run_dir), read_run_agent(run_dir)
+    return ResumeSource(path=archive, run_dir=run_dir, record=record, agent=agent)
 
 
 def _find_in_run(run_dir: Path) -> ResumeSource:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import shutil
 import sys
@@ -38,6 +39,7 @@ _PLAIN_INTERVAL_S = 10.0
 _SPINNER = "|/-\\"
 
 
+@attrs.define(eq=False)
 class StartProgress:
     """Shows on standard error how a start is going: time, probe result, last line of the log.
 
@@ -50,21 +52,12 @@ class StartProgress:
         waiting: Describes what it waits for while there is no record. Blocks.
     """
 
-    def __init__(
-        self,
-        world: AsyncWorld,
-        run_dir: Path,
-        secrets: Collection[str] = (),
-        *,
-        waiting: Callable[[], str] = lambda: WAITING_FOR_PORT,
-    ) -> None:
-        self._world = world
-        self._run_dir = run_dir
-        self._secrets = secrets
-        self._waiting = waiting
-        self._is_terminal = sys.stderr.isatty()
-        self._interval = _TERMINAL_INTERVAL_S if self._is_terminal else _PLAIN_INTERVAL_S
-        self._probe: StartProbe | None = None
+    _world: AsyncWorld
+    _run_dir: Path
+    _secrets: Collection[str] = ()
+    _waiting: Callable[[], str] = attrs.field(kw_only=True, default=lambda: WAITING_FOR_PORT)
+    _is_terminal: bool = attrs.field(init=False, factory=lambda: sys.stderr.isatty())
+    _probe: StartProbe | None = attrs.field(init=False, default=None)
 
     async def run(self) -> None:
         """Show the progress until it is cancelled; it never fails.
@@ -72,14 +65,15 @@ class StartProgress:
         Cancellation: the line may still be there; :meth:`clear` removes it.
         """
         begun_at = anyio.current_time()
-        await anyio.sleep(_FIRST_S if self._is_terminal else self._interval)
+        interval_s = _TERMINAL_INTERVAL_S if self._is_terminal else _PLAIN_INTERVAL_S
+        await anyio.sleep(_FIRST_S if self._is_terminal else interval_s)
         for mark in cycle(_SPINNER):
             seen: list[str] = []
             with contextlib.suppress(OSError):
                 seen = await run_blocking(self._look)
             elapsed = format_seconds(anyio.current_time() - begun_at)
             self._show(mark, " | ".join((f"Starting {self._world.name}, {elapsed}", *seen)))
-            await anyio.sleep(self._interval)
+            await anyio.sleep(interval_s)
 
     async def accompany(self, start: Callable[[], Awaitable[StartedWorld]]) -> StartedWorld:
         """Start the instance and return it; show the progress meanwhile.
@@ -123,6 +117,7 @@ _MAX_NOTES = 4
 _NOTE_TIMEOUT_S = 0.05
 
 
+@attrs.define(eq=False)
 class StartProbe:
     """Looks at the start of an instance.
 
@@ -133,26 +128,23 @@ class StartProbe:
         timeout: How long a probe may take, in seconds.
     """
 
-    def __init__(
-        self,
-        record: InstanceRecord,
-        ready: ReadyRule,
-        secrets: Collection[str] = (),
-        *,
-        timeout: float = _PROBE_TIMEOUT_S,
-    ) -> None:
-        self._record = record
-        self._seen = ""
-        self._log_file, self._log_start = Path(record.log_file), record.log_start
-        self._secrets = secrets
-        self._timeout = timeout
-        self._probed_at = -_PROBE_INTERVAL_S
-        self._probe = Probe(
+    _record: InstanceRecord
+    _ready: ReadyRule
+    _secrets: Collection[str] = ()
+    _timeout: float = attrs.field(kw_only=True, default=_PROBE_TIMEOUT_S)
+    _seen: str = attrs.field(init=False, default="")
+    _probed_at: float = attrs.field(init=False, default=-math.inf)
+    _probe: Probe = attrs.field(init=False)
+
+    @_probe.default
+    def _make_probe(self) -> Probe:
+        record, log = self._record, self._ready.log
+        return Probe(
             host=record.host,
             port=record.port,
-            path=record.base_path + ready.path if ready.log is None else None,
-            log_pattern=re.compile(ready.log) if ready.log is not None else None,
-            log_file=self._log_file,
+            path=record.base_path + self._ready.path if log is None else None,
+            log_pattern=None if log is None else re.compile(log),
+            log_file=Path(record.log_file),
             log_start=record.log_start,
         )
 
@@ -165,7 +157,8 @@ class StartProbe:
         if time.monotonic() >= self._probed_at + _PROBE_INTERVAL_S:
             self._seen = self._see()
             self._probed_at = time.monotonic()
-        lines = last_lines(self._log_file, start=self._log_start, count=1, secrets=self._secrets)
+        log, start = Path(self._record.log_file), self._record.log_start
+        lines = last_lines(log, start=start, count=1, secrets=self._secrets)
         return [self._seen, *map(printable, lines)]
 
     def _see(self) -> str:
