@@ -165,12 +165,11 @@ def describe_findings(scan: Scan) -> str:
         return f"{_place(scan.path)}: nothing found; {searched}"
     headings = ("FILE", "LINE", "RULE", "FINGERPRINT", "PREVIEW")
     rows = [
-        (
-            printable(finding.path),
-            "" if finding.line is None else str(finding.line),
-            printable(finding.rule),
-            finding.fingerprint,
-            printable(finding.preview),
+        tuple(
+            map(
+                _text,
+                (finding.path, finding.line, finding.rule, finding.fingerprint, finding.preview),
+            )
         )
         for finding in scan.findings
     ]
@@ -245,7 +244,6 @@ def _describe_agents(archive: Archive) -> str:
         if parts[0] == "agents":
             counts[parts[1]] += 1
             sizes[parts[1]] += entry.size
-    names = sorted({*agents, *counts})
     rows = [
         (
             printable(name),
@@ -253,7 +251,7 @@ def _describe_agents(archive: Archive) -> str:
             str(counts[name]),
             format_bytes(sizes[name]),
         )
-        for name in names
+        for name in sorted({*agents, *counts})
     ]
     return format_table(("AGENT", "BACKEND", "SESSION", "", "FILES", "SIZE"), rows) if rows else ""
 

@@ -167,8 +167,9 @@ def lay_out(lineage: Lineage) -> Layout:
     lives = [life for instance in lineage.instances for life in instance.lives]
     saves = [save for life in lives for save in life.saves]
     is_simulated = any(save.time is not None for save in saves) or not saves
-    clock = None if is_simulated else _Clock.of(lives)
-    positions = _Positions(lineage, clock)
+    stamps = [*(life.begun_at for life in lives), *(save.created_at for save in saves)]
+    first = min((at for text in stamps if (at := parse_utc(text))), default=None)
+    positions = _Positions(lineage, first, is_simulated=is_simulated)
     lanes: list[Lane] = []
     places: dict[Path, Fork] = {}
     for number, instance in enumerate(lineage.instances):
@@ -191,46 +192,35 @@ def _positions(lane: Lane) -> Iterator[float]:
         yield from (branch.begin, branch.end)
 
 
-@attrs.frozen
-class _Clock:
-    """Turns UTC times into seconds since the first of them."""
-
-    first: datetime | None
-
-    @classmethod
-    def of(cls, lives: Sequence[Life]) -> _Clock:
-        told = [life.begun_at for life in lives]
-        told += [save.created_at for life in lives for save in life.saves]
-        return cls(min((at for text in told if (at := parse_utc(text))), default=None))
-
-    def read(self, text: str | None) -> float | None:
-        at = parse_utc(text)
-        return None if at is None or self.first is None else (at - self.first).total_seconds()
-
-
 class _Positions:
     """The positions of the saves and of the beginnings of lives."""
 
-    def __init__(self, lineage: Lineage, clock: _Clock | None) -> None:
-        self._clock = clock
+    def __init__(self, lineage: Lineage, first: datetime | None, *, is_simulated: bool) -> None:
+        self._first = first
+        self._is_simulated = is_simulated
         self._saves: dict[Path, float] = {}
         # A parent is there before its forks, a save before the lives that began from it.
         for instance in lineage.instances:
             for life in instance.lives:
                 before = self.begin(life)
                 for save in life.saves:
-                    told = save.time if clock is None else clock.read(save.created_at)
-                    before = before if told is None else told
+                    at = self._position(save.time, save.created_at)
+                    before = before if at is None else at
                     self._saves.setdefault(save.path, before)
+
+    def _position(self, sim_time: float | None, utc: str | None) -> float | None:
+        if self._is_simulated:
+            return sim_time
+        at = parse_utc(utc)
+        return None if at is None or self._first is None else (at - self._first).total_seconds()
 
     def begin(self, life: Life) -> float:
         if life.origin is not None and life.origin.path in self._saves:
             return self._saves[life.origin.path]
-        told = life.time if self._clock is None else self._clock.read(life.begun_at)
-        if told is None and life.saves:
-            first = life.saves[0]
-            told = first.time if self._clock is None else self._clock.read(first.created_at)
-        return told or 0.0
+        at = self._position(life.time, life.begun_at)
+        if at is None and life.saves:
+            at = self._position(life.saves[0].time, life.saves[0].created_at)
+        return at or 0.0
 
     def rings(self, saves: Sequence[LineageSave]) -> tuple[Ring, ...]:
         return tuple(Ring(self._saves[save.path], save) for save in saves)

@@ -424,30 +424,32 @@ def _find_signs(layout: Layout) -> Iterator[tuple[str, str]]:
     rings = [ring for line in lines for ring in line.rings]
     endings = {line.ending for line in lines}
     begun_by = {turn.life.begun_by for lane in lanes for turn in lane.turns}
-    line = _path("muted-line line", "M0,0h26")
-    if any(ring.save.removed_at is None for ring in rings):
-        ring = '<circle class="page muted-line ring" cx="13" cy="0" r="4.6"/>'
-        yield f"{line}{ring}", "save"
-    if any(ring.save.removed_at is not None for ring in rings):
-        ring = '<circle class="page muted-line removed" cx="13" cy="0" r="2.6"/>'
-        yield f"{line}{ring}", "removed save"
-    if any(lane.fork for lane in lanes):
-        yield _path("muted-line line", "M4,-8C4,3 8,4 26,4"), "fork"
-    if begun_by & {"policy", "request"}:
-        yield f"{line}{_path('ink-line mark line', 'M10,-5l5,5l-5,5')}", "restarted"
-    if "resume" in begun_by:
-        yield f"{line}{_path('ink-line mark line', 'M8,-5l5,5l-5,5m5,-10l5,5l-5,5')}", "resumed"
-    stub = _path("muted-line line stub", "M0,0h14")
-    if "died" in endings:
-        yield f"{stub}{_cross(20, 0)}", "died"
-    if "ended" in endings:
-        yield f"{stub}{_path('muted-line mark', 'M18,-6v12')}", "stopped or finished"
-    if "alive" in endings:
-        yield f'{stub}<path class="muted" d="M15,-5L25,0L15,5z"/>', "running"
-    if any(lane.fork is None and lane.instance.parent for lane in lanes):
-        square = '<rect class="page muted-line ring" x="0" y="-4" width="8" height="8"/>'
-        yield f"{_path('muted-line line', 'M8,0h18')}{square}", "from another run"
-    yield stub, "after the last save"
+    removed = {ring.save.removed_at is not None for ring in rings}
+    line, stub = _path("muted-line line", "M0,0h26"), _path("muted-line line stub", "M0,0h14")
+    kept_ring = '<circle class="page muted-line ring" cx="13" cy="0" r="4.6"/>'
+    removed_ring = '<circle class="page muted-line removed" cx="13" cy="0" r="2.6"/>'
+    restarted = _path("ink-line mark line", "M10,-5l5,5l-5,5")
+    resumed = _path("ink-line mark line", "M8,-5l5,5l-5,5m5,-10l5,5l-5,5")
+    running = '<path class="muted" d="M15,-5L25,0L15,5z"/>'
+    square = '<rect class="page muted-line ring" x="0" y="-4" width="8" height="8"/>'
+    is_elsewhere = any(lane.fork is None and lane.instance.parent for lane in lanes)
+    signs = (
+        (False in removed, f"{line}{kept_ring}", "save"),
+        (True in removed, f"{line}{removed_ring}", "removed save"),
+        (any(lane.fork for lane in lanes), _path("muted-line line", "M4,-8C4,3 8,4 26,4"), "fork"),
+        (bool(begun_by & {"policy", "request"}), f"{line}{restarted}", "restarted"),
+        ("resume" in begun_by, f"{line}{resumed}", "resumed"),
+        ("died" in endings, f"{stub}{_cross(20, 0)}", "died"),
+        (
+            "ended" in endings,
+            f"{stub}{_path('muted-line mark', 'M18,-6v12')}",
+            "stopped or finished",
+        ),
+        ("alive" in endings, f"{stub}{running}", "running"),
+        (is_elsewhere, f"{_path('muted-line line', 'M8,0h18')}{square}", "from another run"),
+        (True, stub, "after the last save"),
+    )
+    return ((sign, words) for is_used, sign, words in signs if is_used)
 
 
 # -- text and elements ----------------------------------------------------------------------

@@ -92,14 +92,9 @@ def _starter_files(sources: Mapping[str, str], name: str) -> dict[str, bytes]:
     """
     starter = files("clawblox.cli") / "starter"
     texts = {file: (starter / source).read_text("utf-8") for file, source in sources.items()}
-    texts["world.toml"] = _with_name(texts["world.toml"], name)
+    line = f"name = {tomlkit.string(name).as_string()}"
+    texts["world.toml"] = _NAME_LINE.sub(lambda _: line, texts["world.toml"], count=1)
     try:
         return {file: text.encode() for file, text in texts.items()}
     except UnicodeEncodeError:
         raise ClawbloxError(f"NAME: must be text in UTF-8, not {name!r}") from None
-
-
-def _with_name(text: str, name: str) -> str:
-    """Return the text of a ``world.toml`` with another name of the world, its first ``name``."""
-    line = f"name = {tomlkit.string(name).as_string()}"
-    return _NAME_LINE.sub(lambda _: line, text, count=1)

@@ -126,14 +126,7 @@ def command(
             note(f"{record.name}: log file is missing: {record.log_file}")
     if has_times or since is not None:
         _note_unknown_times(records)
-    readers = read_logs(
-        directory,
-        chosen,
-        follow=follow,
-        tail=tail,
-        since=since,
-        pattern=pattern,
-    )
+    readers = read_logs(directory, chosen, follow=follow, tail=tail, since=since, pattern=pattern)
     formatter = _make_formatter(list(readers), as_json=as_json, has_times=has_times)
     # A pager that was closed early is not an error.
     with contextlib.suppress(OutputGone):

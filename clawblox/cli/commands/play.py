@@ -126,7 +126,7 @@ class Game:
     _world: AsyncWorld | None = None
     _session: Session | None = attrs.field(init=False, default=None)
     _signals: CommandSignals = attrs.field(init=False, factory=CommandSignals)
-    _scope: anyio.CancelScope = attrs.field(init=False, factory=anyio.CancelScope)
+    _scope: anyio.CancelScope = attrs.field(init=False)
     _status: int = attrs.field(init=False, default=1)
 
     async def run(self) -> int:
@@ -140,6 +140,7 @@ class Game:
 
         Cancellation: the agent leaves; a world that was started for it is stopped.
         """
+        self._scope = anyio.CancelScope()  # it belongs to the event loop
         async with self._signals.obeyed(self._obey, self._kill):
             if self._world is None:
                 await self._visit()

@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, Literal, TypeAlias
 
 import attrs
@@ -153,17 +154,15 @@ def find_examples(text: str) -> tuple[InputExample, ...]:
     Never raises.
     """
     prose, blocks = _split_code(text.splitlines())
-    examples: dict[InputExample, None] = {}
-    for example in _in_tables(prose):
-        examples[example] = None
-    for code in (*blocks, *_CODE_SPAN.findall("\n".join(prose))):
-        for example in _in_code(code):
-            examples[example] = None
+    code = (*blocks, *_CODE_SPAN.findall("\n".join(prose)))
+    examples = dict.fromkeys(chain(_in_tables(prose), *map(_in_code, code)))
     # An example with data replaces the bare type in a table.
     with_data = {example.type for example in examples if example.data}
     kept = [example for example in examples if example.data or example.type not in with_data]
     types = list(dict.fromkeys(example.type for example in kept))
-    return tuple(sorted(kept, key=lambda one: (types.index(one.type), not _is_json(one.data))))
+    return tuple(
+        sorted(kept, key=lambda shown: (types.index(shown.type), not _is_json(shown.data)))
+    )
 
 
 def _split_code(lines: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -189,10 +188,8 @@ def _in_code(code: str) -> Iterator[InputExample]:
     """Yield the inputs among the outermost objects of some code."""
     if '\\"' in code:  # a body in double quotes of a shell
         yield from _in_code(code.replace('\\"', '"'))
-    for start, end in _outermost_objects(code):
-        example = _read_input(code[start:end])
-        if example is not None:
-            yield example
+    found = (_read_input(code[start:end]) for start, end in _outermost_objects(code))
+    yield from filter(None, found)
 
 
 def _outermost_objects(code: str) -> Sequence[tuple[int, int]]:

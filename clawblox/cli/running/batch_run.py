@@ -29,25 +29,19 @@ from clawblox.views.formatting import shorten_path, suggest
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-_OPTIONS = (
-    options_from(OrchestratorOptions, "orchestrator_options"),
-    click.option(
+
+def add_orchestrator_options(command: _F) -> _F:
+    """Add the options of a command that is the orchestrator of its instances."""
+    # The name is unlike anything a user may mistype, because click suggests hidden options too.
+    command = click.option("--background-channel", "starter_fd", type=int, hidden=True)(command)
+    command = click.option(
         "--detach",
         cls=SectionOption,
         section="Orchestrator",
         is_flag=True,
         help="Return when the instances are ready, and keep running in the background.",
-    ),
-    # The name is unlike anything a user may mistype, because click suggests hidden options too.
-    click.option("--background-channel", "starter_fd", type=int, hidden=True),
-)
-
-
-def add_orchestrator_options(command: _F) -> _F:
-    """Add the options of a command that is the orchestrator of its instances."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    )(command)
+    return options_from(OrchestratorOptions, "orchestrator_options")(command)
 
 
 async def run_batch(
