@@ -7,6 +7,7 @@ Name, type, default, choices and checks of an option come from its field, its te
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -36,6 +37,10 @@ class SectionOption(click.Option):
     def __init__(self, *args: Any, section: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.section = section
+
+
+section_option = partial(click.option, cls=SectionOption)
+"""``click.option`` for an option that a :class:`SectionedCommand` shows in a section."""
 
 
 class FieldOption(SectionOption):

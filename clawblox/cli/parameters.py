@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from clawblox.cli.field_options import SectionOption, parse_labels
+from clawblox.cli.field_options import parse_labels, section_option
 from clawblox.config.arguments import check_count, check_seconds
 from clawblox.errors import ClawbloxError, ConfigError, UsageError
 from clawblox.results import Labels
@@ -173,10 +173,9 @@ def _name_runs_below(directory: Path) -> str:
     return f"give the run directory; there are: {shown}{more}"
 
 
-filter_option = click.option(
+filter_option = section_option(
     "--filter",
     "labels",
-    cls=SectionOption,
     section="Instances",
     metavar="NAME=VALUE",
     multiple=True,
@@ -215,10 +214,9 @@ world_argument = click.argument("world", type=PATH, default=".", metavar="[WORLD
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
-count_option = click.option(
+count_option = section_option(
     "-n",
     "--count",
-    cls=SectionOption,
     section="Instances",
     type=count_type(1, MAX_LEASES),
     default=1,

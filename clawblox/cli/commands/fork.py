@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ import click
 from clawblox.cli.field_options import (
     FieldOption,
     SectionedCommand,
-    SectionOption,
     options_from,
+    section_option,
     typed_parameters,
 )
 from clawblox.cli.options import OrchestratorOptions
@@ -57,18 +57,16 @@ from clawblox.views.formatting import shorten_path
 @click.argument("source", type=PATH, metavar="SOURCE")
 @count_option
 @options_from(ManyOptions, "options", without=("detach", "resume"))
-@click.option(
+@section_option(
     "--run-id",
-    cls=SectionOption,
     section="Recording and resuming",
     metavar="ID",
     show_default="the latest run",
     help="Fork the last save of this earlier run in RUN_DIR.",
 )
-@click.option(
+@section_option(
     "--run-dir",
     "new_run_dir",
-    cls=SectionOption,
     section="Files and names",
     type=PATH,
     metavar="DIR",
@@ -190,21 +188,16 @@ def _find_save(run_dir: Path, status: InstanceStatus, run_id: str | None) -> _So
         return _Source(run_dir, status.world_dir, status.name, None)
     saves = last_saves_by_run(status.name, status.instance_dir)
     save = saves.get(status.run_id if run_id is None else run_id)
-    if save is None:
-        raise _no_save_error(status, run_id, [saved_run for saved_run in saves if saved_run])
-    return _Source(run_dir, status.world_dir, status.name, save.path, save.sha256, save.run_id)
-
-
-def _no_save_error(
-    status: InstanceStatus, run_id: str | None, saved_runs: Sequence[str]
-) -> ClawbloxError:
+    if save is not None:
+        return _Source(run_dir, status.world_dir, status.name, save.path, save.sha256, save.run_id)
+    saved_runs = ", ".join(filter(None, saves))
     if run_id is not None:
-        return UsageError(
+        raise UsageError(
             f"Instance {status.name!r} has no save from run {run_id!r}; "
-            f"it has saves from: {', '.join(saved_runs) or 'no other run'}"
+            f"it has saves from: {saved_runs or 'no other run'}"
         )
-    earlier = f"; or an earlier run with --run-id: {', '.join(saved_runs)}" if saved_runs else ""
-    return ClawbloxError(
+    earlier = f"; or an earlier run with --run-id: {saved_runs}" if saved_runs else ""
+    raise ClawbloxError(
         f"Instance {status.name!r} is not ready ({status.state}) and has no save",
         hint=f"name another instance, or a snapshot file{earlier}",
     )

@@ -13,8 +13,8 @@ import click
 
 from clawblox.cli.field_options import (
     SectionedCommand,
-    SectionOption,
     options_from,
+    section_option,
     typed_parameters,
 )
 from clawblox.cli.options import OrchestratorOptions, ResumeOptions, StopOptions
@@ -62,9 +62,8 @@ if TYPE_CHECKING:
 )
 @run_dir_arguments
 @options_from(ResumeOptions, "options")
-@click.option(
+@section_option(
     "--dry-run",
-    cls=SectionOption,
     section="Instances",
     is_flag=True,
     help="Only show which instances would continue, and from which saves.",
@@ -158,7 +157,7 @@ async def _run_with_agent(
     aside = resume.restore()
     if aside is not None:
         name, place = resume.agent.options.agent_name, shorten_path(aside)
-        click.echo(f"  what {name} had done after that is set aside in {place}")
+        click.echo(f"  later work of {name} is set aside in {place}")
     companion = Companion(world, resume.run.run_dir, resume.agent, is_fresh=False)
     companion.resume_words = resume_words(
         world,

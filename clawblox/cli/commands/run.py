@@ -16,9 +16,9 @@ from clawblox.checkpoint.names import SNAPSHOT_NAME
 from clawblox.cli.field_options import (
     FieldOption,
     SectionedCommand,
-    SectionOption,
     option_words,
     options_from,
+    section_option,
     typed_parameters,
 )
 from clawblox.cli.options import AgentRunOptions, StopOptions
@@ -75,18 +75,16 @@ if TYPE_CHECKING:
     defaults={"port": 8080},
     reads_environment=True,
 )
-@click.option(
+@section_option(
     "--tmux",
-    cls=SectionOption,
     section="Files and names",
     metavar="SESSION",
     help="Run the world in a window of this tmux session, and show its agent in another.",
 )
-@click.option(
+@section_option(
     "--fresh",
     "is_fresh",
     is_flag=True,
-    cls=SectionOption,
     section="Recording and resuming",
     help="Start over even if instances were interrupted in the run directory.",
 )

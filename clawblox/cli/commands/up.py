@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import click
 
-from clawblox.cli.field_options import SectionedCommand, SectionOption, options_from
+from clawblox.cli.field_options import SectionedCommand, options_from, section_option
 from clawblox.cli.options import OrchestratorOptions
 from clawblox.cli.parameters import PATH, count_option, world_argument
 from clawblox.cli.running.batch_run import add_orchestrator_options, run_batch
@@ -55,28 +55,25 @@ from clawblox.world.async_world import AsyncWorld
 @world_argument
 @count_option
 @options_from(ManyOptions, "options", without=("detach",))
-@click.option(
+@section_option(
     "--run-dir",
-    cls=SectionOption,
     section="Files and names",
     type=PATH,
     metavar="DIR",
     show_default="runs/<world>-<time>",
     help="Run directory.",
 )
-@click.option(
+@section_option(
     "--continue",
     "choice",
-    cls=SectionOption,
     section="Recording and resuming",
     flag_value="continue",
     help="Resume the interrupted instances of the run directory, with their options, in place of "
     "starting new instances.",
 )
-@click.option(
+@section_option(
     "--fresh",
     "choice",
-    cls=SectionOption,
     section="Recording and resuming",
     flag_value="fresh",
     help="Start new instances even if others were interrupted in the run directory.",

@@ -131,7 +131,7 @@ def _program_check(driver: Driver, command: str, package: str, usage: str) -> Ch
         "Agents",
         command,
         partial(look_for_program, driver, command),
-        f"It is the program of agents with {usage}; without it they do not start.",
+        f"Agents with {usage} run this program; without it they do not start.",
         f"Install it: npm install -g {package}@latest, with Node 22 or newer.",
     )
 

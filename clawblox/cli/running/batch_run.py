@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import anyio
 import click
 
-from clawblox.cli.field_options import SectionOption, options_from
+from clawblox.cli.field_options import options_from, section_option
 from clawblox.cli.options import OrchestratorOptions
 from clawblox.cli.running.background import (
     BackgroundProcess,
@@ -34,9 +34,8 @@ def add_orchestrator_options(command: _F) -> _F:
     """Add the options of a command that is the orchestrator of its instances."""
     # The name is unlike anything a user may mistype, because click suggests hidden options too.
     command = click.option("--background-channel", "starter_fd", type=int, hidden=True)(command)
-    command = click.option(
+    command = section_option(
         "--detach",
-        cls=SectionOption,
         section="Orchestrator",
         is_flag=True,
         help="Return when the instances are ready, and keep running in the background.",

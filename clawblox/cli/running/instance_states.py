@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import attrs
+
 from clawblox.errors import WorldExitedError
 from clawblox.results import ProcessExit, WorldEvent
 from clawblox.views.event_lines import describe_end
@@ -13,6 +15,7 @@ from clawblox.views.event_lines import describe_end
 _OVER = ("exited", "halted", "failed")
 
 
+@attrs.define(eq=False)
 class InstanceStates:
     """Counts instances by state, and knows when the last of them has ended, and how.
 
@@ -26,13 +29,12 @@ class InstanceStates:
         stopped: Names of the instances that were stopped.
     """
 
-    def __init__(self, planned: int) -> None:
-        self.by_name: dict[str, str] = {}
-        self.failures: dict[str, Exception] = {}
-        self.stopped: set[str] = set()
-        self._ends: dict[str, tuple[str, str]] = {}
-        self._planned = planned
-        self._is_start_done = False
+    _planned: int
+    by_name: dict[str, str] = attrs.field(init=False, factory=dict)
+    failures: dict[str, Exception] = attrs.field(init=False, factory=dict)
+    stopped: set[str] = attrs.field(init=False, factory=set)
+    _ends: dict[str, tuple[str, str]] = attrs.field(init=False, factory=dict)
+    _is_start_done: bool = attrs.field(init=False, default=False)
 
     @property
     def total(self) -> int:
