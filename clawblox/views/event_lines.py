@@ -138,10 +138,6 @@ def _overcommitted(detail: Mapping[str, Any]) -> str:
     )
 
 
-def _stopped(detail: Mapping[str, Any]) -> str:
-    return f"stopped: {detail['exit']}" if detail["exit"] else "stopped before it started"
-
-
 _TEXTS: Final[Mapping[EventKind, Callable[[Mapping[str, Any]], str]]] = {
     "started": lambda detail: f"started on port {detail['port']}",
     "ready": lambda detail: f"ready at {detail['url']} ({format_seconds(detail['ready_s'])})",
@@ -162,7 +158,9 @@ _TEXTS: Final[Mapping[EventKind, Callable[[Mapping[str, Any]], str]]] = {
     "autosave_resumed": lambda detail: (
         f"autosaves resumed: {format_bytes(detail['free_bytes'])} free in {detail['path']}"
     ),
-    "stopped": _stopped,
+    "stopped": lambda detail: (
+        f"stopped: {detail['exit']}" if detail["exit"] else "stopped before it started"
+    ),
     "rejoined": lambda detail: f"{detail['agent']} joined again, since its session was lost",
     "session_lost": lambda detail: f"the session of {detail['agent']} is lost: {detail['reason']}",
     "ramp_slowed": _ramp_slowed,

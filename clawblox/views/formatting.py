@@ -163,6 +163,6 @@ def _escape(char: str) -> str:
     if char.isprintable():
         return char
     code = ord(char)
-    return (
-        f"\\{code:03o}" if code < 128 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-    )
+    if code < 128:
+        return f"\\{code:03o}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

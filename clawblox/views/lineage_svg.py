@@ -123,11 +123,10 @@ def _open(height: float, name: str) -> str:
 
 
 def _rules(theme: int) -> str:
-    rules = [
+    return "\n".join(
         f".{name}{{fill:{pair[theme]}}} .{name}-line{{stroke:{pair[theme]}}}"
         for name, pair in _COLOURS.items()
-    ]
-    return "\n".join(rules)
+    )
 
 
 # -- where things are -----------------------------------------------------------------------
@@ -338,12 +337,7 @@ def _draw_branch(row: _Row, branch: Branch, y: float, frame: _Frame) -> Iterator
 
 
 def _draw_ending(
-    x: float,
-    y: float,
-    colour: str,
-    ending: Ending,
-    words: Sequence[str],
-    length: float,
+    x: float, y: float, colour: str, ending: Ending, words: Sequence[str], length: float
 ) -> Iterator[str]:
     """Yield the end of a line, after its last known position; a cross for each of the words."""
     yield _path(f"{colour}-line line stub", f"M{x:.1f},{y:.1f}h{length:g}")
@@ -363,8 +357,7 @@ def _draw_ending(
 
 
 def _cross(x: float, y: float) -> str:
-    line = f"M{x - 4:.1f},{y - 4:.1f}l8,8m0,-8l-8,8"
-    return _path("bad-line mark", line)
+    return _path("bad-line mark", f"M{x - 4:.1f},{y - 4:.1f}l8,8m0,-8l-8,8")
 
 
 def _group_near(rings: Iterable[Ring], frame: _Frame) -> list[tuple[float, list[Ring]]]:

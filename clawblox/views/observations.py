@@ -88,22 +88,19 @@ def _pieces(value: Any, max_chars: int | None, depth: int = 0) -> _Pieces:  # no
     """Yield the pieces of a value on one line; strings longer than ``max_chars`` are cut."""
     if depth > _MAX_DEPTH:
         yield "note", _CUT
-    elif isinstance(value, Mapping):
-        separator = "{"
-        for key, member in value.items():
-            yield "plain", separator
-            yield "key", printable(str(key))
-            yield "plain", ": "
-            yield from _pieces(member, max_chars, depth + 1)
-            separator = ", "
-        yield "plain", "}" if value else "{}"
-    elif isinstance(value, list):
-        separator = "["
+    elif isinstance(value, Mapping | list):
+        begin, end = ("{", "}") if isinstance(value, Mapping) else ("[", "]")
+        separator = begin
         for item in value:
             yield "plain", separator
-            yield from _pieces(item, max_chars, depth + 1)
             separator = ", "
-        yield "plain", "]" if value else "[]"
+            if isinstance(value, Mapping):
+                yield "key", printable(str(item))
+                yield "plain", ": "
+                yield from _pieces(value[item], max_chars, depth + 1)
+            else:
+                yield from _pieces(item, max_chars, depth + 1)
+        yield "plain", end if value else f"{begin}{end}"
     else:
         yield from _scalar(value, max_chars)
 
@@ -198,27 +195,28 @@ class _Layout:
 
     def _table(self, items: Sequence[Any], indent: str) -> list[str]:
         """Return objects with the same keys as a table; no lines if that cannot be or fit."""
-        first = items[0]
-        if not isinstance(first, Mapping) or not 0 < len(first) <= _MAX_COLUMNS or len(items) < 2:
-            return []
-        if not all(isinstance(item, Mapping) and item.keys() == first.keys() for item in items):
-            return []
-        room = self.width - len(indent)
-        if not all(self.fits(cell, room) for item in items for cell in item.values()):
+        first, room = items[0], self.width - len(indent)
+        if not (
+            isinstance(first, Mapping)
+            and 0 < len(first) <= _MAX_COLUMNS
+            and len(items) >= 2
+            and all(isinstance(item, Mapping) and item.keys() == first.keys() for item in items)
+            and all(self.fits(cell, room) for item in items for cell in item.values())
+        ):
             return []
         rows = [[self._table_cell(item[key]) for key in first] for item in items]
         rows = [[[("key", printable(str(key)))] for key in first], *rows]
         widths = [max(map(_length, column)) for column in zip(*rows, strict=True)]
         if sum(widths) + len(_GAP) * (len(widths) - 1) > room:
             return []
-        return [
-            indent
-            + _GAP.join(
-                f"{self._painted(cell)}{' ' * (width - _length(cell))}"
-                for cell, width in zip(row, widths, strict=True)
-            ).rstrip()
-            for row in rows
-        ]
+        lines = []
+        for row in rows:
+            cells = zip(row, widths, strict=True)
+            padded = (
+                f"{self._painted(cell)}{' ' * (width - _length(cell))}" for cell, width in cells
+            )
+            lines.append(indent + _GAP.join(padded).rstrip())
+        return lines
 
     def _table_cell(self, value: Any) -> list[tuple[Kind, str]]:  # noqa: ANN401 - JSON
         is_word = isinstance(value, str) and _WORD.fullmatch(value) and value not in _LITERALS
