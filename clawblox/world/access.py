@@ -313,7 +313,7 @@ def record_session(member: Member, access: Access) -> None:
     """Record the session of an agent in its directory, if it has one. Blocks.
 
     Raises:
-        ConfigError: It cannot be written; what was recorded before still is.
+        ConfigError: It cannot be written; the earlier record stays.
     """
     path = member.session_file
     if path is None:

@@ -1,7 +1,7 @@
 """Lets agents into instances, and keeps those there whose sessions a restore has lost.
 
-An agent behind a proxy knows no session of its own, so it is joined again under its name, and sees
-nothing of that. A caller that has the session itself is told: by an event, and by its next call.
+An agent behind a proxy has no session of its own, so it is joined again under its name without
+noticing. A caller that has the session itself gets an event, and an error from its next call.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ async def admit(
 
 
 def _joined_at(instance: InstanceHandle, roster: Roster, *, is_known: bool) -> float:
-    """Return when a session was given; one that was known before, by the latest restore."""
+    """Return when a session was issued; a restored session counts from the save."""
     restored = instance.resume_path
     if is_known and restored is not None:
         return roster.saved_at(restored)
@@ -148,13 +148,13 @@ async def _list_agent(
 
 
 async def settle_sessions(fleet: Fleet, instance: InstanceHandle) -> Callable[[], None]:
-    """Ask a restored instance about the sessions that it may not know; rejoin, or tell.
+    """Rejoin the agents whose sessions a restored instance does not know, or report them as lost.
 
     Only agents that joined after the save was begun are asked about; others never are. A failure
     is reported.
 
     Returns:
-        What tells of them; to be called once the instance is ready.
+        Emits the events; call it once the instance is ready.
 
     Cancellation: some may have been asked about, some joined.
     """
@@ -163,12 +163,12 @@ async def settle_sessions(fleet: Fleet, instance: InstanceHandle) -> Callable[[]
         await settling.run()
     except Exception as error:  # noqa: BLE001 - the instance itself is well
         _log.warning("sessions not settled", instance=instance.name, error=str(error))
-    return settling.tell
+    return settling.emit_all
 
 
 @attrs.define
 class _Settling:
-    """One settling of the sessions of an instance."""
+    """Checks the sessions of one restored instance."""
 
     fleet: Fleet
     instance: InstanceHandle
@@ -180,24 +180,24 @@ class _Settling:
         return str(self.instance.launch.config.api["observe"])
 
     async def run(self) -> None:
-        """Ask about the sessions that may be lost, and make up for those that are."""
+        """Check the sessions that may be lost, and replace those that are."""
         uncertain = self.instance.roster.find_uncertain(self.instance.resume_path)
         if not uncertain:
             return
-        made_up: set[Seat] = set()
+        replaced: set[Seat] = set()
         with anyio.move_on_after(_SETTLE_TIMEOUT_S):
             async with anyio.create_task_group() as questions:
                 for seat in uncertain:
                     questions.start_soon(self.ask, seat)
             for seat in uncertain:  # in the order in which they had joined
                 if seat.loss is not None:
-                    await self.make_up(seat)
-                    made_up.add(seat)
+                    await self.replace(seat)
+                    replaced.add(seat)
         for seat in uncertain:
-            if seat.loss is not None and seat not in made_up:
-                self._tell_lost(seat, "the world did not let it join again in time")
+            if seat.loss is not None and seat not in replaced:
+                self._report_lost(seat, "the world did not let it join again in time")
 
-    def tell(self) -> None:
+    def emit_all(self) -> None:
         """Emit the events."""
         for emit in self._events:
             emit()
@@ -217,15 +217,15 @@ class _Settling:
             text = " ".join(answer.body[: 4 * VALUE_CHARS].decode(errors="replace").split())
             self.instance.roster.lose(seat, shorten(text, VALUE_CHARS))
 
-    async def make_up(self, seat: Seat) -> None:
-        """Join the agent of a lost session again, or tell its caller."""
+    async def replace(self, seat: Seat) -> None:
+        """Join the agent of a lost session again, or report the loss."""
         if seat.headers is None:
-            self._tell_lost(seat, "it joined after the save that the instance was restored from")
+            self._report_lost(seat, "it joined after the save that the instance was restored from")
             return
         try:
             joined = await self._rejoin(seat, seat.headers)
         except ClawbloxError as error:
-            self._tell_lost(seat, f"it could not join again: {error.message}")
+            self._report_lost(seat, f"it could not join again: {error.message}")
             return
         self._emit("rejoined", joined)
 
@@ -250,7 +250,7 @@ class _Settling:
             _log.warning("manifest not written", instance=name, error=str(error))
         return joined
 
-    def _tell_lost(self, seat: Seat, reason: str) -> None:
+    def _report_lost(self, seat: Seat, reason: str) -> None:
         self._emit("session_lost", seat, reason=reason)
 
     def _emit(self, kind: EventKind, seat: Seat, **detail: str) -> None:

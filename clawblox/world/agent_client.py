@@ -94,7 +94,7 @@ async def join_place(
             "joined as a new player, although the save had one of this name",
             agent=member.name,
             instance=place.name,
-            hint="the session of the other one is not known here; new=True joins without a warning",
+            hint="the session of that player is not known here; new=True joins without a warning",
         )
     return AsyncAgentClient(place, member, access, waits, is_proven=True)
 
@@ -183,7 +183,7 @@ class AsyncAgentClient:
     # -- the verbs --------------------------------------------------------------------------
 
     async def observe(self) -> Any:  # noqa: ANN401 - the world decides
-        """Return what the agent sees now: the JSON value that the world answers.
+        """Return the agent's observation: the JSON value that the world answers.
 
         Raises:
             ActionRefusedError: The world refused, for example because it does not know the session.
@@ -196,7 +196,7 @@ class AsyncAgentClient:
         return await self._call(self._requests.observe)
 
     async def act(self, type: str, data: Any = None) -> Any:  # noqa: A002, ANN401 - as documented
-        """Send an input and return what the agent sees then.
+        """Send an input and return the observation after it.
 
         An input is sent once. After any error but ActionRefusedError it may have taken effect.
 
@@ -206,7 +206,7 @@ class AsyncAgentClient:
 
         Raises:
             ConfigError: ``type`` is not a text, or ``data`` is not a JSON value.
-            ActionRefusedError: The world refused the input; ``text`` says why.
+            ActionRefusedError: The world refused the input; ``text`` has the reason.
             WorldCallError: There was no usable answer in time.
             WorldExitedError: The instance has ended.
             UsageError: The agent has left, or the world object was closed.
@@ -241,7 +241,7 @@ class AsyncAgentClient:
         """Return chat messages: the JSON value that the world answers.
 
         Args:
-            after: Only messages after this one: an id or a time, as the world's documentation says.
+            after: Only messages after this one: an id or a time, as the world documents.
             limit: Most messages to return; None leaves it to the world.
 
         Raises:
@@ -266,7 +266,7 @@ class AsyncAgentClient:
         """
         answer = await self._send(self._requests.api)
         if not answer.is_delimited:
-            raise self._unusable(self._requests.api, answer, "does not say where it ends")
+            raise self._unusable(self._requests.api, answer, "has no end")
         return answer.body.decode(errors="replace")
 
     async def leave(self) -> None:
@@ -316,7 +316,7 @@ class AsyncAgentClient:
         except (ValueError, RecursionError) as error:
             raise self._unusable(request, answer, "is not JSON") from error
         if not answer.is_delimited and not isinstance(value, dict | list):
-            raise self._unusable(request, answer, "does not say where it ends")
+            raise self._unusable(request, answer, "has no end")
         return value
 
     async def _send(self, request: Request, body: bytes | None = None) -> Answer:

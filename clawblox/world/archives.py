@@ -1,7 +1,7 @@
 """Archives of world and agents: starts from one, and checkpoints into one.
 
 A start of one instance loads all of an archive into its run directory. Many instances, and forks,
-take the world's snapshot out of it alone: the agents' state is that of one run. The package
+take only the world's snapshot: the agents' state belongs to one run. The package
 ``checkpoint`` is imported in worker threads, when it is first used, because it takes long to load.
 """
 
@@ -79,7 +79,7 @@ class ArchiveStart:
             CheckpointError: The archive cannot be loaded, or has no snapshot of a world.
             ClawbloxError: As for ``AsyncWorld.start``.
 
-        Cancellation: nothing is left of the instance and of what was loaded.
+        Cancellation: nothing of the instance or of the loaded state remains.
         """
         try:
             run_dir = await run_blocking(self._find_run_dir)
@@ -101,7 +101,7 @@ class ArchiveStart:
         launch = plan_launch(self._config, attrs.evolve(self._options, resume=None))
         if launch.run_dir == launch.config.dir:
             raise ConfigError(
-                "an archive is not loaded into a world directory, which holds the world's source",
+                "must be another directory than the world directory, for an archive",
                 key="run_dir",
                 value=str(launch.run_dir),
                 hint="give run_dir=, a directory for this run",
@@ -141,7 +141,7 @@ class Snapshots:
 
     Attributes:
         options: The options that the instances share, without archives.
-        specs: Those of each instance, without archives.
+        specs: The options of each instance, without archives.
         archives: The archives, by the snapshots that were taken out of them.
     """
 
@@ -158,11 +158,11 @@ class Snapshots:
         world_dir: Path,
         directory: Path,
     ) -> Snapshots:
-        """Take the snapshots out of the archives among what is to be restored.
+        """Extract the snapshots of the archives among the files to restore.
 
         Args:
             options: The options that the instances share.
-            specs: Those of each instance.
+            specs: The options of each instance.
             world_dir: One of the places of a relative path.
             directory: Where the snapshots are put. They stay there, and are used again.
 
@@ -197,7 +197,7 @@ class NewInstances:
         snapshots: Their options, and the archives that their snapshots were in.
         reuse: Whether the name of an instance that has ended is free.
         parent_sha256: Digest of the snapshot that they share; None if not known.
-        verb: What a line of progress calls it.
+        verb: The word for it in a line of progress.
     """
 
     config: WorldConfig
@@ -316,7 +316,7 @@ async def remove_archive(fleet: Fleet, instance: InstanceHandle, archive: Path) 
     Raises:
         ClawbloxError: As there.
 
-    Cancellation: what has begun is completed.
+    Cancellation: a removal that has begun is completed.
     """
     digest = await run_blocking(_read_digest, archive)
     with anyio.CancelScope(shield=True):
@@ -329,7 +329,7 @@ async def remove_archive(fleet: Fleet, instance: InstanceHandle, archive: Path) 
 
 
 def _read_digest(archive: Path) -> str | None:
-    """Return the digest of the snapshot in an archive; None if there is none. Blocks."""
+    """Return the digest of the snapshot in an archive; None without a snapshot. Blocks."""
     from clawblox.checkpoint.archive.reader import read_metadata
 
     snapshot = read_metadata(archive).get("files", {}).get(SNAPSHOT_NAME)
@@ -359,7 +359,7 @@ def _write_archive(
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return what tells a file from another one of the same name; None if there is none."""
+    """Return the identity of a file, which a replacement changes; None without a file."""
     try:
         status = os.lstat(path)
     except OSError:

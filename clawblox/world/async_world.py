@@ -110,11 +110,11 @@ class AsyncWorld(InstanceCalls):
         on_failure: OnFailure = "keep",
         progress: ProgressLike = False,
     ) -> Batch[AsyncStartedInstance]:
-        """Start many instances at once and return when each is ready or has failed.
+        """Start many instances concurrently and return when each is ready or has failed.
 
         Every instance has its own directory, ``worlds/<name>`` in the run directory, with
         manifest, logs, recordings and checkpoints. The starts begin as fast as the machine can
-        take them; a ``ramp_slowed`` event says when they are held back.
+        take them; a ``ramp_slowed`` event reports a delay.
 
         Args:
             instances: How many (at most 12000, one for each port that can be leased), or a list
@@ -205,8 +205,8 @@ class AsyncWorld(InstanceCalls):
                 archive, the world's snapshot is used, as in :meth:`start_many`; the agents'
                 state is not.
             count: Number of instances, at most 12000.
-            run_dir: Directory of the run; by default the one that the snapshot was saved in, which
-                its manifest tells, else as in :meth:`start_many`.
+            run_dir: Directory of the run; by default the run of the snapshot, if its manifest is
+                found, else as in :meth:`start_many`.
             record: Whether the world records.
             env: Additional environment variables.
             host: Address to which the world binds.
@@ -269,12 +269,12 @@ class AsyncWorld(InstanceCalls):
         """Bring back the instances of a run that were not stopped on purpose.
 
         After a crash, a reboot or Ctrl-C, each instance of this world that was interrupted, died
-        or failed to start goes on: same name, directory and run, from the last good save of its
-        run, else as the run began. Those that never had their turn to start begin now. What was
+        or failed to start continues: same name, directory and run, from the last good save of its
+        run, or from its beginning without one. Queued instances start now. Instances that were
         stopped by :meth:`stop`, :meth:`stop_all`, :meth:`drain`, ``clawblox stop`` or the normal
-        end of a block is left alone, and so are worlds that ended with status 0, instances that
-        run detached, and those of other worlds. Each restart is an entry of ``restarts`` in the
-        manifest, and a ``resuming`` event that says what it goes on from.
+        end of a block are left alone, and so are worlds that ended with status 0, detached
+        instances, and instances of other worlds. Each restart is an entry of ``restarts`` in the
+        manifest, and a ``resuming`` event that names the save.
 
         Args:
             run_dir: Directory of the run; by default that of this object, else that of its latest
@@ -320,7 +320,7 @@ class AsyncWorld(InstanceCalls):
         return Batch(done, batch.failed)
 
     def _use_run_dir(self, given: str | Path | None) -> Path:
-        """Return the run directory for many instances, which exists then. Blocks."""
+        """Return the run directory for many instances, created if it is missing. Blocks."""
         given = self._run_dir if given is None else given
         if given is None:
             given = self._latest.run_dir if self._latest else self.dir

@@ -395,8 +395,8 @@ class InstanceCalls(OpenWorld):
                 durable, or not in the manifest, as the message says.
             ManifestError: The snapshot is complete, but not registered.
 
-        An error that leaves no archive leaves no snapshot either: its file is removed, and its
-        entry in the manifest says so.
+        An error that leaves no archive leaves no snapshot either: its file is removed, and marked
+        as removed in the manifest.
 
         Cancellation: leaves both the snapshot and the archive, or neither.
         """
@@ -411,8 +411,8 @@ class InstanceCalls(OpenWorld):
     ) -> None:
         """Remove an archive that :meth:`checkpoint` made, and the save that is in it.
 
-        The manifest says that both were removed. The latest save of an instance stays, and one that
-        an instance was restored from: a restart needs them.
+        The manifest marks both as removed. The latest save of an instance stays, and so does a save
+        that an instance was restored from: a restart needs them.
 
         Args:
             path: The archive.
@@ -424,7 +424,7 @@ class InstanceCalls(OpenWorld):
             CheckpointError: It is no archive, or cannot be removed.
             ManifestError: It cannot be noted in the manifest; the archive is still there.
 
-        Cancellation: what has begun is completed.
+        Cancellation: a removal that has begun is completed.
         """
         archive = check_path(path, "path").absolute()
         fleet = self._open_fleet()
@@ -502,7 +502,7 @@ class InstanceCalls(OpenWorld):
             new: Join a plain name as a new player also where the save has one of that name.
             timeout: Seconds for this call, and for each call of the client.
             wait_restart: Seconds that a call of the client waits for an instance that is being
-                restarted. None or 0 does not wait: the call raises WorldExitedError at once. An
+                restarted. None or 0 does not wait: the call raises WorldExitedError immediately. An
                 input, chat message or leave that was sent before the instance died raises it in
                 any case, as it is never sent again.
 

@@ -1,4 +1,4 @@
-"""The instances of a fleet by name: those that run or have died, and what is remembered of others.
+"""The instances of a fleet by name: running, dead, and short entries of all others.
 
 An instance that was stopped, or never became ready, is reduced to a short entry: a world object
 may start thousands of them.
@@ -67,7 +67,7 @@ class Planning:
 
     @contextmanager
     def preparing(self, launch: Launch) -> Iterator[None]:
-        """Keep the snapshot of a launch, which has no name yet, until the block is left."""
+        """Keep the snapshot of a launch that has no name yet until the block is left."""
         self._unnamed.append(launch)
         try:
             yield
@@ -192,7 +192,7 @@ class KnownInstances:
         raise self._no_instance(name)
 
     def find_latest(self, known: InstanceHandle) -> InstanceHandle:
-        """Return the handle of an instance now: once it was revived after its end, another one."""
+        """Return the current handle of an instance; after a revival it is a new one."""
         latest = self._last.get(known.name, known)
         return latest if latest.run_id == known.run_id else known
 
@@ -257,7 +257,7 @@ class KnownInstances:
         return not users
 
     def _put_in_order(self, names: Iterable[str]) -> None:
-        """Have the order in which instances were asked for, not that in which they got ready."""
+        """Sort instances in the order of the request, not in the order of readiness."""
         for name in names:
             if name in self._instances:  # it may have been stopped meanwhile
                 self._instances[name] = self._instances.pop(name)
@@ -273,7 +273,7 @@ class KnownInstances:
         return replaced
 
     def _remember(self, instance: InstanceHandle) -> None:
-        """Remember an instance that was stopped or never became ready, and nothing else of it."""
+        """Reduce an instance that was stopped or never became ready to a short entry."""
         name = instance.name
         if self._instances.get(name) is instance:
             del self._instances[name]

@@ -72,8 +72,8 @@ class OpenWorld(WorldMetadata):
     def attach(cls, run_dir: str | Path) -> Self:
         """Return the world whose detached instances run in a run directory. Blocks.
 
-        Entering the block adopts them, and leaving it leaves them running. Meanwhile the options of
-        their starts hold: they are restarted as these say.
+        Entering the block adopts them, and leaving it leaves them running. Restarts use the
+        options of their starts.
 
         Args:
             run_dir: The run directory.
@@ -90,8 +90,8 @@ class OpenWorld(WorldMetadata):
             raise ConfigError(message, key="run_dir", value=str(directory)) from error
         if len(worlds) != 1:
             raise UsageError(
-                f"attach needs instances of one world; {directory} runs those of {len(worlds)}",
-                hint="clawblox ps shows what runs in a run directory",
+                f"attach needs instances of one world; {directory} runs instances of {len(worlds)}",
+                hint="clawblox ps lists the instances of a run directory",
             )
         world = cls(worlds.pop(), run_dir=directory)
         world._attach_dir = directory
@@ -180,13 +180,13 @@ class OpenWorld(WorldMetadata):
     def interrupt(self) -> None:
         """Make every stop from now on an interruption, after which a resume brings back the rest.
 
-        :meth:`resume_all` and ``clawblox resume`` leave alone what was stopped on purpose.
+        :meth:`resume_all` and ``clawblox resume`` do not bring back what was stopped on purpose.
         """
         if self._fleet is not None:
             self._fleet.interrupt()
 
     def kill_now(self) -> None:
-        """End the grace of every stop that is under way: what is still alive is killed."""
+        """End the grace of every stop under way, and kill the processes that are left."""
         if self._fleet is not None:
             self._fleet.kill_now()
 
@@ -238,14 +238,14 @@ class OpenWorld(WorldMetadata):
         await fleet.tasks.own(partial(fleet.label_run, directory, update))
 
     async def lineage(self, run_dir: str | Path | None = None) -> Lineage:
-        """Read what the instances of a run directory began from, their lives and their saves.
+        """Read the lineage of a run directory: origins, lives and saves of its instances.
 
         Args:
             run_dir: The run directory; by default that of the latest start, else that of this
                 object, else the world directory.
 
         Returns:
-            What the manifests and records tell now, of running and of ended instances.
+            The lineage from the manifests and records, of running and of ended instances.
 
         Raises:
             ManifestError: Nothing ever ran in the run directory.

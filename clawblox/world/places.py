@@ -50,7 +50,7 @@ class Place(Protocol):
 
     @property
     def routes(self) -> Mapping[str, Any]:
-        """Its routes, as ``[api]`` of the ``world.toml`` says."""
+        """Its routes, from ``[api]`` of the ``world.toml``."""
 
     @property
     def restarts(self) -> int:
@@ -114,7 +114,7 @@ class FleetPlace:
 
     @property
     def instance(self) -> InstanceHandle:
-        """The instance as it runs now: once it was brought back after its end, another one."""
+        """The current handle of the instance; after a revival it is a new one."""
         return self.fleet.find_latest(self.joined)
 
     @property
@@ -129,7 +129,7 @@ class FleetPlace:
 
     @property
     def routes(self) -> Mapping[str, Any]:
-        """Its routes, as ``[api]`` of the ``world.toml`` says."""
+        """Its routes, from ``[api]`` of the ``world.toml``."""
         return self.instance.launch.config.api
 
     @property
@@ -139,7 +139,7 @@ class FleetPlace:
 
     @property
     def connections(self) -> Connections:
-        """The connections to it; after each restart others."""
+        """The connections to it; new ones after each restart."""
         return self.instance.connections
 
     def find(self, instance: str) -> FleetPlace:

@@ -1,8 +1,8 @@
 """Finds the sessions of players that were in the save of a restored instance.
 
-A world that is restored knows the sessions of its save. Whoever joins it by a plain name is meant
-to be the player of that name, if anything here knows the session: this process, which joined the
-player before the save; the directory of an agent; or ``clawblox act``.
+A restored world knows the sessions of its save. An agent that joins by a plain name becomes the
+player of that name if its session is known here: to this process, because it joined the player
+before the save; in the directory of an agent; or to ``clawblox act``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Restored:
 
 @attrs.frozen
 class SavedPlayers:
-    """What is known of the players of one name in a save.
+    """The known facts about the players of one name in a save.
 
     Attributes:
         answers: The world's answers when they joined, as far as their sessions are known.
@@ -122,7 +122,7 @@ def recall(restored: Restored, name: str) -> SavedPlayers:
 
 
 def recall_kept(restored: Restored, name: str) -> SavedPlayers:
-    """Return what ``act`` knows of the players of a name, if the save is another run's. Blocks."""
+    """Return the players of a name that ``act`` knows, for a save of another run. Blocks."""
     found = find_checkpoint(restored.path)
     is_own = found is not None and found[1].get("run_id") == restored.run_id
     return SavedPlayers([] if is_own else list(_kept(found, name)), _listed_ids(found, name))
@@ -131,7 +131,7 @@ def recall_kept(restored: Restored, name: str) -> SavedPlayers:
 def _recorded(
     restored: Restored, found: tuple[Manifest, ManifestEntry] | None, name: str
 ) -> Iterator[JoinAnswer]:
-    """Yield what the directories of agents of a name record."""
+    """Yield the joins that the directories of agents of a name record."""
     directories = [
         path
         for root in dict.fromkeys((restored.instance_dir, restored.run_dir))
@@ -162,7 +162,7 @@ def _list_agents(root: Path) -> list[Path]:
 
 
 def _kept(found: tuple[Manifest, ManifestEntry] | None, name: str) -> Iterator[JoinAnswer]:
-    """Yield what ``act`` keeps of a name in the instance that was saved."""
+    """Yield the joins under a name that ``act`` keeps for the saved instance."""
     if found is None:
         return
     manifest, entry = found
@@ -179,7 +179,7 @@ def _kept(found: tuple[Manifest, ManifestEntry] | None, name: str) -> Iterator[J
 
 
 def _listed(manifest: Manifest, name: str) -> list[ManifestEntry]:
-    # A world writes into its manifest too, whatever it likes.
+    # A world writes into its manifest too, so any value may be there.
     entries: list[object] = [*manifest.agents]
     known = [entry for entry in entries if isinstance(entry, Mapping)]
     return [entry for entry in known if entry.get("name") == name]

@@ -1,4 +1,4 @@
-"""An instance that any process runs, as its record in the run directory tells of it."""
+"""An instance of any process, known by its record in the run directory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NOTICE_TIMEOUT_S = 0.5
 class RecordedPlace:
     """An instance known by its record; a context manager that closes its connections.
 
-    It does not wait for a restart: calls meanwhile fail. Making one blocks.
+    It does not wait for a restart: calls fail meanwhile. The constructor blocks.
 
     Args:
         run_dir: The run directory.
@@ -74,7 +74,7 @@ class RecordedPlace:
 
     @property
     def routes(self) -> Mapping[str, Any]:
-        """Its routes, as ``[api]`` of the ``world.toml`` says."""
+        """Its routes, from ``[api]`` of the ``world.toml``."""
         return self._routes
 
     @property
@@ -163,7 +163,7 @@ class RecordedPlace:
         return access
 
     def note_left(self, access: Access) -> None:
-        """Do nothing: the owner of the instance alone knows who is there."""
+        """Do nothing: only the owner of the instance keeps a roster."""
 
     async def exchange(
         self, request: Request, body: bytes | None, waits: Waits, *, access: Access
@@ -207,7 +207,7 @@ class Player:
         life: The instance as it was when the agent joined.
 
     Attributes:
-        agent: Its client; another one after a restart that made a new agent of it.
+        agent: Its client; a new one after a restart that made it a new agent.
         life: The instance as it was when the agent joined.
     """
 

@@ -1,6 +1,6 @@
 """Brings back the instances of a run that were interrupted; see ``AsyncWorld.resume_all``.
 
-``rundir.interrupted`` finds them and what they continue from. A resume is a start of many
+``rundir.interrupted`` finds them and their saves. A resume is a start of many
 with launches that are made from records: same launcher, same ramp, same batch.
 """
 
@@ -37,7 +37,7 @@ from clawblox.world.fleet import Fleet
 from clawblox.world.known_instances import Plan
 
 _LEFTOVER_GRACE_S = 2.0
-"""Seconds between TERM and KILL for what a killed orchestrator left, as its guard has them."""
+"""Seconds between TERM and KILL for leftover processes; a guard uses the same."""
 
 
 async def resume_all(
@@ -150,13 +150,13 @@ def _is_current(run_dir: Path, found: Interruption) -> bool:
     return all(latest.get(record.name) == record for record in found.records)
 
 
-# -- what killed orchestrators left ---------------------------------------------------------------
+# -- leftovers of killed orchestrators ------------------------------------------------------------
 
 
 async def find_resumable(
     run_dir: Path, names: Sequence[str] = (), *, world_dir: Path | None = None
 ) -> Interruption:
-    """End what a killed orchestrator left, and return what can go on; see ``find_interrupted``.
+    """End leftover processes, and return the instances that can continue; see ``find_interrupted``.
 
     Cancellation: some processes may be ended, some files removed.
     """

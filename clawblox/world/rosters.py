@@ -1,4 +1,4 @@
-"""Who joined an instance with which session, and what a restore has lost of that.
+"""The agents that joined an instance, their sessions, and the sessions that a restore has lost.
 
 A snapshot is opaque, but it cannot hold a session that was given after it was taken. So the roster
 knows whom to ask about after a restore, and no other agent is asked about: a world could see that.
@@ -34,7 +34,7 @@ class Seat:
             infinity if it is older than this orchestrator.
         headers: Headers of the requests of the agent's proxy, which change with the session; None
             if the caller has the session.
-        loss: What the world answered when it was asked about the session and did not know it; None
+        loss: The world's answer when it did not know the session; None
             while it may know it.
     """
 
@@ -48,7 +48,7 @@ class Seat:
 
     @property
     def entry(self) -> ManifestEntry | None:
-        """What tells its entry in the manifest from others; None if it has a directory or no id."""
+        """Key of its entry in the manifest; None if it has a directory or no id."""
         is_plain = self.member.dir is None and self.agent_id is not None
         return {"id": self.agent_id, "name": self.member.name} if is_plain else None
 
@@ -85,13 +85,13 @@ class Roster:
         """Check that no agent of another name has a session.
 
         Raises:
-            WorldSessionError: One has, or had before the session was lost.
+            WorldSessionError: Another agent has it, or had it before it was lost.
         """
         seat = self._seats.get(session) or self._lost.get(session)
         if seat is not None and seat.member.name != name:
             raise WorldSessionError(
-                f"the session of {name} is that of {seat.member.name} in this instance",
-                hint="each agent needs a session of its own; join without one",
+                f"the session of {name} belongs to {seat.member.name} in this instance",
+                hint="each agent needs a session of its own; join without a session",
             )
 
     def require_kept(self, session: str, name: str) -> None:
@@ -106,7 +106,7 @@ class Roster:
             raise ActionRefusedError(message, status=401, text=seat.loss or "", hint=_LOST_HINT)
         if (seat := self._seats.get(session)) is not None and seat.member.name != name:
             raise ActionRefusedError(
-                f"the session of {name} is that of {seat.member.name} by now",
+                f"the session of {name} belongs to {seat.member.name} now",
                 status=401,
                 hint=_LOST_HINT,
             )
@@ -134,7 +134,7 @@ class Roster:
         return [one.entry for one in over if one.entry is not None]
 
     def find(self, session: str) -> Seat | None:
-        """Return who has a session; None if that is not known."""
+        """Return the seat with a session; None if there is none."""
         return self._seats.get(session)
 
     def release(self, directory: Path) -> None:
@@ -151,7 +151,7 @@ class Roster:
             self._over.setdefault(seat.member.name, []).append(seat)
 
     def lose(self, seat: Seat, answer: str) -> None:
-        """Note that the world does not know a session any more, and what it answered."""
+        """Note a session as lost, with the world's answer."""
         self._seats.pop(seat.session, None)
         seat.loss = answer
         self._lost[seat.session] = seat

@@ -79,7 +79,7 @@ async def save_now(
         fleet: The fleet.
         instance: The instance.
         options: How to save.
-        retention: What removes older autosaves; None if it is no autosave.
+        retention: Removes older autosaves; None for other saves.
     """
     fleet.recorder.add("saves")
     begun_at = anyio.current_time()
@@ -147,7 +147,7 @@ class Retention:
         return retired
 
     async def remove_retired(self, instance: InstanceHandle) -> None:
-        """Remove the files of retired autosaves; one that cannot be removed is tried again.
+        """Remove the files of retired autosaves; a file that cannot be removed is tried again.
 
         Cancellation: they are removed all the same.
         """
@@ -176,7 +176,7 @@ class Autosave:
 
     Args:
         fleet: The fleet.
-        every: Seconds from the start of one round to that of the next.
+        every: Seconds between the starts of two rounds.
         keep: Number of autosaves to keep per instance; see :class:`Retention`.
         min_free: Free disk space, in bytes, below which no autosave is made; None for no limit.
         options: How to save.

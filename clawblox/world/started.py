@@ -27,7 +27,7 @@ class BoundWorld(StartedWorld, Generic[_Owner]):
 
         Args:
             facts: The facts.
-            owner: What the verbs use.
+            owner: The object that the verbs call.
         """
         fields = (field.name for field in attrs.fields(StartedWorld))
         bound = cls(**{name: getattr(facts, name) for name in fields})

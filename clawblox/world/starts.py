@@ -1,4 +1,4 @@
-"""The starts of one batch: what is written before they begin, and when all of them are over."""
+"""The starts of one batch: records and manifest entries before they begin, and their outcome."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Starts:
             self.is_decided.set()
 
     def note(self, instance: InstanceHandle) -> None:
-        """Count a start that succeeded or failed; one that failed after that only fails."""
+        """Count a start that succeeded or failed; a later failure is only noted."""
         is_new = instance not in self._noted
         self._noted.add(instance)
         try:
@@ -175,7 +175,7 @@ def _withdraw(instances: Iterable[Instance]) -> None:
 
 
 def forked_snapshots(launches: Iterable[Launch]) -> set[Path]:
-    """Return the snapshots that new runs begin from, without those of restarts."""
+    """Return the snapshots that new runs begin from; restarts are left out."""
     return {
         launch.resume_path
         for launch in launches
@@ -207,8 +207,8 @@ def member_update(launch: Launch, run_id: str, begun_at: datetime) -> Update:
 
     Args:
         launch: The start.
-        run_id: Id of its run, if it is a new one.
-        begun_at: When the run began, if it is a new one.
+        run_id: Id of a new run.
+        begun_at: When a new run began.
     """
     if launch.past is not None:
         return _resumed_update(launch, launch.past)

@@ -2,7 +2,7 @@
 
 Each method runs its namesake of AsyncWorld through the portal, with the same signature and types.
 World works without a ``with`` block, inside a running event loop (a notebook cell), and with
-Ctrl-C. What a script leaves open is closed when the interpreter ends.
+Ctrl-C. Worlds that a script leaves open are closed when the interpreter ends.
 """
 
 from __future__ import annotations

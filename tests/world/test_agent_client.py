@@ -157,7 +157,7 @@ UNUSABLE = {
     "status-500": (500, "the answer to POST /input has the status 500"),
     "redirect": (302, "the answer to POST /input has the status 302"),
     "not-json": (200, "the answer to POST /input is not JSON"),
-    "unsized-number": (200, "the answer to POST /input does not say where it ends"),
+    "unsized-number": (200, "the answer to POST /input has no end"),
     "unsized-truncated": (200, "the answer to POST /input is not JSON"),
 }
 
@@ -184,7 +184,7 @@ async def test_json_without_a_length_counts_and_text_without_one_does_not(tmp_pa
         agent = await world.join("Rocky")
         switch(started, acting="unsized", doc="unsized")
         assert (await agent.observe())["counter"] == 0
-        with pytest.raises(WorldCallError, match=r"the answer to GET /api\.md does not say"):
+        with pytest.raises(WorldCallError, match=r"the answer to GET /api\.md has no end"):
             await agent.api()
 
 

@@ -65,7 +65,7 @@ async def test_a_detached_instance_outlives_its_orchestrator_and_can_be_attached
         assert not is_alive(pid)
         assert port is not None
         assert not is_listening(port)
-    with pytest.raises(UsageError, match="those of 0"):
+    with pytest.raises(UsageError, match="instances of 0"):
         AsyncWorld.attach(run)
 
 

@@ -133,11 +133,11 @@ async def test_a_session_is_refused_to_another_name_of_the_same_instance(tmp_pat
         (fork,) = forks
         ben = await world.join("ben", instance=fork.name)
         assert ben.access.session == ada.access.session
-        with pytest.raises(WorldSessionError, match="session of ada is that of ben"):
+        with pytest.raises(WorldSessionError, match="session of ada belongs to ben"):
             await ada.on(fork.name).observe()
         await ben.on(fork.name).observe()
         await crash(started, events)
-        with pytest.raises(WorldSessionError, match="session of carl is that of ada"):
+        with pytest.raises(WorldSessionError, match="session of carl belongs to ada"):
             await world.join("carl", instance="w000")
         with pytest.raises(ActionRefusedError, match="lost"):
             await ada.observe()
