@@ -91,8 +91,10 @@ def inspect(archive: str, with_files: bool, as_json: bool) -> None:
         CheckpointError: It is not a checkpoint archive.
     """
     with Archive.open(existing_path(archive)) as opened:
-        text = describe(opened, with_files=with_files)
-        _show(archive_fields(opened), text, as_json=as_json)
+        if as_json:
+            click.echo(format_json(archive_fields(opened)))
+        else:
+            click.echo(describe(opened, with_files=with_files))
 
 
 @command.command(
@@ -168,9 +170,11 @@ def extract(archive: str, run_dir: str, keep: tuple[str, ...], as_json: bool) ->
     loaded = _with_bar(
         "Extracting", lambda report: load_checkpoint(path, run_dir, keep=keep, progress=report)
     )
-    steps = describe_next_steps(loaded, Path(run_dir), _find_world_dir(path))
-    text = "\n\n".join(filter(None, (describe_loaded(loaded), steps)))
-    _show(loaded, text, as_json=as_json)
+    if as_json:
+        click.echo(format_json(loaded))
+    else:
+        steps = describe_next_steps(loaded, Path(run_dir), _find_world_dir(path))
+        click.echo("\n\n".join(filter(None, (describe_loaded(loaded), steps))))
 
 
 def _find_world_dir(archive: Path) -> Path | None:
