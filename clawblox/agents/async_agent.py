@@ -17,6 +17,7 @@ from clawblox.agents.access.grant import Grant
 from clawblox.agents.access.proxy import Limits as ProxyLimits
 from clawblox.agents.control import make_control_server, open_control
 from clawblox.agents.drivers import find_driver
+from clawblox.agents.drivers.driver import Branch
 from clawblox.agents.environment import check_agent_env
 from clawblox.agents.events import AgentEventHub, AgentEventStream
 from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
@@ -35,6 +36,7 @@ from clawblox.agents.prompts import (
     default_system_prompt,
 )
 from clawblox.agents.running.agenda import Hold
+from clawblox.agents.running.branching import make_branch, require_branching
 from clawblox.agents.running.hooks import Hooks
 from clawblox.agents.running.lifecycle import MOVES
 from clawblox.agents.running.order import Limits, Order, Start
@@ -140,6 +142,7 @@ class AsyncAgent:
         self._hold = Hold()
         self._control: ControlServer | None = None
         self._first_started_at: float | None = None
+        self._branch: Branch | None = None
         self._owner: Owner | None = None
         self._tasks: Tasks | None = None
         self._residence: Residence[Tasks]
@@ -294,13 +297,16 @@ class AsyncAgent:
 
         Raises:
             ConfigError: An argument is wrong.
-            UsageError: The agent is already running, or is not open.
+            UsageError: The agent is already running, is not open, or is a branch.
             AgentSetupError: Its program is missing, too old, not logged in, or cannot be isolated.
             AgentStartError: Its program did not start, or did not confirm its session in time.
                 Nothing of it is left; ``events.jsonl`` has the reason.
 
         Cancellation: the program is ended; nothing of it is left.
         """
+        if self._branch is not None:
+            hint = "send(prompt=…) begins its conversation"
+            raise UsageError(f"the agent {self.name!r} is a branch of another", hint=hint)
         prompt = check_prompt(initial_prompt, "initial_prompt")
         system = default_system_prompt() if system_prompt is None else system_prompt
         order = self._order(prompt, env, system_prompt=check_text(system, "system_prompt"))
@@ -323,7 +329,8 @@ class AsyncAgent:
         """Send the agent a message; an agent that works gets it after the current turn.
 
         An agent whose program does not run is started in its recorded conversation, even if another
-        process started that conversation or it comes from an archive.
+        process started that conversation or it comes from an archive. The first message to a branch
+        begins its conversation; see :meth:`fork`.
 
         Args:
             prompt: The message.
@@ -342,8 +349,61 @@ class AsyncAgent:
         Cancellation: a program started for the message is ended; a queued message is withdrawn.
         """
         prompt = check_prompt(prompt, "prompt")
-        order = self._order(prompt, env, start=Start.CONTINUE, system_prompt=None)
-        return await self._own_begin(order)
+        start = self._branch or Start.CONTINUE
+        order = self._order(prompt, env, start=start, system_prompt=None)
+        started = await self._own_begin(order)
+        self._branch = None
+        return started
+
+    async def fork(
+        self,
+        dir: str | Path,  # noqa: A002 - as in the constructor
+        *,
+        name: str | None = None,
+        system_prompt: str | None = None,
+    ) -> AsyncAgent:
+        """Make a branch: another agent, with a copy of this one's workspace, home and conversation.
+
+        The branch is not started: connect it to its world, then :meth:`send` it a message. That
+        begins a conversation under a new id, with everything in the conversation of this agent,
+        which may work on. Nothing in this agent's directory is opened for writing. Links in the
+        workspace are copied as links. The usage and the budget of the branch begin at zero.
+
+        Args:
+            dir: Directory of the branch, new or empty, and outside this agent's directory.
+            name: Full name of the branch; None means the name of this agent.
+            system_prompt: System prompt of the branch; None keeps the recorded one.
+
+        Returns:
+            The branch, with the options of this agent; it is not open.
+
+        Raises:
+            ConfigError: An argument is wrong.
+            UsageError: The agent is in a turn, or run by another process; its driver cannot branch
+                conversations; or the directory is in use.
+            AgentResumeError: The recorded conversation cannot be continued exactly.
+            AgentError: The usage of this agent cannot be read, or a file cannot be copied.
+
+        Cancellation: no directory remains.
+        """
+        require_branching(
+            self._driver, self.name, system_prompt, is_unborn=self._branch is not None
+        )
+        options = attrs.evolve(self._options, dir=dir, name=name or self.name)
+        branch = AsyncAgent(**attrs.asdict(options, recurse=False))
+        order = self._order("fork", None, start=Start.CONTINUE, system_prompt=None)
+        with self.hold_turns():
+            self._require_between_turns()
+            books = None if self._owner is None else self._owner.books
+            check = self._require_between_turns
+            make = partial(make_branch, order, books, branch.dir, system_prompt, check)
+            branch._branch = await in_own_task(make)
+        return branch
+
+    def _require_between_turns(self) -> None:
+        if not self.is_between_turns:
+            hint = "wait until it is between turns, or stop it"
+            raise UsageError(f"the agent {self.name!r} is in a turn", hint=hint)
 
     async def stop(self, *, grace_seconds: float = DEFAULT_GRACE_S) -> AgentResult:
         """Stop the agent and all processes it has started. Idempotent.
@@ -392,7 +452,7 @@ class AsyncAgent:
         prompt: str,
         env: Mapping[str, str] | None,
         *,
-        start: Start = Start.BEGIN,
+        start: Start | Branch = Start.BEGIN,
         system_prompt: str | None = "",
     ) -> Order:
         given = dict(check_env(env))
@@ -426,7 +486,7 @@ class AsyncAgent:
                     begun.append(owner)
             if begun:
                 return await self._wait_started(owner)
-            if order.start is not Start.CONTINUE:
+            if order.start is Start.BEGIN:
                 hint = "send(prompt=…) talks to it; stop() ends it"
                 raise UsageError(f"the agent {self.name!r} runs already", hint=hint)
             return await owner.send(order.prompt)

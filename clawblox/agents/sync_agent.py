@@ -16,6 +16,7 @@ from clawblox.agents.values import AgentState, SandboxLevel, Usage
 from clawblox.concurrency.synchronous import (
     OpenTwin,
     constructing,
+    converting,
     immediate,
     streaming,
     synchronous,
@@ -122,8 +123,15 @@ class Agent(OpenTwin[AsyncAgent]):
     check = synchronous(AsyncAgent.check)
     start = synchronous(AsyncAgent.start)
     send = synchronous(AsyncAgent.send)
+    fork = converting(AsyncAgent.fork, lambda branch: _twin(branch), returns="Agent")
     stop = synchronous(AsyncAgent.stop)
     kill_now = immediate(AsyncAgent.kill_now)
     limit_turns = immediate(AsyncAgent.limit_turns)
     wait = synchronous(AsyncAgent.wait)
     events = streaming(AsyncAgent.events, returns="Stream[AgentEvent]")
+
+
+def _twin(branch: AsyncAgent) -> Agent:
+    twin: Agent = Agent.__new__(Agent)
+    OpenTwin.__init__(twin, branch)
+    return twin

@@ -149,6 +149,23 @@ class Ledger:
         """Usage of the agent so far. None of its members ever decreases."""
         return self._usage
 
+    def branch(self, parent_id: str, session_id: str) -> Ledger:
+        """Return the ledger of a branch: empty, with readings counted from the parent's last one.
+
+        Args:
+            parent_id: The conversation that is branched.
+            session_id: The new conversation.
+        """
+        ledger = Ledger()
+        parent = self._conversations.get(parent_id, _Conversation())
+        ledger._conversations[session_id] = attrs.evolve(
+            parent,
+            last_tokens=parent.last_tokens or parent.counted,
+            last_cost=parent.counted.cost_usd if parent.last_cost is None else parent.last_cost,
+            counted=Usage(),
+        )
+        return ledger
+
     def begin_process(self) -> None:
         """Note that a process of the program begins: readings per process restart at zero."""
         self._process = _Process()

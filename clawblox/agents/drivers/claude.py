@@ -6,6 +6,7 @@ Measured with versions 2.1.197 and 2.1.330.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any, Final
 
 from clawblox.agents.drivers.driver import (
     AgentSetup,
+    Begin,
+    Branch,
     Continue,
     Conversation,
     Interruption,
@@ -46,7 +49,12 @@ from clawblox.agents.programs.program import project_slug
 from clawblox.agents.values import ErrorKind, Report, Usage, UsageScope
 from clawblox.foreign_values import parse_document
 from clawblox.system.files import make_private_dir, publish_bytes
-from clawblox.system.regular_files import find_files, merge_directory, read_file
+from clawblox.system.regular_files import (
+    find_files,
+    merge_directory,
+    read_file,
+    rewrite_lines,
+)
 
 _STREAM: Final = (
     "-p",
@@ -66,6 +74,7 @@ _QUIET_ENV: Final = {
 _EVERYTHING: Final = "bypassPermissions"
 _STATE_FILE: Final = ".claude.json"
 _MAX_STATE_BYTES: Final = 64 << 20
+_MAX_TRANSCRIPT_BYTES: Final = 4 << 30
 _SETTINGS_FILE: Final = "settings.json"
 _SANDBOX_FILE: Final = "claude_sandbox_settings.json"
 _SANDBOX: Final = {
@@ -118,6 +127,7 @@ class ClaudeDriver(KnownProgramDriver):
         "with Node 20, npm installs 2.1.197 without a warning"
     )
     needs_version = False
+    can_branch = True
 
     def check(
         self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str], version: str
@@ -150,6 +160,34 @@ class ClaudeDriver(KnownProgramDriver):
         if found is not None and found.parent.name != slug:
             merge_directory(directory.state, f"projects/{found.parent.name}", f"projects/{slug}")
 
+    def branch(
+        self, directory: AgentDir, setup: AgentSetup, branch: Branch, interruption: Interruption
+    ) -> None:
+        """Point the copied project and tasks to this agent; the program branches by itself.
+
+        Otherwise the conversation would lead the branch to the memory and the results of tools
+        in the directory of the original.
+        """
+        root, parent = directory.state, self.transcripts(directory).get(branch.parent_id)
+        if parent is None:
+            return
+        if (root / "tasks" / branch.parent_id).is_dir():
+            merge_directory(root, f"tasks/{branch.parent_id}", f"tasks/{branch.session_id}")
+        if setup.workspace != directory.workspace:  # both see the paths of the sandbox
+            return
+        places = {
+            json.dumps(str(branch.origin))[1:-1]: json.dumps(str(directory.path))[1:-1],
+            project_slug(os.path.realpath(AgentDir(branch.origin).workspace)): parent.parent.name,
+        }
+        pattern = re.compile(rf"({'|'.join(map(re.escape, places))})(?![\w.-])".encode())
+
+        def move(line: bytes) -> bytes:
+            if interruption.is_set:
+                raise InterruptedError
+            return pattern.sub(lambda found: places[found[1].decode()].encode(), line)
+
+        rewrite_lines(root, str(parent.relative_to(root)), move, max_bytes=_MAX_TRANSCRIPT_BYTES)
+
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path]:
         """Return the main transcript of each conversation, by id; the newest for each id."""
         found = find_files(directory.state, "projects/*/*.jsonl")
@@ -161,12 +199,18 @@ class ClaudeDriver(KnownProgramDriver):
 
     def invocation(self, setup: AgentSetup, turn: Turn) -> Invocation:
         """Return the command for a process for this turn."""
-        option = "--resume" if isinstance(turn.start, Continue) else "--session-id"
+        match turn.start:
+            case Begin(session_id):
+                conversation: tuple[str, ...] = ("--session-id", session_id)
+            case Continue(session_id):
+                conversation = ("--resume", session_id)
+            case Branch(parent_id, session_id):
+                conversation = ("--resume", parent_id, "--fork-session", "--session-id", session_id)
         prompt_file = str(setup.runtime / "system_prompt.md")
         argv = (
             setup.binary,
             *_STREAM,
-            *(option, turn.start.session_id),
+            *conversation,
             # The program does not keep the system prompt with the conversation.
             *(("--append-system-prompt-file", prompt_file) if setup.system_prompt else ()),
             *(("--model", setup.model) if setup.model else ()),

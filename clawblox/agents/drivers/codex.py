@@ -11,11 +11,13 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from clawblox.agents.drivers.driver import (
     AgentSetup,
+    Branch,
     Conversation,
     Interruption,
     Invocation,
@@ -43,9 +45,10 @@ from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import CODEX
 from clawblox.agents.programs.program import thread_id
 from clawblox.agents.values import Report, Usage
+from clawblox.errors import AgentResumeError
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.foreign_database import copy_database, remove_database
-from clawblox.system.regular_files import find_files
+from clawblox.system.regular_files import find_files, rewrite_lines
 
 _EVERYTHING: Final = "--dangerously-bypass-approvals-and-sandbox"
 _MODES: Final = {
@@ -59,6 +62,7 @@ _BASE_URL: Final = "https://api.openai.com/v1"
 _KEYS: Final = ("CODEX_API_KEY", "OPENAI_API_KEY")
 _LOGIN_FILE: Final = "auth.json"
 _INDEX: Final = "state_*.sqlite"
+_MAX_ROLLOUT_BYTES: Final = 4 << 30
 
 _RETRY: Final = re.compile(
     r"Reconnecting\.\.\. (?:(\d{1,9})/(\d{1,9})|waiting for network) ?\(?(.*?)\)?"
@@ -95,6 +99,7 @@ class CodexDriver(KnownProgramDriver):
     oldest = (0, 128)
     install_hint = f"npm install -g {CODEX.package}@latest"
     needs_version = False
+    can_branch = True
 
     def check(
         self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str], version: str
@@ -138,6 +143,20 @@ class CodexDriver(KnownProgramDriver):
             if place not in (str(own), os.path.realpath(own)):
                 remove_database(directory.state, index.path.name)
 
+    def branch(
+        self, directory: AgentDir, setup: AgentSetup, branch: Branch, interruption: Interruption
+    ) -> None:
+        """Give the copied rollout the new id; the program's own fork would only refer to it."""
+        rollout = self.transcripts(directory).get(branch.parent_id)
+        if rollout is None:
+            return
+        root = directory.state
+        for index in find_files(root, _INDEX):
+            remove_database(root, index.path.name)
+        rename = partial(_rename_thread, branch, interruption)
+        rewrite_lines(root, str(rollout.relative_to(root)), rename, max_bytes=_MAX_ROLLOUT_BYTES)
+        rollout.rename(rollout.with_name(rollout.name.replace(branch.parent_id, branch.session_id)))
+
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path]:
         """Return the rollout of each thread, by id; the newest if an id has several."""
         found = sorted(
@@ -174,6 +193,25 @@ class CodexDriver(KnownProgramDriver):
             if record is not None and (message := _failure_message(record)):
                 return _describe_failure(message)
         return None
+
+
+def _rename_thread(branch: Branch, interruption: Interruption, line: bytes) -> bytes:
+    """Return a line of a rollout, with the new id where it names the thread itself."""
+    if interruption.is_set:
+        raise InterruptedError
+    record = parse_record(line) if b"session_meta" in line else None
+    if record is None or record.get("type") != "session_meta":
+        return line
+    thread = record_in(record, "payload")
+    if thread.get("history_base"):
+        raise AgentResumeError(
+            f"thread {branch.parent_id} is itself a fork that refers to another rollout",
+            hint="let the agent begin a new conversation, and branch that",
+        )
+    if thread.get("id") != branch.parent_id:
+        return line
+    ids = {name: branch.session_id for name in ("id", "session_id") if name in thread}
+    return json.dumps({**record, "payload": {**thread, **ids}}).encode() + b"\n"
 
 
 def _check_login(env: Mapping[str, str], directory: AgentDir) -> Iterator[Requirement]:

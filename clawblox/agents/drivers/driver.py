@@ -73,20 +73,35 @@ class Continue:
     session_id: str
 
 
+@attrs.frozen
+class Branch:
+    """Branches a conversation: begins a new one with everything in an earlier one.
+
+    Attributes:
+        parent_id: Id of the earlier conversation, in a copy that belongs to this agent.
+        session_id: Id of the new one, unless the program chooses it.
+        origin: Directory of the agent whose conversation was copied; it is not touched.
+    """
+
+    parent_id: str
+    session_id: str
+    origin: Path
+
+
 @attrs.frozen(kw_only=True)
 class Turn:
     """The turn for which a process is started.
 
     Attributes:
         prompt: The first message to the program.
-        start: Whether it begins or continues a conversation, with the id.
+        start: Whether it begins, continues or branches a conversation, with the ids.
         is_onlooker: Whether output is only read, starting at any line, and nothing is written.
         joined_version: Version of the program when an onlooker has missed its first lines; None
             when reading starts at the first line.
     """
 
     prompt: str
-    start: Begin | Continue
+    start: Begin | Continue | Branch
     is_onlooker: bool = False
     joined_version: str | None = None
 
@@ -94,6 +109,11 @@ class Turn:
     def continued_id(self) -> str | None:
         """Id of the continued conversation; None for a new one."""
         return self.start.session_id if isinstance(self.start, Continue) else None
+
+    @property
+    def source_id(self) -> str | None:
+        """Id of the conversation that must exist: the one to be continued or branched."""
+        return self.start.parent_id if isinstance(self.start, Branch) else self.continued_id
 
 
 @attrs.frozen(kw_only=True)
@@ -220,10 +240,14 @@ class Driver(ABC):
         program: The facts of the program.
         records_usage: Whether the program records its usage in files that :meth:`read_usage`
             reads.
+        can_branch: Whether conversations can be branched.
+        keeps_system_prompt: Whether a conversation keeps its first system prompt for ever.
     """
 
     program: Program
     records_usage = False
+    can_branch = False
+    keeps_system_prompt = True
 
     @abstractmethod
     def name_binary(self, binary: str | None, command: object) -> str:
@@ -285,6 +309,26 @@ class Driver(ABC):
             OSError: A file cannot be moved or rewritten, or is too large.
         """
         del directory, setup, session_id, interruption
+
+    def branch(
+        self, directory: AgentDir, setup: AgentSetup, branch: Branch, interruption: Interruption
+    ) -> None:
+        """Turn the copied conversation into the new one, as far as the program does not. Blocks.
+
+        Called after :meth:`adopt`, and again after an interruption. Without a transcript of the new
+        conversation afterwards, the program is started with the :class:`Branch`.
+
+        Args:
+            directory: The agent's directory on this machine.
+            setup: The agent.
+            branch: The two conversations.
+            interruption: Ends the call soon, with an error.
+
+        Raises:
+            AgentResumeError: This conversation cannot be branched.
+            OSError: A file cannot be rewritten, or is too large.
+        """
+        del directory, setup, branch, interruption
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path] | None:
         """Return the main transcript of each conversation in the state directory, by id. Blocks.

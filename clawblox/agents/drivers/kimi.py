@@ -6,6 +6,7 @@ It names its conversation only after a turn has succeeded. Until then, files on 
 from __future__ import annotations
 
 import glob
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import Any, Final
 
 from clawblox.agents.drivers.driver import (
     AgentSetup,
+    Branch,
     Conversation,
     Interruption,
     Invocation,
@@ -98,6 +100,7 @@ class KimiDriver(KnownProgramDriver):
     oldest = (2, 1)
     install_hint = f"npm install -g {KIMI.package}@latest, with Node 22 or newer"
     records_usage = True
+    can_branch = True
 
     def check(
         self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str], version: str
@@ -148,6 +151,21 @@ class KimiDriver(KnownProgramDriver):
         publish_bytes(session / STATE_FILE, bound)
         os.close(make_directory(root, f"sessions/{key}"))
         session.rename(root / "sessions" / key / session_id)
+
+    def branch(
+        self, directory: AgentDir, setup: AgentSetup, branch: Branch, interruption: Interruption
+    ) -> None:
+        """Give the copied session the new id; its transcripts have none."""
+        transcript = self.transcripts(directory).get(branch.parent_id)
+        if transcript is None:
+            return
+        root, session = directory.state, _session_dir(transcript)
+        path = f"{session.relative_to(root)}/{STATE_FILE}"
+        state = parse_record(read_file(root, path, max_bytes=_MAX_STATE_BYTES)) or {}
+        named = json.dumps({**state, "id": branch.session_id}, allow_nan=False).encode()
+        publish_bytes(session / STATE_FILE, named)
+        session.rename(session.with_name(branch.session_id))
+        self.adopt(directory, setup, branch.session_id, interruption)  # its paths have the id too
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path]:
         """Return the main transcript of each session, by id; the newest if an id has several."""

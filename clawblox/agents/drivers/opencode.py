@@ -13,6 +13,9 @@ from typing import Any, Final
 
 from clawblox.agents.drivers.driver import (
     AgentSetup,
+    Begin,
+    Branch,
+    Continue,
     Conversation,
     Interruption,
     Invocation,
@@ -90,6 +93,8 @@ class OpencodeDriver(KnownProgramDriver):
     version = re.compile(r"^(\d+)\.(\d+)\.\d+$", re.MULTILINE)
     oldest = (1, 18)
     install_hint = f"npm install -g {OPENCODE.package}@latest"
+    can_branch = True
+    keeps_system_prompt = False
 
     def check(
         self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str], version: str
@@ -138,11 +143,17 @@ class OpencodeDriver(KnownProgramDriver):
 
     def invocation(self, setup: AgentSetup, turn: Turn) -> Invocation:
         """Return the command and input for a process for this turn."""
+        match turn.start:
+            case Begin():  # with a title, the program does not ask the model for one
+                conversation: tuple[str, ...] = ("--title", "agent")
+            case Continue(session_id):
+                conversation = ("--session", session_id)
+            case Branch(parent_id):
+                conversation = ("--session", parent_id, "--fork")
         argv = (
             *(setup.binary, "run", "--format", "json", "--thinking"),
             *(("--model", setup.model) if setup.model else ()),
-            # With a title, the program does not ask the model for one.
-            *(("--session", turn.continued_id) if turn.continued_id else ("--title", "agent")),
+            *conversation,
         )
         homes = {name: str(setup.state / place) for name, place in _XDG_ENV.items()}
         settings = {"OPENCODE_CONFIG": str(setup.state / _SETTINGS_FILE)}

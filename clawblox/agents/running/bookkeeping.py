@@ -97,6 +97,10 @@ class Bookkeeping:
             # byte of the log, except for those still queued. Skip as many, to use no number twice.
             self._seq += _MAX_QUEUED_EVENTS + max(0, written - last.raw_offset)
 
+    def branch_ledger(self, parent_id: str, session_id: str) -> Ledger:
+        """Return the ledger of a branch; see :meth:`Ledger.branch`."""
+        return self._ledger.branch(parent_id, session_id)
+
     async def count_recorded(self, session_id: str) -> None:
         """Count the usage that the program records itself, if its driver can read that.
 

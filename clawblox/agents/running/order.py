@@ -8,7 +8,7 @@ from pathlib import Path
 
 import attrs
 
-from clawblox.agents.drivers.driver import Driver
+from clawblox.agents.drivers.driver import Branch, Driver
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.options import AgentOptions
 from clawblox.agents.running.agenda import Hold
@@ -55,13 +55,13 @@ class Start(Enum):
 
 @attrs.frozen(kw_only=True)
 class Order:
-    """One start of an agent, in a new or in its recorded conversation.
+    """One start of an agent, in a new, in its recorded, or in a branched conversation.
 
     Attributes:
         options: The agent's options.
         driver: Its driver.
         prompt: Its first message.
-        start: Whether it begins a conversation or continues the recorded one.
+        start: Whether it begins a conversation, continues the recorded one, or branches one.
         system_prompt: Its system prompt; None uses the recorded one.
         env: Variables from the caller, in memory only.
         inherited: The environment of this process.
@@ -74,7 +74,7 @@ class Order:
     options: AgentOptions
     driver: Driver
     prompt: str
-    start: Start
+    start: Start | Branch
     system_prompt: str | None
     env: Mapping[str, str] = attrs.field(repr=False)
     inherited: Mapping[str, str] = attrs.field(repr=False)

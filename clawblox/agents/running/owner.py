@@ -16,7 +16,7 @@ from typing import Final
 
 import anyio
 
-from clawblox.agents.drivers.driver import Begin, Continue, Requirement, Turn
+from clawblox.agents.drivers.driver import Begin, Branch, Continue, Requirement, Turn
 from clawblox.agents.events import AgentEventHub
 from clawblox.agents.running.agenda import Agenda, Message
 from clawblox.agents.running.attempt import Attempt
@@ -35,6 +35,7 @@ from clawblox.agents.running.preparation import (
 from clawblox.agents.running.session import (
     catch_up,
     count_rest,
+    find_branch,
     read_session_id,
     require_transcript,
 )
@@ -285,6 +286,8 @@ class Owner:
         order = self._order
         if order.start is Start.CONTINUE:
             self.books.session_id = await run_blocking(read_session_id, order)
+        elif isinstance(order.start, Branch):
+            self.books.session_id = await run_blocking(find_branch, order, order.start)
         prepared = await run_blocking(prepare, order)
         await run_blocking(self.books.load)
         await catch_up(order, self.books)
@@ -296,8 +299,9 @@ class Owner:
         env = build_environment(order, prepared.setup, self._tree.cookie, own)
         version = await read_version(order, prepared, self._tree.cookie, turn)
         self.books.version = find_number(version)
-        session_id = self.books.session_id
-        doubts = await prepare_home(order, prepared.setup, env, version, session_id)
+        doubts = await prepare_home(order, prepared.setup, env, version, turn.start)
+        if isinstance(order.start, Branch):
+            self.books.session_id = await run_blocking(find_branch, order, order.start)
         for doubt in doubts:
             problem, hint = doubt.problem, doubt.hint
             _log.warning("agent may not work", agent=order.name, problem=problem, hint=hint)
@@ -305,8 +309,13 @@ class Owner:
         return prepared
 
     def _make_turn(self, message: Message) -> Turn:
-        session_id = self.books.session_id
-        start = Begin(str(uuid.uuid4())) if session_id is None else Continue(session_id)
+        start: Begin | Continue | Branch
+        if self.books.session_id is not None:
+            start = Continue(self.books.session_id)
+        elif isinstance(self._order.start, Branch):
+            start = self._order.start
+        else:
+            start = Begin(str(uuid.uuid4()))
         return Turn(prompt=message.text, start=start)
 
     # -- processes --------------------------------------------------------------------------
@@ -322,8 +331,8 @@ class Owner:
         """
         turn = self._make_turn(message)
         await count_rest(self._order, self.books, turn.continued_id)
-        if turn.continued_id is not None:
-            await run_blocking(require_transcript, self._order, turn.continued_id)
+        if turn.source_id is not None:
+            await run_blocking(require_transcript, self._order, turn.source_id)
         self._attempt = attempt = Attempt(
             self._order,
             prepared,

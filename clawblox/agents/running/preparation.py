@@ -14,7 +14,15 @@ from pathlib import Path
 import anyio
 import attrs
 
-from clawblox.agents.drivers.driver import AgentSetup, Begin, Interruption, Requirement, Turn
+from clawblox.agents.drivers.driver import (
+    AgentSetup,
+    Begin,
+    Branch,
+    Continue,
+    Interruption,
+    Requirement,
+    Turn,
+)
 from clawblox.agents.environment import agent_environment
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.running.hooks import Enclosed
@@ -257,7 +265,7 @@ async def prepare_home(
     setup: AgentSetup,
     env: Mapping[str, str],
     version: str,
-    session_id: str | None,
+    start: Begin | Continue | Branch,
 ) -> list[Requirement]:
     """Let the driver check the program and write its home directory.
 
@@ -266,7 +274,7 @@ async def prepare_home(
         setup: The agent.
         env: The environment of the program.
         version: The output of the version command.
-        session_id: The conversation that is continued; None for a new one.
+        start: Whether a conversation is begun, continued or branched.
 
     Returns:
         Requirements that may be missing.
@@ -278,7 +286,7 @@ async def prepare_home(
     Cancellation: a conversation may have been moved partly; the next start moves the rest.
     """
     interruption = Interruption()
-    write = partial(_write_home, order, setup, env, version, session_id, interruption)
+    write = partial(_write_home, order, setup, env, version, start, interruption)
     return await run_interruptible(write, interruption.set)
 
 
@@ -287,13 +295,17 @@ def _write_home(
     setup: AgentSetup,
     env: Mapping[str, str],
     version: str,
-    session_id: str | None,
+    start: Begin | Continue | Branch,
     interruption: Interruption,
 ) -> list[Requirement]:
     requirements = order.driver.check(order.directory, setup, env, version)
     _require_usable(order, [missing for missing in requirements if missing.is_certain])
-    if session_id is not None:
-        order.driver.adopt(order.directory, setup, session_id, interruption)
+    match start:
+        case Continue(session_id):
+            order.driver.adopt(order.directory, setup, session_id, interruption)
+        case Branch(parent_id):
+            order.driver.adopt(order.directory, setup, parent_id, interruption)
+            order.driver.branch(order.directory, setup, start, interruption)
     order.driver.prepare(order.directory, setup, env)
     return requirements
 

@@ -15,7 +15,7 @@ from typing import Final, Self
 
 import attrs
 
-from clawblox.agents.drivers.driver import Continue, Interruption, Turn
+from clawblox.agents.drivers.driver import Branch, Continue, Interruption, Turn
 from clawblox.agents.drivers.reading import open_reading
 from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.order import Order
@@ -87,6 +87,12 @@ def find_session_id(order: Order) -> str | None:
         return read_session_id(order)
     except AgentResumeError:
         return None
+
+
+def find_branch(order: Order, branch: Branch) -> str | None:
+    """Return the id of the new conversation of a branch; None before it exists."""
+    made = order.driver.transcripts(order.directory) or {}
+    return branch.session_id if branch.session_id in made else None
 
 
 def read_system_prompt(order: Order) -> str:

@@ -170,6 +170,7 @@ class Claude:
         """Begin a conversation, or continue the one that was asked for."""
         self.session = self.arguments.get("--session-id", default=self.session)
         self.path = self.transcript(self.session)
+        forks = "--fork-session" in self.arguments.flags
         if resumed := self.arguments.get("--resume", "-r"):
             if not common.is_uuid(resumed):
                 self.refuse(
@@ -177,8 +178,14 @@ class Claude:
                     "with --print. Usage: claude -p --resume <session-id|title>. Provided value "
                     f'"{resumed}" is not a UUID and does not match any session title.',
                 )
-            self.session = resumed
             path = self.find(resumed)
+            if forks and path:
+                os.makedirs(os.path.dirname(self.path), exist_ok=True)
+                for record in common.read_lines(path):
+                    common.append_line(self.path, record | {"sessionId": self.session})
+                path = self.path
+            else:
+                self.session = resumed
             if path is None:
                 self.refuse(f"No conversation found with session ID: {resumed}")
             if common.fault("wrong_id"):

@@ -9,7 +9,7 @@ import common
 
 VERSION = "1.18.33"
 
-FLAGS = {"--auto", "--pure", "--thinking", "--print-logs"}
+FLAGS = {"--fork", "--auto", "--pure", "--thinking", "--print-logs"}
 VALUES = {
     "--format",
     "-m",
@@ -44,8 +44,9 @@ def open_database():
 class OpenCode:
     """One process, which is one turn of one session."""
 
-    def __init__(self, session):
+    def __init__(self, session, forks):
         self.database = open_database()
+        self.forks = forks
         self.session = session
         self.cwd = os.path.realpath(os.getcwd())
         self.numbers = 0
@@ -59,10 +60,13 @@ class OpenCode:
                 common.leave(1, "\x1b[91m\x1b[1mError: \x1b[0mSession not found")
             if row[0] != self.cwd:
                 common.wait_forever()
-            return
-        self.session = f"ses_{common.uuid4().replace('-', '')[:26]}"
+            if not self.forks:
+                return
+        parent, self.session = self.session, f"ses_{common.uuid4().replace('-', '')[:26]}"
         row = (self.session, self.cwd, self.cwd.lstrip("/"))
         self.database.execute("INSERT INTO session VALUES (?, NULL, ?, ?)", row)
+        copy = "INSERT INTO message SELECT ?, role, text, time FROM message WHERE session_id = ?"
+        self.database.execute(f"{copy} ORDER BY rowid", (self.session, parent))
 
     def keep(self, role, text):
         row = (self.session, role, text, int(time.time() * 1000))
@@ -133,7 +137,7 @@ def main():
     if words[:1] != ["run"]:
         common.leave(2, "The stand-in knows run only.")
     del words[0]
-    values, rest = {}, []
+    values, rest, forks = {}, [], "--fork" in words
     while words:
         word = words.pop(0)
         name, equals, value = word.partition("=")
@@ -149,7 +153,7 @@ def main():
     rest = [f'"{word}"' if " " in word else word for word in rest]  # the model sees the quotes
     if common.kind_of_stdin() == "pipe":
         rest.append(sys.stdin.read())
-    opencode = OpenCode(values.get("--session") or values.get("-s"))
+    opencode = OpenCode(values.get("--session") or values.get("-s"), forks)
     opencode.open()
     opencode.turn(" ".join(rest))
     common.leave(0)

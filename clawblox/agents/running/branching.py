@@ -1,0 +1,220 @@
+"""The directory of a branch: a copy of an agent's files, in which its conversation is branched.
+
+Nothing in the directory of the original is opened for writing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import uuid
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from clawblox.agents.drivers.driver import Branch, Driver, Interruption
+from clawblox.agents.layout import AgentDir
+from clawblox.agents.prompts import check_text
+from clawblox.agents.running.bookkeeping import Bookkeeping
+from clawblox.agents.running.lifecycle import MOVES
+from clawblox.agents.running.order import Order
+from clawblox.agents.running.session import (
+    catch_up,
+    read_session_id,
+    read_system_prompt,
+    require_transcript,
+)
+from clawblox.agents.status import read_status
+from clawblox.agents.usage import Ledger
+from clawblox.agents.values import AgentState
+from clawblox.concurrency.threads import run_blocking, run_interruptible
+from clawblox.errors import AgentError, ConfigError, UsageError
+from clawblox.supervision.lifecycle import Lifecycle
+from clawblox.system.files import make_private_dir, publish_bytes
+from clawblox.system.regular_files import open_regular
+from clawblox.telemetry.events import Hub
+
+_UUID_CHARS: Final = 36
+
+
+def require_branching(
+    driver: Driver, name: str, system_prompt: str | None, *, is_unborn: bool
+) -> None:
+    """Check that an agent's conversation can be branched.
+
+    Args:
+        driver: Its driver.
+        name: Its full name.
+        system_prompt: The system prompt of the branch; None keeps the one of the original.
+        is_unborn: Whether the agent is itself a branch without a conversation of its own.
+
+    Raises:
+        ConfigError: The program cannot change the system prompt.
+        UsageError: The driver cannot branch conversations, or there is none yet.
+    """
+    program = driver.program.driver
+    if not driver.can_branch:
+        hint = "start another agent in a copy of its workspace"
+        raise UsageError(f"the driver {program!r} cannot branch a conversation", hint=hint)
+    if is_unborn:
+        hint = "send it a message first, or fork the agent that it came from"
+        raise UsageError(f"the branch {name!r} has no conversation of its own yet", hint=hint)
+    if system_prompt is None:
+        return
+    check_text(system_prompt, "system_prompt")
+    if driver.keeps_system_prompt:
+        message = f"must be left out: {program} keeps the system prompt of a conversation"
+        raise ConfigError(message, key="system_prompt")
+
+
+async def make_branch(
+    order: Order,
+    books: Bookkeeping | None,
+    target: Path,
+    system_prompt: str | None,
+    require_between_turns: Callable[[], None],
+) -> Branch:
+    """Copy an agent's workspace, home and conversation into the directory of a branch.
+
+    Args:
+        order: An order of the original.
+        books: Its bookkeeping; None if this process has not started it.
+        target: The directory of the branch, absolute.
+        system_prompt: The system prompt of the branch; None keeps the one of the original.
+        require_between_turns: Raises an error if the original is in a turn.
+
+    Returns:
+        The branch, for its first start.
+
+    Raises:
+        UsageError: The directory is in use or within the original, or the original is in a turn
+            or run by another process.
+        AgentResumeError: The conversation is not recorded, or cannot be continued exactly.
+        AgentError: The usage of the original cannot be read, or a file cannot be copied.
+
+    Cancellation: the copy is removed. Call it in its own task, so that asyncio's ``Task.cancel``
+    does not interrupt that.
+    """
+    await run_blocking(_require_target, order, target)
+    if books is None:
+        await run_blocking(_require_unowned, order)
+        books = Bookkeeping(order, Lifecycle[AgentState](MOVES, "new"), Hub(), 0.0)
+        await run_blocking(books.load)
+        await catch_up(order, books)  # in memory only
+    parent_id = books.session_id
+    if parent_id is None:
+        parent_id = await run_blocking(read_session_id, order)
+    await run_blocking(require_transcript, order, parent_id)
+    session_id = f"{parent_id[:-_UUID_CHARS]}{uuid.uuid4()}"
+    if system_prompt is None:
+        system_prompt = await run_blocking(read_system_prompt, order)
+    ledger, turn = books.branch_ledger(parent_id, session_id), books.turn
+    interruption = Interruption()
+    copy = partial(_copy, order, target, ledger, system_prompt, interruption)
+    try:
+        made = await run_interruptible(copy, interruption.set)
+    except OSError as error:
+        raise AgentError(f"it could not be copied: {error}", agent=order.name) from error
+    try:
+        require_between_turns()  # a message may have begun one meanwhile
+        if books.turn != turn:
+            raise UsageError(f"the agent {order.name!r} had a turn while it was copied")
+        with anyio.CancelScope(shield=True):
+            await run_blocking(made.rename, target)
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await run_blocking(partial(shutil.rmtree, made, ignore_errors=True))
+        raise
+    return Branch(parent_id, session_id, order.options.dir)
+
+
+def _require_target(order: Order, target: Path) -> None:
+    origin = order.options.dir.resolve()
+    if target.resolve().is_relative_to(origin):
+        raise UsageError(f"dir: must be outside {origin}, the directory of the original")
+    if target.is_symlink() or (target.exists() and (not target.is_dir() or any(target.iterdir()))):
+        raise UsageError(f"dir: must be a new or empty directory, not {target}")
+
+
+def _require_unowned(order: Order) -> None:
+    status = read_status(order.options.dir)
+    if status is not None and not status.is_over:
+        raise UsageError(
+            f"the agent {order.name!r} is run by process {status.orchestrator_pid}",
+            hint="stop it there first, or fork it there",
+        )
+
+
+def _copy(
+    order: Order, target: Path, ledger: Ledger, prompt: str, interruption: Interruption
+) -> Path:
+    """Return a complete copy, under a temporary name beside its own. Blocks."""
+    origin, partial_dir = (
+        order.directory,
+        target.with_name(f".{target.name}.{uuid.uuid4()}.partial"),
+    )
+    make_private_dir(partial_dir)
+    try:
+        branch = AgentDir(partial_dir)
+        for source in (origin.workspace, origin.home, origin.state):
+            place = partial_dir / source.name
+            moved = (str(origin.workspace), str(target / origin.workspace.name))
+            _copy_tree(source, place, moved, interruption)
+        make_private_dir(branch.runtime)
+        publish_bytes(branch.system_prompt_file, prompt.encode())
+        ledger.save(branch.usage_file)
+    except BaseException:
+        shutil.rmtree(partial_dir, ignore_errors=True)
+        raise
+    return partial_dir
+
+
+def _copy_tree(
+    source: Path, target: Path, moved: tuple[str, str], interruption: Interruption
+) -> None:
+    """Copy directories, regular files and links; nothing else, and no link is followed.
+
+    Args:
+        source: The directory to be copied; it may be missing.
+        target: The new directory.
+        moved: Two directories: an absolute link to something in the first leads to the second.
+        interruption: Ends the call soon, with an error.
+    """
+    make_private_dir(target)
+    directories: list[tuple[Path, os.stat_result]] = []
+    for place, names, files, fd in os.fwalk(source, follow_symlinks=False):
+        here = target / os.path.relpath(place, source)
+        for name in (*names, *files):
+            if interruption.is_set:
+                raise InterruptedError
+            status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            if stat.S_ISDIR(status.st_mode):
+                (here / name).mkdir(0o700)
+                directories.append((here / name, status))
+            elif stat.S_ISLNK(status.st_mode):
+                (here / name).symlink_to(_lead(os.readlink(name, dir_fd=fd), *moved))
+            elif stat.S_ISREG(status.st_mode):
+                _copy_file(fd, name, here / name, status)
+    for path, status in reversed(directories):
+        _copy_status(path, status)
+
+
+def _lead(link: str, origin: str, target: str) -> str:
+    """Return the destination of a copied link."""
+    return target + link[len(origin) :] if f"{link}/".startswith(f"{origin}/") else link
+
+
+def _copy_file(directory: int, name: str, target: Path, status: os.stat_result) -> None:
+    source = open_regular(name, dir_fd=directory, max_bytes=max(1, status.st_size))
+    with os.fdopen(source, "rb") as old, target.open("xb") as new:
+        shutil.copyfileobj(old, new)
+    _copy_status(target, status)
+
+
+def _copy_status(path: Path, status: os.stat_result) -> None:
+    path.chmod(stat.S_IMODE(status.st_mode) & 0o777)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
