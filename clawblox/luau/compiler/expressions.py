@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from clawblox.luau.compiler import syntax as ast
 from clawblox.luau.compiler.lexer import Token, TokenReader
-from clawblox.luau.compiler.syntax import MAX_LOCALS, NameScope
+from clawblox.luau.compiler.syntax import MAX_LOCALS, MAX_UPVALUES, NameScope
 from clawblox.luau.compiler.typesyntax import TypeReader
 from clawblox.luau.core.limits import Charge
 
@@ -59,7 +59,7 @@ class ExpressionParser(TokenReader):
             body.body = self.block_statements()
             body.end_line = self.token.line
             self.expect_match("end", opener)
-            if not self.scope.upvalues_fit():
+            if len(body.upvalues) > MAX_UPVALUES:
                 self.fail(
                     "Out of upvalue registers when trying to allocate upvalue: exceeded limit 200",
                     opener.line,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -106,25 +105,24 @@ def is_multiple(expression: ast.Expression) -> bool:
 
 def walk(block: list[ast.Statement]) -> Iterator[ast.Node]:
     """Go through all nodes of a block in no particular order, but not into functions in it."""
-    pending: list[Any] = [block]
+    pending: list[ast.Node] = [*block]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending += children(node)
+
+
+def children(node: ast.Node) -> list[ast.Node]:
+    """Return the nodes directly within a node; a function's body is not one of them."""
+    nodes: list[ast.Node] = []
+    pending: list[Any] = [getattr(node, name) for name in node.parts]
     while pending:
         part = pending.pop()
         if isinstance(part, (list, tuple)):
             pending += part
         elif isinstance(part, ast.Node):
-            yield part
-            pending += [getattr(part, name) for name in _parts(type(part))]
-
-
-_known_parts: dict[type[ast.Node], tuple[str, ...]] = {}
-
-
-def _parts(node: type[ast.Node]) -> tuple[str, ...]:
-    parts = _known_parts.get(node)
-    if parts is None:
-        names = [field.name for field in dataclasses.fields(node) if field.name != "line"]
-        parts = _known_parts[node] = tuple(names)
-    return parts
+            nodes.append(part)
+    return nodes
 
 
 ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "%", "^"))

@@ -35,6 +35,7 @@ _MAX_CODE_POINT = 0x10FFFF
 _BYTES_PER_STEP = 4
 _STEPS_PER_TOKEN = 8
 _TOKENS_PER_CHARGE = 64
+_UNFINISHED = "Malformed string; did you forget to finish it?"
 
 
 class Token(NamedTuple):
@@ -133,20 +134,18 @@ class Lexer:
         start = self._position
         opening = _LONG_OPEN.match(self._source, start + 2)
         if opening:
-            self._position = self._long_end(opening, "unfinished comment")
+            self._position = self._long_end(
+                opening, "Expected identifier when parsing expression, got unfinished comment"
+            )
             self._count_lines(start, self._position)
             return
         self._position = self._find("\n")
 
-    def _long_end(self, opening: re.Match[str], what: str) -> int:
+    def _long_end(self, opening: re.Match[str], failure: str) -> int:
         close = f"]{opening.group(1)}]"
         end = self._source.find(close, opening.end())
         if end < 0:
-            self.fail(
-                "Expected identifier when parsing expression, got unfinished comment"
-                if what == "unfinished comment"
-                else "Malformed string; did you forget to finish it?"
-            )
+            self.fail(failure)
         return end + len(close)
 
     def _scan(self) -> None:
@@ -197,7 +196,7 @@ class Lexer:
 
     def _scan_long_string(self, opening: re.Match[str]) -> None:
         start = self._position
-        end = self._long_end(opening, "malformed string")
+        end = self._long_end(opening, _UNFINISHED)
         body = self._source[opening.end() : end - len(opening.group(1)) - 2].replace("\r\n", "\n")
         self._position = end
         self._add("string", body.removeprefix("\n"), start, text=f'"{body}"')
@@ -205,15 +204,15 @@ class Lexer:
     def _scan_string(self, quote: str) -> None:
         start = self._position
         self._position += 1
-        value = self._text(_STRING_RUN[quote], quote)
+        value = self._text(_STRING_RUN[quote])
         if self._source[self._position : self._position + 1] != quote:
-            self.fail("Malformed string; did you forget to finish it?")
+            self.fail(_UNFINISHED)
         self._position += 1
         self._add("string", value, start, text=f'"{self._source[start + 1 : self._position - 1]}"')
 
     def _scan_interpolated(self, start: int, before_value: str, at_end: str) -> None:
         """Read text from behind its opener to the closing backtick or the next ``{``."""
-        value = self._text(_INTERP_RUN, "`{")
+        value = self._text(_INTERP_RUN)
         stop = self._source[self._position : self._position + 1]
         if not stop or stop not in "`{":
             self.fail("Malformed interpolated string; did you forget to add a '`'?")
@@ -228,7 +227,7 @@ class Lexer:
         kind = before_value if stop == "{" else at_end
         self._add(f"interp-{kind}", value, start, text=shown)
 
-    def _text(self, run: re.Pattern[str], stops: str) -> str:
+    def _text(self, run: re.Pattern[str]) -> str:
         source, parts = self._source, []
         while self._position < len(source):
             if plain := run.match(source, self._position):

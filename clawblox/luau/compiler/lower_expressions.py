@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from clawblox.luau.compiler import syntax as ast
@@ -27,7 +26,7 @@ class ExpressionLowering(OperatorLowering):
         Raises:
             LuaError: `charge` refuses.
         """
-        value = _LOWERERS[type(expression)](self, expression)
+        value: Lowered = getattr(self, expression.lowerer)(expression)
         if len(value.text) > MAX_TEXT or (
             not value.simple
             and expression.line != self.line
@@ -60,10 +59,12 @@ class ExpressionLowering(OperatorLowering):
     def _single(self, expression: ast.Single) -> Lowered:
         return self.expression(expression.inner)
 
-    def _call(self, expression: ast.Call) -> Lowered:
+    def _call(self, expression: ast.Call | ast.MethodCall) -> Lowered:
         callee = self.numbers.direct.callee(expression)
         kind = "num" if callee in self.numbers.numeric_functions else "any"
         return Lowered(self.call(expression, "one"), kind, stable=True, simple=True)
+
+    _method_call = _call
 
     def _function_expression(self, expression: ast.FunctionExpression) -> Lowered:
         body = expression.body
@@ -202,24 +203,6 @@ class ExpressionLowering(OperatorLowering):
         self.line = outer
         text = holder.text
         return function, text, f"{text}, {arguments}" if arguments else text
-
-
-_LOWERERS: dict[type[ast.Expression], Callable[[ExpressionLowering, Any], Lowered]] = {
-    ast.Binary: ExpressionLowering._binary,
-    ast.Call: ExpressionLowering._call,
-    ast.Constant: ExpressionLowering._constant,
-    ast.FunctionExpression: ExpressionLowering._function_expression,
-    ast.GlobalName: ExpressionLowering._global_name,
-    ast.IfExpression: ExpressionLowering._if_expression,
-    ast.Index: ExpressionLowering._index,
-    ast.Interpolation: ExpressionLowering._interpolation,
-    ast.LocalName: ExpressionLowering._local_name,
-    ast.MethodCall: ExpressionLowering._call,
-    ast.Single: ExpressionLowering._single,
-    ast.TableLiteral: ExpressionLowering._table_literal,
-    ast.Unary: ExpressionLowering._unary,
-    ast.Vararg: ExpressionLowering._vararg,
-}
 
 
 def _parts(

@@ -131,20 +131,15 @@ class OperatorLowering(Lowering):
         left = self.expression(expression.left)
         with self.sub_block() as block:
             right = self.expression(expression.right)
-        kind = left.kind if left.kind == right.kind else "any"
-        if left.constant or kind == "any":
-            kind = right.kind if left.constant and not left.may_be_nil and is_and else kind
-        if not is_and and left.kind in ("any", "nil", "bool") and right.kind == left.kind:
-            kind = right.kind
         if not block:
             if left.kind == "bool":
                 test, again = left.text, "False" if is_and else "True"
             else:
                 test, again = self._truth_test(left)
             chosen, other = (right.text, again) if is_and else (again, right.text)
-            return Lowered(
-                f"({chosen} if {test} else {other})", "bool" if kind == "bool" else "any"
-            )
+            is_true = is_and and left.constant and left.kind != "nil"
+            is_bool = right.kind == "bool" and (left.kind == "bool" or is_true)
+            return Lowered(f"({chosen} if {test} else {other})", "bool" if is_bool else "any")
         result = self.temporary()
         self.emit(f"{result} = {left.text}", self.line)
         truth, _ = self._truth_test(Lowered(result, left.kind, simple=True))

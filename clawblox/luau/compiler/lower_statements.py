@@ -5,9 +5,8 @@ Expressions are in `lower_expressions`. The names generated code may use are lis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from clawblox.luau.compiler import syntax as ast
 from clawblox.luau.compiler.ir import (
@@ -54,15 +53,8 @@ class FunctionLowering(ExpressionLowering):
         Raises:
             LuaError: `charge` refuses.
         """
-        visible = len(self.visible)
-        for statement in block:
-            self.line = statement.line
-            self._statement(statement)
-        del self.visible[visible:]
-
-    def _statement(self, statement: ast.Statement) -> None:
-        self.charge(1)
-        _LOWERERS[type(statement)](self, statement)
+        with self._scope():
+            self._open_statements(block)
 
     def _hidden(self, kind: str, loop: str = "") -> str:
         """Return the name of a variable scripts cannot see, in scope until its block ends."""
@@ -279,7 +271,8 @@ class FunctionLowering(ExpressionLowering):
         """Lower a block whose locals stay visible: ``until`` may use them."""
         for statement in block:
             self.line = statement.line
-            self._statement(statement)
+            self.charge(1)
+            getattr(self, statement.lowerer)(statement)
 
     def _body_once(self, statement: ast.Repeat) -> None:
         """Lower a body with a ``continue``; it must continue at ``until``."""
@@ -300,9 +293,7 @@ class FunctionLowering(ExpressionLowering):
             name = self.local_name(statement.local)
             copied = statement.local.writes > 0
             control = self._hidden("counter") if copied else name
-            if copied:
-                self.show_local(statement.local)
-            else:
+            if not copied:
                 self.show(name, Variable("counter"))
             loop = CodeLoop(
                 f"for {control} in count({start}, {limit}, {increment}):",
@@ -312,8 +303,7 @@ class FunctionLowering(ExpressionLowering):
             self.block.append(loop)
             with self.sub_block() as loop.body, self._in_loop():
                 if copied:
-                    boxed = statement.local.boxed
-                    self.emit(f"{name} = [{control}]" if boxed else f"{name} = {control}", line)
+                    self._declare(statement.local, Lowered(control, "num"), line)
                 else:
                     self.kinds[statement.local] = "num"
                     self.loop_names.add(name)
@@ -374,24 +364,6 @@ class FunctionLowering(ExpressionLowering):
         step.otherwise.append(CodeBranch(f"{names[1]} is None", line, [CodeLine("continue", line)]))
         step.otherwise += [CodeLine(f"{name} = None", line) for name in names[2:]]
         self.block.append(step)
-
-
-_LOWERERS: dict[type[ast.Statement], Callable[[FunctionLowering, Any], None]] = {
-    ast.CallStatement: FunctionLowering._call_statement,
-    ast.Do: FunctionLowering._do,
-    ast.Break: FunctionLowering._break,
-    ast.Continue: FunctionLowering._continue,
-    ast.Return: FunctionLowering._return,
-    ast.LocalStatement: FunctionLowering._local_statement,
-    ast.LocalFunction: FunctionLowering._local_function,
-    ast.Assignment: FunctionLowering._assignment,
-    ast.CompoundAssignment: FunctionLowering._compound_assignment,
-    ast.If: FunctionLowering._if,
-    ast.While: FunctionLowering._while,
-    ast.Repeat: FunctionLowering._repeat,
-    ast.NumericFor: FunctionLowering._numeric_for,
-    ast.GenericFor: FunctionLowering._generic_for,
-}
 
 
 def _uses_builtin(values: list[ast.Expression]) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from clawblox.luau.compiler import syntax as ast
-from clawblox.luau.compiler.infer import NumberLocals, is_multiple
+from clawblox.luau.compiler.infer import NumberLocals, children, is_multiple
 from clawblox.luau.compiler.ir import Block, CodeBranch, CodeLine, Site, Variable
 from clawblox.luau.core.limits import CHARGED_COPY, LONG_TEXT, Charge
 
@@ -91,7 +91,7 @@ class Lowering:
         self.hidden_count = 0
         self.line = body.line
         self._temporaries = 0
-        self._calls: dict[ast.Expression, bool] = {}
+        self._calls: dict[ast.Node, bool] = {}
 
     def emit(self, text: str, line: int) -> None:
         """Append a statement that cannot be suspended."""
@@ -170,33 +170,16 @@ class Lowering:
             return f"F{self.body.index}"
         return f"{local.name}_{local.ident}"
 
-    def has_call(self, expression: ast.Expression) -> bool:
+    def has_call(self, expression: ast.Node) -> bool:
         """Return whether evaluating an expression calls a function."""
         if expression not in self._calls:
             self._calls[expression] = self._find_call(expression)
         return self._calls[expression]
 
-    def _find_call(self, expression: ast.Expression) -> bool:
-        match expression:
-            case ast.Call() | ast.MethodCall():
-                return True
-            case ast.Index():
-                parts = [expression.object, expression.key]
-            case ast.Unary():
-                parts = [expression.operand]
-            case ast.Binary():
-                parts = [expression.left, expression.right]
-            case ast.Single():
-                parts = [expression.inner]
-            case ast.Interpolation():
-                parts = expression.values
-            case ast.IfExpression():
-                parts = [part for arm in expression.arms for part in arm] + [expression.otherwise]
-            case ast.TableLiteral():
-                parts = [part for item in expression.items for part in item if part is not None]
-            case _:
-                return False
-        for part in parts:  # noqa: SIM110 - a generator would take C stack at every level
+    def _find_call(self, expression: ast.Node) -> bool:
+        if isinstance(expression, (ast.Call, ast.MethodCall)):
+            return True
+        for part in children(expression):  # noqa: SIM110 - a generator takes C stack per level
             if self.has_call(part):
                 return True
         return False

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import ClassVar, dataclass_transform
 
 
 @dataclass(slots=True, eq=False)
@@ -52,59 +54,64 @@ class FunctionBody:
         return [local for local in self.upvalues if local.self_function is not self or local.boxed]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass_transform(eq_default=False)
 class Node:
-    """A part of the tree with a place in the source."""
+    """A part of the tree; its subclasses are data classes, and start with their line.
 
-    line: int
+    Attributes:
+        lowerer: The name of the method that lowers such nodes: ``_while`` for `While`.
+        parts: The names of the fields besides the line.
+    """
+
+    lowerer: ClassVar[str]
+    parts: ClassVar[tuple[str, ...]]
+
+    def __init_subclass__(cls) -> None:
+        cls.lowerer = "_" + re.sub("(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+        dataclass(eq=False)(cls)
+        cls.parts = tuple(cls.__annotations__)
 
 
 class Expression(Node):
     """Any expression."""
 
-    __slots__ = ()
+    line: int
 
 
 class Statement(Node):
     """Any statement."""
 
-    __slots__ = ()
+    line: int
 
 
-@dataclass(slots=True, eq=False)
 class Constant(Expression):
     """A literal nil, boolean, number (float) or string (bytes as Latin-1 characters)."""
 
     value: bool | float | str | None
 
 
-@dataclass(slots=True, eq=False)
 class Vararg(Expression):
     """``...``."""
 
 
-@dataclass(slots=True, eq=False)
 class FunctionExpression(Expression):
     """A function literal."""
 
     body: FunctionBody
 
 
-@dataclass(slots=True, eq=False)
 class LocalName(Expression):
     """A local or upvalue."""
 
     local: Local
 
 
-@dataclass(slots=True, eq=False)
 class GlobalName(Expression):
     """A global."""
 
     name: str
 
 
-@dataclass(slots=True, eq=False)
 class Index(Expression):
     """``object[key]`` and ``object.key``."""
 
@@ -112,7 +119,6 @@ class Index(Expression):
     key: Expression
 
 
-@dataclass(slots=True, eq=False)
 class Call(Expression):
     """``function(arguments)``."""
 
@@ -120,7 +126,6 @@ class Call(Expression):
     arguments: list[Expression]
 
 
-@dataclass(slots=True, eq=False)
 class MethodCall(Expression):
     """``object:name(arguments)``."""
 
@@ -129,7 +134,6 @@ class MethodCall(Expression):
     arguments: list[Expression]
 
 
-@dataclass(slots=True, eq=False)
 class Unary(Expression):
     """``-x``, ``not x``, ``#x``."""
 
@@ -137,7 +141,6 @@ class Unary(Expression):
     operand: Expression
 
 
-@dataclass(slots=True, eq=False)
 class Binary(Expression):
     """Arithmetic, comparison, ``..``, ``and`` and ``or``."""
 
@@ -146,7 +149,6 @@ class Binary(Expression):
     right: Expression
 
 
-@dataclass(slots=True, eq=False)
 class IfExpression(Expression):
     """``if a then b elseif c then d else e``; arms are (condition, value)."""
 
@@ -154,14 +156,12 @@ class IfExpression(Expression):
     otherwise: Expression
 
 
-@dataclass(slots=True, eq=False)
 class TableLiteral(Expression):
     """``{…}``; a positional item has no key."""
 
     items: list[tuple[Expression | None, Expression]]
 
 
-@dataclass(slots=True, eq=False)
 class Interpolation(Expression):
     """A backtick string: the first text, the first value, the second text, and so on."""
 
@@ -169,14 +169,12 @@ class Interpolation(Expression):
     values: list[Expression]
 
 
-@dataclass(slots=True, eq=False)
 class Single(Expression):
     """A parenthesised or cast expression: exactly one value."""
 
     inner: Expression
 
 
-@dataclass(slots=True, eq=False)
 class LocalStatement(Statement):
     """``local a, b = …``."""
 
@@ -184,7 +182,6 @@ class LocalStatement(Statement):
     values: list[Expression]
 
 
-@dataclass(slots=True, eq=False)
 class LocalFunction(Statement):
     """``local function f``."""
 
@@ -192,7 +189,6 @@ class LocalFunction(Statement):
     function: FunctionExpression
 
 
-@dataclass(slots=True, eq=False)
 class Assignment(Statement):
     """``a, b.c = …``."""
 
@@ -200,7 +196,6 @@ class Assignment(Statement):
     values: list[Expression]
 
 
-@dataclass(slots=True, eq=False)
 class CompoundAssignment(Statement):
     """``a += b``."""
 
@@ -209,21 +204,18 @@ class CompoundAssignment(Statement):
     value: Expression
 
 
-@dataclass(slots=True, eq=False)
 class CallStatement(Statement):
     """A call whose results are dropped."""
 
     call: Expression
 
 
-@dataclass(slots=True, eq=False)
 class Do(Statement):
     """``do … end``."""
 
     body: list[Statement]
 
 
-@dataclass(slots=True, eq=False)
 class While(Statement):
     """``while c do … end``."""
 
@@ -231,7 +223,6 @@ class While(Statement):
     body: list[Statement]
 
 
-@dataclass(slots=True, eq=False)
 class Repeat(Statement):
     """``repeat … until c``."""
 
@@ -239,7 +230,6 @@ class Repeat(Statement):
     condition: Expression
 
 
-@dataclass(slots=True, eq=False)
 class If(Statement):
     """``if … elseif … else … end``."""
 
@@ -247,7 +237,6 @@ class If(Statement):
     otherwise: list[Statement]
 
 
-@dataclass(slots=True, eq=False)
 class NumericFor(Statement):
     """``for i = a, b, c do … end``."""
 
@@ -258,7 +247,6 @@ class NumericFor(Statement):
     body: list[Statement]
 
 
-@dataclass(slots=True, eq=False)
 class GenericFor(Statement):
     """``for k, v in … do … end``."""
 
@@ -267,19 +255,16 @@ class GenericFor(Statement):
     body: list[Statement]
 
 
-@dataclass(slots=True, eq=False)
 class Return(Statement):
     """``return …``."""
 
     values: list[Expression]
 
 
-@dataclass(slots=True, eq=False)
 class Break(Statement):
     """``break``."""
 
 
-@dataclass(slots=True, eq=False)
 class Continue(Statement):
     """``continue``."""
 
@@ -387,7 +372,3 @@ class NameScope:
             function.upvalues[local] = None
             function = function.parent
         return local
-
-    def upvalues_fit(self) -> bool:
-        """Return whether the current function's upvalues stay within the limit."""
-        return len(self.function.upvalues) <= MAX_UPVALUES

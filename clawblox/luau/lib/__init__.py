@@ -2,9 +2,12 @@
 
 `build_globals` returns the globals of a new VM.
 
+The public functions of a library's module are the functions that scripts find, under the same names
+(a trailing underscore is dropped); `support.registry` registers them.
+
 - `base`, `bit32`, `buffer`, `coroutine`, `debug`, `math`, `os`, `string`, `table`, `utf8`,
   `vector`: the functions scripts find in their globals
-- `support`: modules that several libraries, or one large function, need
+- `support`: what several libraries need, and the large functions of `string`
 
 The ``Raises:`` of a library function are about its arguments. Functions whose work grows with their
 arguments also raise `LuaError` when the call has used up its steps or its memory.
@@ -26,10 +29,11 @@ from clawblox.luau.lib import (
     utf8,
     vector,
 )
+from clawblox.luau.lib.support import packing, textformat  # noqa: F401 - they register functions
 from clawblox.luau.lib.support.registry import BUILTINS
 
-_LIBRARIES = (base, string, table, math, bit32, utf8, buffer, vector, coroutine, os, debug)
-"""Importing them registers their functions."""
+for _library in (base, string, table, math, bit32, utf8, buffer, vector, coroutine, os, debug):
+    BUILTINS.add_library(_library)
 
 
 def build_globals() -> tuple[LuaTable, LuaTable]:

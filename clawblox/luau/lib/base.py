@@ -31,11 +31,17 @@ from clawblox.luau.core.values import (
     truth,
     type_name,
 )
-from clawblox.luau.lib.debug import frame_closure, whole_function
 from clawblox.luau.lib.support import arguments as arg
-from clawblox.luau.lib.support.registry import builtin
+from clawblox.luau.lib.support.registry import BUILTINS, install
 from clawblox.luau.runtime.chunk import environment_cell, find_prototype
-from clawblox.luau.runtime.diagnose import Level, run_handler, stack, to_luau_error
+from clawblox.luau.runtime.diagnose import (
+    Level,
+    frame_closure,
+    run_handler,
+    stack,
+    to_luau_error,
+    whole_function,
+)
 from clawblox.luau.runtime.heap import collect, heap_bytes
 from clawblox.luau.runtime.suspension import ProtectedFrame, ScriptFrame, Yield
 
@@ -44,7 +50,6 @@ _DIGITS_PER_STEP = 64
 _PROXY_BYTES = 250
 
 
-@builtin("assert")
 def assert_(*args: Any) -> Any:
     """Return the arguments if the first is true, else fail with the second as message.
 
@@ -56,7 +61,6 @@ def assert_(*args: Any) -> Any:
     return as_result(args)
 
 
-@builtin("error")
 def error(value: Any = None, level: Any = 1.0, *_: Any) -> Any:
     """Raise a value; a string or number gets the position of a calling level in front.
 
@@ -113,15 +117,13 @@ def _install_protected_call(name: str, *, has_handler: bool) -> None:
             vm.c_calls -= counts
             vm.depth -= 1
 
-    call.__code__ = call.__code__.replace(co_name=name)  # tracebacks find the name by the code
-    builtin(name)(call)
+    install(name, call)
 
 
 _install_protected_call("pcall", has_handler=False)
 _install_protected_call("xpcall", has_handler=True)
 
 
-@builtin("type")
 def type_(*args: Any) -> str:
     """Return the type of a value.
 
@@ -131,7 +133,6 @@ def type_(*args: Any) -> str:
     return type_name(arg.any_value(args, 0))
 
 
-@builtin("typeof")
 def typeof(*args: Any) -> str:
     """Return the type of a value; host objects have types of their own.
 
@@ -141,7 +142,6 @@ def typeof(*args: Any) -> str:
     return shown_type(arg.any_value(args, 0))
 
 
-@builtin("tostring")
 def tostring(*args: Any) -> str:
     """Return a value as text.
 
@@ -151,7 +151,6 @@ def tostring(*args: Any) -> str:
     return to_text(arg.any_value(args, 0))
 
 
-@builtin("tonumber")
 def tonumber(*args: Any) -> float | None:
     """Return a value as a number, perhaps in another base.
 
@@ -169,7 +168,6 @@ def tonumber(*args: Any) -> float | None:
     return parse_in_base(text, base)
 
 
-@builtin("print")
 def print_(*args: Any) -> tuple[()]:
     """Pass a line to the host's output."""
     arg.charge(args)
@@ -180,7 +178,6 @@ def print_(*args: Any) -> tuple[()]:
     return ()
 
 
-@builtin("select")
 def select(*args: Any) -> Any:
     """Return the arguments from a position on, or their number.
 
@@ -198,7 +195,6 @@ def select(*args: Any) -> Any:
     return as_result(args[at:])
 
 
-@builtin("rawget")
 def rawget(*args: Any) -> Any:
     """Read a field without metamethods.
 
@@ -209,7 +205,6 @@ def rawget(*args: Any) -> Any:
     return raw_get(table, table_key(arg.any_value(args, 1)))
 
 
-@builtin("rawset")
 def rawset(*args: Any) -> Any:
     """Write a field without metamethods.
 
@@ -226,7 +221,6 @@ def rawset(*args: Any) -> Any:
     return table
 
 
-@builtin("rawequal")
 def rawequal(*args: Any) -> bool:
     """Compare without metamethods.
 
@@ -236,7 +230,6 @@ def rawequal(*args: Any) -> bool:
     return raw_equal(arg.any_value(args, 0), arg.any_value(args, 1))
 
 
-@builtin("rawlen")
 def rawlen(*args: Any) -> float:
     """Return a length without metamethods.
 
@@ -251,7 +244,6 @@ def rawlen(*args: Any) -> float:
     arg.wrong(0, "rawlen", "table or string expected")
 
 
-@builtin("next")
 def next_(*args: Any) -> Any:
     """Return the entry of a table that follows a key.
 
@@ -262,7 +254,6 @@ def next_(*args: Any) -> Any:
     return next_entry(table, table_key(args[1]) if len(args) > 1 else None)
 
 
-@builtin("pairs")
 def pairs(*args: Any) -> Any:
     """Return an iterator over a table's entries.
 
@@ -272,8 +263,7 @@ def pairs(*args: Any) -> Any:
     return next_, arg.table(args, 0, "pairs"), None
 
 
-@builtin("ipairs.next", internal=True)
-def inext(*args: Any) -> Any:
+def _inext(*args: Any) -> Any:
     """Return the entry that follows an index.
 
     Raises:
@@ -285,17 +275,15 @@ def inext(*args: Any) -> Any:
     return () if value is None else (at, value)
 
 
-@builtin("ipairs")
 def ipairs(*args: Any) -> Any:
     """Return an iterator over the values at 1, 2, 3 and so on, up to the first nil.
 
     Raises:
         RuntimeFault: The argument is not a table.
     """
-    return inext, arg.table(args, 0, "ipairs"), 0.0
+    return _inext, arg.table(args, 0, "ipairs"), 0.0
 
 
-@builtin("getmetatable")
 def getmetatable(*args: Any) -> Any:
     """Return a value's metatable, or its ``__metatable`` instead.
 
@@ -312,7 +300,6 @@ def getmetatable(*args: Any) -> Any:
     return meta if shown is None else shown
 
 
-@builtin("setmetatable")
 def setmetatable(*args: Any) -> Any:
     """Give a table a metatable.
 
@@ -333,7 +320,6 @@ def setmetatable(*args: Any) -> Any:
     return table
 
 
-@builtin("newproxy")
 def newproxy(*args: Any) -> Userdata:
     """Return a new userdata, with an empty metatable if the argument is true.
 
@@ -347,7 +333,6 @@ def newproxy(*args: Any) -> Userdata:
     return Userdata(LuaTable() if wants is True else None)
 
 
-@builtin("loadstring")
 def loadstring(*args: Any) -> Any:
     """Compile a chunk; return its function, or nil and the error message.
 
@@ -363,7 +348,6 @@ def loadstring(*args: Any) -> Any:
         return None, error.value
 
 
-@builtin("collectgarbage")
 def collectgarbage(*args: Any) -> Any:
     """Collect garbage, or return the size of the heap in KB.
 
@@ -391,7 +375,6 @@ def _frame_at(level: int, function: str) -> FrameType | ScriptFrame | None:
     return found.frame
 
 
-@builtin("getfenv")
 def getfenv(*args: Any) -> Any:
     """Return the globals of a function, of a level of the stack, or of the thread (0).
 
@@ -415,7 +398,6 @@ def getfenv(*args: Any) -> Any:
     return thread_environment() if environment is None else environment
 
 
-@builtin("setfenv")
 def setfenv(*args: Any) -> Any:
     """Set the globals of a function, of a level of the stack, or of the thread (0).
 
@@ -445,4 +427,5 @@ def setfenv(*args: Any) -> Any:
     return whole_function(closure)
 
 
-builtin_iterators.update(next=next_, inext=inext)
+BUILTINS.add("ipairs.next", _inext, internal=True)
+builtin_iterators.update(next=next_, inext=_inext)

@@ -9,7 +9,7 @@ from typing import Any
 
 from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.lib.support import arguments as arg
-from clawblox.luau.lib.support.registry import builtin, install
+from clawblox.luau.lib.support.registry import install
 
 _MASK = 0xFFFFFFFF
 
@@ -108,7 +108,6 @@ def _field(args: arg.Arguments, at: int, function: str) -> tuple[int, int]:
     return start, (1 << width) - 1
 
 
-@builtin("bit32.extract")
 def extract(*args: Any) -> float:
     """Return a field of bits.
 
@@ -120,7 +119,6 @@ def extract(*args: Any) -> float:
     return float(bits >> start & mask)
 
 
-@builtin("bit32.replace")
 def replace(*args: Any) -> float:
     """Return a number with a field of bits replaced.
 

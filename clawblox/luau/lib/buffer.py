@@ -16,7 +16,7 @@ from clawblox.luau.core.numbers import single
 from clawblox.luau.core.operators import account_text
 from clawblox.luau.core.values import Buffer
 from clawblox.luau.lib.support import arguments as arg
-from clawblox.luau.lib.support.registry import builtin, install
+from clawblox.luau.lib.support.registry import install
 
 _BUFFER_BYTES = 100  # besides its data
 MAX_SIZE = 1 << 30
@@ -68,7 +68,6 @@ for _kind, _form in _KINDS.items():
     _install(_kind, _form)
 
 
-@builtin("buffer.create")
 def create(*args: Any) -> Buffer:
     """Return a buffer of zeros.
 
@@ -84,7 +83,6 @@ def create(*args: Any) -> Buffer:
     return Buffer(bytearray(size))
 
 
-@builtin("buffer.fromstring")
 def fromstring(*args: Any) -> Buffer:
     """Return a buffer with the bytes of a string.
 
@@ -94,7 +92,6 @@ def fromstring(*args: Any) -> Buffer:
     return Buffer(bytearray(account_text(arg.string(args, 0, "fromstring")).encode("latin-1")))
 
 
-@builtin("buffer.tostring")
 def tostring(*args: Any) -> str:
     """Return the bytes as a string.
 
@@ -104,7 +101,6 @@ def tostring(*args: Any) -> str:
     return account_text(arg.buffer(args, 0, "tostring").data.decode("latin-1"))
 
 
-@builtin("buffer.len")
 def len_(*args: Any) -> float:
     """Return the size in bytes.
 
@@ -114,7 +110,6 @@ def len_(*args: Any) -> float:
     return float(len(arg.buffer(args, 0, "len").data))
 
 
-@builtin("buffer.readstring")
 def readstring(*args: Any) -> str:
     """Return some bytes as a string.
 
@@ -130,7 +125,6 @@ def readstring(*args: Any) -> str:
     return account_text(data[offset : offset + size].decode("latin-1"))
 
 
-@builtin("buffer.writestring")
 def writestring(*args: Any) -> tuple[()]:
     """Write a string's bytes.
 
@@ -152,7 +146,6 @@ def writestring(*args: Any) -> tuple[()]:
     return ()
 
 
-@builtin("buffer.copy")
 def copy(*args: Any) -> tuple[()]:
     """Copy bytes from one buffer to another.
 
@@ -172,7 +165,6 @@ def copy(*args: Any) -> tuple[()]:
     return ()
 
 
-@builtin("buffer.fill")
 def fill(*args: Any) -> tuple[()]:
     """Set bytes to a value.
 
@@ -198,7 +190,6 @@ def _bit_range(args: arg.Arguments, function: str, length: int) -> tuple[int, in
     return offset, count
 
 
-@builtin("buffer.readbits")
 def readbits(*args: Any) -> float:
     """Return up to 32 bits from a bit offset.
 
@@ -212,7 +203,6 @@ def readbits(*args: Any) -> float:
     return float(piece >> offset % 8 & (1 << count) - 1)
 
 
-@builtin("buffer.writebits")
 def writebits(*args: Any) -> tuple[()]:
     """Write up to 32 bits at a bit offset.
 

@@ -8,7 +8,6 @@ from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.machine import Coroutine, current, thread_environment
 from clawblox.luau.core.values import as_result
 from clawblox.luau.lib.support import arguments as arg
-from clawblox.luau.lib.support.registry import builtin
 from clawblox.luau.runtime import coroutines
 from clawblox.luau.runtime.coroutines import WrapFunction
 
@@ -20,7 +19,6 @@ def _new(args: arg.Arguments, function: str) -> Coroutine:
     return Coroutine(arg.function(args, 0, function), thread_environment())
 
 
-@builtin("coroutine.create")
 def create(*args: Any) -> Coroutine:
     """Return a coroutine that will run a function.
 
@@ -30,7 +28,6 @@ def create(*args: Any) -> Coroutine:
     return _new(args, "create")
 
 
-@builtin("coroutine.wrap")
 def wrap(*args: Any) -> WrapFunction:
     """Return a function that resumes a new coroutine.
 
@@ -40,7 +37,6 @@ def wrap(*args: Any) -> WrapFunction:
     return WrapFunction(_new(args, "wrap"))
 
 
-@builtin("coroutine.resume")
 def resume(*args: Any) -> Any:
     """Resume a coroutine; return true and its values, or false and the error.
 
@@ -51,7 +47,6 @@ def resume(*args: Any) -> Any:
     return (ok, *values)
 
 
-@builtin("coroutine.yield")
 def yield_(*args: Any) -> Any:
     """Suspend the running coroutine.
 
@@ -62,7 +57,6 @@ def yield_(*args: Any) -> Any:
     return coroutines.yield_values(args)
 
 
-@builtin("coroutine.status")
 def status(*args: Any) -> str:
     """Return the status of a coroutine.
 
@@ -72,21 +66,18 @@ def status(*args: Any) -> str:
     return arg.thread(args, 0, "status").status
 
 
-@builtin("coroutine.running")
 def running(*_: Any) -> Any:
     """Return the running coroutine, or nil."""
     vm = current.vm
     return None if vm.running is vm.main_coroutine else vm.running
 
 
-@builtin("coroutine.isyieldable")
 def isyieldable(*_: Any) -> bool:
     """Return whether the running coroutine may yield here."""
     vm = current.vm
     return vm.running is not None and vm.c_calls <= vm.base_c_calls
 
 
-@builtin("coroutine.close")
 def close(*args: Any) -> Any:
     """Kill a coroutine; return true, or false and the error that killed it before.
 

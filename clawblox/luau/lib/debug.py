@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from itertools import islice
-from types import FrameType, FunctionType
+from types import FrameType
 from typing import Any
 
 from clawblox.luau.core.machine import Coroutine, current
 from clawblox.luau.core.operators import to_text
 from clawblox.luau.core.values import as_result, is_function
 from clawblox.luau.lib.support import arguments as arg
-from clawblox.luau.lib.support.registry import BUILTINS, builtin
-from clawblox.luau.runtime.chunk import (
-    checked,
-    closure_cells,
-    environment_cell,
-    find_prototype,
-    is_continuation,
+from clawblox.luau.lib.support.registry import BUILTINS
+from clawblox.luau.runtime.chunk import find_prototype
+from clawblox.luau.runtime.diagnose import (
+    Level,
+    charged_levels,
+    describe,
+    frame_closure,
+    stack,
+    whole_function,
 )
-from clawblox.luau.runtime.diagnose import Level, charged_levels, describe, stack
 from clawblox.luau.runtime.host import lent_name
-from clawblox.luau.runtime.suspension import ScriptFrame
 
 _OPTIONS = "slnaf"
 _STEPS_PER_TRACEBACK = 8
 
 
-@builtin("debug.traceback")
 def traceback(*args: Any) -> Any:
     """Return the stack from a level on as text, behind a message.
 
@@ -61,7 +59,6 @@ def _coroutine_levels(coroutine: Coroutine) -> list[Level]:
     return [Level("yield", None, -1, None), *levels] if levels else levels
 
 
-@builtin("debug.info")
 def info(*args: Any) -> Any:
     """Return facts about a function or a level of the stack, chosen by the letters ``slnaf``.
 
@@ -143,42 +140,4 @@ def _find_builtin(frame: FrameType) -> Any:
         for function in functions.values():
             if function.__code__ is frame.f_code:
                 return function
-    return None
-
-
-def frame_closure(frame: FrameType | ScriptFrame) -> Any:
-    """Return the function that a frame runs, with its variables; or a continuation.
-
-    Raises:
-        LuaError: The call has used up its steps.
-    """
-    if isinstance(frame, ScriptFrame):
-        return frame.continuation.function(frame.environment)
-    current.vm.charge_search()
-    own = frame.f_locals
-    candidates = [
-        found for found in gc.get_referrers(frame.f_code) if isinstance(found, FunctionType)
-    ]
-    for function in candidates:
-        cells = closure_cells(function)
-        if all(own.get(name) is cell.cell_contents for name, cell in cells.items()):
-            return function
-    return None
-
-
-def whole_function(closure: Any) -> Any:
-    """Return the function that a closure or continuation was made from; None if it is gone.
-
-    Raises:
-        LuaError: The call has used up its steps.
-    """
-    if not isinstance(closure, FunctionType):
-        return closure
-    if not is_continuation(closure.__code__):
-        return checked(closure)
-    current.vm.charge_search()
-    for closures in gc.get_referrers(environment_cell(closure)):  # which all closures share
-        for found in gc.get_referrers(closures) if closures.__class__ is tuple else ():
-            if isinstance(found, FunctionType) and not is_continuation(found.__code__):
-                return checked(found)
     return None

@@ -11,7 +11,7 @@ from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.machine import current
 from clawblox.luau.core.numbers import divide, raise_to, single
 from clawblox.luau.lib.support import arguments as arg
-from clawblox.luau.lib.support.registry import builtin, install
+from clawblox.luau.lib.support.registry import install
 
 _NOISE_STEPS = 16
 CONSTANTS: dict[str, Any] = {
@@ -153,7 +153,6 @@ _choosing("max", max)
 _choosing("min", min)
 
 
-@builtin("math.log")
 def log(*args: Any) -> float:
     """Return a logarithm, natural or to a base.
 
@@ -173,7 +172,6 @@ def log(*args: Any) -> float:
     return divide(_logarithm(value), _logarithm(base))
 
 
-@builtin("math.ldexp")
 def ldexp(*args: Any) -> float:
     """Return ``x * 2 ^ exponent``.
 
@@ -187,7 +185,6 @@ def ldexp(*args: Any) -> float:
         return math.copysign(math.inf, value)
 
 
-@builtin("math.clamp")
 def clamp(*args: Any) -> float:
     """Return the nearest number within bounds.
 
@@ -200,7 +197,6 @@ def clamp(*args: Any) -> float:
     return low if value < low else high if value > high else value
 
 
-@builtin("math.lerp")
 def lerp(*args: Any) -> float:
     """Return a number between two others; exactly the second if t is 1.
 
@@ -211,7 +207,6 @@ def lerp(*args: Any) -> float:
     return high if t == 1.0 else low + (high - low) * t
 
 
-@builtin("math.map")
 def map_(*args: Any) -> float:
     """Return a number mapped from one range to another.
 
@@ -222,7 +217,6 @@ def map_(*args: Any) -> float:
     return out_low + divide((x - in_low) * (out_high - out_low), in_high - in_low)
 
 
-@builtin("math.noise")
 def noise(*args: Any) -> float:
     """Return Perlin noise.
 
@@ -241,7 +235,6 @@ def _int32(value: int) -> int:
     return (value + 2**31) % 2**32 - 2**31
 
 
-@builtin("math.random")
 def random(*args: Any) -> float:
     """Return a random fraction, or a random integer up to or between bounds.
 
@@ -268,7 +261,6 @@ def random(*args: Any) -> float:
     return float(generator.between(low, high))
 
 
-@builtin("math.randomseed")
 def randomseed(*args: Any) -> tuple[()]:
     """Start a random stream.
 

@@ -12,20 +12,17 @@ from clawblox.luau.core.numbers import to_number
 from clawblox.luau.core.operators import join
 from clawblox.luau.core.values import LuaTable, raw_get
 from clawblox.luau.lib.support import arguments as arg
-from clawblox.luau.lib.support.registry import builtin
 
 _DATE_BYTES = 700  # of a date as a table
 _EPOCH = 719469  # 1970-01-01 counted as `_days` counts
 _OPTIONS = "aAbBcdHIjmMpSUwWxXyYzZ%"
 
 
-@builtin("os.clock")
 def clock(*_: Any) -> float:
     """Return a time in seconds, to measure with."""
     return current.vm.clock()
 
 
-@builtin("os.time")
 def time_(*args: Any) -> Any:
     """Return the current time, or the time in a table of UTC fields.
 
@@ -65,7 +62,6 @@ def _field(table: LuaTable, name: str, default: int | None) -> int:
     return default
 
 
-@builtin("os.date")
 def date(*args: Any) -> Any:
     """Return a date in UTC as text, or as a table (``*t``).
 
@@ -121,7 +117,6 @@ def _format(form: str, parts: time.struct_time) -> list[str]:
     return pieces
 
 
-@builtin("os.difftime")
 def difftime(*args: Any) -> float:
     """Return the whole seconds between two times.
 

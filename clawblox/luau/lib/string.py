@@ -19,10 +19,7 @@ from clawblox.luau.core.values import (
     type_name,
 )
 from clawblox.luau.lib.support import arguments as arg
-from clawblox.luau.lib.support import packing
 from clawblox.luau.lib.support.fastpatterns import search
-from clawblox.luau.lib.support.registry import builtin
-from clawblox.luau.lib.support.textformat import format_text
 
 _SHORT_PATTERN = 32
 _TABLE_BYTES = 120
@@ -30,7 +27,6 @@ _ITERATOR_BYTES = 100
 _SPECIALS = frozenset("^$*+?.([%-")
 
 
-@builtin("string.len")
 def len_(*args: Any) -> float:
     """Return the number of bytes.
 
@@ -40,7 +36,6 @@ def len_(*args: Any) -> float:
     return float(len(arg.string(args, 0, "len")))
 
 
-@builtin("string.sub")
 def sub(*args: Any) -> str:
     """Return a part of a string.
 
@@ -53,7 +48,6 @@ def sub(*args: Any) -> str:
     return account_text(text[max(start, 1) - 1 : end]) if end > 0 else ""
 
 
-@builtin("string.upper")
 def upper(*args: Any) -> str:
     """Return a string in upper case; only ASCII letters change.
 
@@ -63,7 +57,6 @@ def upper(*args: Any) -> str:
     return _translated(arg.string(args, 0, "upper"), _UPPER)
 
 
-@builtin("string.lower")
 def lower(*args: Any) -> str:
     """Return a string in lower case; only ASCII letters change.
 
@@ -82,7 +75,6 @@ _UPPER = bytes(range(256)).upper()
 _LOWER = bytes(range(256)).lower()
 
 
-@builtin("string.rep")
 def rep(*args: Any) -> str:
     """Return a string repeated.
 
@@ -99,7 +91,6 @@ def rep(*args: Any) -> str:
     return text * count
 
 
-@builtin("string.reverse")
 def reverse(*args: Any) -> str:
     """Return a string backwards.
 
@@ -109,7 +100,6 @@ def reverse(*args: Any) -> str:
     return account_text(arg.string(args, 0, "reverse")[::-1])
 
 
-@builtin("string.byte")
 def byte(*args: Any) -> Any:
     """Return the codes of a range of bytes.
 
@@ -125,7 +115,6 @@ def byte(*args: Any) -> Any:
     return as_result(tuple(map(float, part.encode("latin-1"))))
 
 
-@builtin("string.char")
 def char(*args: Any) -> str:
     """Return the string of byte codes.
 
@@ -140,7 +129,6 @@ def char(*args: Any) -> str:
     return "".join(map(chr, codes))
 
 
-@builtin("string.split")
 def split(*args: Any) -> LuaTable:
     """Return the parts between separators.
 
@@ -157,46 +145,6 @@ def split(*args: Any) -> LuaTable:
     return LuaTable(zip(map(float, range(1, len(parts) + 1)), parts, strict=True))
 
 
-@builtin("string.format")
-def format_(*args: Any) -> str:
-    """Return formatted text.
-
-    Raises:
-        RuntimeFault: The format is malformed, or a value does not fit it.
-    """
-    return format_text(args)
-
-
-@builtin("string.pack")
-def pack(*args: Any) -> str:
-    """Return values as bytes.
-
-    Raises:
-        RuntimeFault: The format is malformed, or a value does not fit it.
-    """
-    return packing.pack(args)
-
-
-@builtin("string.unpack")
-def unpack(*args: Any) -> Any:
-    """Return values from bytes.
-
-    Raises:
-        RuntimeFault: The format is malformed, or the data is too short.
-    """
-    return as_result(packing.unpack(args))
-
-
-@builtin("string.packsize")
-def packsize(*args: Any) -> float:
-    """Return the size of a format in bytes.
-
-    Raises:
-        RuntimeFault: The format is malformed, or its size varies.
-    """
-    return packing.packsize(args)
-
-
 # Patterns
 
 
@@ -207,7 +155,6 @@ def _search_arguments(args: arg.Arguments, function: str) -> tuple[str, str, int
     return text, pattern, max(start, 1)
 
 
-@builtin("string.find")
 def find(*args: Any) -> Any:
     """Return the place of a pattern's first match, and its captures.
 
@@ -235,7 +182,6 @@ def _is_plain(pattern: str) -> bool:
     return _SPECIALS.isdisjoint(pattern)
 
 
-@builtin("string.match")
 def match(*args: Any) -> Any:
     """Return the captures of a pattern, or its whole match.
 
@@ -272,7 +218,6 @@ class MatchIterator(NativeFunction):
         return as_result(matched.captures(whole=True))
 
 
-@builtin("string.gmatch")
 def gmatch(*args: Any) -> MatchIterator:
     """Return an iterator over all matches.
 
@@ -283,7 +228,6 @@ def gmatch(*args: Any) -> MatchIterator:
     return MatchIterator(arg.string(args, 0, "gmatch"), arg.string(args, 1, "gmatch"))
 
 
-@builtin("string.gsub")
 def gsub(*args: Any) -> tuple[str, float]:
     """Return a string with matches replaced, and their number.
 

@@ -31,7 +31,6 @@ from clawblox.luau.core.values import (
     freeze as freeze_table,
 )
 from clawblox.luau.lib.support import arguments as arg
-from clawblox.luau.lib.support.registry import builtin
 from clawblox.luau.lib.support.sorting import charge_sorting, sort_values
 
 _TABLE_BYTES = 120
@@ -53,7 +52,6 @@ def _set(table: LuaTable, key: float, value: Any) -> None:
         raw_set(table, key, value)
 
 
-@builtin("table.insert")
 def insert(*args: Any) -> tuple[()]:
     """Insert a value at a position, by default at the end.
 
@@ -89,7 +87,6 @@ def insert(*args: Any) -> tuple[()]:
     return ()
 
 
-@builtin("table.remove")
 def remove(*args: Any) -> Any:
     """Remove and return the value at a position, by default the last.
 
@@ -116,7 +113,6 @@ def remove(*args: Any) -> Any:
     return value
 
 
-@builtin("table.concat")
 def concat(*args: Any) -> str:
     """Return the strings of a sequence, joined.
 
@@ -142,7 +138,6 @@ def concat(*args: Any) -> str:
     return join(parts, separator)
 
 
-@builtin("table.unpack")
 def unpack(*args: Any) -> Any:
     """Return the values of a range.
 
@@ -163,7 +158,6 @@ def unpack(*args: Any) -> Any:
     return as_result(tuple(raw_get(table, float(at)) for at in range(start, end + 1)))
 
 
-@builtin("table.pack")
 def pack(*args: Any) -> LuaTable:
     """Return a table of the arguments, with their number in ``n``."""
     current.vm.allocate(_TABLE_BYTES + 40 * len(args))
@@ -177,7 +171,6 @@ def pack(*args: Any) -> LuaTable:
     return table
 
 
-@builtin("table.create")
 def create(*args: Any) -> LuaTable:
     """Return a table that has room for a number of values, or is full of one value.
 
@@ -200,7 +193,6 @@ def create(*args: Any) -> LuaTable:
     return table
 
 
-@builtin("table.find")
 def find(*args: Any) -> float | None:
     """Return the position of a value in a sequence, or nil.
 
@@ -228,7 +220,6 @@ def find(*args: Any) -> float | None:
     return None
 
 
-@builtin("table.sort")
 def sort(*args: Any) -> tuple[()]:
     """Sort a sequence in place.
 
@@ -253,7 +244,6 @@ def sort(*args: Any) -> tuple[()]:
     return ()
 
 
-@builtin("table.move")
 def move(*args: Any) -> LuaTable:
     """Copy a range to another place, possibly in another table.
 
@@ -301,7 +291,6 @@ def _move_sparse(source: LuaTable, target: LuaTable, start: float, end: float, t
         raw_set(target, key, value)
 
 
-@builtin("table.clear")
 def clear(*args: Any) -> tuple[()]:
     """Remove all entries; the table keeps the size it was made for.
 
@@ -318,7 +307,6 @@ def clear(*args: Any) -> tuple[()]:
     return ()
 
 
-@builtin("table.freeze")
 def freeze(*args: Any) -> LuaTable:
     """Make a table read-only.
 
@@ -335,7 +323,6 @@ def freeze(*args: Any) -> LuaTable:
     return table
 
 
-@builtin("table.isfrozen")
 def isfrozen(*args: Any) -> bool:
     """Return whether a table is read-only.
 
@@ -345,7 +332,6 @@ def isfrozen(*args: Any) -> bool:
     return arg.table(args, 0, "isfrozen").__class__ is FrozenTable
 
 
-@builtin("table.clone")
 def clone(*args: Any) -> LuaTable:
     """Return a copy with the same metatable.
 
@@ -364,7 +350,6 @@ def clone(*args: Any) -> LuaTable:
     return copy
 
 
-@builtin("table.getn")
 def getn(*args: Any) -> float:
     """Return the length of a sequence.
 
@@ -374,7 +359,6 @@ def getn(*args: Any) -> float:
     return border(arg.table(args, 0, "getn"))
 
 
-@builtin("table.maxn")
 def maxn(*args: Any) -> float:
     """Return the largest number among the keys.
 
@@ -387,7 +371,6 @@ def maxn(*args: Any) -> float:
     return max((key for key in table if key.__class__ is float and key > 0.0), default=0.0)
 
 
-@builtin("table.foreach")
 def foreach(*args: Any) -> Any:
     """Call a function for each entry until it returns a value.
 
@@ -407,7 +390,6 @@ def foreach(*args: Any) -> Any:
     return ()
 
 
-@builtin("table.foreachi")
 def foreachi(*args: Any) -> Any:
     """Call a function for each index until it returns a value.
 

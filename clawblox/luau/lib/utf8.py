@@ -9,7 +9,7 @@ from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.numbers import to_number
 from clawblox.luau.core.values import as_result
 from clawblox.luau.lib.support import arguments as arg
-from clawblox.luau.lib.support.registry import builtin
+from clawblox.luau.lib.support.registry import BUILTINS
 
 CONSTANTS: dict[str, Any] = {"utf8.charpattern": "[\0-\x7f\xc2-\xf4][\x80-\xbf]*"}
 _MAX_CODE = 0x10FFFF
@@ -52,7 +52,6 @@ def _leave(text: str, at: int, step: int) -> int:
     return at
 
 
-@builtin("utf8.char")
 def char(*args: Any) -> str:
     """Return the UTF-8 text of code points.
 
@@ -69,7 +68,6 @@ def char(*args: Any) -> str:
     return "".join(pieces)
 
 
-@builtin("utf8.len")
 def len_(*args: Any) -> Any:
     """Return the number of code points; or nil and the position of malformed text.
 
@@ -94,7 +92,6 @@ def len_(*args: Any) -> Any:
     return float(count)
 
 
-@builtin("utf8.codepoint")
 def codepoint(*args: Any) -> Any:
     """Return the code points of a range of bytes.
 
@@ -121,7 +118,6 @@ def codepoint(*args: Any) -> Any:
     return as_result(tuple(codes))
 
 
-@builtin("utf8.offset")
 def offset(*args: Any) -> float | None:
     """Return the position of the n-th code point, counted from a position.
 
@@ -150,8 +146,7 @@ def offset(*args: Any) -> float | None:
     return float(at + 1) if n == 0 else None
 
 
-@builtin("utf8.codes.next", internal=True)
-def next_code(*args: Any) -> Any:
+def _next_code(*args: Any) -> Any:
     """Return the next position and its code point.
 
     Raises:
@@ -172,11 +167,13 @@ def next_code(*args: Any) -> Any:
     return float(at + 1), float(decoded[0])
 
 
-@builtin("utf8.codes")
 def codes(*args: Any) -> Any:
     """Return an iterator over positions and code points.
 
     Raises:
         RuntimeFault: The argument is not a string.
     """
-    return next_code, arg.string(args, 0, "codes"), 0.0
+    return _next_code, arg.string(args, 0, "codes"), 0.0
+
+
+BUILTINS.add("utf8.codes.next", _next_code, internal=True)

@@ -10,7 +10,7 @@ from clawblox.luau.core.numbers import divide, single
 from clawblox.luau.core.values import Vector
 from clawblox.luau.core.vectors import make_vector
 from clawblox.luau.lib.support import arguments as arg
-from clawblox.luau.lib.support.registry import builtin, install
+from clawblox.luau.lib.support.registry import install
 
 CONSTANTS: dict[str, Any] = {
     "vector.zero": Vector(0.0, 0.0, 0.0),
@@ -18,7 +18,6 @@ CONSTANTS: dict[str, Any] = {
 }
 
 
-@builtin("vector.create")
 def create(*args: Any) -> Vector:
     """Return a vector of two or three numbers.
 
@@ -45,7 +44,6 @@ def _cross(a: Vector, b: Vector) -> Vector:
     )
 
 
-@builtin("vector.magnitude")
 def magnitude(*args: Any) -> float:
     """Return the length of a vector.
 
@@ -55,7 +53,6 @@ def magnitude(*args: Any) -> float:
     return _length(arg.vector(args, 0, "magnitude"))
 
 
-@builtin("vector.normalize")
 def normalize(*args: Any) -> Vector:
     """Return a vector of length 1 in the same direction.
 
@@ -67,7 +64,6 @@ def normalize(*args: Any) -> Vector:
     return make_vector(value.x * scale, value.y * scale, value.z * scale)
 
 
-@builtin("vector.cross")
 def cross(*args: Any) -> Vector:
     """Return the cross product.
 
@@ -77,7 +73,6 @@ def cross(*args: Any) -> Vector:
     return _cross(arg.vector(args, 0, "cross"), arg.vector(args, 1, "cross"))
 
 
-@builtin("vector.dot")
 def dot(*args: Any) -> float:
     """Return the dot product.
 
@@ -87,7 +82,6 @@ def dot(*args: Any) -> float:
     return _dot(arg.vector(args, 0, "dot"), arg.vector(args, 1, "dot"))
 
 
-@builtin("vector.angle")
 def angle(*args: Any) -> float:
     """Return the angle between two vectors, signed by an axis if it is given.
 
@@ -101,7 +95,6 @@ def angle(*args: Any) -> float:
     return -radians if has_axis and _dot(crossed, arg.vector(args, 2, "angle")) < 0.0 else radians
 
 
-@builtin("vector.lerp")
 def lerp(*args: Any) -> Vector:
     """Return a vector between two others.
 
@@ -151,7 +144,6 @@ _choosing("min", min)
 _choosing("max", max)
 
 
-@builtin("vector.clamp")
 def clamp(*args: Any) -> Vector:
     """Return the nearest vector within a box.
 

@@ -7,8 +7,9 @@ errors pays nothing for them.
 from __future__ import annotations
 
 import ast as python
+import gc
 from collections.abc import Iterator
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any, NamedTuple
 
 from clawblox.luau.compiler.ir import Writer
@@ -16,7 +17,15 @@ from clawblox.luau.core.errors import LuaError, OutOfMemory, RuntimeFault
 from clawblox.luau.core.machine import current
 from clawblox.luau.core.operators import shown_type
 from clawblox.luau.core.values import Function, as_tuple, describe_key, first, key_value
-from clawblox.luau.runtime.chunk import Prototype, is_generated, locate
+from clawblox.luau.runtime.chunk import (
+    Prototype,
+    checked,
+    closure_cells,
+    environment_cell,
+    is_continuation,
+    is_generated,
+    locate,
+)
 from clawblox.luau.runtime.suspension import ScriptFrame
 
 _PYTHON_TYPES = {
@@ -288,3 +297,41 @@ def run_handler(handler: Function, error: LuaError) -> Any:
         return False, "error in error handling"
     finally:
         vm.error_stack, vm.c_calls = outer, outer_calls
+
+
+def frame_closure(frame: FrameType | ScriptFrame) -> Any:
+    """Return the function that a frame runs, with its variables; or a continuation.
+
+    Raises:
+        LuaError: The call has used up its steps.
+    """
+    if isinstance(frame, ScriptFrame):
+        return frame.continuation.function(frame.environment)
+    current.vm.charge_search()
+    own = frame.f_locals
+    candidates = [
+        found for found in gc.get_referrers(frame.f_code) if isinstance(found, FunctionType)
+    ]
+    for function in candidates:
+        cells = closure_cells(function)
+        if all(own.get(name) is cell.cell_contents for name, cell in cells.items()):
+            return function
+    return None
+
+
+def whole_function(closure: Any) -> Any:
+    """Return the function that a closure or continuation was made from; None if it is gone.
+
+    Raises:
+        LuaError: The call has used up its steps.
+    """
+    if not isinstance(closure, FunctionType):
+        return closure
+    if not is_continuation(closure.__code__):
+        return checked(closure)
+    current.vm.charge_search()
+    for closures in gc.get_referrers(environment_cell(closure)):  # which all closures share
+        for found in gc.get_referrers(closures) if closures.__class__ is tuple else ():
+            if isinstance(found, FunctionType) and not is_continuation(found.__code__):
+                return checked(found)
+    return None

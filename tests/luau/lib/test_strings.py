@@ -244,7 +244,7 @@ def test_cached_formats_give_the_same_text_as_parsed_ones(
 
     def formatted() -> tuple[str, str]:
         once = outcome(lambda: _format_once(args[0], args))
-        return outcome(lambda: format_text(args)), once
+        return outcome(lambda: format_text(*args)), once
 
     vm = VM()
     with vm.entered():

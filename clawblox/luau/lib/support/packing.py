@@ -1,4 +1,4 @@
-"""The work of ``string.pack``, ``string.unpack`` and ``string.packsize``."""
+"""``string.pack``, ``string.unpack`` and ``string.packsize``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.limits import BYTES_PER_STEP
 from clawblox.luau.core.machine import current
 from clawblox.luau.core.operators import account_text
+from clawblox.luau.core.values import as_result
 from clawblox.luau.lib.support import arguments as arg
+from clawblox.luau.lib.support.registry import install
 
 _MAX_INTEGER = 16
 _NATIVE_ALIGNMENT = 8
@@ -101,7 +103,7 @@ class _FormatReader:
         return "none", 0
 
 
-def pack(args: arg.Arguments) -> str:
+def pack(*args: Any) -> str:
     """Return values as bytes.
 
     Raises:
@@ -161,7 +163,7 @@ def _pack_integer(kind: str, size: int, byteorder: Any, args: arg.Arguments, at:
     return (value % (1 << width)).to_bytes(size, byteorder)
 
 
-def packsize(args: arg.Arguments) -> float:
+def packsize(*args: Any) -> float:
     """Return the size of a format in bytes.
 
     Raises:
@@ -179,7 +181,7 @@ def packsize(args: arg.Arguments) -> float:
     return float(total)
 
 
-def unpack(args: arg.Arguments) -> tuple[Any, ...]:
+def unpack(*args: Any) -> Any:
     """Return the values in a string of bytes, and the position behind them.
 
     Raises:
@@ -201,7 +203,7 @@ def unpack(args: arg.Arguments) -> tuple[Any, ...]:
         arg.check_results(args, len(values) + 2, "stack overflow (too many results)")
         at += padding
         at = _unpack_one(kind, size, reader, data, at, values)
-    return (*values, float(at + 1))
+    return as_result((*values, float(at + 1)))
 
 
 def _unpack_one(
@@ -241,3 +243,7 @@ def _unpack_integer(piece: bytes, byteorder: Any, *, signed: bool) -> float:
             raise RuntimeFault(f"{len(piece)}-byte integer does not fit into Lua Integer")
         value = low - 2**64 if signed and low >= 2**63 else low
     return float(value)
+
+
+for _function in (pack, packsize, unpack):
+    install(f"string.{_function.__name__}", _function)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import FunctionType
-from typing import Any, TypeVar
+from types import FunctionType, ModuleType
+from typing import Any
 
 from clawblox.luau.runtime.diagnose import BUILTIN_CODES
-
-AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 
 class Registry:
@@ -25,11 +23,23 @@ class Registry:
         self._names: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
 
-    def add(self, name: str, function: FunctionType, *, internal: bool) -> None:
+    def add(self, name: str, function: Any, *, internal: bool = False) -> None:
         """Register a function."""
         (self.internal if internal else self.functions)[name] = function
         self._names[id(function)] = name
         BUILTIN_CODES[function.__code__] = name.rpartition(".")[2]
+
+    def add_library(self, module: ModuleType) -> None:
+        """Register the public functions that a module defines.
+
+        A trailing underscore, where Python has a word of the same name, is dropped.
+        """
+        library = module.__name__.rpartition(".")[2]
+        prefix = "" if library == "base" else f"{library}."
+        for name, function in vars(module).items():
+            is_own = getattr(function, "__module__", None) == module.__name__
+            if is_own and isinstance(function, FunctionType) and not name.startswith("_"):
+                self.add(prefix + name.removesuffix("_"), function)
 
     def find_name(self, function: Any) -> str | None:
         """Return a function's name; None if it is not built in."""
@@ -54,22 +64,11 @@ class Registry:
 BUILTINS = Registry()
 
 
-def builtin(name: str, *, internal: bool = False) -> Callable[[AnyFunction], AnyFunction]:
-    """Register a function under its full name."""
-
-    def register(function: AnyFunction) -> AnyFunction:
-        assert isinstance(function, FunctionType)
-        BUILTINS.add(name, function, internal=internal)
-        return function
-
-    return register
-
-
 def install(name: str, function: Callable[..., Any]) -> None:
-    """Register one of several functions made by the same ``def``.
+    """Register a function that is no public function of a library's module.
 
-    Each gets code of its own, by which tracebacks find its name.
+    It gets code of its own, by which tracebacks find its name.
     """
     assert isinstance(function, FunctionType)
     function.__code__ = function.__code__.replace(co_name=name.rpartition(".")[2])
-    BUILTINS.add(name, function, internal=False)
+    BUILTINS.add(name, function)

@@ -1,4 +1,4 @@
-"""The work of ``string.format``."""
+"""``string.format``."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from typing import Any
 
 from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.operators import join, to_text
 from clawblox.luau.lib.support import arguments as arg
+from clawblox.luau.lib.support.registry import install
 
 _SPEC = re.compile(r"%([-+ #0]*)(\d*)(?:(\.)(\d*))?(.?)", re.DOTALL)
 _STEPS_PER_ITEM = 8
@@ -26,7 +28,7 @@ Plan = tuple[int, tuple[tuple[str, Convert, re.Match[str]], ...], str]
 """The steps, the conversions with the text in front of each, and the text behind them."""
 
 
-def format_text(args: arg.Arguments) -> str:
+def format_text(*args: Any) -> str:
     """Return the text that ``string.format`` returns.
 
     Raises:
@@ -231,3 +233,6 @@ def _float(spec: re.Match[str], value: float, letter: str) -> str:
 def _quote(text: str) -> str:
     charge_work(len(text) // 64)
     return f'"{text.translate(_QUOTED)}"'
+
+
+install("string.format", format_text)
