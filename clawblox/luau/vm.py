@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 from clawblox.luau.core import iteration, operators
 from clawblox.luau.core.deep import is_deep, run_deep
 from clawblox.luau.core.errors import LuaError, VMSnapshotError
-from clawblox.luau.core.limits import Charge, free_of_charge
-from clawblox.luau.core.machine import Coroutine, Members, current
+from clawblox.luau.core.machine import Coroutine, current
 from clawblox.luau.core.numbers import format_number
 from clawblox.luau.core.random import DEFAULT_SEED, PcgRandom
 from clawblox.luau.core.values import (
@@ -31,13 +30,12 @@ from clawblox.luau.core.values import (
 from clawblox.luau.lib import build_globals
 from clawblox.luau.lib.support.registry import BUILTINS
 from clawblox.luau.runtime import suspension
-from clawblox.luau.runtime.chunk import CheckedFunction, Chunk
+from clawblox.luau.runtime.chunk import CheckedFunction
 from clawblox.luau.runtime.coroutines import close, resume
 from clawblox.luau.runtime.diagnose import to_luau_error
 from clawblox.luau.runtime.host import Host, HostObject, lent_name, to_luau
 from clawblox.luau.runtime.limited import LimitedMachine
 from clawblox.luau.runtime.raw import PLAIN_VECTORS, VectorType
-from clawblox.luau.state.document import read_serial, set_serial
 from clawblox.luau.state.restore import Loader
 from clawblox.luau.state.snapshot import Saver
 
@@ -106,33 +104,24 @@ class VM(LimitedMachine):
         output: Callable[[str], None] | None = None,
         vectors: VectorType = PLAIN_VECTORS,
     ) -> None:
-        super().__init__(steps, memory_bytes)
-        self.vectors: Members = vectors
+        super().__init__(steps, memory_bytes, NAMES)
+        self.vectors = vectors
         self._is_entered = False  # a budget is in use
         self._is_ready = False  # the budget in use is the present thread's, which is deep
         self.output = output
-        self.error_stack: str | None = None
+        self.error_stack = None
         self.random = PcgRandom(DEFAULT_SEED)
-        self.roots: dict[str, Any] = {}
+        self.roots = {}
         self.held: Callable[[], Iterable[Any]] = tuple
-        self.serials_given = 0
-        self._names = {
-            **NAMES,
-            "more": self.more_steps,
-            "hold": self.hold,
-            "charge": self.charge,
-            "deeper": self.deeper,
-            "shallower": self.shallower,
-        }
         self.globals, self.string_library = build_globals()
-        self.main_environment: Any = self.globals
+        self.main_environment = self.globals
         self.main_coroutine: Coroutine | None = None
         self.string_metatable = LuaTable()
         self.string_metatable["__index"] = self.string_library
         self.string_metatable["__metatable"] = "The metatable is locked"
         freeze(self.string_metatable)
-        self.clock: Callable[[], float] = time.perf_counter
-        self.wall_clock: Callable[[], float] = time.time
+        self.clock = time.perf_counter
+        self.wall_clock = time.time
 
     # Loading and calling
 
@@ -151,23 +140,6 @@ class VM(LimitedMachine):
         shown = to_luau(name)  # scripts see it in messages
         chunk = run_deep(lambda: self.compile(text.decode("latin-1"), shown))
         return chunk.main(self.globals if environment is None else environment)
-
-    def compile(self, source: str, name: str, charge: Charge = free_of_charge) -> Chunk:
-        """Compile a chunk.
-
-        Args:
-            source: Its text, one character per byte.
-            name: Its name.
-            charge: Called with a number of steps before the work they pay for.
-
-        Raises:
-            LuauSyntaxError: The source is not Luau.
-            LuaError: `charge` refuses.
-        """
-        chunk = Chunk(source, name, self._names, charge)
-        chunk.namespace["B"] = self.steps
-        self.chunks.add(chunk)
-        return chunk
 
     def load_charged(self, source: str, name: str, environment: Any) -> Function:
         """Compile a chunk at the cost of the running script: steps and memory.
@@ -370,9 +342,8 @@ class VM(LimitedMachine):
         lent = lent_name(value)
         if lent is not None:
             return _LENT_SERIALS + zlib.crc32(lent.encode("utf-8", "surrogateescape")) * 16
-        serial = read_serial(value)
+        serial: int | None = getattr(value, "_serial", None)
         if serial is None:
             self.serials_given += 1
-            serial = 0x10000 + self.serials_given * 16
-            set_serial(value, serial)
+            serial = value._serial = 0x10000 + self.serials_given * 16
         return serial

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from clawblox.luau.core.errors import LuaError
 from clawblox.luau.core.limits import BYTES_PER_STEP, LONG_TEXT
 from clawblox.luau.core.random import PcgRandom
+
+if TYPE_CHECKING:
+    from clawblox.luau.core.values import LuaTable
 
 
 class Members(Protocol):
@@ -113,9 +116,9 @@ class Machine(Protocol):
     vectors: Members
     roots: dict[str, Any]
     held: Callable[[], Iterable[Any]]
-    globals: Any
-    string_library: Any
-    string_metatable: Any
+    globals: LuaTable
+    string_library: LuaTable
+    string_metatable: LuaTable
     main_coroutine: Coroutine | None
     random: PcgRandom
     output: Callable[[str], None] | None

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Iterable
 from types import FrameType, FunctionType
-from typing import Any, Protocol
+from typing import Any
 
 from clawblox.luau.core.limits import SHORT_TEXT
-from clawblox.luau.core.machine import Coroutine
+from clawblox.luau.core.machine import Coroutine, Machine
 from clawblox.luau.core.tables import give_back_room
 from clawblox.luau.core.values import (
     OWN_CLASS_BYTES,
@@ -39,19 +38,7 @@ _LOOKS_PER_STEP = 4
 _LOOKS_PER_CHARGE = 4096
 
 
-class Measured(Protocol):
-    """The part of a VM that measuring needs."""
-
-    globals: Any
-    roots: dict[str, Any]
-    held: Callable[[], Iterable[Any]]
-    running: Coroutine | None
-
-    def charge_work(self, steps: int) -> None:
-        """Take steps for work that adds nothing to the heap."""
-
-
-def heap_bytes(vm: Measured, frame: FrameType | None) -> int:
+def heap_bytes(vm: Machine, frame: FrameType | None) -> int:
     """Return an estimate of the bytes that globals, running frames and the host keep alive.
 
     This costs steps.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import repeat
 from operator import length_hint
@@ -23,9 +23,9 @@ from clawblox.luau.core.limits import (
     STEP_BYTES,
     STEPS_PER_COLLECTION,
     Charge,
+    free_of_charge,
 )
-from clawblox.luau.core.machine import MAX_C_CALLS, MAX_C_CALLS_IN_HANDLER, Coroutine
-from clawblox.luau.core.values import LuaTable
+from clawblox.luau.core.machine import MAX_C_CALLS, MAX_C_CALLS_IN_HANDLER, Coroutine, Machine
 from clawblox.luau.runtime.chunk import Chunk
 from clawblox.luau.runtime.heap import collect, heap_bytes
 
@@ -33,13 +33,14 @@ _STEPS_PER_SEARCH = 2000  # for the objects of the process outside the heap
 _OBSERVED_STEPS = 200
 
 
-class LimitedMachine:
+class LimitedMachine(Machine):
     """The part of the VM that keeps scripts within their limits.
 
     Args:
         steps: The number of steps that one call from the host may take; None means no limit.
         memory_bytes: The estimated size of the heap above which allocating fails; None means no
             limit.
+        names: The names in generated code, besides those of the VM's own methods.
 
     Attributes:
         steps: The iterator from which generated code takes its steps, at next to no cost. It is
@@ -48,16 +49,15 @@ class LimitedMachine:
             not be refused.
         is_interrupted: Whether the host has interrupted the script.
         allocated: The bytes allocated since the heap was last measured, and its size then.
+        limit_hit: The limit that the present call, or else the last, has hit: ``steps`` or
+            ``memory``; None if it has hit none. A budget of steps that is used up stays so until
+            the call ends; a script may catch the error of a full heap, free memory and continue.
         observer: Called with the running frame when a call from the host takes its first steps,
             then every thousand steps, and before work that costs 200 or more; None looks at
             nothing. `Places` reads the frame.
     """
 
-    globals: LuaTable
-    roots: dict[str, Any]
-    held: Callable[[], Iterable[Any]]
-
-    def __init__(self, steps: int | None, memory_bytes: int | None) -> None:
+    def __init__(self, steps: int | None, memory_bytes: int | None, names: dict[str, Any]) -> None:
         self.step_limit = steps
         self.memory_limit = memory_bytes
         self.block_limit: int | None = None  # bytes of a single allocation
@@ -71,8 +71,7 @@ class LimitedMachine:
         self.steps_left: int | None = None
         self.is_interrupted = False
         self._interruption = INTERRUPTED
-        self._is_exhausted = False  # steps were refused
-        self._is_full = False  # memory was refused
+        self.limit_hit: str | None = None
         self.steps: Iterator[Any] = repeat(None, 0)
         self.allocated = 0
         self._compiling = 0  # bytes that the compiler is using
@@ -80,25 +79,23 @@ class LimitedMachine:
         self.has_weak_tables = False
         self.steps_since_collection = 0
         self._patterns: set[str] = set()  # that the present call has paid for
+        self.serials_given = 0
+        self._names = {
+            **names,
+            "more": self.more_steps,
+            "hold": self.hold,
+            "charge": self.charge,
+            "deeper": self.deeper,
+            "shallower": self.shallower,
+        }
 
     def renew_steps(self) -> None:
         """Start a call from the host, with all of its steps."""
         self.c_calls = self.base_c_calls = self.depth = 0
         self.steps_left = self.step_limit
-        self._is_exhausted = self._is_full = False
+        self.limit_hit = None
         self._patterns.clear()
         self._set_steps(0)
-
-    @property
-    def limit_hit(self) -> str | None:
-        """The limit that the present call, or else the last one, has hit: ``steps`` or ``memory``.
-
-        None if it has hit none. A budget of steps that is used up stays so until the call ends; a
-        script may catch the error of a full heap, free memory and continue.
-        """
-        if self._is_exhausted:
-            return "steps"
-        return "memory" if self._is_full else None
 
     def _set_steps(self, size: int) -> None:
         self.steps = repeat(None, size)
@@ -167,7 +164,7 @@ class LimitedMachine:
         self.steps_left = left - steps
 
     def _exhausted(self) -> RuntimeFault:
-        self._is_exhausted = True
+        self.limit_hit = "steps"
         return RuntimeFault(EXHAUSTED)
 
     def is_new_pattern(self, pattern: str) -> bool:
@@ -202,6 +199,23 @@ class LimitedMachine:
         if self.steps_since_collection >= STEPS_PER_COLLECTION:
             self.steps_since_collection = 0
             collect()
+
+    def compile(self, source: str, name: str, charge: Charge = free_of_charge) -> Chunk:
+        """Compile a chunk.
+
+        Args:
+            source: Its text, one character per byte.
+            name: Its name.
+            charge: Called with a number of steps before the work they pay for.
+
+        Raises:
+            LuauSyntaxError: The source is not Luau.
+            LuaError: `charge` refuses.
+        """
+        chunk = Chunk(source, name, self._names, charge)
+        chunk.namespace["B"] = self.steps
+        self.chunks.add(chunk)
+        return chunk
 
     @contextmanager
     def compiling(self) -> Iterator[Charge]:
@@ -285,7 +299,7 @@ class LimitedMachine:
             self.charge_work(size // BYTES_PER_STEP)
 
     def _out_of_memory(self) -> OutOfMemory:
-        self._is_full = True
+        self.limit_hit = self.limit_hit or "memory"
         return OutOfMemory()
 
     def hold(self, values: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -32,9 +32,10 @@ from clawblox.luau.runtime.chunk import (
 )
 from clawblox.luau.runtime.coroutines import WrapFunction
 from clawblox.luau.runtime.host import Host, to_python
+from clawblox.luau.runtime.limited import LimitedMachine
 from clawblox.luau.runtime.raw import HostValue
 from clawblox.luau.runtime.suspension import ScriptFrame
-from clawblox.luau.state.document import CLASS_LETTERS, NAME, Json, WholeMachine, digest, set_serial
+from clawblox.luau.state.document import CLASS_LETTERS, NAME, Json, digest
 from clawblox.luau.state.read_frames import FrameReader
 from clawblox.luau.state.read_values import HIDDEN, items, position, text, whole
 
@@ -61,7 +62,7 @@ class Loader(FrameReader):
 
     def __init__(
         self,
-        vm: WholeMachine,
+        vm: LimitedMachine,
         document: Json,
         host: Host | None,
         sources: Mapping[str, str] | None,
@@ -96,7 +97,7 @@ class Loader(FrameReader):
         for group in items(document["shared globals"]):
             self._share_globals(items(group))
         for number, serial in items(document["serials"]):
-            set_serial(self.object(number), whole(serial))
+            self.object(number)._serial = whole(serial)
         self._read_roots(document["roots"])
         self._read_counts()
 
@@ -108,7 +109,7 @@ class Loader(FrameReader):
             HIDDEN if item.__class__ is list or is_direct(item) else item for item in self.objects
         ]
         for self._reading, saved in enumerate(objects):
-            _FILLERS[saved[0]](self, self.objects[self._reading], *saved[1:])
+            _OBJECTS[saved[0]][1](self, self.objects[self._reading], *saved[1:])
         self._reading = None
         self.check_boxes()
 
@@ -194,10 +195,9 @@ class Loader(FrameReader):
     # Objects: made empty
 
     def _make(self, saved: Json) -> Any:
-        make = _MAKERS.get(saved[0])
-        if make is None:
+        if saved[0] not in _OBJECTS:
             raise VMSnapshotError(f"the document has an object of unknown kind {saved[0]!r}")
-        return make(self, saved)
+        return _OBJECTS[saved[0]][0](self, saved)
 
     def _make_function(self, saved: Json) -> FunctionType:
         prototype = self.prototype(saved[1], saved[2])
@@ -334,32 +334,20 @@ class Loader(FrameReader):
         """Fill nothing: the object is complete already."""
 
 
-_MAKERS: dict[str, Callable[[Loader, Json], Any]] = {
-    "table": lambda _, __: LuaTable(),
-    "box": lambda _, __: [None],
-    "function": Loader._make_function,
-    "checked": lambda _, __: CheckedFunction(None),  # type: ignore[arg-type]
-    "coroutine": lambda _, __: Coroutine(None, None),
-    "wrap": lambda _, __: WrapFunction(None),  # type: ignore[arg-type]
-    "gmatch": lambda _, __: MatchIterator("", ""),
-    "string": lambda _, saved: text(saved[1]),
-    "userdata": lambda _, __: Userdata(None),
-    "value": Loader._make_value,
-    "buffer": Loader._make_buffer,
+_OBJECTS: dict[str, tuple[Callable[[Loader, Json], Any], Callable[..., None]]] = {
+    "table": (lambda _, __: LuaTable(), Loader._fill_table),
+    "box": (lambda _, __: [None], Loader._fill_box),
+    "function": (Loader._make_function, Loader._fill_function),
+    "checked": (lambda _, __: CheckedFunction(None), Loader._fill_checked),  # type: ignore[arg-type]
+    "coroutine": (lambda _, __: Coroutine(None, None), Loader._fill_coroutine),
+    "wrap": (lambda _, __: WrapFunction(None), Loader._fill_wrap),  # type: ignore[arg-type]
+    "gmatch": (lambda _, __: MatchIterator("", ""), Loader._fill_matches),
+    "string": (lambda _, saved: text(saved[1]), Loader._keep),
+    "userdata": (lambda _, __: Userdata(None), Loader._fill_userdata),
+    "value": (Loader._make_value, Loader._fill_value),
+    "buffer": (Loader._make_buffer, Loader._keep),
 }
-_FILLERS: dict[str, Callable[..., None]] = {
-    "table": Loader._fill_table,
-    "box": Loader._fill_box,
-    "function": Loader._fill_function,
-    "checked": Loader._fill_checked,
-    "coroutine": Loader._fill_coroutine,
-    "wrap": Loader._fill_wrap,
-    "gmatch": Loader._fill_matches,
-    "string": Loader._keep,
-    "userdata": Loader._fill_userdata,
-    "value": Loader._fill_value,
-    "buffer": Loader._keep,
-}
+"""By the kind of an object, what makes it empty, and what fills it."""
 
 
 def _check_format(document: Json) -> None:

@@ -38,15 +38,14 @@ from clawblox.luau.runtime.chunk import (
 )
 from clawblox.luau.runtime.coroutines import WrapFunction
 from clawblox.luau.runtime.host import HostFunction, HostObject
+from clawblox.luau.runtime.limited import LimitedMachine
 from clawblox.luau.runtime.raw import HostValue, raw_name
 from clawblox.luau.runtime.suspension import ProtectedFrame, ScriptFrame
 from clawblox.luau.state.document import (
     CLASS_LETTERS,
     NAME,
     Json,
-    WholeMachine,
     digest,
-    read_serial,
 )
 
 _NO_CONTENTS = (int, tuple, list, dict, bytes)
@@ -62,7 +61,7 @@ class Saver:
         lent: The host's objects that the document names, each once.
     """
 
-    def __init__(self, vm: WholeMachine) -> None:
+    def __init__(self, vm: LimitedMachine) -> None:
         self.lent: dict[int, HostObject] = {}
         self._vm = vm
         self._numbers: dict[int, int] = {}
@@ -141,7 +140,7 @@ class Saver:
     def _serials(self) -> list[Json]:
         serials = []
         for number, entry in enumerate(self._entries):
-            serial = read_serial(entry)
+            serial = getattr(entry, "_serial", None)
             if serial is not None:
                 serials.append([number, serial])
         return serials
