@@ -24,7 +24,7 @@ import attrs
 
 from clawblox.concurrency.tasks import Residence, Tasks
 from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import ManifestError, UsageError
+from clawblox.errors import ManifestError
 from clawblox.rundir.manifest import Update, find_checkpoint, manifest_path
 from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.manifest_updates import fork_update
@@ -42,24 +42,24 @@ _MEMINFO: Final = Path("/proc/meminfo")
 _log = OwnLog(__name__)
 
 
+@attrs.define(eq=False)
 class ManifestWriter:
     """Writes the updates of one process into one manifest, many at a time.
 
-    Start :meth:`run` as a task. Other processes may write the file too, with a writer of
-    their own or without any lock.
+    Other processes may write the file too, with a writer of their own or without any lock.
 
     Args:
         file: The manifest.
+        tasks: Runs the task that writes while updates are queued, and finishes it when left.
     """
 
-    def __init__(self, file: ManifestFile) -> None:
-        self._file = file
-        self._limiter = anyio.CapacityLimiter(1)
-        self._queue: deque[_Request] = deque()
-        self._wake = anyio.Event()
-        self._is_over = anyio.Event()
-        self._is_started = False
-        self._is_closed = False
+    _file: ManifestFile
+    _tasks: Tasks
+    _limiter: anyio.CapacityLimiter = attrs.field(
+        factory=partial(anyio.CapacityLimiter, 1), init=False
+    )
+    _queue: deque[_Request] = attrs.field(factory=deque, init=False)
+    is_writing: bool = attrs.field(default=False, init=False)
 
     async def apply(self, update: Update) -> None:
         """Put an update into the manifest; it is on disk, durably, when this returns.
@@ -70,48 +70,27 @@ class ManifestWriter:
                 be.
             UsageError: The writer is closed.
 
-        Cancellation: the update is written, or it is not.
+        Cancellation: the update is written nevertheless.
         """
-        if self._is_closed:
-            raise UsageError("the manifest writer is closed")
+        if not self.is_writing:
+            self._tasks.start_soon(self._write_all)
+            self.is_writing = True
         request = _Request(update)
         self._queue.append(request)
-        self._wake.set()
         await request.is_done.wait()
         if request.error is not None:
             raise request.error
 
-    async def run(self) -> None:
-        """Write queued updates until the writer is closed. To be started as a task, once.
-
-        Cancellation: the queue is written before, and every waiting ``apply`` returns.
-        """
-        self._is_started = True
+    async def _write_all(self) -> None:
         try:
-            while not self._is_closed:
-                # Not a memory object stream: it can lose an item when asyncio cancels the receiver.
-                await self._wake.wait()
-                self._wake = anyio.Event()
-                if self._queue:
+            with anyio.CancelScope(shield=True):
+                while self._queue:
                     await self._write_queued()
         finally:
-            with anyio.CancelScope(shield=True):
-                await self._finish()
-
-    async def aclose(self) -> None:
-        """Write the queue, and end.
-
-        Idempotent. It does not fail: errors are raised by ``apply``. A writer whose :meth:`run`
-        never began writes nothing more.
-
-        Cancellation: the writer ends all the same.
-        """
-        self._is_closed = True
-        self._wake.set()
-        if self._is_started:
-            await self._is_over.wait()
-        else:
-            self._abandon_queued()
+            self.is_writing = False
+            for request in self._queue:  # only after a defect
+                request.finish(ManifestError("the manifest writer ended before it wrote"))
+            self._queue.clear()
 
     async def _write_queued(self) -> None:
         batch = tuple(self._queue)
@@ -135,19 +114,6 @@ class ManifestWriter:
             failure.__cause__ = error
             return failure
         return None
-
-    async def _finish(self) -> None:
-        self._is_closed = True
-        try:
-            if self._queue:
-                await self._write_queued()
-        finally:
-            self._abandon_queued()
-            self._is_over.set()
-
-    def _abandon_queued(self) -> None:
-        while self._queue:
-            self._queue.popleft().finish(ManifestError("the manifest writer ended before it wrote"))
 
 
 class ManifestWriters:
@@ -180,19 +146,15 @@ class ManifestWriters:
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Self]:
-        async with self._tasks:
-            self._tasks.start_soon(self._look_after)
-            try:
+        try:
+            async with self._tasks:
+                self._tasks.start_soon(self._look_after)
                 yield self
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await self._finish()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._finish(tuple(self._files.values()))
 
-    async def _finish(self) -> None:
-        async with anyio.create_task_group() as closing:
-            for writer in self._writers.values():
-                closing.start_soon(writer.aclose)
-        files = tuple(self._files.values())
+    async def _finish(self, files: Iterable[ManifestFile]) -> None:
         await run_blocking(_repair, files, True)
         if error := await run_blocking(_sync, files):
             _log.warning("manifest not synced", error=str(error))
@@ -201,15 +163,13 @@ class ManifestWriters:
         """Return the one writer of the manifest of a run."""
         file = self._open_file(run_dir)
         if run_dir not in self._writers:
-            self._writers[run_dir] = ManifestWriter(file)
-            self._tasks.start_soon(self._writers[run_dir].run)
+            self._writers[run_dir] = ManifestWriter(file, self._tasks)
         return self._writers[run_dir]
 
     def leave(self, run_dir: Path) -> None:
-        """Let the writer of a manifest end: nothing here writes it any more, for now.
+        """Forget a manifest: nothing here writes it any more, for now.
 
-        Within a second or so, the queue is written, and entries of ours are restored for the last
-        time.
+        Within a second or so, entries of ours are restored for the last time.
         """
         self._left.add(run_dir)
 
@@ -281,17 +241,13 @@ class ManifestWriters:
                 await run_blocking(_repair, tuple(self._files.values()), False)
 
     async def _end_left(self) -> None:
-        left = tuple(self._left)
-        for run_dir in left:
-            if (writer := self._writers.pop(run_dir, None)) is not None:
-                await writer.aclose()
-        files = [self._files[run_dir] for run_dir in left if run_dir in self._files]
-        await run_blocking(_repair, files, True)
-        if error := await run_blocking(_sync, files):
-            _log.warning("manifest not synced", error=str(error))
-        for run_dir in self._left.intersection(left):  # others are written again
+        writing = {run_dir for run_dir, writer in self._writers.items() if writer.is_writing}
+        left = self._left - writing
+        await self._finish([self._files[run_dir] for run_dir in left if run_dir in self._files])
+        for run_dir in self._left & left:  # others are written again
             self._left.discard(run_dir)
             self._files.pop(run_dir, None)
+            self._writers.pop(run_dir, None)
 
 
 def _sync(files: Iterable[ManifestFile]) -> ManifestError | None:

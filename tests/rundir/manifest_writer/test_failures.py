@@ -6,7 +6,6 @@ import errno
 import fcntl
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 import anyio
 import anyio.to_thread
@@ -15,7 +14,6 @@ import pytest
 from clawblox.errors import ManifestError, UsageError
 from clawblox.rundir.manifest import Update, manifest_path
 from clawblox.rundir.manifest_file import ManifestFile
-from clawblox.rundir.manifest_writer import ManifestWriter
 from tests.rundir.manifest_writer.support import (
     BACKENDS,
     CLEAN,
@@ -30,11 +28,6 @@ from tests.rundir.manifest_writer.support import (
 from tests.support import wait_until_async
 
 pytestmark = pytest.mark.anyio
-
-
-def writer_of(run_dir: Path) -> ManifestWriter:
-    """Return a writer whose task has not been started yet."""
-    return ManifestWriter(ManifestFile(manifest_path(run_dir), lock_wait=10.0))
 
 
 # --- failures -------------------------------------------------------------------------------
@@ -120,40 +113,20 @@ async def test_a_closed_writer_takes_nothing(tmp_path):
         await writer.apply(checkpoint("a"))
     with pytest.raises(UsageError, match="closed"):
         await writer.apply(checkpoint("b"))
-    await writer.aclose()
 
 
 @BACKENDS
-async def test_closing_writes_what_is_queued(tmp_path, monkeypatch):
+async def test_leaving_writes_what_is_queued(tmp_path, monkeypatch):
     gate = Gate(monkeypatch)
-    writer = writer_of(tmp_path)
     async with anyio.create_task_group() as group:
-        group.start_soon(writer.run)
-        group.start_soon(writer.apply, checkpoint("a"))
-        await wait_until_async(gate.is_reached.is_set)
-        for name in "bcd":
-            group.start_soon(writer.apply, checkpoint(name))
-            await anyio.wait_all_tasks_blocked()
-        group.start_soon(writer.aclose)
-        await anyio.wait_all_tasks_blocked()
-        gate.open()
-        await writer.aclose()
+        async with writing(tmp_path) as writer:
+            group.start_soon(writer.apply, checkpoint("a"))
+            await wait_until_async(gate.is_reached.is_set)
+            for name in "bcd":
+                group.start_soon(writer.apply, checkpoint(name))
+                await anyio.wait_all_tasks_blocked()
+            gate.open()
         assert checkpoint_names(tmp_path) == ["a", "b", "c", "d"]
-
-
-async def test_closing_a_writer_that_never_ran_answers_who_waits(tmp_path):
-    writer = writer_of(tmp_path)
-
-    async def call() -> None:
-        with pytest.raises(ManifestError, match="ended before"):
-            await writer.apply(checkpoint("a"))
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(call)
-        await anyio.wait_all_tasks_blocked()
-        await writer.aclose()
-        await writer.run()
-    assert not manifest_path(tmp_path).exists()
 
 
 async def test_a_run_directory_that_was_deleted_is_not_made_again(tmp_path):
@@ -185,45 +158,52 @@ async def test_a_cancelled_caller_leaves_its_update_to_the_writer(tmp_path, monk
 
 
 @BACKENDS
-async def test_a_cancelled_writer_writes_what_is_queued_and_answers(tmp_path, monkeypatch):
+async def test_a_cancelled_block_writes_what_is_queued_and_answers(tmp_path, monkeypatch):
     gate = Gate(monkeypatch)
-    writer = writer_of(tmp_path)
     answered = []
 
     async def call(name: str) -> None:
         await writer.apply(checkpoint(name))
         answered.append(name)
 
-    async with anyio.create_task_group() as callers, anyio.create_task_group() as group:
-        group.start_soon(writer.run)
-        callers.start_soon(call, "a")
-        await wait_until_async(gate.is_reached.is_set)
-        callers.start_soon(call, "b")
-        await anyio.wait_all_tasks_blocked()
-        group.cancel_scope.cancel()
-        gate.open()
+    async with anyio.create_task_group() as callers:
+        with anyio.CancelScope() as scope:
+            async with writing(tmp_path) as writer:
+                callers.start_soon(call, "a")
+                await wait_until_async(gate.is_reached.is_set)
+                callers.start_soon(call, "b")
+                await anyio.wait_all_tasks_blocked()
+                scope.cancel()
+                gate.open()
     assert sorted(answered) == ["a", "b"] == sorted(checkpoint_names(tmp_path))
     with pytest.raises(UsageError):
         await writer.apply(checkpoint("c"))
     assert files_beside(tmp_path) == CLEAN
 
 
-@pytest.mark.parametrize("whom", ["caller", "writer"])
+@pytest.mark.parametrize("whom", ["caller", "block"])
 async def test_asyncios_own_cancel_tears_nothing_and_strands_no_caller(tmp_path, monkeypatch, whom):
     gate = Gate(monkeypatch)
-    writer = writer_of(tmp_path)
-    running = asyncio.create_task(writer.run())
+    opened = asyncio.get_running_loop().create_future()
+
+    async def hold() -> None:
+        async with writing(tmp_path) as writer:
+            opened.set_result(writer)
+            await asyncio.Event().wait()
+
+    block = asyncio.create_task(hold())
+    writer = await opened
     calls = [asyncio.create_task(writer.apply(checkpoint("a")))]
     await wait_until_async(gate.is_reached.is_set)
     calls.append(asyncio.create_task(writer.apply(checkpoint("b"))))
     await anyio.wait_all_tasks_blocked()
-    (calls[0] if whom == "caller" else running).cancel()
+    (calls[0] if whom == "caller" else block).cancel()
     await anyio.wait_all_tasks_blocked()
     gate.open()
     async with asyncio.timeout(10):
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
-        await writer.aclose()
-        await asyncio.gather(running, return_exceptions=True)
+        block.cancel()
+        await asyncio.gather(block, return_exceptions=True)
     assert outcomes[1] is None
     assert sorted(checkpoint_names(tmp_path)) == ["a", "b"]
     assert files_beside(tmp_path) == CLEAN

@@ -126,7 +126,7 @@ async def test_a_manifest_has_one_writer_and_every_manifest_its_own(tmp_path):
     with pytest.raises(UsageError, match="closed"):
         await one.apply(checkpoint("a"))
     with pytest.raises(UsageError, match="closed"):
-        writers.of(tmp_path / "third")
+        await writers.of(tmp_path / "third").apply(checkpoint("a"))
 
 
 @BACKENDS
