@@ -117,7 +117,7 @@ class Bookkeeping:
                 parent_sha256=launch.parent_sha256,
                 run_id=self._instance.run_id,
                 by=by,
-                seed=launch.reseed,
+                seed=launch.options.reseed,
             )
             self._write(update)
 
@@ -135,14 +135,20 @@ class Bookkeeping:
             end: How the instance ended.
             was_stopped: Whether any of it had to be stopped.
         """
-        event = "stopped" if was_stopped else "exited"
+        instance, event = self._instance, "stopped" if was_stopped else "exited"
         what = event if end.was_ready or was_stopped else "start failed"
         try:
             self._note_end(event, f"{what}: {_brief(self._instance.exit)}")
             with self._contained("instance record not written"):
-                self._record_end(end)
+                # Without a record, another instance may have the name by now.
+                if instance.is_recorded or instance.is_planned:
+                    instance.write_record(end.state, end)
             with self._contained("manifest not written"):
-                self._register_end(end)
+                # The run of a lone instance is labelled by the caller.
+                is_labelled_here = instance.launch.index is not None or instance.past is not None
+                if instance.is_recorded and is_labelled_here:
+                    update = run_update(status=end.run_status, ended_at=utc_now())
+                    self._write(update, durable=False)
         finally:
             self._instance.release()
 
@@ -150,18 +156,6 @@ class Bookkeeping:
         if self._instance.log_index is not None:
             with self._contained("end not noted in the log"):
                 self._instance.log_index.note_end(event, text)
-
-    def _record_end(self, end: End) -> None:
-        instance = self._instance
-        if instance.is_recorded or instance.is_planned:  # else another may have the name by now
-            instance.write_record(end.state, end)
-
-    def _register_end(self, end: End) -> None:
-        instance, launch = self._instance, self._instance.launch
-        # The run of a lone instance is labelled by the caller.
-        if instance.is_recorded and (launch.index is not None or instance.past is not None):
-            update = run_update(status=end.run_status, ended_at=utc_now())
-            self._write(update, durable=False)
 
     def _contained(self, what: str) -> AbstractContextManager[None, bool]:
         return _log.contain(what, expected=_WRITE_ERRORS, instance=self._instance.name)

@@ -69,10 +69,10 @@ def world_environment(launch: Launch, name: str, port: int) -> WorldEnvironment:
         record=launch.record_dir is not None,
         record_dir=launch.record_dir,
         resume_path=launch.resume_path,
-        reseed=launch.reseed,
+        reseed=launch.options.reseed,
         datastore_path=rows,
         manifest_path=manifest,
-        clawblox_bin=_clawblox_bin(),
+        clawblox_bin=_find_own_bin() or shutil.which("clawblox") or "clawblox",
         operator_token=_token(launch, protocol.OPERATOR_TOKEN_ENV),
         spectator_token=_token(launch, protocol.SPECTATOR_TOKEN_ENV),
     )
@@ -80,10 +80,6 @@ def world_environment(launch: Launch, name: str, port: int) -> WorldEnvironment:
 
 def _token(launch: Launch, variable: str) -> str:
     return launch.options.env.get(variable) or secrets.token_urlsafe(_TOKEN_BYTES)
-
-
-def _clawblox_bin() -> str:
-    return _find_own_bin() or shutil.which("clawblox") or "clawblox"
 
 
 @functools.cache

@@ -136,7 +136,7 @@ def halted_before_ready(instance: SupervisedInstance, reason: str) -> WorldStart
 def identity_error(instance: Instance, stranger: StrangerAnswers) -> WorldIdentityError:
     """Return the error for a port that a process outside the instance serves."""
     return WorldIdentityError(
-        f"port {instance.port} is served by {stranger.owner or 'another process'}, "
+        f"port {instance.port} is served by {str(stranger) or 'another process'}, "
         f"not by world {_name(instance.launch)}",
         hint="the command of the world, or a process that it starts, must listen on the port",
     )

@@ -74,19 +74,11 @@ Closing them closes the connection.
 
 
 class StrangerAnswers(Exception):  # noqa: N818 - names the condition; the caller raises the public error
-    """The port answers, but a process outside the instance listens there."""
-
-    def __init__(self, owner: str) -> None:
-        super().__init__(owner)
-        self.owner = owner
+    """The port answers, but a process outside the instance, its text, listens there."""
 
 
 class HaltedAtStart(Exception):  # noqa: N818 - names the condition; the caller raises the public error
-    """The world reports that it has halted, before it was ever ready."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """The world reports that it has halted, before it was ever ready; its text is the reason."""
 
 
 @attrs.define
@@ -270,13 +262,11 @@ def require_own_listener(probe: Probe, mark: Mark) -> None:
         OSError: There are no file descriptors left.
     """
     is_proven = probe.is_inherited and probe.path is not None
-    if not is_proven and not _is_own_listener(probe.host, probe.port, mark):
+    if is_proven:
+        return
+    inodes = {listener.inode for listener in listeners_at(probe.host, probe.port)}
+    if not inodes or find_owners(inodes, _members(mark)).keys() != inodes:
         raise StrangerAnswers(describe_owner(probe.port))
-
-
-def _is_own_listener(host: str, port: int, mark: Mark) -> bool:
-    inodes = {listener.inode for listener in listeners_at(host, port)}
-    return bool(inodes) and find_owners(inodes, _members(mark)).keys() == inodes
 
 
 def _members(mark: Mark) -> Iterator[int]:

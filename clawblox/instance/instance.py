@@ -28,7 +28,7 @@ from clawblox.instance.environment import (
     world_command,
     world_environment,
 )
-from clawblox.instance.health import Steps, require_own_listener, steps_until_ready
+from clawblox.instance.health import require_own_listener
 from clawblox.instance.launch import Launch, new_run_id
 from clawblox.instance.running import Named, Running, WorldProcesses
 from clawblox.protocol import TickRate, WorldEnvironment
@@ -145,11 +145,6 @@ class Instance:
     def sidecar_logs(self) -> list[Path]:
         """The logs of its sidecars; empty before they are started."""
         return self._running.processes.log_files[1:] if self._running else []
-
-    @property
-    def has_port(self) -> bool:
-        """Whether a port is leased for it."""
-        return self._lease is not None
 
     @property
     def is_recorded(self) -> bool:
@@ -283,10 +278,8 @@ class Instance:
     def _begin_running(self, named: Named, environment: WorldEnvironment) -> Running:
         return Running(
             launch=self.launch,
-            name=self.name,
             named=named,
             port=self.port,
-            url=self.url,
             environment=environment,
             processes=WorldProcesses(
                 ProcessTree(self._cookie),
@@ -294,10 +287,6 @@ class Instance:
                 self.launch.options.tmux_session,
             ),
         )
-
-    def watch_until_ready(self, expected_s: float) -> Steps:
-        """Return the steps of its probe; see :func:`health.steps_until_ready`."""
-        return steps_until_ready(self.running.probe, expected_s)
 
     def settle(self) -> None:
         """Check that the instance itself answers, and record that it is ready. Blocks.

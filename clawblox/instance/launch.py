@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 
 from clawblox.config.arguments import check_path
-from clawblox.config.options import InstanceSpec, ManyOptions, SharedOptions, StartOptions
+from clawblox.config.options import InstanceSpec, ManyOptions, StartOptions
 from clawblox.config.world_toml import CONFIG_NAME, LivenessRule, WorldConfig
 from clawblox.errors import ConfigError
 from clawblox.extras import find_missing, install_command
@@ -131,14 +131,10 @@ class Launch:
         return attrs.evolve(self, options=options, first=begun)
 
     @property
-    def reseed(self) -> int | None:
-        """Seed of a fresh world, or after a restore; None keeps the state of the snapshot."""
-        return self.options.reseed
-
-    @property
     def seed(self) -> int | None:
         """The latest seed that its run was given; None if it was given none."""
-        return self.begun.options.reseed if self.reseed is None else self.reseed
+        reseed = self.options.reseed
+        return self.begun.options.reseed if reseed is None else reseed
 
     @property
     def liveness(self) -> LivenessRule | None:
@@ -232,10 +228,7 @@ def plan_launch(config: WorldConfig, options: StartOptions) -> Launch:
         ConfigError: The world has no command, or an option does not work here, for example
             because a directory is missing; names the key and the value.
     """
-    require_command(config)
-    require_seedable(config, options.reseed, 1)
-    _require_engine_world(config, options)
-    resume_path, digest = find_resume(options.resume, config.dir)
+    resume_path, digest = _check_start(config, options, 1)
     for key, path in (("command_file", options.command_file), ("log_file", options.log_file)):
         _require_parent(key, path)
     if options.record_dir is not None and not options.record:
@@ -282,10 +275,7 @@ def plan_many(
         ConfigError: The world has no command, an option does not work here, or two instances
             would have the same name; names the key and the value.
     """
-    require_command(config)
-    require_seedable(config, options.reseed, len(specs))
-    _require_engine_world(config, options)
-    resume_path, digest = find_resume(options.resume, config.dir)  # once for all of them
+    resume_path, digest = _check_start(config, options, len(specs))  # once for all of them
     own = [spec.name for spec in specs if spec.name is not None]
     if len(set(own)) < len(own):
         raise ConfigError("two instances have the same name", key="name", value=own)
@@ -463,8 +453,12 @@ def require_command(config: WorldConfig) -> None:
         )
 
 
-def _require_engine_world(config: WorldConfig, options: SharedOptions) -> None:
-    """Refuse options that only worlds of the built-in engine support."""
+def _check_start(
+    config: WorldConfig, options: StartOptions | ManyOptions, count: int
+) -> tuple[Path | None, str | None]:
+    """Refuse options that the world does not support; return its snapshot with its digest."""
+    require_command(config)
+    require_seedable(config, options.reseed, count)
     for key in ("datastore", "watch"):
         value = getattr(options, key, None)
         if value and not config.is_engine_world:
@@ -474,17 +468,15 @@ def _require_engine_world(config: WorldConfig, options: SharedOptions) -> None:
                 value=value,
                 hint="leave it out",
             )
+    return find_resume(options.resume, config.dir)
 
 
 def _require_parent(key: str, path: Path | None) -> None:
     """Refuse a file whose directory does not exist."""
-    if path is None:
-        return
     try:
-        is_there = path.parent.is_dir()
+        if path is None or path.parent.is_dir():
+            return
+        problem = "does not exist"
     except OSError as error:
-        raise ConfigError(
-            f"its directory cannot be read: {error.strerror}", key=key, value=str(path)
-        ) from error
-    if not is_there:
-        raise ConfigError("its directory does not exist", key=key, value=str(path))
+        problem = f"cannot be read: {error.strerror}"
+    raise ConfigError(f"its directory {problem}", key=key, value=str(path))

@@ -24,7 +24,7 @@ import attrs
 
 from clawblox.concurrency.tasks import Tasks, outlast
 from clawblox.concurrency.threads import run_blocking
-from clawblox.instance.health import READ, Steps, Wait
+from clawblox.instance.health import READ, Steps, Wait, steps_until_ready
 from clawblox.instance.instance import Instance
 from clawblox.instance.ramp import LOOK_INTERVAL_S, Pace, Ramp
 from clawblox.system.process_tree import all_processes
@@ -112,7 +112,7 @@ class Launcher:
         self._waiting.append(start)
         self._has_work.set()
         try:
-            self._wake_thread()
+            os.eventfd_write(self._to_thread, 1)
             await start.is_over.wait()
         except BaseException:
             self._give_up_from_loop(start)
@@ -171,20 +171,15 @@ class Launcher:
             with suppress(BlockingIOError):
                 os.eventfd_read(self._to_loop)
             while self._news:
-                self._pass_on(*self._news.popleft())
-
-    def _pass_on(self, start: _Start, news: Callable[[], None]) -> None:
-        try:
-            news()
-        except Exception as error:  # noqa: BLE001 - it belongs to the caller of `run`
-            start.error = error
-            self._give_up_from_loop(start)
+                start, news = self._news.popleft()
+                try:
+                    news()
+                except Exception as error:  # noqa: BLE001 - it belongs to the caller of `run`
+                    start.error = error
+                    self._give_up_from_loop(start)
 
     def _give_up_from_loop(self, start: _Start) -> None:
         self._given_up.append(start)
-        self._wake_thread()
-
-    def _wake_thread(self) -> None:
         os.eventfd_write(self._to_thread, 1)
 
     # -- in the thread ----------------------------------------------------------------------
@@ -192,35 +187,32 @@ class Launcher:
     def _work(self) -> None:
         work = _Work(self._ramp, self._epoll, self._tell)
         try:
-            self._process(work)
+            while self._waiting or work.running:
+                self._process(work)
         except BaseException:
-            work.abandon()
+            for start in work.running:  # stop counting the starts that are under way
+                self._ramp.end(start, is_ready=False)
             raise
 
     def _process(self, work: _Work) -> None:
-        while self._waiting or work.is_busy:
-            while self._given_up:
-                self._give_up(work, self._given_up.popleft())
-            is_held_back = False
-            if self._waiting:
-                start = self._waiting[0]
-                if self._ramp.begin(start):
-                    self._waiting.popleft()
-                    work.begin(start)
-                else:
-                    is_held_back = True
-                    self._look(start)
-            limit = work.seconds_to_timer() if work.is_busy else 0.0
-            if self._waiting:
-                limit = min(limit, LOOK_INTERVAL_S) if is_held_back else 0.0
-            self._step(work, self._epoll.poll(None if limit == math.inf else limit))
-
-    def _give_up(self, work: _Work, start: _Start) -> None:
-        if start in self._waiting:
-            self._waiting.remove(start)
+        while self._given_up:
+            start = self._given_up.popleft()
+            if start in self._waiting:
+                self._waiting.remove(start)
             work.end(start, Ending.GIVEN_UP)
-        else:
-            work.give_up(start)
+        is_held_back = False
+        if self._waiting:
+            start = self._waiting[0]
+            if self._ramp.begin(start):
+                self._waiting.popleft()
+                work.begin(start)
+            else:
+                is_held_back = True
+                self._look(start)
+        limit = work.seconds_to_timer() if work.running else 0.0
+        if self._waiting:
+            limit = min(limit, LOOK_INTERVAL_S) if is_held_back else 0.0
+        self._step(work, self._epoll.poll(None if limit == math.inf else limit))
 
     def _look(self, start: _Start) -> None:
         """Check the load of the machine that delays ``start``; report a change of pace."""
@@ -271,11 +263,6 @@ class _Work:
         self._serial = itertools.count(1)
         self._next_look_at = 0.0
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a start is under way."""
-        return bool(self.running)
-
     def seconds_to_timer(self) -> float:
         """Return the seconds until the next timer; ``math.inf`` without one."""
         while self._timers and self._timers[0][1] != self._timers[0][2].timer:
@@ -291,7 +278,7 @@ class _Work:
             begun_at = time.monotonic()
             start.slow_at = begun_at + _SLOW_S
             start.deadline = begun_at + start.instance.launch.options.health_timeout
-            start.steps = start.instance.watch_until_ready(self._ramp.fastest_s)
+            start.steps = steps_until_ready(start.instance.running.probe, self._ramp.fastest_s)
             if pidfd < 0:
                 self.end(start, Ending.EXITED)
                 return
@@ -353,17 +340,20 @@ class _Work:
             return
         start.has_had_last_look = True
         start.deadline = time.monotonic() + _LAST_LOOK_S
-        start.steps = start.instance.watch_until_ready(0.0)
+        start.steps = steps_until_ready(start.instance.running.probe, 0.0)
         self._advance(start, lambda steps: next(steps))
 
     def _advance(self, start: _Start, resume: Callable[[Steps], Wait]) -> None:
         try:
             self._forget_wait(start)
             assert start.steps is not None
-            wait = resume(start.steps)
-            self._wait_for(start, wait)
-        except StopIteration:
-            self._settle(start)
+            try:
+                wait = resume(start.steps)
+            except StopIteration:
+                start.instance.settle()
+                self.end(start, Ending.READY)
+            else:
+                self._wait_for(start, wait)
         except Exception as error:  # noqa: BLE001 - it belongs to the caller of `Launcher.run`
             self.end(start, Ending.FAILED, error)
 
@@ -383,19 +373,6 @@ class _Work:
             del self._by_fd[start.waits_for_fd]
             self._epoll.unregister(start.waits_for_fd)
             start.waits_for_fd = -1
-
-    def _settle(self, start: _Start) -> None:
-        try:
-            start.instance.settle()
-        except Exception as error:  # noqa: BLE001 - it belongs to the caller of `Launcher.run`
-            self.end(start, Ending.FAILED, error)
-        else:
-            self.end(start, Ending.READY)
-
-    def give_up(self, start: _Start) -> None:
-        """End a start that its caller no longer waits for."""
-        if start in self.running:
-            self.end(start, Ending.GIVEN_UP)
 
     def end(self, start: _Start, ending: Ending, error: Exception | None = None) -> None:
         """Stop watching a start, and report to its caller how it ended."""
@@ -420,8 +397,3 @@ class _Work:
         if start.pidfd >= 0:
             del self._by_fd[start.pidfd]
             self._epoll.unregister(start.pidfd)
-
-    def abandon(self) -> None:
-        """Stop counting the starts that are under way, after a defect; see :meth:`Ramp.end`."""
-        for start in self.running:
-            self._ramp.end(start, is_ready=False)

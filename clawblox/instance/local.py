@@ -11,10 +11,12 @@ from functools import partial
 from typing import Any
 
 import anyio
+import attrs
 
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldExitedBeforeReadyError, WorldIdentityError, WorldStartError
+from clawblox.instance.environment import world_command
 from clawblox.instance.failures import (
     exited_before_ready,
     halted_before_ready,
@@ -35,7 +37,7 @@ from clawblox.instance.launcher import Ending, Launcher
 from clawblox.instance.lifecycle import State
 from clawblox.instance.ramp import Pace
 from clawblox.instance.supervised import FAILED_START_GRACE_S, Tell
-from clawblox.protocol import TickRate
+from clawblox.protocol import MaskedEnvironment, TickRate
 from clawblox.results import EventKind, ProcessExit, StartedWorld
 from clawblox.snapshot.transfer import SnapshotSource
 from clawblox.supervision.tree import Grace, current_finder
@@ -70,7 +72,7 @@ class LocalInstance(Instance):
             PortBusy: The port that was asked for is still in use.
             Exception: As there, and whatever :meth:`Instance.bring_up` raises.
         """
-        if self.launch.options.port is not None and not self.has_port:
+        if self.launch.options.port is not None and self._lease is None:
             await run_blocking(self.take_name)
             await self.wait_for_port()
         for attempts_left in reversed(range(_PORT_ATTEMPTS)):
@@ -109,13 +111,13 @@ class LocalInstance(Instance):
                 processes = await current_finder().find(self.running.mark)
                 return await run_blocking(ready_timeout, self, processes)
         except HaltedAtStart as halted:
-            raise halted_before_ready(self, halted.reason) from halted
+            raise halted_before_ready(self, str(halted)) from halted
         except StrangerAnswers as stranger:
             failure = identity_error(self, stranger)
             failure.__cause__ = stranger
             return failure
         except Exception:
-            if self.has_port and not is_spawned:
+            if self._lease is not None and not is_spawned:
                 move(State.SPAWNING)  # the spawn failed
             raise
         return None
@@ -136,7 +138,29 @@ class LocalInstance(Instance):
 
     def started_world(self, ready_s: float) -> StartedWorld:
         """See :meth:`SupervisedInstance.started_world`."""
-        return self.running.started_world(ready_s)
+        launch, config, running = self.launch, self.launch.config, self.running
+        world = running.processes.world
+        return StartedWorld(
+            name=self.name,
+            url=self.url,
+            host=launch.options.host,
+            port=self.port,
+            pid=world.pid if world is not None else 0,
+            command=world_command(launch),
+            start_command=list(config.start_command),
+            delegated=config.is_delegated,
+            run_command=config.run_command and list(config.run_command),
+            env=MaskedEnvironment({**launch.options.env, **running.environment.complete()}),
+            run_dir=launch.run_dir,
+            instance_dir=launch.instance_dir,
+            command_file=running.named.command_file,
+            log_file=running.named.log_file,
+            record_dir=launch.record_dir,
+            resume_path=launch.resume_path,
+            ready_s=ready_s,
+            labels=launch.options.labels,
+            seed=launch.seed,
+        )
 
     # -- watch --------------------------------------------------------------------------
 
@@ -165,11 +189,22 @@ class LocalInstance(Instance):
         return await find_halt(self._liveness_probe(), seconds)
 
     def _liveness_probe(self) -> Probe:
-        assert self.launch.liveness is not None
-        return self.running.liveness_probe(self.launch.liveness)
+        rule, running = self.launch.liveness, self.running
+        assert rule is not None
+        path = self.launch.options.base_path + rule.path
+        token = running.environment.operator_token
+        return attrs.evolve(running.probe, path=path, log_pattern=None, operator_token=token)
 
     # -- capture ------------------------------------------------------------------------
 
     def snapshot_source(self) -> SnapshotSource:
         """See :meth:`SupervisedInstance.snapshot_source`."""
-        return self.running.snapshot_source()
+        environment = self.running.environment
+        return SnapshotSource(
+            instance=self.name,
+            host=self.launch.options.host,
+            port=self.port,
+            base_path=self.launch.options.base_path,
+            operator_token=environment.operator_token,
+            has_own_rows=environment.datastore_path is not None,
+        )

@@ -35,9 +35,9 @@ async def watch_memory(find: Callable[[], LimitedInstances]) -> None:
         with _log.contain("memory not measured", expected=(OSError,)):
             ends = find()
             marks = {instance: instance.running.mark for instance in ends if _is_limited(instance)}
-            for instance, used_bytes in (await _measure(marks)).items():
-                reason = _find_excess(instance, marks[instance], used_bytes)
-                if reason is not None:
+            used = await run_blocking(_measure_trees, [*marks.values()]) if marks else []
+            for (instance, mark), used_bytes in zip(marks.items(), used, strict=True):
+                if (reason := _find_excess(instance, mark, used_bytes)) is not None:
                     ends[instance](reason)
 
 
@@ -46,15 +46,8 @@ def _is_limited(instance: Instance) -> bool:
     return has_limit and not instance.is_over and instance.halt is None
 
 
-async def _measure(marks: Mapping[Instance, Mark]) -> Mapping[Instance, int]:
-    """Return the resident memory of instances in bytes; all share the passes over ``/proc``."""
-    if not marks:
-        return {}
-    used = await run_blocking(_measure_trees, list(marks.values()))
-    return dict(zip(marks, used, strict=True))
-
-
 def _measure_trees(marks: Sequence[Mark]) -> list[int]:
+    """Return the resident memory of instances in bytes; all share the passes over ``/proc``."""
     trees = find_trees([Search((mark,)) for mark in marks])
     return [measure_usage(process.pid for process in tree)[0] for tree in trees]
 

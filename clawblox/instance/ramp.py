@@ -11,7 +11,6 @@ One ramp serves all worlds of an event loop.
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 import time
@@ -31,20 +30,6 @@ _SLOWDOWN = 2.0
 _MAX_LIMIT = 4096
 _HELD_S = 5.0
 """A start counts for this many seconds at most; one that hangs must not hold up the others."""
-
-
-@attrs.frozen
-class Reading:
-    """One measurement of the machine.
-
-    Attributes:
-        at: Monotonic time, in seconds.
-        stall_s: Total time that some task has waited for a processor, in seconds; None if the
-            kernel does not count it.
-    """
-
-    at: float
-    stall_s: float | None
 
 
 def read_stall_s() -> float | None:
@@ -76,85 +61,32 @@ class Pace:
     pressure: float | None
 
 
-class RampController:
-    """Decides on the limit; pure.
-
-    Args:
-        cores: Processors of the machine.
-
-    Attributes:
-        limit: Number of starts that may be under way.
-        pressure: Share of the last interval in which some task waited for a processor, 0 to 1;
-            None if not known.
-    """
-
-    def __init__(self, cores: int) -> None:
-        self.limit = 8 * cores
-        self.pressure: float | None = None
-        self._least = 2 * cores
-        self._last: Reading | None = None
-        self._fastest_s = float("inf")
-        self._latest_s = 0.0
-
-    def note_ready(self, ready_s: float) -> None:
-        """Record the seconds that a world took from its spawn to its readiness."""
-        self._fastest_s = min(self._fastest_s, ready_s)
-        self._latest_s = ready_s
-
-    @property
-    def fastest_s(self) -> float:
-        """Seconds that the fastest world took; 0 before the first."""
-        return self._fastest_s if math.isfinite(self._fastest_s) else 0.0
-
-    @property
-    def is_slowing_down(self) -> bool:
-        """Whether worlds take much longer to get ready than the fastest did."""
-        return self._latest_s > _SLOWDOWN * self._fastest_s
-
-    def decide(self, reading: Reading) -> None:
-        """Set the limit from the events since the last reading."""
-        last, self._last = self._last, reading
-        if last is None and reading.stall_s is not None:
-            return  # a pressure needs two readings
-        self.pressure = _pressure_between(last, reading)
-        is_busy = self.pressure is None or self.pressure > _HIGH_PRESSURE
-        if is_busy and self.is_slowing_down:
-            self.limit = max(self._least, self.limit // 2)
-        elif self.pressure is None or self.pressure < _LOW_PRESSURE:
-            self.limit = min(_MAX_LIMIT, 2 * self.limit)
-
-
-def _pressure_between(last: Reading | None, now: Reading) -> float | None:
-    if last is None or last.stall_s is None or now.stall_s is None or now.at <= last.at:
-        return None
-    return min(1.0, (now.stall_s - last.stall_s) / (now.at - last.at))
-
-
 class Ramp:
     """Lets starts begin as fast as the machine can take them, those of all worlds together.
 
     Args:
         read_stall: Returns the stall time of the processors, in seconds.
         cores: Processors of the machine.
+
+    Attributes:
+        limit: Number of starts that may be under way now.
+        pressure: Share of the last interval in which some task waited for a processor, 0 to 1;
+            None if not known.
+        fastest_s: Seconds from spawn to readiness of the fastest start so far; 0 before the first.
     """
 
     def __init__(self, read_stall: Callable[[], float | None], cores: int) -> None:
-        self._controller = RampController(cores)
+        self.limit = 8 * cores
+        self.pressure: float | None = None
+        self.fastest_s = 0.0
+        self._least = 2 * cores
+        self._latest_s = 0.0
+        self._last: tuple[float, float | None] | None = None
         self._read_stall = read_stall
         self._lock = threading.Lock()
         self._under_way: dict[object, float] = {}
         self._looked_at = -LOOK_INTERVAL_S
         self._is_slow = False
-
-    @property
-    def limit(self) -> int:
-        """Number of starts that may be under way now."""
-        return self._controller.limit
-
-    @property
-    def fastest_s(self) -> float:
-        """Seconds from spawn to readiness of the fastest start so far; 0 before the first."""
-        return self._controller.fastest_s
 
     def begin(self, start: object) -> bool:
         """Count ``start`` as under way if there is room; return whether there was."""
@@ -171,7 +103,12 @@ class Ramp:
         with self._lock:
             begun_at = self._under_way.pop(start)
             if is_ready:
-                self._controller.note_ready(time.monotonic() - begun_at)
+                self.note_ready(time.monotonic() - begun_at)
+
+    def note_ready(self, ready_s: float) -> None:
+        """Record the seconds that a world took from its spawn to its readiness."""
+        self.fastest_s = min(self.fastest_s or ready_s, ready_s)
+        self._latest_s = ready_s
 
     def look(self) -> Pace | None:
         """Look at the machine, unless that was done just now, and set the limit. Blocks.
@@ -186,12 +123,32 @@ class Ramp:
             self._looked_at = now
             before = self.limit
             stall_s = self._read_stall()
-            self._controller.decide(Reading(time.monotonic(), stall_s))
+            self.decide(time.monotonic(), stall_s)
             is_slow = self.limit < before
             if self.limit == before or is_slow == self._is_slow:
                 return None
             self._is_slow = is_slow
-            return Pace(is_slow, self.limit, self._controller.pressure)
+            return Pace(is_slow, self.limit, self.pressure)
+
+    def decide(self, at: float, stall_s: float | None) -> None:
+        """Set the limit from the events since the last reading.
+
+        Args:
+            at: Monotonic time of this reading, in seconds.
+            stall_s: Total time that some task has waited for a processor, in seconds; None if the
+                kernel does not count it.
+        """
+        last, self._last = self._last, (at, stall_s)
+        if last is None and stall_s is not None:
+            return  # a pressure needs two readings
+        self.pressure = None
+        if last is not None and last[1] is not None and stall_s is not None and at > last[0]:
+            self.pressure = min(1.0, (stall_s - last[1]) / (at - last[0]))
+        is_busy = self.pressure is None or self.pressure > _HIGH_PRESSURE
+        if is_busy and self._latest_s > _SLOWDOWN * self.fastest_s:
+            self.limit = max(self._least, self.limit // 2)
+        elif self.pressure is None or self.pressure < _LOW_PRESSURE:
+            self.limit = min(_MAX_LIMIT, 2 * self.limit)
 
 
 @per_loop

@@ -100,7 +100,11 @@ class RestartSource:
         config = self.first.config
         require_seedable(config, options.reseed, 1)
         if options.resume is None:
-            launch = await self._require_launch(from_save=not options.fresh)
+            if (launch := await self.next_launch(from_save=not options.fresh)) is None:
+                path = self.first.resume_path
+                raise UsageError(
+                    f"there is nothing to restart from: {path}, its first snapshot, is gone"
+                )
         else:
             path, digest = await run_blocking(find_resume, options.resume, config.dir)
             assert path is not None, "a snapshot was named"
@@ -115,12 +119,3 @@ class RestartSource:
             launch = launch.reseeded(options.reseed)
             self.first = launch.begun
         return launch, reason
-
-    async def _require_launch(self, *, from_save: bool) -> Launch:
-        launch = await self.next_launch(from_save=from_save)
-        if launch is None:
-            path = self.first.resume_path
-            raise UsageError(
-                f"there is nothing to restart from: {path}, its first snapshot, is gone"
-            )
-        return launch

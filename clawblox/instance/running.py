@@ -19,16 +19,13 @@ from pathlib import Path
 import attrs
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.world_toml import LivenessRule
 from clawblox.foreign_values import whole_number
-from clawblox.instance.environment import world_command
 from clawblox.instance.health import Probe
 from clawblox.instance.launch import Launch
 from clawblox.instance.listening import Elsewhere, find_elsewhere
-from clawblox.protocol import MaskedEnvironment, WorldEnvironment
-from clawblox.results import ProcessExit, StartedWorld
+from clawblox.protocol import WorldEnvironment
+from clawblox.results import ProcessExit
 from clawblox.rundir.claims import Claim
-from clawblox.snapshot.transfer import SnapshotSource
 from clawblox.supervision.tree import ProcessTree
 from clawblox.system.process import Process, adopt, require_executable, signal_name, spawn
 from clawblox.system.process_tree import Mark, Proc
@@ -207,19 +204,15 @@ class Running:
 
     Attributes:
         launch: The plan of its start.
-        name: Its name.
         named: Its claim and its files.
         port: Its port.
-        url: Its local address, base path included, without a trailing slash.
         environment: The contract variables of its processes.
         processes: Its own process and its sidecars.
     """
 
     launch: Launch
-    name: str
     named: Named
     port: int
-    url: str
     environment: WorldEnvironment
     processes: WorldProcesses
 
@@ -258,51 +251,4 @@ class Running:
             log_start=self.processes.log_start,
             interval=ready.interval,
             is_inherited=self.launch.hands_listener_over,
-        )
-
-    def liveness_probe(self, rule: LivenessRule) -> Probe:
-        """Return the probe for its liveness."""
-        path = self.launch.options.base_path + rule.path
-        token = self.environment.operator_token
-        return attrs.evolve(self.probe, path=path, log_pattern=None, operator_token=token)
-
-    def snapshot_source(self) -> SnapshotSource:
-        """Return where to fetch snapshots of it."""
-        return SnapshotSource(
-            instance=self.name,
-            host=self.launch.options.host,
-            port=self.port,
-            base_path=self.launch.options.base_path,
-            operator_token=self.environment.operator_token,
-            has_own_rows=self.environment.datastore_path is not None,
-        )
-
-    def started_world(self, ready_s: float) -> StartedWorld:
-        """Return its public facts.
-
-        Args:
-            ready_s: Seconds from the call that started it to its readiness.
-        """
-        launch, config = self.launch, self.launch.config
-        world = self.processes.world
-        return StartedWorld(
-            name=self.name,
-            url=self.url,
-            host=launch.options.host,
-            port=self.port,
-            pid=world.pid if world is not None else 0,
-            command=world_command(launch),
-            start_command=list(config.start_command),
-            delegated=config.is_delegated,
-            run_command=config.run_command and list(config.run_command),
-            env=MaskedEnvironment({**launch.options.env, **self.environment.complete()}),
-            run_dir=launch.run_dir,
-            instance_dir=launch.instance_dir,
-            command_file=self.named.command_file,
-            log_file=self.named.log_file,
-            record_dir=launch.record_dir,
-            resume_path=launch.resume_path,
-            ready_s=ready_s,
-            labels=launch.options.labels,
-            seed=launch.seed,
         )

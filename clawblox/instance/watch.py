@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Final
 
 import anyio
+import attrs
 
 from clawblox.concurrency.per_loop import per_loop
 from clawblox.concurrency.tasks import Tasks
@@ -183,6 +184,7 @@ class Reports:
         self._detector = BehindDetector()
 
 
+@attrs.define(eq=False)
 class Watch:
     """One watch of an instance, from its readiness to the exit of the world's process.
 
@@ -197,20 +199,12 @@ class Watch:
         is_unresponsive: Whether the instance was ended because it did not respond.
     """
 
-    def __init__(
-        self,
-        instance: SupervisedInstance,
-        pacer: ProbePacer,
-        reports: Reports,
-        tell: Tell,
-        end: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._instance = instance
-        self._pacer = pacer
-        self._reports = reports
-        self._tell = tell
-        self._end = end
-        self.is_unresponsive = False
+    _instance: SupervisedInstance
+    _pacer: ProbePacer
+    _reports: Reports
+    _tell: Tell
+    _end: Callable[[], Awaitable[None]]
+    is_unresponsive: bool = attrs.field(default=False, init=False)
 
     async def run(self) -> None:
         """Watch until the world's process has ended.

@@ -199,7 +199,7 @@ def lone_update(launch: Launch) -> Update:
     """
     lineage = {} if launch.archive is None else launch.lineage
     update = run_update(labels=launch.options.labels, **lineage)
-    return attrs.evolve(update, run={**update.run, "seed": launch.reseed})
+    return attrs.evolve(update, run={**update.run, "seed": launch.options.reseed})
 
 
 def member_update(launch: Launch, run_id: str, begun_at: datetime) -> Update:
@@ -222,7 +222,7 @@ def _begun_update(launch: Launch, run_id: str, begun_at: datetime | str) -> Upda
         status="running",
         started_at=begun_at,
         labels=launch.options.labels,
-        seed=launch.reseed,
+        seed=launch.options.reseed,
         **launch.lineage,
     )
 
@@ -241,6 +241,6 @@ def _resumed_update(launch: Launch, past: Past) -> Update:
         parent_sha256=launch.parent_sha256,
         run_id=past.run_id,
         by=past.by,
-        seed=launch.reseed,
+        seed=launch.options.reseed,
     )
     return attrs.evolve(restart, run={**run.run, **restart.run})

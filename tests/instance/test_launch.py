@@ -98,7 +98,7 @@ SEEDS: list[tuple[Any, bool]] = [
 @pytest.mark.parametrize(("seed", "is_good"), SEEDS)
 def test_a_seed_is_a_whole_number_of_64_bits(config: WorldConfig, seed: Any, is_good: bool) -> None:
     if is_good:
-        assert planned_many(config, 1, reseed=seed)[0].reseed == seed
+        assert planned_many(config, 1, reseed=seed)[0].options.reseed == seed
     else:
         with pytest.raises(ConfigError, match=r"0 to 2\*\*64 - 1") as caught:
             planned_many(config, 1, reseed=seed)
@@ -177,8 +177,8 @@ def test_each_spec_overrides_the_shared_options(config: WorldConfig, tmp_path: P
 
 
 def test_seeds_count_up_from_the_first(config: WorldConfig) -> None:
-    assert [one.reseed for one in planned_many(config, 3, reseed=40)] == [40, 41, 42]
-    assert [one.reseed for one in planned_many(config, 2, taken=9, reseed=0)] == [0, 1]
+    assert [one.options.reseed for one in planned_many(config, 3, reseed=40)] == [40, 41, 42]
+    assert [one.options.reseed for one in planned_many(config, 2, taken=9, reseed=0)] == [0, 1]
     with pytest.raises(ConfigError) as caught:
         planned_many(config, 3, reseed=2**64 - 2)
     assert caught.value.value == 2**64
@@ -188,20 +188,20 @@ def test_a_fresh_instance_without_a_seed_draws_its_own(config: WorldConfig, tmp_
     specs = [InstanceSpec(), InstanceSpec(), InstanceSpec(resume="parent.json")]
     (config.dir / "parent.json").write_text("{}")
     first, second, resumed = planned_many(config, specs)
-    assert first.reseed != second.reseed
-    assert all(seed in range(2**53) for seed in (first.reseed, second.reseed))
-    assert resumed.reseed is None
-    assert planned(config).reseed is not None
-    assert planned(config, resume="parent.json").reseed is None
+    assert first.options.reseed != second.options.reseed
+    assert all(seed in range(2**53) for seed in (first.options.reseed, second.options.reseed))
+    assert resumed.options.reseed is None
+    assert planned(config).options.reseed is not None
+    assert planned(config, resume="parent.json").options.reseed is None
     (tmp_path / "fixed").mkdir()
     without = read_world_config(make_world(tmp_path / "fixed"))
-    assert planned(without).reseed is None
+    assert planned(without).options.reseed is None
 
 
 def test_a_resumed_run_without_a_save_has_the_seed_of_its_record(config: WorldConfig) -> None:
     (launch,) = planned_many(config, 1)
-    assert launch.recorded_options["reseed"] == launch.reseed
-    assert launch.restored(Path("/saved.json"), "ab").reseed is None
+    assert launch.recorded_options["reseed"] == launch.options.reseed
+    assert launch.restored(Path("/saved.json"), "ab").options.reseed is None
 
 
 @pytest.mark.parametrize(

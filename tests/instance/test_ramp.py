@@ -11,7 +11,7 @@ import anyio.lowlevel
 import pytest
 
 from clawblox.instance import ramp
-from clawblox.instance.ramp import Ramp, RampController, Reading, current_ramp, read_stall_s
+from clawblox.instance.ramp import Ramp, current_ramp, read_stall_s
 
 # -------------------------------------------------------------------------------- the controller
 
@@ -23,14 +23,14 @@ def decided(
     pressures: list[float | None], ready_s: list[float], cores: int = 1
 ) -> tuple[int, float | None]:
     """Return limit and pressure after looks a second apart, with these pressures between."""
-    controller = RampController(cores)
+    controller = Ramp(lambda: None, cores)
     for seconds in ready_s:
         controller.note_ready(seconds)
     stall_s = 100.0
-    controller.decide(Reading(50.0, None if pressures[0] is None else stall_s))
+    controller.decide(50.0, None if pressures[0] is None else stall_s)
     for second, pressure in enumerate(pressures, 51):
         stall_s += pressure or 0.0
-        controller.decide(Reading(float(second), None if pressure is None else stall_s))
+        controller.decide(float(second), None if pressure is None else stall_s)
     return controller.limit, controller.pressure
 
 
@@ -65,13 +65,13 @@ def test_without_a_pressure_the_times_to_readiness_decide() -> None:
 
 @pytest.mark.parametrize("cores", [1, 2, 64])
 def test_the_limits_grow_with_the_processors(cores: int) -> None:
-    assert RampController(cores).limit == 8 * cores
+    assert Ramp(lambda: None, cores).limit == 8 * cores
     assert decided([1.0] * 20, SLOW, cores)[0] == 2 * cores
 
 
 def test_a_pressure_needs_two_readings() -> None:
-    controller = RampController(1)
-    controller.decide(Reading(1.0, 0.5))
+    controller = Ramp(lambda: None, 1)
+    controller.decide(1.0, 0.5)
     assert (controller.limit, controller.pressure) == (8, None)
 
 
@@ -80,13 +80,11 @@ def test_a_pressure_is_a_share_even_where_the_clocks_disagree() -> None:
 
 
 def test_the_fastest_time_is_0_before_the_first_world() -> None:
-    controller = RampController(1)
+    controller = Ramp(lambda: None, 1)
     assert controller.fastest_s == 0.0
-    assert not controller.is_slowing_down
     for seconds in (0.5, 0.25, 0.75):
         controller.note_ready(seconds)
     assert controller.fastest_s == 0.25
-    assert controller.is_slowing_down
 
 
 # -------------------------------------------------------------------------------- the pressure
