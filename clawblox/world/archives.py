@@ -41,7 +41,7 @@ from clawblox.rundir.snapshot_files import find_archive
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.fleet import Fleet
 from clawblox.world.handle import InstanceHandle
-from clawblox.world.known_instances import Plan
+from clawblox.world.known_instances import Plan, Planned
 from clawblox.world.save import remove_saves, save_now
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ class NewInstances:
         await fleet.leftovers.clear(self.run_dir)
         return self._plan
 
-    def _plan(self, names: Iterator[str]) -> list[Launch]:
+    def _plan(self, names: Iterator[str]) -> Planned:
         # An archive has its own digest, not that of the snapshot in it.
         parent_sha256 = None if self.snapshots.archives else self.parent_sha256
         launches = plan_many(
@@ -228,7 +228,7 @@ class NewInstances:
             names,
             parent_sha256=parent_sha256,
         )
-        return self.snapshots.note_archives(launches)
+        return Planned(self.snapshots.note_archives(launches))
 
 
 class _Extraction:

@@ -203,7 +203,10 @@ class Fleet(KnownInstances):
         await self._planning.claim(run_dir)
         plan = await start.prepare(self)
         async with (
-            self._planning.reserved(run_dir, plan, self._names, reuse=start.reuse) as launches,
+            self._planning.reserved(run_dir, plan, self._names, reuse=start.reuse) as (
+                launches,
+                failed,
+            ),
             counting(start.verb, len(launches), progress) as advance,
         ):
             control = await self._controls.open(run_dir)
@@ -229,7 +232,7 @@ class Fleet(KnownInstances):
                 await self._end(begun.values())
                 raise
             self._put_in_order(batch.done)
-            return batch
+            return Batch(batch.done, {**failed, **batch.failed})
 
     async def _collect(
         self, begun: Mapping[str, InstanceHandle], starts: Starts

@@ -6,7 +6,15 @@ may start thousands of them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TypeAlias
@@ -26,8 +34,23 @@ from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.handle import InstanceHandle
 
 _log = OwnLog(__name__)
-Plan: TypeAlias = Callable[[Iterator[str]], list[Launch]]
-"""Returns the launches to start, given free names. Blocks."""
+
+
+@attrs.frozen
+class Planned:
+    """The launches of a start of many.
+
+    Attributes:
+        launches: The launches; each has a name.
+        failed: Why other instances cannot be started, by name.
+    """
+
+    launches: Sequence[Launch]
+    failed: Mapping[str, Exception] = attrs.field(factory=dict)
+
+
+Plan: TypeAlias = Callable[[Iterator[str]], Planned]
+"""Plans the launches, given free names. Blocks."""
 
 
 class Planning:
@@ -77,7 +100,7 @@ class Planning:
     @asynccontextmanager
     async def reserved(
         self, run_dir: Path, plan: Plan, known: Collection[str], *, reuse: bool
-    ) -> AsyncIterator[Mapping[str, Launch]]:
+    ) -> AsyncIterator[tuple[Mapping[str, Launch], Mapping[str, Exception]]]:
         """Plan launches by name; their names are reserved until the block is left.
 
         Args:
@@ -91,18 +114,18 @@ class Planning:
         """
         claim = self._claims[run_dir]
 
-        def plan_here() -> dict[str, Launch]:
-            with claim.naming() as planned:
-                names = free_names(run_dir, {*known, *self.launches, *planned}, reuse=reuse)
-                launches = {str(one.options.name): one for one in plan(names)}
-                planned.update(launches)
-            return launches
+        def plan_here() -> tuple[dict[str, Launch], Mapping[str, Exception]]:
+            with claim.naming() as taken:
+                planned = plan(free_names(run_dir, {*known, *self.launches, *taken}, reuse=reuse))
+                launches = {str(one.options.name): one for one in planned.launches}
+                taken.update(launches)
+            return launches, planned.failed
 
         async with self._lock:
-            launches = await run_blocking(plan_here)
+            launches, failed = await run_blocking(plan_here)
             self.launches.update(launches)
         try:
-            yield launches
+            yield launches, failed
         finally:
             for name in launches:
                 del self.launches[name]

@@ -34,7 +34,7 @@ from clawblox.rundir.status import make_mark
 from clawblox.supervision.tree import Grace, end_tree
 from clawblox.system.process_tree import Search, boot_id, find_trees
 from clawblox.world.fleet import Fleet
-from clawblox.world.known_instances import Plan
+from clawblox.world.known_instances import Plan, Planned
 
 _LEFTOVER_GRACE_S = 2.0
 """Seconds between TERM and KILL for leftover processes; a guard uses the same."""
@@ -62,20 +62,18 @@ async def resume_all(
         progress: Shows how far they are.
     """
     resume = _Resume(config, run_dir, names, env, found)
-    batch = await fleet.start_many(resume, progress=check_progress(progress, "progress"))
-    return Batch(batch.done, {**resume.failed, **batch.failed})
+    return await fleet.start_many(resume, progress=check_progress(progress, "progress"))
 
 
 @attrs.frozen
 class _Resume:
-    """A resume; see ``fleet.ManyStart``. ``failed`` is complete once the launches are planned."""
+    """A resume; see ``fleet.ManyStart``."""
 
     config: WorldConfig
     run_dir: Path
     names: Sequence[str]
     env: Mapping[str, str]
     found: Interruption | None
-    failed: dict[str, Exception] = attrs.field(factory=dict, init=False)
     reuse: bool = attrs.field(default=False, init=False)
     stops_all: bool = attrs.field(default=False, init=False)
     verb: str = attrs.field(default="Resuming", init=False)
@@ -125,24 +123,25 @@ class _Resume:
         instances: Iterable[Interrupted],
         variables: Mapping[str, dict[str, str]],
         _names: Iterator[str],
-    ) -> list[Launch]:
-        """Return the launches of the instances that can be resumed. Blocks."""
+    ) -> Planned:
+        """Plan the instances that can be resumed. Blocks."""
         launches: list[Launch] = []
+        failed: dict[str, Exception] = {}
         inherited = dict(os.environ)
         for instance in instances:
             name = instance.record.name
             if fleet.is_named(name):
-                self.failed[name] = UsageError(f"this world has an instance {name!r} already")
+                failed[name] = UsageError(f"this world has an instance {name!r} already")
             elif instance.problem is not None:
-                self.failed[name] = WorldStartError(instance.problem, instance=name)
+                failed[name] = WorldStartError(instance.problem, instance=name)
             else:
                 try:
                     launch = plan_resume(self.config, self.run_dir, instance, variables[name])
                 except ConfigError as error:
-                    self.failed[name] = error
+                    failed[name] = error
                 else:
                     launches.append(attrs.evolve(launch, inherited=inherited))
-        return launches
+        return Planned(launches, failed)
 
 
 def _is_current(run_dir: Path, found: Interruption) -> bool:
