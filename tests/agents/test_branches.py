@@ -18,7 +18,6 @@ from tests.support import HANG_S
 
 pytestmark = pytest.mark.anyio
 
-PROGRAMS = ("claude", "codex", "kimi", "opencode")
 SECRET_WORD = "SAY the word is heron"
 
 
@@ -67,7 +66,14 @@ def read_files(directory: Path) -> dict[str, tuple[bytes, int]]:
     }
 
 
-CASES = [*((program, None) for program in PROGRAMS), ("claude", "2.1.330")]
+CASES = [
+    pytest.param("claude", "2.1.330"),
+    pytest.param("codex", None),
+    *(
+        pytest.param(program, None, marks=pytest.mark.thorough)
+        for program in ("claude", "kimi", "opencode")
+    ),
+]
 
 
 @pytest.mark.parametrize(("program", "version"), CASES)
@@ -105,7 +111,16 @@ async def test_two_branches_continue_the_conversation_of_one_agent_and_leave_it_
             assert (await ask(agent))["told"] == [SECRET_WORD, "WHO"]
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(
+    "program",
+    [
+        "kimi",
+        *(
+            pytest.param(program, marks=pytest.mark.thorough)
+            for program in ("claude", "codex", "opencode")
+        ),
+    ],
+)
 async def test_an_agent_that_this_process_never_started_can_be_forked(
     tmp_path: Path, program: str
 ) -> None:
@@ -216,6 +231,7 @@ async def test_a_branch_needs_a_directory_of_its_own(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"Eko", "bin", "branch"}
 
 
+@pytest.mark.thorough
 async def test_claude_is_told_to_fork(tmp_path: Path) -> None:
     async with make_agent(tmp_path / "Eko", "claude") as agent:
         await begin(agent)

@@ -21,9 +21,7 @@ __all__ = ["small"]
 
 SAMPLE = [
     Point("agents.running.owner:Owner._attempt_once", "resume"),
-    Point("agents.running.attempt:Attempt._watch_exit", "start"),
     Point("agents.running.bookkeeping:Bookkeeping.record", "end"),
-    Point("supervision.tree:end_tree", "stop"),
 ]
 
 

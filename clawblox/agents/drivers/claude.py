@@ -182,8 +182,7 @@ class ClaudeDriver(KnownProgramDriver):
         pattern = re.compile(rf"({'|'.join(map(re.escape, places))})(?![\w.-])".encode())
 
         def move(line: bytes) -> bytes:
-            if interruption.is_set:
-                raise InterruptedError
+            interruption.check()
             return pattern.sub(lambda found: places[found[1].decode()].encode(), line)
 
         rewrite_lines(root, str(parent.relative_to(root)), move, max_bytes=_MAX_TRANSCRIPT_BYTES)

@@ -197,8 +197,7 @@ class CodexDriver(KnownProgramDriver):
 
 def _rename_thread(branch: Branch, interruption: Interruption, line: bytes) -> bytes:
     """Return a line of a rollout, with the new id where it names the thread itself."""
-    if interruption.is_set:
-        raise InterruptedError
+    interruption.check()
     record = parse_record(line) if b"session_meta" in line else None
     if record is None or record.get("type") != "session_meta":
         return line

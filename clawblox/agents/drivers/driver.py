@@ -163,6 +163,11 @@ class Interruption:
         """Ask the call to end soon."""
         self.is_set = True
 
+    def check(self) -> None:
+        """Raise InterruptedError if the call should end."""
+        if self.is_set:
+            raise InterruptedError
+
 
 @attrs.define
 class RecordedFile:

@@ -212,8 +212,7 @@ class KimiDriver(KnownProgramDriver):
 
 
 def _bind_line(key: str, interruption: Interruption, line: bytes) -> bytes:
-    if interruption.is_set:
-        raise InterruptedError
+    interruption.check()
     return bind_record(key, line)
 
 

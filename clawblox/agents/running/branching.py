@@ -189,8 +189,7 @@ def _copy_tree(
     for place, names, files, fd in os.fwalk(source, follow_symlinks=False):
         here = target / os.path.relpath(place, source)
         for name in (*names, *files):
-            if interruption.is_set:
-                raise InterruptedError
+            interruption.check()
             status = os.stat(name, dir_fd=fd, follow_symlinks=False)
             if stat.S_ISDIR(status.st_mode):
                 (here / name).mkdir(0o700)

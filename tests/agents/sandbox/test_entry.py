@@ -39,6 +39,7 @@ for child in children:
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.needs("bwrap")
 async def test_processes_are_limited_for_each_sandbox(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -103,7 +103,7 @@ def test_each_directory_has_a_user_of_its_own() -> None:
         assert find_obstacle(2**32 - 1) is not None
 
 
-@pytest.mark.parametrize("choice", [True, "strict"])
+@pytest.mark.parametrize("choice", [True, pytest.param("strict", marks=pytest.mark.thorough)])
 async def test_a_start_says_which_level_it_got(tmp_path: Path, choice: bool | str) -> None:
     agent = AsyncAgent(
         agent="claude",
