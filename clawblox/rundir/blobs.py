@@ -3,7 +3,8 @@
 A file is read by its path below the run directory. A file that comes in is named by its SHA-256
 digest, so that no client chooses a path: it appears in ``<run dir>/.clawblox/blobs`` once it is
 complete and has that digest. An interrupted transfer continues where it ended. A piece fits into
-a message of the socket, so a transfer never delays other requests for long.
+a message of the socket, so a transfer never delays other requests for long: a client sends at most
+44 KiB at a time, which base64 makes a third longer.
 """
 
 from __future__ import annotations
@@ -14,36 +15,24 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import anyio
-
-from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import ControlError, UsageError
-from clawblox.rundir.control_client import request
+from clawblox.errors import UsageError
 from clawblox.rundir.paths import state_dir
 from clawblox.system.files import (
-    PartialFile,
-    digest_file,
     fsync_directory,
     has_digest,
     make_private_dir,
     write_all,
 )
 from clawblox.system.locks import lock_descriptor
-from clawblox.system.regular_files import open_file, open_own, open_regular
+from clawblox.system.regular_files import open_file, open_own
 
 MAX_BLOB_BYTES: Final = 64 << 30
 _READ_BYTES: Final = 1 << 20
-_WRITE_BYTES: Final = 44 << 10
-"""Most bytes of a piece that is sent: with a third more in base64 it fits into a request."""
 _LOCK_WAIT_S: Final = 5.0
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
-
-
-# -- by the orchestrator ------------------------------------------------------------------------
 
 
 def describe_blob(run_dir: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,82 +132,3 @@ def _read_number(asked: Mapping[str, Any], key: str) -> int:
     if type(value) is not int or not 0 <= value <= MAX_BLOB_BYTES:
         raise UsageError(f"{key}: must be a whole number, 0 to {MAX_BLOB_BYTES}, not {value!r}")
     return value
-
-
-# -- by a client --------------------------------------------------------------------------------
-
-
-async def fetch_blob(socket_path: Path, path: str, destination: Path) -> str:
-    """Copy a file of a run directory, through the control socket of its orchestrator.
-
-    Args:
-        socket_path: The control socket.
-        path: The file, relative to the run directory.
-        destination: The copy; an existing file is replaced.
-
-    Returns:
-        The SHA-256 digest of the file.
-
-    Raises:
-        ControlError: The orchestrator refused, or the file changed during the transfer.
-        OSError: The copy cannot be written.
-
-    Cancellation: there is no copy.
-    """
-    blob = await request(socket_path, "describe_blob", {"path": path})
-    copy = await run_blocking(PartialFile, destination.parent, destination.name)
-    try:
-        offset = 0
-        while offset < blob["size_bytes"]:
-            asked = {"path": path, "offset": offset}
-            answer = await request(socket_path, "read_blob", asked)
-            piece = base64.b64decode(answer["data"])
-            if not piece:
-                break
-            await run_blocking(write_all, copy.fd, piece)
-            offset += len(piece)
-        if not await run_blocking(has_digest, Path(copy.path), blob["sha256"]):
-            raise ControlError(f"{path} changed during the transfer", path=socket_path)
-        await run_blocking(partial(copy.publish, destination, overwrite=True))
-    finally:
-        with anyio.CancelScope(shield=True):
-            await run_blocking(copy.close)
-    return str(blob["sha256"])
-
-
-async def send_blob(socket_path: Path, source: Path) -> Path:
-    """Copy a file into a run directory, through the control socket of its orchestrator.
-
-    Args:
-        socket_path: The control socket.
-        source: The file. Bytes that an earlier call has sent are not sent again.
-
-    Returns:
-        The copy, as the orchestrator names it.
-
-    Raises:
-        ControlError: The orchestrator refused, or the file changed during the transfer.
-        OSError: The file cannot be read.
-
-    Cancellation: a later call continues.
-    """
-    sha256 = await run_blocking(digest_file, source)
-    size = (await run_blocking(source.stat)).st_size
-    offset, path = 0, None
-    while path is None:
-        data = await run_blocking(_read_at, source, offset)
-        asked = {"sha256": sha256, "size_bytes": size, "offset": offset}
-        encoded = base64.b64encode(data).decode()
-        answer = await request(socket_path, "write_blob", {**asked, "data": encoded})
-        if answer["received_bytes"] == offset and not answer["path"]:
-            raise ControlError(f"{source} became shorter during the transfer", path=socket_path)
-        offset, path = answer["received_bytes"], answer["path"]
-    return Path(path)
-
-
-def _read_at(source: Path, offset: int) -> bytes:
-    fd = open_regular(source, max_bytes=MAX_BLOB_BYTES)
-    try:
-        return os.pread(fd, _WRITE_BYTES, offset)
-    finally:
-        os.close(fd)

@@ -21,8 +21,8 @@ import anyio
 import attrs
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import ControlError, OrchestratorSuspendedError, RunLockedError
-from clawblox.rundir.control_client import control_dir, find_sockets
+from clawblox.errors import ControlError, RunLockedError
+from clawblox.rundir.control_client import control_dir, find_sockets, suspended_error
 from clawblox.rundir.paths import name_lock, records_dir, run_lock, state_dir
 from clawblox.rundir.records import InstanceRecord, read_record, read_records
 from clawblox.rundir.status import is_over, is_owned, run_owner
@@ -133,7 +133,9 @@ def claim_run(run_dir: Path) -> RunClaim:
     path = run_lock(run_dir)
     with _run_claims_lock:
         if path not in _run_claims:
-            _run_claims[path] = _HeldRun(_lock_run(run_dir, path))
+            if (fd := lock_file(path)) is None:
+                raise _held_run_error(run_dir, path, lock_owner(path))
+            _run_claims[path] = _HeldRun(fd)
         held = _run_claims[path]
         held.users += 1
     return RunClaim(path, held)
@@ -156,26 +158,15 @@ def refuse_held_run(run_dir: Path) -> None:
         raise _held_run_error(run_dir, path, owner)
 
 
-def _lock_run(run_dir: Path, path: Path) -> int:
-    fd = lock_file(path)
-    if fd is None:
-        raise _held_run_error(run_dir, path, lock_owner(path))
-    return fd
-
-
 def _held_run_error(run_dir: Path, path: Path, owner: LockOwner | None) -> RunLockedError:
+    holder = describe_holder(owner and owner.pid)
+    since = f" on {owner.host} since {owner.since}" if owner else ""
     return RunLockedError(
-        f"the run directory {run_dir} is held by {_describe_owner(owner)}",
+        f"the run directory {run_dir} is held by {holder}{since}",
         path=path,
         pid=owner.pid if owner else None,
         hint="stop it, or choose another run directory; clawblox ps, logs and stop work",
     )
-
-
-def _describe_owner(owner: LockOwner | None) -> str:
-    if owner is None:
-        return describe_holder(None)
-    return f"{describe_holder(owner.pid)} on {owner.host} since {owner.since}"
 
 
 def claim_name(
@@ -199,23 +190,20 @@ def claim_name(
     make_private_dir(records_dir(run_dir))
     for candidate in [name] if name is not None else _names(taken):
         lock_path = name_lock(run_dir, candidate)
-        fd = lock_file(lock_path)
-        if fd is None:
-            if name is not None:
-                owner = lock_owner(lock_path)
-                raise _locked(name, lock_path, owner.pid if owner else None)
-            continue
-        try:
-            record = read_record(run_dir, candidate)
-            is_free = record is None or may_be_alive or not record.is_alive
-        except BaseException:
-            unlock_file(lock_path, fd)
-            raise
-        if is_free:
-            return Claim(candidate, lock_path, fd)
-        unlock_file(lock_path, fd)
+        holder: LockOwner | InstanceRecord | None = None
+        if (fd := lock_file(lock_path)) is not None:
+            is_free = False
+            try:
+                holder = read_record(run_dir, candidate)
+                is_free = holder is None or may_be_alive or not holder.is_alive
+            finally:
+                if not is_free:
+                    unlock_file(lock_path, fd)
+            if is_free:
+                return Claim(candidate, lock_path, fd)
         if name is not None:
-            raise _locked(name, lock_path, record.pid if record else None)
+            holder = holder or lock_owner(lock_path)
+            raise _locked(name, lock_path, holder.pid if holder else None)
     raise AssertionError("unreachable: the names do not end")
 
 
@@ -367,11 +355,7 @@ def unreachable_error(run_dir: Path, record: InstanceRecord) -> ControlError:
     pid = record.orchestrator_pid
     path = control_dir(run_dir) / f"{record.control}.sock"
     if is_suspended(pid):
-        return OrchestratorSuspendedError(
-            f"the orchestrator of {record.name!r}, pid {pid}, is suspended and cannot be asked",
-            path=path,
-            hint=f"let it go on: kill -CONT {pid}, or fg in the shell that started it",
-        )
+        return suspended_error(f"the orchestrator of {record.name!r}", pid, path)
     return ControlError(
         f"the orchestrator of {record.name!r}, pid {pid}, runs and cannot be asked: "
         "its control socket is gone",

@@ -96,9 +96,17 @@ async def request(
         while "ok" not in (message := await _read_message(lines, socket_path, owner)):
             if on_event is not None:
                 on_event(message)
-    if not message.pop("ok"):
-        raise _read_error(message, socket_path)
-    return message
+    if message.pop("ok"):
+        return message
+    error = message.get("error") or {}
+    raise ControlError(
+        error.get("message") or "the orchestrator refused",
+        subject=error.get("subject"),
+        path=socket_path,
+        error_type=error.get("type"),
+        error_details=error.get("details") or (),
+        hint=error.get("hint"),
+    )
 
 
 async def _connect(connection: socket.socket, path: Path) -> Peer:
@@ -126,7 +134,7 @@ async def _read_message(lines: Lines, path: Path, owner: Peer) -> dict[str, Any]
         with anyio.move_on_after(_LOOK_INTERVAL_S):
             line = await lines.read(_MAX_ANSWER_BYTES)
         if line is None and await run_blocking(is_suspended, owner.pid):
-            raise _suspended(path, owner)
+            raise suspended_error("the orchestrator", owner.pid, path)
     if not line.endswith(b"\n"):
         fault = "answered too much" if len(line) > _MAX_ANSWER_BYTES else "went away"
         raise ControlError(f"the orchestrator {fault} before it had answered", path=path)
@@ -138,23 +146,12 @@ async def _read_message(lines: Lines, path: Path, owner: Peer) -> dict[str, Any]
         ) from error
 
 
-def _suspended(path: Path, owner: Peer) -> OrchestratorSuspendedError:
+def suspended_error(subject: str, pid: int, path: Path) -> OrchestratorSuspendedError:
+    """Return the error for an orchestrator that is suspended, for example by Ctrl-Z."""
     return OrchestratorSuspendedError(
-        f"the orchestrator, pid {owner.pid}, is suspended and cannot answer",
+        f"{subject}, pid {pid}, is suspended and cannot answer",
         path=path,
-        hint=f"let it go on: kill -CONT {owner.pid}, or fg in the shell that started it",
-    )
-
-
-def _read_error(answer: Mapping[str, Any], path: Path) -> ControlError:
-    error = answer.get("error") or {}
-    return ControlError(
-        error.get("message") or "the orchestrator refused",
-        subject=error.get("subject"),
-        path=path,
-        error_type=error.get("type"),
-        error_details=error.get("details") or (),
-        hint=error.get("hint"),
+        hint=f"to continue it: kill -CONT {pid}, or fg in the shell that started it",
     )
 
 

@@ -18,7 +18,6 @@ from typing import Any, Protocol, TypeAlias
 import anyio
 import anyio.abc
 import anyio.lowlevel
-import attrs
 import msgspec
 
 from clawblox.concurrency.deadlines import running_deadline
@@ -264,29 +263,22 @@ class ControlServer:
         """Return the answer of the handler; None when the client is gone."""
         handler = self._handlers[asked.pop("op")]
         answer = None
+
+        async def send_event(event: str, /, **fields: Any) -> None:
+            assert "ok" not in fields, "that member is the mark of the last line"
+            line = encode_message({**fields, "event": event})
+            try:
+                with anyio.fail_after(_READER_PATIENCE_S):
+                    await lines.write(line)
+            except OSError:  # a TimeoutError among them; the client has stopped reading
+                call.cancel_scope.cancel()
+                await anyio.lowlevel.checkpoint()
+
         async with anyio.create_task_group() as call:
             call.start_soon(_cancel_at_end, lines, call.cancel_scope)
-            answer = await _answer(handler, asked, _Reporter(lines, call.cancel_scope))
+            answer = await _answer(handler, asked, send_event)
             call.cancel_scope.cancel()
         return answer
-
-
-@attrs.frozen
-class _Reporter:
-    """Sends the events of one call, and ends the call when the client stops reading."""
-
-    _lines: Lines
-    _call: anyio.CancelScope
-
-    async def __call__(self, event: str, /, **fields: Any) -> None:
-        assert "ok" not in fields, "that member is the mark of the last line"
-        line = encode_message({**fields, "event": event})
-        try:
-            with anyio.fail_after(_READER_PATIENCE_S):
-                await self._lines.write(line)
-        except OSError:  # a TimeoutError among them
-            self._call.cancel()
-            await anyio.lowlevel.checkpoint()
 
 
 async def _cancel_at_end(lines: Lines, call: anyio.CancelScope) -> None:
@@ -308,17 +300,12 @@ async def _answer(handler: Handler, arguments: Mapping[str, Any], send_event: Se
 def _failure(error: ClawbloxError, kind: type[Exception] | None = None) -> bytes:
     fields = {
         "type": (kind or type(error)).__name__,
-        "subject": error.subject and _printable(error.subject),
-        "message": _printable(error.message),
-        "details": [_printable(line) for line in error.details()],
-        "hint": error.hint and _printable(error.hint),
+        "subject": error.subject,
+        "message": error.message,
+        "details": [*error.details()],
+        "hint": error.hint,
     }
     return encode_message({"ok": False, "error": fields})
-
-
-def _printable(text: str) -> str:
-    # JSON cannot hold a path that is not UTF-8.
-    return text.encode(errors="replace").decode()
 
 
 def _parse_request(line: bytes) -> dict[str, Any]:
@@ -364,7 +351,10 @@ class _Listener:
     @property
     def has_file(self) -> bool:
         """Whether the file of the socket is where it was made. Blocks."""
-        return self._file is not None and _is_file(self._path, self._file)
+        try:
+            return self._file is not None and os.path.samestat(self._path.lstat(), self._file)
+        except OSError:
+            return False
 
     def close(self) -> None:
         """Remove the file, if it is still ours, and close; a second call does nothing. Blocks."""
@@ -381,10 +371,3 @@ async def _close(listener: _Listener) -> None:
             await run_blocking(listener.close)
         except OSError as error:
             _log.warning("control socket not removed", error=str(error))
-
-
-def _is_file(path: Path, file: os.stat_result) -> bool:
-    try:
-        return os.path.samestat(path.lstat(), file)
-    except OSError:
-        return False

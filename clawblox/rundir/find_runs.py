@@ -54,15 +54,11 @@ def _marked_runs() -> Iterator[Path]:
         cookies.setdefault(manifest, set()).add(variables[INSTANCE_ENV])
     for manifest, known in cookies.items():
         instance_dir = Path(manifest).parent.parent
-        if instance_dir.is_absolute():
-            yield from _runs_with(instance_dir, known)
-
-
-def _runs_with(instance_dir: Path, cookies: set[str]) -> Iterator[Path]:
-    for candidate in filter(has_records, run_dir_candidates(instance_dir)):
-        with contextlib.suppress(ManifestError):  # a later version of clawblox wrote it
-            if any(record.cookie in cookies for record in read_records(candidate)):
-                yield resolve_run_dir(candidate)
+        candidates = run_dir_candidates(instance_dir) if instance_dir.is_absolute() else ()
+        for candidate in filter(has_records, candidates):
+            with contextlib.suppress(ManifestError):  # a later version of clawblox wrote it
+                if any(record.cookie in known for record in read_records(candidate)):
+                    yield resolve_run_dir(candidate)
 
 
 def find_runs_below(directory: Path) -> list[Path]:

@@ -11,7 +11,7 @@ import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import attrs
 
@@ -136,8 +136,8 @@ def read_interruption(records: Iterable[InstanceRecord], left: Mapping[str, str]
         records: Their records.
         left: Why others are left alone, by name.
     """
-    reading = _Reading()
-    return Interruption(tuple(reading.describe(record) for record in records), left)
+    read, check = functools.cache(_read_manifest), functools.cache(_check_origin)
+    return Interruption(tuple(_describe(record, read, check) for record in records), left)
 
 
 def read_saves(record: InstanceRecord) -> tuple[SavedSnapshot, ...]:
@@ -145,10 +145,7 @@ def read_saves(record: InstanceRecord) -> tuple[SavedSnapshot, ...]:
 
     There are none in a manifest that cannot be read.
     """
-    try:
-        manifest = read_manifest(Path(record.instance_dir))
-    except ManifestError:
-        return ()
+    manifest, _ = _read_manifest(Path(record.instance_dir))
     return tuple(_list_saves(manifest, record))
 
 
@@ -228,52 +225,36 @@ def _why_left(run_dir: Path, record: InstanceRecord, *, is_named: bool) -> str |
 # -- from what ------------------------------------------------------------------------------------
 
 
-_Found: TypeAlias = tuple[tuple[SavedSnapshot, ...], str | None]
-"""Saves up to the last good save, and why that is not the newest."""
+def _read_manifest(directory: Path) -> tuple[Manifest, str | None]:
+    """Return a manifest, empty if it cannot be read, and why not."""
+    try:
+        return read_manifest(directory), None
+    except ManifestError as error:
+        return Manifest(directory), error.message
 
 
-class _Reading:
-    """Reads the saves that instances can continue from, each file once."""
-
-    def __init__(self) -> None:
-        self._manifests: dict[Path, Manifest | ManifestError] = {}
-        self._origins: dict[tuple[str | None, str | None], str | None] = {}
-
-    def describe(self, record: InstanceRecord) -> Interrupted:
-        """Return the saves that an instance can continue from."""
-        manifest = self._read_manifest(Path(record.instance_dir))
-        if isinstance(manifest, ManifestError):
-            found: _Found = (), f"it has no save that is known: {manifest.message}"
-            manifest = Manifest(Path())
-        else:
-            found = _find_good_save(tuple(_list_saves(manifest, record)))
-        saves, reason = found
-        return Interrupted(
-            record,
-            saves,
-            reason,
-            number=_next_number(record, manifest),
-            is_labelled=record.index is None or manifest.run.get("id") == record.run_id,
-            problem=None if saves else self._find_problem(record),
-        )
-
-    def _read_manifest(self, directory: Path) -> Manifest | ManifestError:
-        if directory not in self._manifests:
-            try:
-                self._manifests[directory] = read_manifest(directory)
-            except ManifestError as error:
-                self._manifests[directory] = error
-        return self._manifests[directory]
-
-    def _find_problem(self, record: InstanceRecord) -> str | None:
-        """Return why an instance cannot continue as its run began; it never starts fresh then."""
-        origin = record.first_resume_path, record.first_sha256
-        if origin not in self._origins:
-            self._origins[origin] = _check_origin(*origin)
-        return self._origins[origin]
+def _describe(
+    record: InstanceRecord,
+    read: Callable[[Path], tuple[Manifest, str | None]],
+    check: Callable[[str | None, str | None], str | None],
+) -> Interrupted:
+    """Return the saves that an instance can continue from; ``read`` and ``check`` remember."""
+    manifest, problem = read(Path(record.instance_dir))
+    saves, reason = _find_good_save(tuple(_list_saves(manifest, record)))
+    if problem is not None:
+        reason = f"it has no save that is known: {problem}"
+    return Interrupted(
+        record,
+        saves,
+        reason,
+        number=_next_number(record, manifest),
+        is_labelled=record.index is None or manifest.run.get("id") == record.run_id,
+        problem=None if saves else check(record.first_resume_path, record.first_sha256),
+    )
 
 
 def _check_origin(path: str | None, sha256: str | None) -> str | None:
+    """Return why an instance cannot continue as its run began; it never starts fresh then."""
     if path is None:
         return None
     if not Path(path).is_file():
@@ -301,7 +282,10 @@ def _list_saves(manifest: Manifest, record: InstanceRecord) -> Iterator[SavedSna
             )
 
 
-def _find_good_save(saves: tuple[SavedSnapshot, ...]) -> _Found:
+def _find_good_save(
+    saves: tuple[SavedSnapshot, ...],
+) -> tuple[tuple[SavedSnapshot, ...], str | None]:
+    """Return the saves up to the last good save, and why that is not the newest."""
     reason = None if saves else "it has no save"
     for count in range(len(saves), 0, -1):
         save = saves[count - 1]

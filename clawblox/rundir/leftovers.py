@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from clawblox.config.options import DEFAULT_MAX_SNAPSHOT_BYTES
 from clawblox.errors import ManifestError
@@ -118,11 +118,6 @@ _FILE_NAME: Final = re.compile(
 """As ``snapshot.transfer`` names a file: instance, UTC time, a few random digits."""
 
 
-class _Unlisted(NamedTuple):
-    created_at: str
-    path: Path
-
-
 def is_save_name(name: str, instance: str) -> bool:
     """Return whether a file is named as the saves of an instance are."""
     match = _FILE_NAME.fullmatch(name)
@@ -155,7 +150,7 @@ def _settle(record: InstanceRecord) -> None:
     listed = {normal(entry["path"], manifest.state_root) for entry in saves}
     last = _last_listed_save(manifest, record)
     updates = []
-    found.sort(key=lambda one: (one.created_at, one.path.stat().st_mtime_ns))
+    found.sort(key=lambda save: (save[0], save[1].stat().st_mtime_ns))
     for created_at, path in found:
         if os.path.normpath(path) in listed:
             continue
@@ -190,8 +185,8 @@ def _remove_lone_rows(record: InstanceRecord, place: Path) -> None:
             rows.unlink(missing_ok=True)
 
 
-def _find_files(record: InstanceRecord, place: Path) -> Iterator[_Unlisted]:
-    """Yield the files in ``place`` that are named as the saves of the run of a record are."""
+def _find_files(record: InstanceRecord, place: Path) -> Iterator[tuple[str, Path]]:
+    """Yield time and path of the files in ``place`` that are named as saves of a record's run."""
     try:
         names = os.listdir(place)  # noqa: PTH208 - names are enough
     except OSError:
@@ -201,7 +196,7 @@ def _find_files(record: InstanceRecord, place: Path) -> Iterator[_Unlisted]:
         if match and match["instance"] == record.name:
             created_at = "{}-{}-{}T{}:{}:{}Z".format(*match.groups()[1:7])
             if created_at >= record.started_at:
-                yield _Unlisted(created_at, place / name)
+                yield created_at, place / name
 
 
 def _last_listed_save(manifest: Manifest, record: InstanceRecord) -> Mapping[str, Any]:

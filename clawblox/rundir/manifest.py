@@ -355,13 +355,10 @@ def find_checkpoint(path: Path) -> tuple[Manifest, ManifestEntry] | None:
         except ManifestError:
             continue
         for entry in manifest.checkpoints:
-            if is_placed(entry, "path") and _is_at(manifest.resolve(entry["path"]), place):
+            path = manifest.resolve(entry["path"]) if is_placed(entry, "path") else place.parent
+            if path.name == place.name and Path(os.path.realpath(path)) == place:
                 return manifest, entry
     return None
-
-
-def _is_at(path: Path, place: Path) -> bool:
-    return path.name == place.name and Path(os.path.realpath(path)) == place
 
 
 def read_runs(folder: Path | str) -> list[Manifest]:
@@ -396,6 +393,4 @@ def read_runs(folder: Path | str) -> list[Manifest]:
 
 def _run_order(manifest: Manifest) -> tuple[bool, int, str]:
     index = whole_number(manifest.run.get("index"))
-    if index is not None:
-        return False, index, manifest.state_root.name
-    return True, 0, manifest.state_root.name
+    return index is None, index or 0, manifest.state_root.name

@@ -162,7 +162,9 @@ class ManifestFile:
         """Publish the first manifest of a run, for which no lock is needed; False if it exists."""
         if self._path.exists():
             return False
-        self._make_directory()
+        if not self._directory.is_dir():
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._unsynced.add(self._directory.parent)
         if self._find_leftovers():
             return False
         nothing = _Seen(Manifest(self._path))
@@ -178,7 +180,9 @@ class ManifestFile:
         if self._known is not None and _stamp(self._path) != self._known.stamp:
             self._known = None
         # While no other program changes the file, none swaps anything out of it either.
-        spent = self._adopt_leftovers() if self._known is None else []
+        spent = self._find_leftovers() if self._known is None else []
+        for path in spent:  # left by killed writers: no writer is at work while we have the lock
+            self._adopt(path)
         ours: _Seen | None = None
         for attempt in range(_ATTEMPTS):
             seen = self._known or self._read()
@@ -258,7 +262,11 @@ class ManifestFile:
         if len(data) > MAX_MANIFEST_BYTES:
             message = f"the manifest would be larger than {MAX_MANIFEST_BYTES} bytes"
             raise ManifestError(message, path=self._path)
-        new = self._directory / _partial_name(self._path.name, seen.data)
+        # The exchange leaves the old version in this file. If the writer is killed before it
+        # removes the file, the digest in the name identifies an old version that was merged.
+        # Merging it again would bring back retired entries.
+        prefix = _partial_prefix(self._path.name, seen.data)
+        new = self._directory / f"{prefix}{secrets.token_hex(8)}.partial"
         try:
             stamp = _write_private(new, data, seen.mode, durable=durable)
             is_swapped = self._swap_in(new, seen, is_patient=is_patient)
@@ -291,11 +299,6 @@ class ManifestFile:
         except (FileExistsError, FileNotFoundError) as error:
             raise _ChangedError from error
 
-    def _make_directory(self) -> None:
-        if not self._directory.is_dir():
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._unsynced.add(self._directory.parent)
-
     def _sync(self) -> None:
         for path in self._unsynced:
             with contextlib.suppress(FileNotFoundError):  # then there is nothing to lose
@@ -311,13 +314,6 @@ class ManifestFile:
             for name in names
             if name.startswith(prefix) and name.endswith(".partial")
         ]
-
-    def _adopt_leftovers(self) -> list[Path]:
-        """Owe the entries of killed writers; while we have the lock, no writer is at work."""
-        leftovers = self._find_leftovers()
-        for path in leftovers:
-            self._adopt(path)
-        return leftovers
 
     def _adopt(self, path: Path) -> Manifest | None:
         """Owe the entries of a file; None if it is incomplete, or was merged already."""
@@ -369,16 +365,6 @@ class _Seen:
     data: bytes | None = attrs.field(default=None, repr=False)
     stamp: tuple[int, ...] | None = None
     mode: int = 0o600
-
-
-def _partial_name(name: str, seen: bytes | None) -> str:
-    """Return the name of the file for the new version of the manifest that replaces ``seen``.
-
-    The exchange leaves the old version in this file. If the writer is killed before it removes the
-    file, the digest in the name identifies an old version that was merged. Merging it again would
-    bring back retired entries.
-    """
-    return f"{_partial_prefix(name, seen)}{secrets.token_hex(8)}.partial"
 
 
 def _partial_prefix(name: str, seen: bytes | None) -> str:

@@ -9,15 +9,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from clawblox.config.arguments import check_labels
+from clawblox.config.arguments import (
+    check_choice,
+    check_count,
+    check_labels,
+    check_seed,
+    mismatch,
+)
 from clawblox.errors import ConfigError
-from clawblox.protocol import SEEDS
 from clawblox.results import Labels, SavedSnapshot
 from clawblox.rundir.manifest import Update
-from clawblox.rundir.manifest_entries import ManifestEntry
+from clawblox.rundir.manifest_entries import ManifestEntry, is_filled
 from clawblox.system.clock import format_utc
 
 RunStatus: TypeAlias = Literal["running", "complete", "failed", "interrupted"]
@@ -63,20 +69,16 @@ def run_update(
         ConfigError: A value is not of its kind; names the argument.
     """
     given = {
-        "id": _checked("id", id, _is_filled, "must be a non-empty string"),
-        "index": _checked("index", index, _is_index, "must be an integer, 0 or more"),
-        "status": _checked(
-            "status", status, _is_status, f"must be one of {', '.join(get_args(RunStatus))}"
-        ),
+        "id": _checked("id", id, _check_filled),
+        "index": _checked("index", index, partial(check_count, at_least=0)),
+        "status": _checked("status", status, partial(check_choice, choices=get_args(RunStatus))),
         "started_at": _stamp("started_at", started_at),
         "ended_at": _stamp("ended_at", ended_at),
         "resume_from": _checkpoint_path(resume_from),
-        "parent_sha256": _checked(
-            "parent_sha256", parent_sha256, _is_filled, "must be a non-empty string"
-        ),
+        "parent_sha256": _checked("parent_sha256", parent_sha256, _check_filled),
         "resume_archive": _absolute("resume_archive", resume_archive),
         "labels": None if labels is None else check_labels(labels),
-        "seed": _checked("seed", seed, _is_seed, "must be a whole number from 0 to 2**64 - 1"),
+        "seed": _checked("seed", seed, check_seed),
     }
     return Update(run=_known(given))
 
@@ -119,7 +121,7 @@ def agent_update(
         "sandbox": sandbox,
     }
     for key, text in texts.items():
-        _checked(key, text, _is_filled, "must be a non-empty string")
+        _checked(key, text, _check_filled)
     return Update(agents=(_known({**texts, "dir": _absolute("dir", dir)}),))
 
 
@@ -139,7 +141,7 @@ def recording_update(
     Raises:
         ConfigError: A value is not of its kind; names the argument.
     """
-    _checked("format", format, _is_filled, "must be a non-empty string")
+    _checked("format", format, _check_filled)
     entry = {"path": _absolute("path", path), "events": _plain("events", events), "format": format}
     return Update(recordings=(_known(entry),))
 
@@ -255,26 +257,15 @@ def _known(fields: Mapping[str, Any]) -> ManifestEntry:
     return {key: value for key, value in fields.items() if value is not None}
 
 
-def _checked(key: str, value: object, test: Callable[[Any], bool], complaint: str) -> object:
-    if value is not None and not test(value):
-        raise ConfigError(complaint, key=key, value=value)
+def _checked(key: str, value: object, check: Callable[[object, str], object]) -> object:
+    if value is not None:
+        check(value, key)
     return value
 
 
-def _is_filled(value: object) -> bool:
-    return isinstance(value, str) and value != ""
-
-
-def _is_index(value: object) -> bool:
-    return type(value) is int and value >= 0
-
-
-def _is_seed(value: object) -> bool:
-    return type(value) is int and value in SEEDS
-
-
-def _is_status(value: object) -> bool:
-    return value in get_args(RunStatus)
+def _check_filled(value: object, key: str) -> None:
+    if not is_filled(value):
+        raise mismatch(key, "a non-empty string", value)
 
 
 def _stamp(key: str, value: datetime | str | None) -> str | None:
@@ -290,7 +281,8 @@ def _stamp(key: str, value: datetime | str | None) -> str | None:
 def _absolute(key: str, value: Path | str | None) -> str | None:
     if value is None:
         return None
-    _checked(key, value, lambda path: isinstance(path, Path) or _is_filled(path), "must be a path")
+    if not (isinstance(value, Path) or is_filled(value)):
+        raise mismatch(key, "a path", value)
     return str(Path(value).absolute())
 
 

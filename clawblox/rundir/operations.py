@@ -55,7 +55,7 @@ from clawblox.rundir.requests import Restarted, read_outcome
 from clawblox.rundir.saves import save_snapshot
 from clawblox.rundir.status import OVER, is_ready, make_mark, run_owner, select_records
 from clawblox.snapshot.transfer import SnapshotSource
-from clawblox.supervision.tree import Grace, TreeEnd, end_tree
+from clawblox.supervision.tree import Grace, end_tree
 from clawblox.system.clock import utc_now
 from clawblox.system.process_tree import read_variables
 from clawblox.telemetry.own_log import OwnLog
@@ -99,7 +99,10 @@ async def save_instances(
 
     Cancellation: each instance has both file and entry, or neither.
     """
-    owners = await find_owners(run_dir, partial(_select_savable, run_dir, names))
+    owners = await find_owners(
+        run_dir,
+        lambda: [one for one in select_records(run_dir, names) if names or is_ready(one)],
+    )
     asked = attrs.asdict(options, recurse=False)
     async with ManifestWriters() as writers, Tasks() as tasks:
         # A save changes nothing for the owner, so an owner that does not answer is not needed.
@@ -113,12 +116,6 @@ async def save_instances(
                 saves.start_soon(ask, [record.name for record in group])
             async for outcome in BatchOperation(tasks, jobs):
                 on_saved(outcome)
-
-
-def _select_savable(run_dir: Path, names: Sequence[str]) -> list[InstanceRecord]:
-    """Return the records of the named instances, or of all that are ready. Blocks."""
-    records = select_records(run_dir, names)
-    return [record for record in records if names or is_ready(record)]
 
 
 async def _save_record(
@@ -323,15 +320,13 @@ class _Stopping:
                 refusal = self._refusals.get(record.name)
                 lost = await run_blocking(unreachable_error, self.run_dir, record)
                 self.failures[record.name] = refusal or lost
-        await self._stop_directly([one for one in left if one.name not in self.failures])
+        await self._stop_directly(record for record in left if record.name not in self.failures)
 
     async def _note_ends(self) -> None:
         """Note the ends that an orchestrator noted elsewhere: the run directory was moved."""
         for record in await run_blocking(read_records, self.run_dir):
             if record.name in self.results and record.state not in OVER:
-                close = partial(_close_record, self.run_dir, record.name, self.writers)
-                with anyio.move_on_after(_OWNER_TIMEOUT_S):
-                    await _wait_until(partial(close, was_interrupted=False))
+                await _close_in_time(self.run_dir, record.name, self.writers, False)
 
     async def _find_owners(self) -> Owners:
         return await find_owners(self.run_dir, self._select_left)
@@ -361,13 +356,11 @@ class _Stopping:
             self._refusals.update(dict.fromkeys(names, error))
 
     async def _stop_directly(self, records: Iterable[InstanceRecord]) -> None:
-        jobs = {record.name: partial(self._stop, record) for record in records}
+        stop = partial(_stop_record, self.run_dir, self.grace_seconds, self.writers)
+        jobs = {record.name: partial(stop, record) for record in records}
         async with Tasks() as tasks:
             async for outcome in BatchOperation(tasks, jobs):
                 self._note(outcome)
-
-    async def _stop(self, record: InstanceRecord) -> StopResult:
-        return await _stop_record(self.run_dir, record, self.grace_seconds, self.writers)
 
     def _note(self, outcome: Outcome[StopResult]) -> None:
         if outcome.error is not None:
@@ -378,36 +371,46 @@ class _Stopping:
 
 
 async def _stop_record(
-    run_dir: Path, record: InstanceRecord, grace_seconds: float, writers: ManifestWriters
+    run_dir: Path, grace_seconds: float, writers: ManifestWriters, record: InstanceRecord
 ) -> StopResult:
     begun_at = anyio.current_time()
     mark = await run_blocking(make_mark, record)
     end = await end_tree(mark, None, Grace(grace_seconds))
     if end.survivors:
-        raise _stop_error(record, end)
+        raise WorldStopError(
+            f"not even SIGKILL ended {', '.join(end.survivors)}",
+            instance=record.name,
+            world_dir=Path(record.world_dir),
+            command_file=Path(record.command_file),
+            log_file=Path(record.log_file),
+            url=record.url,
+            phase="stopping",
+        )
     was_interrupted = end.rung == "already_exited"
-    close = partial(_close_record, run_dir, record.name, writers, was_interrupted=was_interrupted)
-    with anyio.move_on_after(_OWNER_TIMEOUT_S):
-        await _wait_until(close)
+    await _close_in_time(run_dir, record.name, writers, was_interrupted)
     latest = await run_blocking(read_record, run_dir, record.name)
     return StopResult(
         instance=record.name,
-        rung="not_running" if end.rung == "already_exited" else end.rung,
+        rung="not_running" if was_interrupted else end.rung,
         exit=latest.exit if latest else None,
         killed=end.killed,
         elapsed_s=anyio.current_time() - begun_at,
     )
 
 
-async def _wait_until(condition: Callable[[], bool]) -> None:
-    while True:
-        if await run_blocking(condition):
-            return
-        await anyio.sleep(_OWNER_POLL_S)
+async def _close_in_time(
+    run_dir: Path, name: str, writers: ManifestWriters, was_interrupted: bool
+) -> None:
+    """Note the end of an instance as soon as it has no owner; give up after a few seconds."""
+    with anyio.move_on_after(_OWNER_TIMEOUT_S):
+        while True:
+            if await run_blocking(_close_record, run_dir, name, writers, was_interrupted):
+                return
+            await anyio.sleep(_OWNER_POLL_S)
 
 
 def _close_record(
-    run_dir: Path, name: str, writers: ManifestWriters, *, was_interrupted: bool
+    run_dir: Path, name: str, writers: ManifestWriters, was_interrupted: bool
 ) -> bool:
     """Note the end of an instance without an owner; return False while it has one."""
     try:
@@ -419,34 +422,17 @@ def _close_record(
         if record is not None and record.state not in OVER:
             note_end_without_owner(record, was_interrupted=was_interrupted)
             write_record(run_dir, record.ended(was_interrupted=was_interrupted))
-            _label_end(record, writers, was_interrupted=was_interrupted)
+            directory = Path(record.instance_dir)
+            # The orchestrator of a single instance labels its end, unless it was killed before.
+            if record.index is not None or (was_interrupted and is_left_open(directory)):
+                status: RunStatus = "interrupted" if was_interrupted else "complete"
+                status = status if record.halt is None else "failed"
+                writers.apply(directory, run_update(status=status, ended_at=utc_now()))
     except ManifestError as error:
         _log.warning("manifest not written", instance=name, error=str(error))
     finally:
         claim.release()
     return True
-
-
-def _label_end(record: InstanceRecord, writers: ManifestWriters, *, was_interrupted: bool) -> None:
-    directory = Path(record.instance_dir)
-    # The orchestrator of a single instance labels its end, unless it was killed before.
-    if record.index is not None or (was_interrupted and is_left_open(directory)):
-        status: RunStatus = "interrupted" if was_interrupted else "complete"
-        if record.halt is not None:
-            status = "failed"
-        writers.apply(directory, run_update(status=status, ended_at=utc_now()))
-
-
-def _stop_error(record: InstanceRecord, end: TreeEnd) -> WorldStopError:
-    return WorldStopError(
-        f"not even SIGKILL ended {', '.join(end.survivors)}",
-        instance=record.name,
-        world_dir=Path(record.world_dir),
-        command_file=Path(record.command_file),
-        log_file=Path(record.log_file),
-        url=record.url,
-        phase="stopping",
-    )
 
 
 # -- owners -------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ has none. An instance that begins without a snapshot keeps the rows that its dir
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import os
@@ -79,10 +80,8 @@ async def save_snapshot(
     with anyio.CancelScope(shield=True):
         spent = () if retire is None else await retire(saved)
         update = checkpoint_update(saved, run_id=run_id(), is_autosave=retire is not None)
-        if spent:
-            update = attrs.evolve(
-                update, retired=retirement_update(spent, at=saved.created_at).retired
-            )
+        retired = retirement_update(spent, at=saved.created_at).retired
+        update = attrs.evolve(update, retired=retired)
         await writers.of(instance_dir).apply(update)
     return saved
 
@@ -304,11 +303,8 @@ def _find_rows(snapshot: Path) -> Path | None:
 def _copy(source: Path, own: Path) -> None:
     content = open_regular(source, max_bytes=MAX_ROWS_BYTES)
     try:
-        partial = PartialFile(own.parent, own.stem)
-        try:
+        with contextlib.closing(PartialFile(own.parent, own.stem)) as partial:
             copy_content(content, partial.fd)
             partial.publish(own, overwrite=True)
-        finally:
-            partial.close()
     finally:
         os.close(content)

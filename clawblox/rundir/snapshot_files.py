@@ -44,11 +44,7 @@ def find_archive(given: SnapshotLike | None, world_dir: Path, key: str) -> Path 
         return None
     named, digest = check_snapshot(given, key)
     path = find_snapshot(named, world_dir, key)
-    if not is_archive(path):
-        return None
-    if digest is not None and not has_digest(path, digest):
-        raise _other_digest(path, key, digest)
-    return path
+    return _check_digest(path, digest, key) if is_archive(path) else None
 
 
 def is_archive(path: Path) -> bool:
@@ -75,10 +71,7 @@ def find_resume(resume: SnapshotLike | None, world_dir: Path) -> tuple[Path | No
     if resume is None:
         return None, None
     given, digest = check_snapshot(resume, "resume")
-    path = find_snapshot(given, world_dir, "resume")
-    if digest is not None and not has_digest(path, digest):
-        raise _other_digest(path, "resume", digest)
-    return path, digest
+    return _check_digest(find_snapshot(given, world_dir, "resume"), digest, "resume"), digest
 
 
 def find_parent(checkpoint: SnapshotLike, world_dir: Path) -> tuple[Path, str]:
@@ -166,6 +159,12 @@ def _no_snapshot(places: Sequence[Path], key: str, given: object) -> ConfigError
     else:
         message, path = f"the snapshot does not exist: neither {places[0]} nor {places[1]}", None
     return ConfigError(message, path=path, key=key, value=str(given))
+
+
+def _check_digest(path: Path, digest: str | None, key: str) -> Path:
+    if digest is not None and not has_digest(path, digest):
+        raise _other_digest(path, key, digest)
+    return path
 
 
 def _other_digest(path: Path, key: str, known: str | None) -> ConfigError:

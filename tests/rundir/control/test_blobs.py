@@ -12,9 +12,9 @@ import anyio
 import pytest
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import ControlError, UsageError
-from clawblox.rundir import blobs
-from clawblox.rundir.blobs import describe_blob, fetch_blob, read_piece, send_blob, write_piece
+from clawblox.errors import UsageError
+from clawblox.rundir.blobs import MAX_BLOB_BYTES, describe_blob, read_piece, write_piece
+from clawblox.rundir.control_client import request
 from tests.rundir.control.conftest import serving
 
 pytestmark = pytest.mark.anyio
@@ -57,63 +57,52 @@ def piece(
     }
 
 
-async def test_a_file_is_fetched_whole_with_its_digest(run_dir: Path, tmp_path: Path) -> None:
-    (run_dir / "snapshot.json").write_bytes(CONTENT)
-    (run_dir / "empty").touch()
+async def send(socket_path: Path) -> Path:
+    """Send the content as a client does, from where the orchestrator wants it to continue."""
+    offset, path = 0, None
+    while path is None:
+        sent = piece(CONTENT[offset : offset + (44 << 10)], offset=offset)
+        answer = await request(socket_path, "write_blob", sent)
+        offset, path = answer["received_bytes"], answer["path"]
+    return Path(path)
+
+
+@pytest.mark.parametrize("content", [CONTENT, b""], ids=["long", "empty"])
+async def test_a_file_is_fetched_in_pieces_with_its_digest(run_dir: Path, content: bytes) -> None:
+    (run_dir / "snapshot.json").write_bytes(content)
+    asked = {"path": "snapshot.json"}
     async with served(run_dir) as server:
-        copy = tmp_path / "copy"
-        assert await fetch_blob(server.path, "snapshot.json", copy) == SHA256
-        assert copy.read_bytes() == CONTENT
-        await fetch_blob(server.path, "empty", copy)
-        assert copy.read_bytes() == b""
+        blob = await request(server.path, "describe_blob", asked)
+        received = b""
+        while len(received) < blob["size_bytes"]:
+            more = await request(server.path, "read_blob", {**asked, "offset": len(received)})
+            received += base64.b64decode(more["data"])
+    assert received == content
+    assert blob["sha256"] == hashlib.sha256(content).hexdigest()
 
 
-async def test_a_file_that_changes_during_the_transfer_is_not_published(
-    run_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (run_dir / "log").write_bytes(CONTENT)
-    request = blobs.request
-
-    async def change_and_ask(socket_path: Path, op: str, asked: Any) -> Any:
-        if op == "read_blob":
-            await run_blocking((run_dir / "log").write_bytes, CONTENT[::-1])
-        return await request(socket_path, op, asked)
-
-    monkeypatch.setattr(blobs, "request", change_and_ask)
+async def test_a_file_is_sent_whole_and_named_by_its_digest(run_dir: Path) -> None:
     async with served(run_dir) as server:
-        with pytest.raises(ControlError, match="log changed during the transfer"):
-            await fetch_blob(server.path, "log", tmp_path / "copy")
-    assert not [path for path in tmp_path.iterdir() if "copy" in path.name]
-
-
-async def test_a_file_is_sent_whole_and_named_by_its_digest(run_dir: Path, tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    source.write_bytes(CONTENT)
-    async with served(run_dir) as server:
-        copy = await send_blob(server.path, source)
+        copy = await send(server.path)
         assert copy == run_dir / ".clawblox" / "blobs" / SHA256
         assert copy.read_bytes() == CONTENT
         assert copy.stat().st_mode & 0o777 == 0o600
-        assert await send_blob(server.path, source) == copy
+        assert await send(server.path) == copy
 
 
-async def test_a_transfer_that_broke_off_continues(run_dir: Path, tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    source.write_bytes(CONTENT)
+async def test_a_transfer_that_broke_off_continues(run_dir: Path) -> None:
     half = len(CONTENT) // 2
     for sent, offset in ((CONTENT[:half], 0), (b"again", 3), (b"too early", half + 1)):
         answer = await run_blocking(write_piece, run_dir, piece(sent, offset=offset))
         assert answer == {"received_bytes": half, "path": None}
     async with served(run_dir) as server:
-        assert (await send_blob(server.path, source)).read_bytes() == CONTENT
+        assert (await send(server.path)).read_bytes() == CONTENT
 
 
-async def test_two_clients_may_send_the_same_file(run_dir: Path, tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    source.write_bytes(CONTENT)
+async def test_two_clients_may_send_the_same_file(run_dir: Path) -> None:
     async with served(run_dir) as server, anyio.create_task_group() as clients:
         for _ in range(2):
-            clients.start_soon(send_blob, server.path, source)
+            clients.start_soon(send, server.path)
     assert [path.name for path in (run_dir / ".clawblox" / "blobs").iterdir()] == [SHA256]
 
 
@@ -143,7 +132,7 @@ def test_a_wrong_member_is_named(run_dir: Path) -> None:
         ("sha256", "A" * 64),
         ("size_bytes", -1),
         ("size_bytes", True),
-        ("size_bytes", blobs.MAX_BLOB_BYTES + 1),
+        ("size_bytes", MAX_BLOB_BYTES + 1),
         ("offset", "0"),
         ("offset", 1.0),
         ("data", "not base64"),
