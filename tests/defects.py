@@ -14,10 +14,7 @@ from typing import Any
 import attrs
 
 from tests.injection import Point
-from tests.support import kill_processes, processes_in
-
-HANG_S = 90.0
-"""What takes longer than this hangs; nothing here measures time."""
+from tests.support import HANG_S, kill_processes, processes_in
 
 EXEMPT = {
     "instance.supervisor:Supervisor.run": "the outermost frame of the task, which has the handlers",

@@ -20,12 +20,10 @@ import pytest
 
 from tests.agents.standins import install
 from tests.cli.conftest import Command, environment
-from tests.support import make_world, marked_processes, wait_until
+from tests.support import HANG_S, make_world, marked_processes, wait_until
 from tests.template import Template
 
 TRACED = Path(__file__).with_name("traced.py")
-HANG_S = 60.0
-"""What takes longer than this hangs; nothing here measures time."""
 PRECIOUS = "a file of the user\n"
 
 

@@ -13,12 +13,9 @@ import pytest
 from clawblox.concurrency.batch import BatchOperation, Outcome
 from clawblox.concurrency.tasks import Tasks
 from clawblox.errors import BatchError, UsageError
-from tests.support import wait_until_async
+from tests.support import HANG_S, wait_until_async
 
 pytestmark = pytest.mark.anyio
-
-HANG_S = 30.0
-"""What takes longer than this hangs; nothing here measures time."""
 
 
 @pytest.fixture(scope="module", params=["asyncio", "trio"])

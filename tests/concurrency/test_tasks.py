@@ -16,10 +16,9 @@ from clawblox.concurrency.threads import Batcher
 from clawblox.errors import UsageError
 from clawblox.telemetry.metrics import Recorder
 from clawblox.telemetry.prometheus import MetricsEndpoint
+from tests.support import HANG_S
 
 pytestmark = pytest.mark.anyio
-
-HANG_S = 20.0
 
 
 async def yield_to_others(times: int = 5) -> None:

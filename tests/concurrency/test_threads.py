@@ -12,8 +12,7 @@ import pytest
 
 from clawblox.concurrency.per_loop import per_loop
 from clawblox.concurrency.threads import Batcher, run_interruptible
-
-HANG_S = 20.0
+from tests.support import HANG_S
 
 
 class Job:

@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from clawblox.concurrency.threads import Lookout
+from tests.support import HANG_S
 
-HANG_S = 20.0
 INTERVAL_S = 0.002
 
 pytestmark = pytest.mark.anyio

@@ -16,12 +16,9 @@ from clawblox.instance.health import Steps, Wait
 from clawblox.instance.instance import Instance
 from clawblox.instance.launcher import Ending, Launcher
 from clawblox.instance.ramp import Ramp
-from tests.support import wait_until_async
+from tests.support import HANG_S, wait_until_async
 
 pytestmark = pytest.mark.anyio
-
-HANG_S = 30.0
-"""What takes longer than this hangs; nothing here measures time."""
 
 
 @pytest.fixture(scope="module", params=["asyncio", "trio"])

@@ -14,12 +14,10 @@ import pytest
 
 from clawblox.config.world_toml import LivenessRule
 from clawblox.instance.health import Probe, Steps, Wait, wait_until_unresponsive
-from tests.support import RunningWorld, free_port, open_fds, running_world
+from tests.support import HANG_S, RunningWorld, free_port, open_fds, running_world
 
 pytestmark = pytest.mark.anyio
 
-HANG_S = 30.0
-"""What takes longer than this hangs; nothing here measures time."""
 
 RULE = LivenessRule(period=0.005, timeout=HANG_S, failure_threshold=3)
 HASTY = LivenessRule(period=0.005, timeout=0.05, failure_threshold=3)

@@ -44,6 +44,7 @@ from clawblox.instance import launcher
 from clawblox.instance.ramp import Ramp
 from tests.running import next_event
 from tests.support import (
+    HANG_S,
     ask,
     free_port,
     is_listening,
@@ -57,8 +58,6 @@ from tests.support import (
 
 pytestmark = pytest.mark.anyio
 
-HANG_S = 30.0
-"""What takes longer than this hangs; nothing here measures time."""
 
 LONG_S = 3600.0
 """A health timeout that no test waits for: the failure must be noticed before."""

@@ -18,11 +18,10 @@ from clawblox.rundir import presence
 from clawblox.rundir.presence import EndedInstance, EndWatch
 from clawblox.rundir.records import InstanceRecord, write_record
 from tests.rundir.support import make_record
-from tests.support import open_fds, wait_until_async
+from tests.support import HANG_S, open_fds, wait_until_async
 
 pytestmark = pytest.mark.anyio
 
-HANG_S = 30.0
 FAILED = ProcessExit(status=4)
 
 

@@ -33,13 +33,10 @@ from clawblox.rundir.status import (
 from clawblox.system.process_tree import boot_id, read_start_time
 from clawblox.telemetry.logs import LogReader
 from tests.rundir.test_records import record_of, written
-from tests.support import read_process, running_world, wait_until
+from tests.support import HANG_S, read_process, running_world, wait_until
 
 NOBODY = 2**22 + 1
 """A process id that Linux never gives."""
-
-HANG_S = 30.0
-"""What takes longer than this hangs; nothing here measures time."""
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.server.conftest import TALLY, Launch, LaunchedWorld
-from tests.support import wait_until
-
-HANG_S = 30.0
-"""What takes longer than this hangs; nothing here measures time."""
+from tests.support import HANG_S, wait_until
 
 NEVER = ("--request-timeout", "1000")
 HASTY = ("--request-timeout", "0.2")

@@ -29,6 +29,7 @@ from clawblox.snapshot import checker
 from tests.sampling import sampled
 from tests.snapshot.test_checker import DoomedChecker
 from tests.support import (
+    HANG_S,
     RunningWorld,
     ask,
     descendants,
@@ -38,9 +39,6 @@ from tests.support import (
 )
 
 pytestmark = pytest.mark.anyio
-
-HANG_S = 30.0
-"""What takes longer than this hangs; nothing here measures time."""
 
 
 @contextlib.asynccontextmanager

@@ -24,12 +24,10 @@ from clawblox.snapshot.checker import SMALL_BYTES
 from clawblox.snapshot.transfer import SnapshotSource, Transfer
 from tests.sampling import sampled
 from tests.snapshot.test_checker import running_checkers
-from tests.support import read_process, wait_until, wait_until_async
+from tests.support import HANG_S, read_process, wait_until, wait_until_async
 
 pytestmark = pytest.mark.anyio
 
-HANG_S = 30.0
-"""What takes longer than this hangs; nothing here measures time."""
 
 HOST = "127.0.0.1"
 

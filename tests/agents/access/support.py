@@ -17,9 +17,8 @@ from clawblox.agents.access.grant import Grant, Policy
 from clawblox.agents.access.proxy import Limits
 from clawblox.agents.layout import AgentDir
 from clawblox.config.world_toml import WorldConfig
-from tests.support import RunningWorld
+from tests.support import HANG_S, RunningWorld
 
-HANG_S = 20.0
 SESSION = "s-of-the-agent"
 POLICY = Policy.from_api(WorldConfig(Path("/"), {"name": "x"}).api)
 JSON = b"Content-Type: application/json\r\n"
