@@ -178,11 +178,6 @@ class AsyncCheckpointer:
         self._instance = self._instance or names[0]
         self._begun_at = anyio.current_time()
 
-    def _now(self) -> int:
-        """Return the age of the run in whole seconds."""
-        assert self._begun_at is not None
-        return int(self._elapsed_s + anyio.current_time() - self._begun_at)
-
     async def _save_repeatedly(self) -> None:
         next_at = anyio.current_time() + self._every_s
         while True:
@@ -210,7 +205,8 @@ class AsyncCheckpointer:
 
     async def _save(self, wait_s: float) -> SavedCheckpoint:
         await idle_moment(self._agents, quiet_s=self._idle_quiet_s, wait_s=wait_s)
-        elapsed_s = self._now()
+        assert self._begun_at is not None
+        elapsed_s = int(self._elapsed_s + anyio.current_time() - self._begun_at)
         facts = {**self._metadata, "elapsed_seconds": elapsed_s}
         saved = await self._world.checkpoint(
             await run_blocking(self._free_path, elapsed_s),

@@ -16,6 +16,7 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from operator import attrgetter
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -105,7 +106,7 @@ def list_files(run_dirs: Sequence[Path]) -> dict[Path, list[RunFile]]:
     for run_dir, listed in manifests.items():
         names.add_run(run_dir, listed)
     return {
-        run_dir: sorted(_list(run_dir, manifests[run_dir], names), key=_by_path)
+        run_dir: sorted(_list(run_dir, manifests[run_dir], names), key=attrgetter("path"))
         for run_dir in run_dirs
     }
 
@@ -307,7 +308,3 @@ def _is_object(entry: object) -> bool:
 
 def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
-
-
-def _by_path(file: RunFile) -> Path:
-    return file.path

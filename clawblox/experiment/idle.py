@@ -12,7 +12,7 @@ import attrs
 
 from clawblox.checkpoint.collect.plan import is_idle
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.agent_arguments import AgentLike, Agents, require_agent
+from clawblox.config.agent_arguments import Agents, require_agent
 from clawblox.config.arguments import check_path
 from clawblox.system.clock import utc_now
 
@@ -77,11 +77,10 @@ def check_agents(agents: Agents) -> tuple[WatchedAgent, ...]:
             WatchedAgent(name, check_path(path, f"agents.{name}").absolute())
             for name, path in agents.items()
         )
-    return tuple(map(_watch, map(require_agent, agents)))
-
-
-def _watch(agent: AgentLike) -> WatchedAgent:
-    return WatchedAgent(agent.name, check_path(agent.dir, "agents").absolute(), agent)
+    return tuple(
+        WatchedAgent(agent.name, check_path(agent.dir, "agents").absolute(), agent)
+        for agent in map(require_agent, agents)
+    )
 
 
 @contextmanager

@@ -79,7 +79,7 @@ class RunResume:
             OSError: A directory cannot be moved; it is still at its old path.
         """
         states = read_metadata(self.archive)["agents"]
-        chosen = [name for name in agents if _has_conversation(states.get(name))]
+        chosen = [name for name in agents if (states.get(name) or {}).get("session_format")]
         if not chosen:
             return {}
         make_private_dir(state_dir(self.run_dir))
@@ -105,10 +105,6 @@ class RunResume:
             aside.rename(place)
             raise
         return aside
-
-
-def _has_conversation(state: Mapping[str, object] | None) -> bool:
-    return state is not None and state.get("session_format") is not None
 
 
 def _truncate_saves(instance: Interrupted, digest: str, archive: Path) -> Interrupted:

@@ -62,23 +62,9 @@ class Checkpointer(Twin[AsyncCheckpointer]):
         elapsed: float = 0.0,
         on_outcome: Outcome | None = None,
     ) -> None:
-        super().__init__(
-            AsyncCheckpointer(
-                unwrap(world),
-                agents,
-                dir=dir,
-                every=every,
-                idle_quiet=idle_quiet,
-                idle_wait=idle_wait,
-                keep=keep,
-                min_free=min_free,
-                metadata=metadata,
-                instance=instance,
-                pointer=pointer,
-                elapsed=elapsed,
-                on_outcome=on_outcome,
-            )
-        )
+        arguments = {**locals(), "world": unwrap(world)}
+        del arguments["self"]
+        Twin.__init__(self, AsyncCheckpointer(**arguments))
 
     @property
     def latest(self) -> SavedCheckpoint | None:

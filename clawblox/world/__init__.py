@@ -21,7 +21,7 @@
 - ``rosters``: who joined an instance with which session.
 - ``players``: the sessions of players in the save of a restored instance.
 - ``kept_sessions``: the sessions that ``clawblox act`` keeps between its calls.
-- ``admission``: lets agents in, and keeps those there whose sessions a restore has lost.
-- ``places``: an instance as the client of an agent reaches it, and grants of access.
+- ``settling``: lets agents join again whose sessions a restore has lost.
+- ``places``: an instance as the client of an agent reaches it, joins, and grants of access.
 - ``recorded``: an instance of another process as the client of an agent reaches it.
 """

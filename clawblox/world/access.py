@@ -153,17 +153,22 @@ async def join(
     ends_at = anyio.current_time() + timeout
     earlier = candidates if known is None else (known,)
     for answer in earlier:
-        left = ends_at - anyio.current_time()
-        if await _is_proven(connections, answer.session, observe=observe, timeout=max(left, 0.0)):
+        seen = await ask_session(connections, answer.session, observe=observe, timeout=timeout)
+        if 200 <= seen.status < 300:
             return _make_access(member, answer, url, rejoined=True)
-    if earlier:
+        if not is_refusal(seen) and seen.status not in (*range(300, 400), _NO_SUCH_ROUTE):
+            raise _unsuccessful(seen, f"GET {observe}")
         timeout = max(ends_at - anyio.current_time(), 0.0)
     asked = next(iter(earlier), None)
-    reply = await _post_join(connections, member, asked, timeout)
-    if known is None and asked is not None and 400 <= reply.status < 500:
-        asked = None
+    query = urlencode({"name": member.name})
+    while True:
+        headers = {protocol.SESSION_HEADER: asked.session} if asked else {}
+        request = connections.prepare("POST", protocol.JOIN_ROUTE, query=query, headers=headers)
+        reply = await connections.send(request, timeout=timeout)
+        if known is not None or asked is None or not 400 <= reply.status < 500:
+            break
+        asked = None  # the world knows no candidate, so the agent is a new one
         timeout = max(ends_at - anyio.current_time(), 0.0)
-        reply = await _post_join(connections, member, None, timeout)
     joined = _read_join(reply, known)
     if known is not None and joined.session != known.session:
         is_undone = joined.session not in others and await _undo(connections, joined.session)
@@ -173,31 +178,6 @@ async def join(
         )
     is_same = asked is not None and joined.session == asked.session
     return _make_access(member, joined, url, rejoined=is_same)
-
-
-async def _is_proven(
-    connections: Connections, session: str, *, observe: str, timeout: float
-) -> bool:
-    """Return whether an observation proves that a world knows a session.
-
-    Raises:
-        WorldCallError: The world did not answer, or cannot at present.
-    """
-    seen = await ask_session(connections, session, observe=observe, timeout=timeout)
-    if 200 <= seen.status < 300:
-        return True
-    if not is_refusal(seen) and seen.status not in (*range(300, 400), _NO_SUCH_ROUTE):
-        raise _unsuccessful(seen, f"GET {observe}")
-    return False
-
-
-async def _post_join(
-    connections: Connections, member: Member, known: JoinAnswer | None, timeout: float
-) -> Answer:
-    headers = {protocol.SESSION_HEADER: known.session} if known else {}
-    query = urlencode({"name": member.name})
-    request = connections.prepare("POST", protocol.JOIN_ROUTE, query=query, headers=headers)
-    return await connections.send(request, timeout=timeout)
 
 
 async def ask_session(
@@ -222,14 +202,13 @@ def is_refusal(answer: Answer) -> bool:
 
 async def _undo(connections: Connections, session: str) -> bool:
     """Take a player out of the world that should not be there; return whether that succeeded."""
-    headers = {protocol.SESSION_HEADER: session}
-    request = connections.prepare("POST", protocol.LEAVE_ROUTE, headers=headers)
+    access = {"headers": {protocol.SESSION_HEADER: session}}
     with anyio.CancelScope(shield=True):
         try:
-            answer = await connections.send(request, timeout=_UNDO_TIMEOUT_S)
+            await leave(connections, access, timeout=_UNDO_TIMEOUT_S)
         except WorldCallError:
             return False
-    return 200 <= answer.status < 300
+    return True
 
 
 def _make_access(member: Member, joined: JoinAnswer, url: str, *, rejoined: bool) -> Access:

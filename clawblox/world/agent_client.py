@@ -19,7 +19,7 @@ import msgspec
 
 from clawblox import protocol
 from clawblox.config.agent_arguments import AgentLike
-from clawblox.config.arguments import check_count, check_seconds
+from clawblox.config.arguments import check_count, check_kind, check_seconds
 from clawblox.errors import (
     ActionRefusedError,
     ClawbloxError,
@@ -36,6 +36,7 @@ from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.access import Member, join_answer, make_member
 from clawblox.world.places import Place, Waits, unusable
 from clawblox.world.players import SavedPlayers
+from clawblox.world.rosters import LOST_HINT
 
 _log = OwnLog(__name__)
 
@@ -44,21 +45,9 @@ _LEAVE_TIMEOUT_S = 2.0
 
 _MAX_REFUSAL_CHARS = 4000
 
-_LOST_HINT = "the instance was restarted from a state without this session; join again"
 
 _JSON_BODY: Final = {"Content-Type": "application/json"}
 _encode: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
-
-
-@attrs.frozen
-class _Requests:
-    """The requests that an agent sends again and again."""
-
-    observe: Request
-    act: Request
-    say: Request
-    leave: Request
-    api: Request
 
 
 async def join_place(
@@ -128,13 +117,12 @@ class AsyncAgentClient:
         self._has_left = False
         self._restarts_before = place.restarts
         routes = place.routes
-        self._requests = _Requests(
-            observe=self._prepare("GET", routes["observe"]),
-            act=self._prepare("POST", routes["input"], **_JSON_BODY),
-            say=self._prepare("POST", protocol.CHAT_ROUTE, **_JSON_BODY),
-            leave=self._prepare("POST", protocol.LEAVE_ROUTE),
-            api=self._prepare("GET", routes["doc_url_path"]),
-        )
+        # Prepared once, because an agent sends each of them many times.
+        self._observing = self._prepare("GET", routes["observe"])
+        self._acting = self._prepare("POST", routes["input"], **_JSON_BODY)
+        self._saying = self._prepare("POST", protocol.CHAT_ROUTE, **_JSON_BODY)
+        self._leaving = self._prepare("POST", protocol.LEAVE_ROUTE)
+        self._documenting = self._prepare("GET", routes["doc_url_path"])
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} in {self.instance}>"
@@ -193,7 +181,7 @@ class AsyncAgentClient:
 
         Cancellation: has no effect on the world.
         """
-        return await self._call(self._requests.observe)
+        return await self._call(self._observing)
 
     async def act(self, type: str, data: Any = None) -> Any:  # noqa: A002, ANN401 - as documented
         """Send an input and return the observation after it.
@@ -213,14 +201,15 @@ class AsyncAgentClient:
 
         Cancellation: the input may have taken effect.
         """
-        message = {"type": _check_text(type, "type")}
+        check_kind(type, "type", kind=str, expected="a text")
+        message = {"type": type}
         if data is not None:
             message["data"] = data
         try:
             body = _encode(message).encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise ConfigError(f"must be a JSON value: {error}", key="data", value=data) from error
-        return await self._call(self._requests.act, body)
+        return await self._call(self._acting, body)
 
     async def say(self, text: str) -> None:
         """Send a chat message.
@@ -234,8 +223,8 @@ class AsyncAgentClient:
 
         Cancellation: the message may have been sent.
         """
-        body = _encode({"content": _check_text(text, "text")}).encode()
-        await self._send(self._requests.say, body)
+        check_kind(text, "text", kind=str, expected="a text")
+        await self._send(self._saying, _encode({"content": text}).encode())
 
     async def messages(self, *, after: str | float | None = None, limit: int | None = None) -> Any:  # noqa: ANN401 - the world decides
         """Return chat messages: the JSON value that the world answers.
@@ -264,9 +253,9 @@ class AsyncAgentClient:
 
         Cancellation: has no effect on the world.
         """
-        answer = await self._send(self._requests.api)
+        answer = await self._send(self._documenting)
         if not answer.is_delimited:
-            raise self._unusable(self._requests.api, answer, "has no end")
+            raise self._unusable(self._documenting, answer, "has no end")
         return answer.body.decode(errors="replace")
 
     async def leave(self) -> None:
@@ -278,7 +267,7 @@ class AsyncAgentClient:
         Cancellation: the agent may have left the world.
         """
         if not self._has_left:
-            await self._send(self._requests.leave)
+            await self._send(self._leaving)
             self._has_left = True
             self._place.note_left(self._access)
 
@@ -345,21 +334,12 @@ class AsyncAgentClient:
         message = f"{request} was refused{': ' if reason else ''}{reason}"
         is_lost = answer.status == 401 and self._place.restarts > self._restarts_before
         error = ActionRefusedError(
-            message, status=answer.status, text=text, hint=_LOST_HINT if is_lost else None
+            message, status=answer.status, text=text, hint=LOST_HINT if is_lost else None
         )
-        self._locate(error)
+        error.locate(instance=self.instance, url=self._place.url)
         return error
 
     def _unusable(self, request: Request, answer: Answer, fault: str) -> WorldCallError:
         error = unusable(request, answer, fault)
-        self._locate(error)
-        return error
-
-    def _locate(self, error: WorldCallError) -> None:
         error.locate(instance=self.instance, url=self._place.url)
-
-
-def _check_text(value: object, key: str) -> str:
-    if not isinstance(value, str):
-        raise ConfigError("must be a text", key=key, value=value)
-    return value
+        return error

@@ -8,7 +8,7 @@ take only the world's snapshot: the agents' state belongs to one run. The packag
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ from clawblox.config.options import (
 )
 from clawblox.config.world_toml import WorldConfig
 from clawblox.errors import CheckpointError, ConfigError
-from clawblox.instance.launch import Launch, plan_launch, plan_many
+from clawblox.instance.launch import plan_launch, plan_many
 from clawblox.results import (
     LoadedCheckpoint,
     SavedCheckpoint,
@@ -41,7 +41,7 @@ from clawblox.rundir.snapshot_files import find_archive
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.fleet import Fleet
 from clawblox.world.handle import InstanceHandle
-from clawblox.world.known_instances import Plan, Planned
+from clawblox.world.known_instances import Planned
 from clawblox.world.save import remove_saves, save_now
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 _log = OwnLog(__name__)
 
 
+@attrs.define(eq=False)
 class ArchiveStart:
     """The start of one instance from an archive, whose state is loaded into its run directory.
 
@@ -62,14 +63,11 @@ class ArchiveStart:
         options: The options of the start.
     """
 
-    def __init__(
-        self, fleet: Fleet, config: WorldConfig, archive: Path, options: StartOptions
-    ) -> None:
-        self._fleet = fleet
-        self._config = config
-        self._archive = archive
-        self._options = options
-        self._loaded: Loaded | None = None
+    _fleet: Fleet
+    _config: WorldConfig
+    _archive: Path
+    _options: StartOptions
+    _loaded: Loaded | None = attrs.field(default=None, init=False)
 
     async def run(self) -> StartedWorld:
         """Load the archive and start the instance; when that fails, nothing of either is left.
@@ -83,13 +81,14 @@ class ArchiveStart:
         """
         try:
             run_dir = await run_blocking(self._find_run_dir)
-            options = await run_with_progress(partial(self._load, run_dir))
-            started = await self._fleet.start(self._config, options, archive=self._archive)
+            loaded = await run_with_progress(partial(self._load, run_dir))
+            options = attrs.evolve(self._options, resume=loaded.world_snapshot)
+            digest = _snapshot_digest(loaded.metadata)
+            started = await self._fleet.start(self._config, options, self._archive, digest)
         except BaseException:
             await self._unload()
             raise
-        assert self._loaded is not None
-        return attrs.evolve(started, loaded=LoadedCheckpoint(**self._loaded.result))
+        return attrs.evolve(started, loaded=loaded)
 
     async def undo(self, started: StartedWorld) -> None:
         """End the instance, whose caller was cancelled before it learned of its start."""
@@ -108,8 +107,8 @@ class ArchiveStart:
             )
         return launch.run_dir
 
-    def _load(self, run_dir: Path, report: Report) -> StartOptions:
-        """Load the archive, and return the options with its snapshot. Blocks."""
+    def _load(self, run_dir: Path, report: Report) -> LoadedCheckpoint:
+        """Load the archive. Blocks."""
         from clawblox.checkpoint.load.load import load, require_snapshot
         from clawblox.checkpoint.model import Limits
         from clawblox.checkpoint.options import LoadOptions
@@ -117,21 +116,21 @@ class ArchiveStart:
         require_snapshot(self._archive)
         options = LoadOptions(path=self._archive, run_dir=run_dir, limits=Limits(), progress=report)
         self._loaded = load(options)
-        return attrs.evolve(self._options, resume=self._loaded.result["world_snapshot"])
+        return LoadedCheckpoint(**self._loaded.result)
 
     async def _unload(self) -> None:
-        if self._loaded is None:
-            return
         with anyio.CancelScope(shield=True):
-            await run_blocking(self._unload_now, self._loaded)
+            await run_blocking(self._unload_now)
 
-    def _unload_now(self, loaded: Loaded) -> None:
+    def _unload_now(self) -> None:
         from clawblox.checkpoint.load.load import unload
 
+        if self._loaded is None:
+            return
         try:
-            unload(loaded)
+            unload(self._loaded)
         except CheckpointError as error:
-            run_dir = str(loaded.target.path)
+            run_dir = str(self._loaded.target.path)
             _log.warning("loaded state not removed", run_dir=run_dir, error=str(error))
 
 
@@ -147,116 +146,75 @@ class Snapshots:
 
     options: ManyOptions
     specs: Sequence[InstanceSpec]
-    archives: Mapping[Path, Path]
+    archives: Mapping[Path | None, Path]
 
-    @classmethod
-    async def find(
-        cls,
-        options: ManyOptions,
-        specs: Sequence[InstanceSpec],
-        *,
-        world_dir: Path,
-        directory: Path,
-    ) -> Snapshots:
-        """Extract the snapshots of the archives among the files to restore.
+    def plan(
+        self, config: WorldConfig, run_dir: Path, parent_sha256: str | None, names: Iterator[str]
+    ) -> Planned:
+        """Plan the instances. Blocks.
 
         Args:
-            options: The options that the instances share.
-            specs: The options of each instance.
-            world_dir: One of the places of a relative path.
-            directory: Where the snapshots are put. They stay there, and are used again.
+            config: The world.
+            run_dir: Their run directory, resolved.
+            parent_sha256: Digest of the snapshot that they share; None if not known.
+            names: Names for those without one.
 
         Raises:
-            ConfigError: There is no such file.
-            CheckpointError: An archive is not sound, or has no snapshot of a world.
-
-        Cancellation: each snapshot is complete or absent.
+            ConfigError: As for ``AsyncWorld.start_many``.
         """
-        if options.resume is None and all(spec.resume is None for spec in specs):
-            return cls(options, specs, {})
-        extraction = _Extraction(world_dir, directory)
-        return await run_with_progress(partial(extraction.run, options, specs))
-
-    def note_archives(self, launches: Iterable[Launch]) -> list[Launch]:
-        """Return launches that name the archives that their snapshots were in."""
-        return [
-            attrs.evolve(launch, archive=self.archives.get(launch.resume_path))
-            if launch.resume_path is not None
-            else launch
-            for launch in launches
-        ]
-
-
-@attrs.frozen(kw_only=True)
-class NewInstances:
-    """A start of many new instances; see ``fleet.ManyStart``.
-
-    Attributes:
-        config: The world.
-        run_dir: Their run directory, resolved.
-        snapshots: Their options, and the archives that their snapshots were in.
-        reuse: Whether the name of an instance that has ended is free.
-        parent_sha256: Digest of the snapshot that they share; None if not known.
-        verb: The word for it in a line of progress.
-    """
-
-    config: WorldConfig
-    run_dir: Path
-    snapshots: Snapshots
-    reuse: bool
-    parent_sha256: str | None
-    verb: str = "Starting"
-
-    @property
-    def stops_all(self) -> bool:
-        """Whether the first failure ends all the others."""
-        return self.snapshots.options.on_failure == "stop_all"
-
-    async def prepare(self, fleet: Fleet) -> Plan:
-        """Close the runs that were interrupted, and return the plan."""
-        await fleet.leftovers.clear(self.run_dir)
-        return self._plan
-
-    def _plan(self, names: Iterator[str]) -> Planned:
-        # An archive has its own digest, not that of the snapshot in it.
-        parent_sha256 = None if self.snapshots.archives else self.parent_sha256
         launches = plan_many(
-            self.config,
-            self.run_dir,
-            self.snapshots.options,
-            self.snapshots.specs,
+            config,
+            run_dir,
+            self.options,
+            self.specs,
             names,
-            parent_sha256=parent_sha256,
+            # An archive has its own digest, not that of the snapshot in it.
+            parent_sha256=None if self.archives else parent_sha256,
         )
-        return Planned(self.snapshots.note_archives(launches))
+        listed = [attrs.evolve(one, archive=self.archives.get(one.resume_path)) for one in launches]
+        return Planned(listed)
 
 
-class _Extraction:
-    """Takes snapshots out of archives, out of each archive once."""
+async def take_snapshots(
+    options: ManyOptions, specs: Sequence[InstanceSpec], world_dir: Path, directory: Path
+) -> Snapshots:
+    """Take the snapshots out of the archives among those to restore, out of each archive once.
 
-    def __init__(self, world_dir: Path, directory: Path) -> None:
-        self._world_dir = world_dir
-        self._directory = directory
-        self._found: dict[Path, tuple[Path, str]] = {}
+    Args:
+        options: The options that the instances share.
+        specs: Those of each instance.
+        world_dir: One of the places of a relative path.
+        directory: Where the snapshots are put. They stay there, and are used again.
 
-    def run(self, options: ManyOptions, specs: Sequence[InstanceSpec], report: Report) -> Snapshots:
-        take = partial(self._take, report)
+    Raises:
+        ConfigError: There is no such file.
+        CheckpointError: An archive is not sound, or has no snapshot of a world.
+
+    Cancellation: each snapshot is complete or absent.
+    """
+    if options.resume is None and all(spec.resume is None for spec in specs):
+        return Snapshots(options, specs, {})
+    extracted: dict[Path, tuple[Path, str]] = {}
+
+    def run(report: Report) -> Snapshots:
+        from clawblox.checkpoint.load.load import extract_snapshot
+
+        def take(resume: SnapshotLike | None) -> SnapshotLike | None:
+            archive = find_archive(resume, world_dir, "resume")
+            if archive is None:
+                return resume
+            if archive not in extracted:
+                extracted[archive] = extract_snapshot(archive, directory, report)
+            snapshot, digest = extracted[archive]
+            return {"path": snapshot, "sha256": digest}
+
         return Snapshots(
             attrs.evolve(options, resume=take(options.resume)),
             [attrs.evolve(spec, resume=take(spec.resume)) for spec in specs],
-            {snapshot: archive for archive, (snapshot, _) in self._found.items()},
+            {snapshot: archive for archive, (snapshot, _) in extracted.items()},
         )
 
-    def _take(self, report: Report, resume: SnapshotLike | None) -> SnapshotLike | None:
-        from clawblox.checkpoint.load.load import extract_snapshot
-
-        archive = find_archive(resume, self._world_dir, "resume")
-        if archive is None:
-            return resume
-        if archive not in self._found:
-            self._found[archive] = extract_snapshot(archive, self._directory, report)
-        snapshot, digest = self._found[archive]
-        return {"path": snapshot, "sha256": digest}
+    return await run_with_progress(run)
 
 
 @attrs.frozen
@@ -298,8 +256,13 @@ async def save_archive(
     options = await run_blocking(arguments.check)
     before = await run_blocking(_identity, options.path)
     saved = await save_now(fleet, instance, saving)
+
+    def write(report: Report) -> SavedCheckpoint:
+        from clawblox.checkpoint.save import save
+
+        return save(attrs.evolve(options, world_snapshot=saved, progress=report))
+
     try:
-        write = partial(_write_archive, options, saved)
         return await run_with_progress(write, options.progress, "Archiving")
     except BaseException:
         with anyio.CancelScope(shield=True):
@@ -332,7 +295,11 @@ def _read_digest(archive: Path) -> str | None:
     """Return the digest of the snapshot in an archive; None without a snapshot. Blocks."""
     from clawblox.checkpoint.archive.reader import read_metadata
 
-    snapshot = read_metadata(archive).get("files", {}).get(SNAPSHOT_NAME)
+    return _snapshot_digest(read_metadata(archive))
+
+
+def _snapshot_digest(metadata: Mapping[str, Any]) -> str | None:
+    snapshot = metadata.get("files", {}).get(SNAPSHOT_NAME)
     return None if snapshot is None else snapshot["sha256"]
 
 
@@ -347,15 +314,8 @@ def _remove(archive: Path) -> None:
 
 
 def _may_be_restored(fleet: Fleet, instance: InstanceHandle, saved: SavedSnapshot) -> bool:
-    return instance.is_restarting or saved.path in fleet.snapshots_in_use
-
-
-def _write_archive(
-    options: ArchiveOptions, saved: SavedSnapshot, report: Report
-) -> SavedCheckpoint:
-    from clawblox.checkpoint.save import save
-
-    return save(attrs.evolve(options, world_snapshot=saved, progress=report))
+    is_restarting = not instance.is_ready and not instance.is_over
+    return is_restarting or saved.path in fleet.snapshots_in_use
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

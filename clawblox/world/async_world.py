@@ -7,8 +7,9 @@ takes its name, which can be left out while there is only one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
@@ -52,19 +53,14 @@ from clawblox.rundir.interrupted import Interruption
 from clawblox.rundir.paths import files_dir, make_run_dir, resolve_run_dir
 from clawblox.rundir.snapshot_files import find_parent, source_run_dir
 from clawblox.system.ports import MAX_LEASES
-from clawblox.world.archives import (
-    NewInstances,
-    Snapshots,
-)
+from clawblox.world.archives import take_snapshots
 from clawblox.world.control_handlers import make_handlers
 from clawblox.world.control_sockets import Handlers
-from clawblox.world.fleet import Fleet
+from clawblox.world.fleet import Fleet, ManyStart
 from clawblox.world.instance_calls import AsyncStartedInstance, InstanceCalls
+from clawblox.world.known_instances import Plan
 from clawblox.world.resume import resume_all
-from clawblox.world.save import Autosave, save_all
-
-if TYPE_CHECKING:
-    pass
+from clawblox.world.save import Autosave, Retention, save_all
 
 
 class AsyncWorld(InstanceCalls):
@@ -303,14 +299,9 @@ class AsyncWorld(InstanceCalls):
         """
         fleet, names = self._open_fleet(), () if instances is None else tuple(instances)
         directory = await run_blocking(self._use_run_dir, run_dir)
+        variables = check_env(env)
         batch = await resume_all(
-            fleet,
-            self._config,
-            directory,
-            names,
-            check_env(env),
-            found=found,
-            progress=progress,
+            fleet, self._config, directory, names, variables, found=found, progress=progress
         )
         return self._bind_all(batch)
 
@@ -339,21 +330,16 @@ class AsyncWorld(InstanceCalls):
         check_progress(progress, "progress")
         fleet = self._open_fleet()
         directory = await run_blocking(self._use_run_dir, run_dir)
-        snapshots = await Snapshots.find(
-            options,
-            specs,
-            world_dir=self._config.dir,
-            directory=files_dir(self._config.dir, directory) / "checkpoints",
-        )
-        start = NewInstances(
-            config=self._config,
-            run_dir=directory,
-            snapshots=snapshots,
-            reuse=reuse,
-            parent_sha256=parent_sha256,
-        )
-        batch = await fleet.start_many(start, progress=progress)
-        return self._bind_all(batch)
+        home = files_dir(self._config.dir, directory) / "checkpoints"
+        snapshots = await take_snapshots(options, specs, self._config.dir, home)
+
+        async def prepare() -> Plan:
+            await fleet.leftovers.clear(directory)
+            return partial(snapshots.plan, self._config, directory, parent_sha256)
+
+        stops_all = options.on_failure == "stop_all"
+        start = ManyStart(run_dir=directory, prepare=prepare, reuse=reuse, stops_all=stops_all)
+        return self._bind_all(await fleet.start_many(start, progress=progress))
 
     async def stop_all(
         self, *, grace_seconds: float = DEFAULT_GRACE_S, progress: ProgressLike = False
@@ -480,7 +466,7 @@ class AsyncWorld(InstanceCalls):
             options = SaveOptions(dir)
             least = None if min_free is None else check_size(min_free, "min_free")
             period, kept = check_seconds(every, "every"), check_count(keep, "keep")
-            later = Autosave(fleet, period, kept, least, options)
+            later = Autosave(fleet, period, Retention(fleet, kept), least, options)
         if self._autosave is not None:
             self._autosave.cancel()
         self._autosave = later

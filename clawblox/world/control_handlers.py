@@ -93,13 +93,8 @@ class _Operations:
     async def start(self, asked: Mapping[str, Any], _: SendEvent) -> Mapping[str, Any]:
         """Start an instance and return its facts."""
         started = await self.start_world(run_dir=self.run_dir, **read_start_options(asked))
-        return {
-            "instance": started.name,
-            "url": started.url,
-            "port": started.port,
-            "pid": started.pid,
-            "resume_path": started.resume_path,
-        }
+        facts = {name: getattr(started, name) for name in ("url", "port", "pid", "resume_path")}
+        return {"instance": started.name, **facts}
 
     async def send_logs(self, asked: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         """Send the lines of the named instances, or of all; with ``follow`` until they end."""

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import anyio
 import attrs
@@ -23,10 +23,9 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.config.arguments import check_progress
 from clawblox.config.options import StartOptions
 from clawblox.config.world_toml import WorldConfig
-from clawblox.errors import WorldStopError
+from clawblox.errors import WorldStartError, WorldStopError
 from clawblox.instance.bookkeeping import watch_records
 from clawblox.instance.failures import start_stopped
-from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch, Past, new_run_id, plan_attach, plan_launch
 from clawblox.instance.launcher import Launcher
 from clawblox.instance.local import LocalInstance
@@ -53,7 +52,6 @@ from clawblox.world.starts import (
     Leftovers,
     Starts,
     forked_snapshots,
-    given_up,
     list_members,
     lone_update,
     member_update,
@@ -63,27 +61,23 @@ from clawblox.world.starts import (
 _log = OwnLog(__name__)
 
 
-class ManyStart(Protocol):
-    """A start of many instances: new ones, or a resume. Frozen."""
+@attrs.frozen(kw_only=True)
+class ManyStart:
+    """A start of many instances: new ones, or a resume.
 
-    @property
-    def run_dir(self) -> Path:
-        """Their run directory; it is claimed, so no other process can start many in it."""
+    Attributes:
+        run_dir: Their run directory; it is claimed, so no other process can start many in it.
+        prepare: Closes interrupted runs of the claimed directory, and returns the plan.
+        reuse: Whether the name of an instance that has ended is free.
+        stops_all: Whether the first failure ends all the others.
+        verb: The action, for a line of progress.
+    """
 
-    @property
-    def reuse(self) -> bool:
-        """Whether the name of an instance that has ended is free."""
-
-    @property
-    def stops_all(self) -> bool:
-        """Whether the first failure ends all the others."""
-
-    @property
-    def verb(self) -> str:
-        """What a line of progress calls it: ``Starting``."""
-
-    async def prepare(self, fleet: Fleet) -> Plan:
-        """Close interrupted runs of the claimed directory, and return the plan of the launches."""
+    run_dir: Path
+    prepare: Callable[[], Awaitable[Plan]]
+    reuse: bool = False
+    stops_all: bool = False
+    verb: str = "Starting"
 
 
 class Fleet(KnownInstances):
@@ -135,7 +129,7 @@ class Fleet(KnownInstances):
         ):
             self._services.start_soon(watch_logs, self._find_logs, self._max_log_bytes)
             self._services.start_soon(watch_loop, self._note_lag)
-            self._services.start_soon(watch_records, self._find_instances)
+            self._services.start_soon(watch_records, lambda: [one.instance for one in self.all])
             self._services.start_soon(watch_memory, self._find_limited)
             yield self
 
@@ -155,7 +149,11 @@ class Fleet(KnownInstances):
     # -- start and stop ---------------------------------------------------------------------
 
     async def start(
-        self, config: WorldConfig, options: StartOptions, *, archive: Path | None = None
+        self,
+        config: WorldConfig,
+        options: StartOptions,
+        archive: Path | None = None,
+        sha256: str | None = None,
     ) -> StartedWorld:
         """Start an instance; fails, and is cancelled, like ``AsyncWorld.start``.
 
@@ -163,8 +161,9 @@ class Fleet(KnownInstances):
             config: The world.
             options: How to start it; ``resume`` is a snapshot, no archive.
             archive: The archive that the snapshot was loaded from; None if it was in none.
+            sha256: Digest of the snapshot, verified by loading it; None if not known.
         """
-        launch = await run_blocking(_plan_start, config, options, archive)
+        launch = await run_blocking(_plan_start, config, options, archive, sha256)
         with self._planning.preparing(launch):
             await run_blocking(refuse_held_run, launch.run_dir)
             await self.leftovers.clear(launch.run_dir)
@@ -201,12 +200,10 @@ class Fleet(KnownInstances):
     async def _start_many(self, start: ManyStart, progress: ProgressLike) -> Batch[StartedWorld]:
         run_dir = start.run_dir
         await self._planning.claim(run_dir)
-        plan = await start.prepare(self)
+        plan = await start.prepare()
+        reservation = self._planning.reserved(run_dir, plan, self._names, reuse=start.reuse)
         async with (
-            self._planning.reserved(run_dir, plan, self._names, reuse=start.reuse) as (
-                launches,
-                failed,
-            ),
+            reservation as (launches, failed),
             counting(start.verb, len(launches), progress) as advance,
         ):
             control = await self._controls.open(run_dir)
@@ -245,8 +242,11 @@ class Fleet(KnownInstances):
         done = {name: one.started for name, one in begun.items() if name not in failed}
         errors: dict[str, Exception] = {}
         for name in failed:
-            aborted = given_up(name, failed[0]) if starts.is_aborted else start_stopped()
-            errors[name] = begun[name].failure or aborted
+            error = start_stopped()
+            if starts.is_aborted:
+                message = f"the start was abandoned because {failed[0]!r} failed"
+                error = WorldStartError(message, instance=name)
+            errors[name] = begun[name].supervisor.failure or error
         return Batch(done, errors)  # type: ignore[arg-type]  # not failed, hence started
 
     async def _end(self, instances: Iterable[InstanceHandle]) -> None:
@@ -460,9 +460,6 @@ class Fleet(KnownInstances):
             _log.warning("this process did not run for a while", seconds=round(lag_s, 1))
             self.emit("lagged", "", {}, seconds=lag_s)
 
-    def _find_instances(self) -> list[Instance]:
-        return [one.instance for one in self.all]
-
     def _find_limited(self) -> LimitedInstances:
         return {one.instance: one.supervisor.end_at_limit for one in self.all}
 
@@ -474,10 +471,12 @@ class Fleet(KnownInstances):
                 yield index, one.instance.sidecar_logs
 
 
-def _plan_start(config: WorldConfig, options: StartOptions, archive: Path | None) -> Launch:
+def _plan_start(
+    config: WorldConfig, options: StartOptions, archive: Path | None, sha256: str | None
+) -> Launch:
     launch = plan_launch(config, options)
     make_run_dir(launch.run_dir)
     if archive is None or launch.resume_path is None:
         return launch
-    digest = digest_file(launch.resume_path)
+    digest = sha256 or digest_file(launch.resume_path)
     return attrs.evolve(launch, archive=archive, parent_sha256=digest)

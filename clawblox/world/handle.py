@@ -5,18 +5,17 @@ Nothing else of ``world`` reaches for the supervisor of an instance, or for its 
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from pathlib import Path
 
 import anyio
 
-from clawblox.config.options import RestartOptions, SaveOptions
+from clawblox.config.options import SaveOptions
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
 from clawblox.instance.lifecycle import State
 from clawblox.instance.supervisor import Supervisor
 from clawblox.protocol import TickRate
-from clawblox.results import Labels, ProcessExit, SavedSnapshot, StartedWorld, StopResult
+from clawblox.results import Labels, SavedSnapshot, StartedWorld
 from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.saves import Retire, save_snapshot
 from clawblox.system.connection import Connections
@@ -37,6 +36,10 @@ class InstanceHandle:
         calls: The calls to it.
         source: The saves that a restart may restore.
         restart_lock: Held by the one restart on request that is under way.
+        wait_started: Waits until it is ready; see :meth:`Supervisor.wait_started`.
+        wait: Waits until it has ended for good; see :meth:`Supervisor.wait_ended`.
+        stop: Ends it; see :meth:`Supervisor.stop`.
+        restart: Restarts it; see :meth:`Supervisor.restart`.
         roster: Who joined it; shared with the handle of the run before a revival.
     """
 
@@ -46,6 +49,10 @@ class InstanceHandle:
         self.calls = supervisor.calls
         self.source = supervisor.source
         self.restart_lock: anyio.Lock = supervisor.restart_lock
+        self.wait_started = supervisor.wait_started
+        self.wait = supervisor.wait_ended
+        self.stop = supervisor.stop
+        self.restart = supervisor.restart
         self.roster = Roster()
         self._connections: tuple[int, Connections] | None = None
 
@@ -82,11 +89,6 @@ class InstanceHandle:
         return self.launch.resume_path
 
     @property
-    def snapshots(self) -> Collection[Path | None]:
-        """The snapshots that its latest start restored, and that its first one did."""
-        return self.launch.resume_path, self.source.first.resume_path
-
-    @property
     def run_id(self) -> str:
         """Id of its run."""
         return self.instance.run_id
@@ -100,11 +102,6 @@ class InstanceHandle:
     def restarts(self) -> int:
         """Number of its restarts."""
         return self.instance.restarts
-
-    @property
-    def exit(self) -> ProcessExit | None:
-        """How the world's process ended; None while it runs."""
-        return self.instance.exit
 
     @property
     def state(self) -> State:
@@ -122,24 +119,9 @@ class InstanceHandle:
         return self.supervisor.lifecycle.is_over
 
     @property
-    def is_restarting(self) -> bool:
-        """Whether it is starting, restarting or being stopped, so that any save may be in use."""
-        return not self.is_ready and not self.is_over
-
-    @property
-    def has_died(self) -> bool:
-        """Whether it ended by itself after it was ready, and is not restarted."""
-        return self.supervisor.has_died
-
-    @property
     def started(self) -> StartedWorld | None:
         """Its public facts; None before it is ready."""
         return self.supervisor.started
-
-    @property
-    def failure(self) -> Exception | None:
-        """Why its start failed; None if it did not, or was stopped."""
-        return self.supervisor.failure
 
     @property
     def rate(self) -> TickRate | None:
@@ -161,22 +143,6 @@ class InstanceHandle:
             self._connections = None
 
     # -- verbs --------------------------------------------------------------------------
-
-    async def wait_started(self) -> StartedWorld:
-        """Wait until it is ready; see :meth:`Supervisor.wait_started`."""
-        return await self.supervisor.wait_started()
-
-    async def wait(self) -> ProcessExit:
-        """Wait until it has ended for good; see :meth:`Supervisor.wait_ended`."""
-        return await self.supervisor.wait_ended()
-
-    async def stop(self, grace_seconds: float, *, on_purpose: bool) -> StopResult:
-        """End it; see :meth:`Supervisor.stop`."""
-        return await self.supervisor.stop(grace_seconds, on_purpose=on_purpose)
-
-    async def restart(self, options: RestartOptions) -> StartedWorld:
-        """Restart it; see :meth:`Supervisor.restart`."""
-        return await self.supervisor.restart(options)
 
     async def capture(
         self, options: SaveOptions, writers: ManifestWriters, retire: Retire | None

@@ -44,7 +44,6 @@ from clawblox.results import (
 from clawblox.rundir.snapshot_files import find_archive
 from clawblox.telemetry.logs import LogReader
 from clawblox.world.access import is_program, leave, make_member
-from clawblox.world.admission import admit
 from clawblox.world.agent_client import AsyncAgentClient, join_place
 from clawblox.world.archives import (
     ArchiveArguments,
@@ -53,7 +52,7 @@ from clawblox.world.archives import (
     save_archive,
 )
 from clawblox.world.open_world import OpenWorld
-from clawblox.world.places import AccessGranter, FleetPlace
+from clawblox.world.places import FleetPlace, make_granter
 from clawblox.world.restart import restart
 from clawblox.world.save import save
 from clawblox.world.started import BoundWorld
@@ -261,11 +260,8 @@ class InstanceCalls(OpenWorld):
         Cancellation: a restart that has begun continues; an instance that had died is ended again.
         """
         fleet = self._open_fleet()
-        started = await restart(
-            fleet,
-            fleet.find(instance),
-            options_of(RestartOptions, locals()),
-        )
+        options = options_of(RestartOptions, locals())
+        started = await restart(fleet, fleet.find(instance), options)
         if self._latest_started is not None and self._latest_started.name == started.name:
             self._latest_started = started
         return AsyncStartedInstance.bind(started, self)
@@ -472,12 +468,13 @@ class InstanceCalls(OpenWorld):
         fleet = self._open_fleet()
         handle, member = fleet.find(instance), make_member(agent)
         check_seconds(timeout, "timeout")
-        granter = AccessGranter.make(FleetPlace(fleet, handle)) if is_program(agent) else None
-        access = await admit(fleet, handle, member, timeout=timeout)
+        place = FleetPlace(fleet, handle)
+        granter = make_granter(place) if is_program(agent) else None
+        access = await place.admit(member, known=None, timeout=timeout)
         if self._autosave is not None:
             self._autosave.save_soon(handle)
         if is_program(agent) and granter is not None:
-            access = await fleet.tasks.own(partial(granter.grant, agent, access))
+            access = await fleet.tasks.own(partial(granter, agent, access))
         return dict(access)
 
     async def join(
@@ -576,9 +573,7 @@ class AsyncStartedInstance(BoundWorld[InstanceCalls]):
         max_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
     ) -> SavedSnapshot:
         """Save a snapshot of the instance; see :meth:`AsyncWorld.save`."""
-        return await self._ready().save(
-            dir=dir, instance=self.name, timeout=timeout, max_bytes=max_bytes
-        )
+        return await self._ready().save(**self._named(locals()))
 
     async def stop(self, *, grace_seconds: float = DEFAULT_GRACE_S) -> StopResult:
         """Stop the instance; see :meth:`AsyncWorld.stop`."""
@@ -594,14 +589,7 @@ class AsyncStartedInstance(BoundWorld[InstanceCalls]):
         grace_seconds: float = DEFAULT_GRACE_S,
     ) -> AsyncStartedInstance:
         """Restart the instance and return its new facts; see :meth:`AsyncWorld.restart`."""
-        return await self._ready().restart(
-            self.name,
-            save=save,
-            fresh=fresh,
-            resume=resume,
-            reseed=reseed,
-            grace_seconds=grace_seconds,
-        )
+        return await self._ready().restart(**self._named(locals()))
 
     async def join(
         self,
@@ -612,9 +600,7 @@ class AsyncStartedInstance(BoundWorld[InstanceCalls]):
         wait_restart: float | None = None,
     ) -> AsyncAgentClient:
         """Let an agent join the instance; see :meth:`AsyncWorld.join`."""
-        return await self._ready().join(
-            agent, instance=self.name, new=new, timeout=timeout, wait_restart=wait_restart
-        )
+        return await self._ready().join(**self._named(locals()))
 
     def logs(self, *, follow: bool = False, tail: int | None = None) -> LogReader:
         """Return the lines of the instance's log; see :meth:`AsyncWorld.logs`."""

@@ -103,9 +103,11 @@ class Planning:
     ) -> AsyncIterator[tuple[Mapping[str, Launch], Mapping[str, Exception]]]:
         """Plan launches by name; their names are reserved until the block is left.
 
+        The block also gets the errors of instances that cannot be started.
+
         Args:
             run_dir: Their run directory, which was claimed.
-            plan: Returns the launches.
+            plan: Plans the start.
             known: Names that instances of this world have.
             reuse: Whether the name of an instance that has ended is free.
 
@@ -199,7 +201,8 @@ class KnownInstances:
     @property
     def snapshots_in_use(self) -> set[Path | None]:
         """The snapshots that instances were restored from, will be, or may have to be."""
-        return self._planning.snapshots.union(*(one.snapshots for one in self.all))
+        restorable = ((one.resume_path, one.source.first.resume_path) for one in self.all)
+        return self._planning.snapshots.union(*restorable)
 
     def find(self, name: str | None) -> InstanceHandle:
         """Return the named instance; None means the only one.
@@ -251,9 +254,8 @@ class KnownInstances:
         """Return the run directory of the last instance called ``name``; None without one."""
         if not isinstance(name, str):
             return None
-        if name in self._instances:
-            return self._instances[name].run_dir
-        return self._past[name].run_dir if name in self._past else None
+        known = self._instances.get(name) or self._past.get(name)
+        return None if known is None else known.run_dir
 
     def is_named(self, name: str) -> bool:
         """Return whether an instance has that name now, or is about to."""
@@ -302,7 +304,7 @@ class KnownInstances:
             del self._instances[name]
         if name and name not in self._instances:
             directories = instance.run_dir, instance.instance_dir
-            exit_ = instance.exit or ProcessExit()
+            exit_ = instance.instance.exit or ProcessExit()
             self._past[name] = _PastInstance(name, *directories, instance.run_id, exit_)
 
     def _find_runs(self, instance_dir: Path) -> list[Instance | _PastInstance]:

@@ -33,11 +33,11 @@ from clawblox.rundir.records import read_running
 from clawblox.telemetry.events import EventStream
 from clawblox.telemetry.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
 from clawblox.telemetry.metrics import Metrics
-from clawblox.world.admission import settle_sessions
 from clawblox.world.control_sockets import Handlers
 from clawblox.world.fleet import Fleet
 from clawblox.world.properties import WorldMetadata
 from clawblox.world.save import Autosave
+from clawblox.world.settling import settle_sessions
 
 
 class OpenWorld(WorldMetadata):
@@ -224,15 +224,9 @@ class OpenWorld(WorldMetadata):
 
         Cancellation: the label is written completely or not at all.
         """
+        facts = {name: value for name, value in locals().items() if name not in ("self", "run_dir")}
         fleet = self._open_fleet()
-        update = run_update(
-            id=id,
-            index=index,
-            status=status,
-            started_at=started_at,
-            ended_at=ended_at,
-            resume_from=resume_from,
-        )
+        update = run_update(**facts)
         latest = self._latest.instance_dir if self._latest else self._run_dir or self.dir
         directory = latest if run_dir is None else await run_blocking(resolve_run_dir, run_dir)
         await fleet.tasks.own(partial(fleet.label_run, directory, update))

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import Any, Protocol, Self
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Protocol, Self
 
 import anyio
 import attrs
 
 from clawblox.agents.access.grant import Grant, Policy
 from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import UsageError, WorldCallError, WorldExitedError
+from clawblox.errors import WorldCallError, WorldExitedError, WorldSessionError
 from clawblox.protocol import JoinAnswer
 from clawblox.results import Access
 from clawblox.system.connection import Connections, Delivery
 from clawblox.system.request import Answer, Request
-from clawblox.world.access import AgentProgram, Member
-from clawblox.world.admission import admit
+from clawblox.world.access import AgentProgram, Member, join, read_session, record_session
 from clawblox.world.fleet import Fleet
 from clawblox.world.handle import InstanceHandle
 from clawblox.world.players import Restored, SavedPlayers, recall
-from clawblox.world.rosters import live_headers
+from clawblox.world.rosters import live_headers, make_seat
+from clawblox.world.settling import list_agent
+
+_FRESH_HINT: Final = (
+    "this world started over, and nothing that was saved since the agent joined was restored: "
+    "start it with resume=, or give the agent another directory"
+)
 
 
 @attrs.frozen
@@ -81,7 +85,24 @@ class Place(Protocol):
         candidates: Sequence[JoinAnswer] = (),
         timeout: float,
     ) -> Access:
-        """Let an agent join; see :func:`clawblox.world.admission.admit`."""
+        """Let an agent join, and list it in the manifest of the instance.
+
+        Args:
+            member: The agent.
+            known: The world's answer when the agent joined before; None means the one that its
+                directory records, if any. A recorded session that is known to be lost is replaced.
+            candidates: As :func:`clawblox.world.access.join` takes them.
+            timeout: Seconds for the call.
+
+        Raises:
+            WorldExitedError: The instance has ended.
+            WorldSessionError: Another agent has the session in this instance.
+            ManifestError: The agent cannot be listed in the manifest.
+            ConfigError: The agent's directory cannot be used, or its recorded session is not valid.
+            ClawbloxError: As :func:`clawblox.world.access.join`.
+
+        Cancellation: the agent may have joined the world; its session may not be recorded.
+        """
 
     def note_left(self, access: Access) -> None:
         """Note that an agent has left."""
@@ -166,15 +187,50 @@ class FleetPlace:
         candidates: Sequence[JoinAnswer] = (),
         timeout: float,
     ) -> Access:
-        """Let an agent join; see :func:`clawblox.world.admission.admit`."""
-        return await admit(
-            self.fleet,
-            self.instance,
-            member,
-            known=known,
-            candidates=candidates,
-            timeout=timeout,
-        )
+        """Let an agent join; see :meth:`Place.admit`."""
+        fleet, instance, roster = self.fleet, self.instance, self.instance.roster
+        recorded = known is None
+        known = known or await run_blocking(read_session, member)
+        if known is not None:
+            if recorded and roster.has_lost(known.session, member.name):
+                known = None
+            else:
+                roster.require_free(known.session, member.name)
+
+        async def call() -> Access:
+            async with instance.calls.call():
+                return await join(
+                    instance.connections,
+                    member,
+                    known=known,
+                    candidates=candidates,
+                    observe=instance.launch.config.api["observe"],
+                    url=instance.url,
+                    timeout=timeout,
+                    others=roster.sessions,
+                )
+            raise AssertionError("unreachable: the block returns or raises")
+
+        try:
+            access = await fleet.tasks.own(call)
+        except WorldSessionError as error:
+            is_about_saves = error.hint is None or error.status is not None
+            if instance.resume_path is None and is_about_saves:
+                error.hint = _FRESH_HINT
+            raise
+        roster.require_free(access.session, member.name)
+        # A session that was known before was given before the latest restore.
+        restored = instance.resume_path if access.rejoined else None
+        joined_at = anyio.current_time() if restored is None else roster.saved_at(restored)
+        seat = make_seat(member, access, joined_at)
+        over = roster.add(seat)
+        if member.driver is not None and member.dir is not None:
+            fleet.leave_elsewhere(member.dir, instance)
+        if known is None:
+            await run_blocking(record_session, member, access)
+        writer = fleet.writers.of(instance.instance_dir)
+        await list_agent(writer, instance.run_id, member, seat.agent_id, over)
+        return access
 
     def note_left(self, access: Access) -> None:
         """Note that an agent has left."""
@@ -228,65 +284,39 @@ def unusable(request: Request, answer: Answer, fault: str) -> WorldCallError:
     )
 
 
-@attrs.frozen
-class AccessGranter:
-    """Grants agents, whose programs clawblox runs, access to one instance by their own address.
+def make_granter(place: FleetPlace) -> Callable[[AgentProgram, Access], Awaitable[Access]]:
+    """Return a function that gives agents, whose programs clawblox runs, their own address.
 
-    Attributes:
-        place: The instance.
-        policy: What its agents may ask.
-        world: Name of the world.
-        sandbox: The table ``[sandbox]`` of the ``world.toml``, its paths made absolute.
+    It takes an agent that has joined, and returns the access with that address. It raises
+    AgentResumeError if the agent knows its world by an address that it cannot have again, and
+    AgentSetupError if there is no address for it, or it cannot be recorded. If it is cancelled, the
+    agent may have its address.
+
+    Args:
+        place: The instance that they join.
+
+    Raises:
+        ConfigError: Its ``world.toml`` would give agents a route of the orchestrator.
     """
+    config = place.instance.launch.config
+    policy = Policy.from_api({**config.api, "allow": config.agent_routes})
+    sandbox = dict(config.config.get("sandbox", {}))
+    if "deps_root" in sandbox:
+        sandbox["deps_root"] = str(config.dir / sandbox["deps_root"])
 
-    place: FleetPlace
-    policy: Policy
-    world: str
-    sandbox: Mapping[str, Any]
-
-    @classmethod
-    def make(cls, place: FleetPlace) -> AccessGranter:
-        """Return the granter for an instance.
-
-        Raises:
-            ConfigError: Its ``world.toml`` would give agents a route of the orchestrator.
-        """
-        config = place.instance.launch.config
-        policy = Policy.from_api({**config.api, "allow": config.agent_routes})
-        sandbox = dict(config.config.get("sandbox", {}))
-        if "deps_root" in sandbox:
-            sandbox["deps_root"] = str(config.dir / sandbox["deps_root"])
-        return cls(place, policy, config.name, sandbox)
-
-    async def grant(self, agent: AgentProgram, access: Access) -> Access:
-        """Give an agent that has joined its own address; return the access with that address.
-
-        Raises:
-            AgentResumeError: It knows its world by an address that it cannot have again.
-            AgentSetupError: There is no address for it, or it cannot be recorded.
-
-        Cancellation: the agent may have its address.
-        """
-        roster = self.place.instance.roster
-        grant = Grant(
-            world=self.world,
-            headers=live_headers(roster, access),
-            policy=self.policy,
-            upstream=self._upstream,
-            suspect=self._suspect,
-            sandbox=self.sandbox,
-        )
-        base_url = await run_blocking(agent.grant_access, grant)
-        return attrs.evolve(access, base_url=base_url)
-
-    def _upstream(self) -> str | None:
-        try:
-            instance = self.place.instance
-        except UsageError:  # there is no instance of that name any more
-            return None
+    def find_upstream() -> str | None:
+        instance = place.instance
         return None if instance.calls.life is None else instance.url
 
-    def _suspect(self) -> None:
-        """Look now whether the world has halted."""
-        with suppress(UsageError):  # there is no instance of that name any more
-            self.place.instance.calls.pacer.hurry()
+    async def grant_access(agent: AgentProgram, access: Access) -> Access:
+        grant = Grant(
+            world=config.name,
+            headers=live_headers(place.instance.roster, access),
+            policy=policy,
+            upstream=find_upstream,
+            suspect=lambda: place.instance.calls.pacer.hurry(),
+            sandbox=sandbox,
+        )
+        return attrs.evolve(access, base_url=await run_blocking(agent.grant_access, grant))
+
+    return grant_access

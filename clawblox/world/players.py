@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -118,7 +119,8 @@ def recall(restored: Restored, name: str) -> SavedPlayers:
         *_recorded(restored, found, name),
         *_kept(found, name),
     ]
-    return SavedPlayers(_unique(answers), _listed_ids(found, name))
+    unique = {answer.session: answer for answer in reversed(answers)}
+    return SavedPlayers(list(unique.values())[::-1], _listed_ids(found, name))
 
 
 def recall_kept(restored: Restored, name: str) -> SavedPlayers:
@@ -146,12 +148,9 @@ def _recorded(
             if isinstance(entry.get("dir"), str)
         ]
     for directory in dict.fromkeys(directories):
-        try:
-            answer = read_session(Member(name, directory.name, directory))
-        except ConfigError:
-            continue
-        if answer is not None:
-            yield answer
+        with suppress(ConfigError):
+            if (answer := read_session(Member(name, directory.name, directory))) is not None:
+                yield answer
 
 
 def _list_agents(root: Path) -> list[Path]:
@@ -170,12 +169,9 @@ def _kept(found: tuple[Manifest, ManifestEntry] | None, name: str) -> Iterator[J
     if not (isinstance(instance, str) and is_instance_name(instance) and isinstance(run_id, str)):
         return
     for run_dir in run_dir_candidates(manifest.state_root):
-        try:
-            answer = KeptSession(run_dir, instance, run_id, name).read()
-        except ConfigError:
-            continue
-        if answer is not None:
-            yield answer
+        with suppress(ConfigError):
+            if (answer := KeptSession(run_dir, instance, run_id, name).read()) is not None:
+                yield answer
 
 
 def _listed(manifest: Manifest, name: str) -> list[ManifestEntry]:
@@ -189,7 +185,3 @@ def _listed_ids(found: tuple[Manifest, ManifestEntry] | None, name: str) -> list
     """Return the world's ids of the agents of a name that the manifest of the save lists."""
     ids = [] if found is None else [one.get("world_agent_id") for one in _listed(found[0], name)]
     return [agent_id for agent_id in ids if isinstance(agent_id, str)]
-
-
-def _unique(answers: Iterable[JoinAnswer]) -> list[JoinAnswer]:
-    return list({answer.session: answer for answer in reversed(list(answers))}.values())[::-1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
@@ -15,17 +15,17 @@ from clawblox.config.world_toml import read_world_config
 from clawblox.errors import UsageError, WorldCallError, WorldExitedError, WorldSessionError
 from clawblox.protocol import JoinAnswer
 from clawblox.results import Access, SavedSnapshot
-from clawblox.rundir.manifest_updates import agent_update
 from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.operations import save_instances
 from clawblox.rundir.presence import Presence, exited_error, look
 from clawblox.rundir.records import InstanceRecord
 from clawblox.system.connection import Connections
 from clawblox.system.request import Answer, Request
-from clawblox.world.access import Member, join, join_answer, read_session, record_session
+from clawblox.world.access import Member, join, join_answer
 from clawblox.world.agent_client import AsyncAgentClient, join_place
 from clawblox.world.places import Waits, send_once
 from clawblox.world.players import Restored, SavedPlayers, recall_kept
+from clawblox.world.settling import list_agent
 
 _NOTICE_INTERVAL_S = 0.05
 _NOTICE_TIMEOUT_S = 0.5
@@ -46,53 +46,26 @@ class RecordedPlace:
     """
 
     def __init__(self, run_dir: Path, record: InstanceRecord) -> None:
-        self._run_dir = run_dir
+        self.run_dir = run_dir
+        self.name = record.name
+        self.url = record.url
+        self.restarts = record.restarts
+        self.connections = Connections(record.url)
+        self.routes = read_world_config(Path(record.world_dir)).api
         self._record = record
-        self._connections = Connections(record.url)
-        self._routes = read_world_config(Path(record.world_dir)).api
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._connections.close()
-
-    @property
-    def run_dir(self) -> Path:
-        """Its run directory."""
-        return self._run_dir
-
-    @property
-    def name(self) -> str:
-        """Name of the instance."""
-        return self._record.name
-
-    @property
-    def url(self) -> str:
-        """Its address; a restart keeps it."""
-        return self._record.url
-
-    @property
-    def routes(self) -> Mapping[str, Any]:
-        """Its routes, from ``[api]`` of the ``world.toml``."""
-        return self._routes
-
-    @property
-    def restarts(self) -> int:
-        """How often it had been restarted when its record was read."""
-        return self._record.restarts
-
-    @property
-    def connections(self) -> Connections:
-        """The connections to it."""
-        return self._connections
+        self.connections.close()
 
     async def look(self) -> Presence:
         """Return whether it serves now, from its latest record.
 
         Cancellation: has no effect.
         """
-        return await run_blocking(look, self._run_dir, self._record)
+        return await run_blocking(look, self.run_dir, self._record)
 
     def find(self, instance: str) -> NoReturn:
         """Refuse: no other instance is known here.
@@ -113,7 +86,7 @@ class RecordedPlace:
         if record.resume_path is None:
             return SavedPlayers()
         restored = Restored(
-            Path(record.resume_path), None, self._run_dir, Path(record.instance_dir), record.run_id
+            Path(record.resume_path), None, self.run_dir, Path(record.instance_dir), record.run_id
         )
         return await run_blocking(recall_kept, restored, member.name)
 
@@ -135,31 +108,22 @@ class RecordedPlace:
 
         Cancellation: the agent may have joined the world.
         """
-        known = known or await run_blocking(read_session, member)
         try:
             access = await join(
-                self._connections,
+                self.connections,
                 member,
                 known=known,
                 candidates=candidates,
-                observe=self._routes["observe"],
+                observe=self.routes["observe"],
                 url=self.url,
                 timeout=timeout,
             )
         except WorldCallError as error:
             raise await self._explained(error) from error.__cause__
-        if known is None:
-            await run_blocking(record_session, member, access)
         if isinstance(access.agent_id, str):
-            update = agent_update(
-                id=access.agent_id,
-                name=member.name,
-                run_name=member.run_name,
-                world_agent_id=access.agent_id,
-                run_id=self._record.run_id,
-            )
             async with ManifestWriters() as writers:
-                await writers.of(Path(self._record.instance_dir)).apply(update)
+                writer = writers.of(Path(self._record.instance_dir))
+                await list_agent(writer, self._record.run_id, member, access.agent_id)
         return access
 
     def note_left(self, access: Access) -> None:
@@ -177,7 +141,7 @@ class RecordedPlace:
         Cancellation: the request may have been received.
         """
         try:
-            return await send_once(self._connections, request, body, waits.timeout)
+            return await send_once(self.connections, request, body, waits.timeout)
         except WorldCallError as error:
             raise await self._explained(error) from error.__cause__
 

@@ -25,12 +25,18 @@ async def restart(fleet: Fleet, instance: InstanceHandle, options: RestartOption
     """Restart an instance; fails, and is cancelled, as ``AsyncWorld.restart`` does."""
     if options.wants_save and instance.is_ready:
         require_seedable(instance.launch.config, options.reseed, 1)
-        await _save_first(fleet, instance)
-    if not instance.has_died:
+        try:
+            await save(fleet, instance, SaveOptions())
+        except WorldExitedError:
+            pass  # it has just died, so there is nothing to save any more
+        except (SnapshotError, ManifestError) as error:
+            error.hint = "without a save, it continues from its last good save, or starts over"
+            raise
+    if not instance.supervisor.has_died:
         try:
             return await fleet.tasks.own(partial(instance.restart, options))
         except UsageError:
-            if not instance.has_died:  # else it died meanwhile
+            if not instance.supervisor.has_died:  # else it died meanwhile
                 raise
     await instance.wait()
     async with instance.restart_lock:
@@ -39,16 +45,6 @@ async def restart(fleet: Fleet, instance: InstanceHandle, options: RestartOption
             revive = partial(_revive, fleet, instance, options)
             return await fleet.tasks.own(revive, undo=fleet.undo_start)
     return await latest.wait_started()
-
-
-async def _save_first(fleet: Fleet, instance: InstanceHandle) -> None:
-    try:
-        await save(fleet, instance, SaveOptions())
-    except WorldExitedError:
-        pass  # it has just died, so there is nothing to save any more
-    except (SnapshotError, ManifestError) as error:
-        error.hint = "without a save first, it continues from its last good save, or starts over"
-        raise
 
 
 async def _revive(
@@ -60,7 +56,7 @@ async def _revive(
         run_id=dead.run_id,
         started_at=dead.instance.started_at,
         number=dead.restarts + 1,
-        exit=describe_end(dead.exit, dead.instance.halt) or str(ProcessExit()),
+        exit=describe_end(dead.instance.exit, dead.instance.halt) or str(ProcessExit()),
         at=format_utc(utc_now()),
         reason=reason,
         port=dead.instance.port,

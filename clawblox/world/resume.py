@@ -33,7 +33,7 @@ from clawblox.rundir.records import InstanceRecord, adopt_moved, read_records
 from clawblox.rundir.status import make_mark
 from clawblox.supervision.tree import Grace, end_tree
 from clawblox.system.process_tree import Search, boot_id, find_trees
-from clawblox.world.fleet import Fleet
+from clawblox.world.fleet import Fleet, ManyStart
 from clawblox.world.known_instances import Plan, Planned
 
 _LEFTOVER_GRACE_S = 2.0
@@ -61,87 +61,77 @@ async def resume_all(
         found: What :func:`find_resumable` found a moment ago; None looks now.
         progress: Shows how far they are.
     """
-    resume = _Resume(config, run_dir, names, env, found)
-    return await fleet.start_many(resume, progress=check_progress(progress, "progress"))
 
-
-@attrs.frozen
-class _Resume:
-    """A resume; see ``fleet.ManyStart``."""
-
-    config: WorldConfig
-    run_dir: Path
-    names: Sequence[str]
-    env: Mapping[str, str]
-    found: Interruption | None
-    reuse: bool = attrs.field(default=False, init=False)
-    stops_all: bool = attrs.field(default=False, init=False)
-    verb: str = attrs.field(default="Resuming", init=False)
-
-    async def prepare(self, fleet: Fleet) -> Plan:
-        """Find the instances and their variables, and close the runs of all others."""
-        found = self.found
-        if found is None or not await run_blocking(_is_current, self.run_dir, found):
-            found = await find_resumable(self.run_dir, self.names, world_dir=self.config.dir)
-        variables = self._find_variables(found.instances)
-        names = [record.name for record in found.records]
+    async def prepare() -> Plan:
+        current = found
+        if current is None or not await run_blocking(_is_current, run_dir, current):
+            current = await find_resumable(run_dir, names, world_dir=config.dir)
+        variables = _find_variables(current.instances, env)
+        ended = {record.name for record in current.records}
         for instance in fleet.instances:
-            if instance.name in names:  # it has ended, and is being put away
+            if instance.name in ended:  # it is being put away
                 await instance.stop(0.0, on_purpose=False)
-        go_on = [one.record.name for one in found.instances if one.problem is None]
-        await fleet.leftovers.close_runs(self.run_dir, without=go_on)
-        return partial(self._plan, fleet, found.instances, variables)
+        resumable = [one.record.name for one in current.instances if one.problem is None]
+        await fleet.leftovers.close_runs(run_dir, without=resumable)
+        return partial(_plan, fleet, config, run_dir, current.instances, variables)
 
-    def _find_variables(self, instances: Iterable[Interrupted]) -> dict[str, dict[str, str]]:
-        """Return the values of the environment variables, which are not on disk.
+    start = ManyStart(run_dir=run_dir, prepare=prepare, verb="Resuming")
+    return await fleet.start_many(start, progress=check_progress(progress, "progress"))
 
-        Raises:
-            ConfigError: Some have no value here; names them.
-        """
-        missing: dict[str, list[str]] = {}
-        found: dict[str, dict[str, str]] = {}
-        for instance in instances:
-            name = instance.record.name
-            values, lacking = find_variables(instance.record, self.env, os.environ)
-            found[name] = values
-            for variable in lacking:
-                missing.setdefault(variable, []).append(name)
-        if missing:
-            wanted = ", ".join(sorted(missing))
-            first = next(iter(missing.values()))
-            more = f" and {len(first) - 1} more" if len(first) > 1 else ""
-            raise ConfigError(
-                f"no value for {wanted}, which {first[0]}{more} had; values are never on disk",
-                key="env",
-                hint="set the variables in the environment, or give env=",
-            )
-        return found
 
-    def _plan(
-        self,
-        fleet: Fleet,
-        instances: Iterable[Interrupted],
-        variables: Mapping[str, dict[str, str]],
-        _names: Iterator[str],
-    ) -> Planned:
-        """Plan the instances that can be resumed. Blocks."""
-        launches: list[Launch] = []
-        failed: dict[str, Exception] = {}
-        inherited = dict(os.environ)
-        for instance in instances:
-            name = instance.record.name
-            if fleet.is_named(name):
-                failed[name] = UsageError(f"this world has an instance {name!r} already")
-            elif instance.problem is not None:
-                failed[name] = WorldStartError(instance.problem, instance=name)
+def _find_variables(
+    instances: Iterable[Interrupted], env: Mapping[str, str]
+) -> dict[str, dict[str, str]]:
+    """Return the values of the environment variables, which are not on disk.
+
+    Raises:
+        ConfigError: Some have no value here; names them.
+    """
+    missing: dict[str, list[str]] = {}
+    variables: dict[str, dict[str, str]] = {}
+    for instance in instances:
+        name = instance.record.name
+        variables[name], lacking = find_variables(instance.record, env, os.environ)
+        for variable in lacking:
+            missing.setdefault(variable, []).append(name)
+    if missing:
+        wanted = ", ".join(sorted(missing))
+        first = next(iter(missing.values()))
+        more = f" and {len(first) - 1} more" if len(first) > 1 else ""
+        raise ConfigError(
+            f"no value for {wanted}, which {first[0]}{more} had; values are never on disk",
+            key="env",
+            hint="set the variables in the environment, or give env=",
+        )
+    return variables
+
+
+def _plan(
+    fleet: Fleet,
+    config: WorldConfig,
+    run_dir: Path,
+    instances: Iterable[Interrupted],
+    variables: Mapping[str, dict[str, str]],
+    _names: Iterator[str],
+) -> Planned:
+    """Return the launches of the instances that can be resumed, and why others cannot. Blocks."""
+    launches: list[Launch] = []
+    failed: dict[str, Exception] = {}
+    inherited = dict(os.environ)
+    for instance in instances:
+        name = instance.record.name
+        if fleet.is_named(name):
+            failed[name] = UsageError(f"this world has an instance {name!r} already")
+        elif instance.problem is not None:
+            failed[name] = WorldStartError(instance.problem, instance=name)
+        else:
+            try:
+                launch = plan_resume(config, run_dir, instance, variables[name])
+            except ConfigError as error:
+                failed[name] = error
             else:
-                try:
-                    launch = plan_resume(self.config, self.run_dir, instance, variables[name])
-                except ConfigError as error:
-                    failed[name] = error
-                else:
-                    launches.append(attrs.evolve(launch, inherited=inherited))
-        return Planned(launches, failed)
+                launches.append(attrs.evolve(launch, inherited=inherited))
+    return Planned(launches, failed)
 
 
 def _is_current(run_dir: Path, found: Interruption) -> bool:

@@ -18,7 +18,7 @@ from clawblox.results import Access
 from clawblox.rundir.manifest_entries import ManifestEntry
 from clawblox.world.access import Member, join_answer
 
-_LOST_HINT = "the instance was restarted from a state without this session; join again"
+LOST_HINT = "the instance was restarted from a state without this session; join again"
 
 
 @attrs.define(eq=False)
@@ -103,12 +103,12 @@ class Roster:
         if (seat := self._lost.get(session)) is not None:
             reason = f": {seat.loss}" if seat.loss else ""
             message = f"the session of {seat.member.name} was lost in a restart{reason}"
-            raise ActionRefusedError(message, status=401, text=seat.loss or "", hint=_LOST_HINT)
+            raise ActionRefusedError(message, status=401, text=seat.loss or "", hint=LOST_HINT)
         if (seat := self._seats.get(session)) is not None and seat.member.name != name:
             raise ActionRefusedError(
                 f"the session of {name} belongs to {seat.member.name} now",
                 status=401,
-                hint=_LOST_HINT,
+                hint=LOST_HINT,
             )
 
     def has_lost(self, session: str, name: str) -> bool:

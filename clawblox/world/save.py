@@ -14,6 +14,7 @@ from pathlib import Path
 from weakref import WeakKeyDictionary
 
 import anyio
+import attrs
 
 from clawblox.concurrency.batch import BatchOperation
 from clawblox.concurrency.progress import ProgressLike
@@ -171,29 +172,27 @@ def _find_autosaves(instance: InstanceHandle) -> list[Path]:
     return [path for path in listed if is_save_name(path.name, instance.name)]
 
 
+@attrs.define(eq=False)
 class Autosave:
     """Saves all instances of a fleet at an interval, and removes older autosaves of their runs.
 
     Args:
         fleet: The fleet.
         every: Seconds between the starts of two rounds.
-        keep: Number of autosaves to keep per instance; see :class:`Retention`.
+        retention: Removes older autosaves.
         min_free: Free disk space, in bytes, below which no autosave is made; None for no limit.
         options: How to save.
     """
 
-    def __init__(
-        self, fleet: Fleet, every: float, keep: int, min_free: int | None, options: SaveOptions
-    ) -> None:
-        self._fleet = fleet
-        self._every = every
-        self._retention = Retention(fleet, keep)
-        self._min_free = min_free
-        self._options = options
-        self._is_paused = False
-        self._scope = anyio.CancelScope()
-        self._asked: set[InstanceHandle] = set()
-        self._answering: set[InstanceHandle] = set()
+    _fleet: Fleet
+    _every: float
+    _retention: Retention
+    _min_free: int | None
+    _options: SaveOptions
+    _is_paused: bool = attrs.field(default=False, init=False)
+    _scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope, init=False)
+    _asked: set[InstanceHandle] = attrs.field(factory=set, init=False)
+    _answering: set[InstanceHandle] = attrs.field(factory=set, init=False)
 
     async def run(self) -> None:
         """Save until cancelled. A failed save is an event, and no older save is removed for it.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Generic, Self, TypeVar
+from collections.abc import Mapping
+from typing import Any, Generic, Self, TypeVar
 
 import attrs
 
@@ -33,6 +34,11 @@ class BoundWorld(StartedWorld, Generic[_Owner]):
         bound = cls(**{name: getattr(facts, name) for name in fields})
         object.__setattr__(bound, "_owner", owner)
         return bound
+
+    def _named(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a verb, its ``locals()``, with the name of the instance."""
+        given = {name: value for name, value in arguments.items() if name != "self"}
+        return {**given, "instance": self.name}
 
     def _ready(self) -> _Owner:
         if self._owner is None:

@@ -13,9 +13,8 @@ import attrs
 
 from clawblox.concurrency.progress import Advance
 from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import WorldStartError
 from clawblox.instance.instance import Instance
-from clawblox.instance.launch import Launch, Past
+from clawblox.instance.launch import Launch
 from clawblox.rundir.claims import claimed_names
 from clawblox.rundir.find_runs import add_run
 from clawblox.rundir.leftovers import close_interrupted, remove_leftovers, settle_unlisted_saves
@@ -126,11 +125,6 @@ class Starts:
         return self._stop_all and bool(self.failed)
 
 
-def given_up(name: str, failed: str) -> WorldStartError:
-    """Return the error for instance ``name``, abandoned because instance ``failed`` failed."""
-    return WorldStartError(f"the start was abandoned because {failed!r} failed", instance=name)
-
-
 @asynccontextmanager
 async def planned(run_dir: Path, instances: Sequence[Instance]) -> AsyncIterator[None]:
     """Write that the starts of instances are planned, so that a resume finds them.
@@ -210,24 +204,8 @@ def member_update(launch: Launch, run_id: str, begun_at: datetime) -> Update:
         run_id: Id of a new run.
         begun_at: When a new run began.
     """
-    if launch.past is not None:
-        return _resumed_update(launch, launch.past)
-    return _begun_update(launch, run_id, begun_at)
-
-
-def _begun_update(launch: Launch, run_id: str, begun_at: datetime | str) -> Update:
-    return run_update(
-        id=run_id,
-        index=launch.index,
-        status="running",
-        started_at=begun_at,
-        labels=launch.options.labels,
-        seed=launch.options.reseed,
-        **launch.lineage,
-    )
-
-
-def _resumed_update(launch: Launch, past: Past) -> Update:
+    if (past := launch.past) is None:
+        return _begun_update(launch, run_id, begun_at)
     run = reopened_update()
     if not past.is_labelled:
         run = _begun_update(launch.begun, past.run_id, past.started_at)
@@ -244,3 +222,15 @@ def _resumed_update(launch: Launch, past: Past) -> Update:
         seed=launch.options.reseed,
     )
     return attrs.evolve(restart, run={**run.run, **restart.run})
+
+
+def _begun_update(launch: Launch, run_id: str, begun_at: datetime | str) -> Update:
+    return run_update(
+        id=run_id,
+        index=launch.index,
+        status="running",
+        started_at=begun_at,
+        labels=launch.options.labels,
+        seed=launch.options.reseed,
+        **launch.lineage,
+    )

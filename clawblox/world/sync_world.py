@@ -84,6 +84,10 @@ class AgentClient(Twin[AsyncAgentClient]):
     leave = synchronous(AsyncAgentClient.leave)
 
 
+def _bind(started: AsyncStartedInstance) -> StartedInstance:
+    return StartedInstance.bind(started, started)
+
+
 class StartedInstance(BoundWorld[AsyncStartedInstance], Bridged[AsyncStartedInstance]):
     """The facts of one instance as :class:`World` returned them, with verbs.
 
@@ -96,15 +100,7 @@ class StartedInstance(BoundWorld[AsyncStartedInstance], Bridged[AsyncStartedInst
     stop = synchronous(AsyncStartedInstance.stop)
     join = converting(AsyncStartedInstance.join, AgentClient, returns="AgentClient")
     logs = streaming(AsyncStartedInstance.logs, returns="Stream[LogLine]")
-    restart = converting(
-        AsyncStartedInstance.restart,
-        lambda started: StartedInstance.bind(started, started),
-        returns="StartedInstance",
-    )
-
-
-def _bind(started: AsyncStartedInstance) -> StartedInstance:
-    return StartedInstance.bind(started, started)
+    restart = converting(AsyncStartedInstance.restart, _bind, returns="StartedInstance")
 
 
 def _bind_all(batch: Batch[AsyncStartedInstance]) -> Batch[StartedInstance]:

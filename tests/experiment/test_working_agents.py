@@ -68,6 +68,7 @@ async def scene(
         )
 
 
+@pytest.mark.thorough
 async def test_it_is_saved_between_two_turns_and_goes_on(scene: Scene) -> None:
     with anyio.fail_after(DEADLINE_S):
         for _ in range(3):

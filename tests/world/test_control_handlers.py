@@ -35,6 +35,7 @@ async def running(tmp_path: Path, count: int = 1) -> AsyncIterator[tuple[Path, P
         await anyio.to_thread.run_sync(owner.process.wait)
 
 
+@pytest.mark.thorough
 async def test_an_instance_is_started_saved_and_its_snapshot_fetched(tmp_path: Path) -> None:
     async with running(tmp_path) as (run, control):
         facts = await request(control, "start", {"name": "far", "labels": {"place": "far"}})

@@ -65,6 +65,7 @@ def shown_in_terminal(tmp_path: Path, script: str) -> str:
         os.close(slave)
 
 
+@pytest.mark.thorough
 def test_a_terminal_shows_how_far_it_is(tmp_path: Path) -> None:
     written = shown_in_terminal(tmp_path, SCRIPT)
     assert "Starting" in written

@@ -44,6 +44,7 @@ async def forks_from_outside(
     return [one for one in events if one["event"] in ("started", "failed")] if is_owned else None
 
 
+@pytest.mark.thorough
 async def test_worlds_are_saved_forked_and_stopped_from_another_process(
     tmp_path: Path, run: Path
 ) -> None:

@@ -119,6 +119,7 @@ async def test_a_cancelled_block_can_go_on(tmp_path: Path, run: Path) -> None:
     assert list(batch.done) == ["w000", "w001"]
 
 
+@pytest.mark.thorough
 def test_a_script_that_fails_can_go_on_and_one_that_ends_cannot(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     with contextlib.suppress(Interrupt), World(dir=directory) as world:

@@ -1,4 +1,4 @@
-"""Lets agents into instances, and keeps those there whose sessions a restore has lost.
+"""Lets agents join again whose sessions a restore has lost, and lists agents in the manifest.
 
 An agent behind a proxy has no session of its own, so it is joined again under its name without
 noticing. A caller that has the session itself gets an event, and an error from its next call.
@@ -14,24 +14,23 @@ import anyio
 import attrs
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import ClawbloxError, ManifestError, WorldCallError, WorldSessionError
+from clawblox.errors import ClawbloxError, ManifestError, WorldCallError
 from clawblox.errors.general import VALUE_CHARS, shorten
-from clawblox.protocol import JoinAnswer
-from clawblox.results import Access, EventKind
+from clawblox.results import EventKind
 from clawblox.rundir.manifest_entries import ManifestEntry
 from clawblox.rundir.manifest_updates import agent_update
+from clawblox.rundir.manifest_writer import ManifestWriter
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.access import (
     Member,
     ask_session,
     is_refusal,
     join,
-    read_session,
     record_session,
 )
 from clawblox.world.fleet import Fleet
 from clawblox.world.handle import InstanceHandle
-from clawblox.world.rosters import Roster, Seat, make_seat
+from clawblox.world.rosters import Seat, make_seat
 
 _log = OwnLog(__name__)
 
@@ -39,112 +38,40 @@ _log = OwnLog(__name__)
 _SETTLE_TIMEOUT_S: Final = 10.0
 """Longest time that a restored instance is asked about sessions before it counts as ready."""
 _ANSWER_TIMEOUT_S: Final = 5.0
-_FRESH_HINT: Final = (
-    "this world started over, and nothing that was saved since the agent joined was restored: "
-    "start it with resume=, or give the agent another directory"
-)
 
 
-async def admit(
-    fleet: Fleet,
-    instance: InstanceHandle,
+async def list_agent(
+    writer: ManifestWriter,
+    run_id: str,
     member: Member,
-    *,
-    known: JoinAnswer | None = None,
-    candidates: Sequence[JoinAnswer] = (),
-    timeout: float,
-) -> Access:
-    """Let an agent join an instance, and list it in the manifest of the instance.
+    agent_id: str | None,
+    over: Sequence[ManifestEntry] = (),
+) -> None:
+    """List an agent in the manifest of an instance, unless it has neither directory nor id.
 
     Args:
-        fleet: The fleet of the instance.
-        instance: The instance.
+        writer: The writer of the manifest.
+        run_id: Id of the run of the instance.
         member: The agent.
-        known: The world's answer when the agent joined before; None means the one that its
-            directory records, if any. A recorded session that is known to be lost is replaced.
-        candidates: As :func:`clawblox.world.access.join` takes them.
-        timeout: Seconds for the call.
+        agent_id: The world's id of the agent; None if it gave none.
+        over: Its entries that are over, which are replaced.
 
     Raises:
-        WorldExitedError: The instance has ended.
-        WorldSessionError: Another agent has the session in this instance.
-        ManifestError: The agent cannot be listed in the manifest.
-        ConfigError: The agent's directory cannot be used, or its recorded session is not valid.
-        ClawbloxError: As :func:`clawblox.world.access.join`.
-
-    Cancellation: the agent may have joined the world; its session may not be recorded.
+        ManifestError: The manifest cannot be written.
     """
-    roster = instance.roster
-    recorded = known is None
-    known = known or await run_blocking(read_session, member)
-    if known is not None:
-        if recorded and roster.has_lost(known.session, member.name):
-            known = None
-        else:
-            roster.require_free(known.session, member.name)
-
-    async def call() -> Access:
-        async with instance.calls.call():
-            return await join(
-                instance.connections,
-                member,
-                known=known,
-                candidates=candidates,
-                observe=instance.launch.config.api["observe"],
-                url=instance.url,
-                timeout=timeout,
-                others=roster.sessions,
-            )
-        raise AssertionError("unreachable: the block returns or raises")
-
-    try:
-        access = await fleet.tasks.own(call)
-    except WorldSessionError as error:
-        is_about_saves = error.hint is None or error.status is not None
-        if instance.resume_path is None and is_about_saves:
-            error.hint = _FRESH_HINT
-        raise
-    roster.require_free(access.session, member.name)
-    seat = make_seat(member, access, _joined_at(instance, roster, is_known=access.rejoined))
-    over = roster.add(seat)
-    if member.driver is not None and member.dir is not None:
-        fleet.leave_elsewhere(member.dir, instance)
-    if known is None:
-        await run_blocking(record_session, member, access)
-    await _list_agent(fleet, instance, seat, over)
-    return access
-
-
-def _joined_at(instance: InstanceHandle, roster: Roster, *, is_known: bool) -> float:
-    """Return when a session was issued; a restored session counts from the save."""
-    restored = instance.resume_path
-    if is_known and restored is not None:
-        return roster.saved_at(restored)
-    return anyio.current_time()
-
-
-async def _list_agent(
-    fleet: Fleet, instance: InstanceHandle, seat: Seat, over: list[ManifestEntry]
-) -> None:
-    """List an agent in the manifest, in place of its entries that are over."""
-    member = seat.member
-    if member.dir is None and not seat.agent_id:
+    if member.dir is None and not agent_id:
         return
     update = agent_update(
-        id=seat.agent_id if member.dir is None else None,
+        id=agent_id if member.dir is None else None,
         dir=member.dir,
         name=member.name,
         run_name=member.run_name,
-        world_agent_id=seat.agent_id or None,
-        run_id=instance.run_id,
+        world_agent_id=agent_id or None,
+        run_id=run_id,
         driver=member.driver,
         sandbox=member.sandbox,
     )
-    update = attrs.evolve(update, left=tuple(over))
-    await fleet.writers.of(instance.instance_dir).apply(update)
-
-
-# -- after a restore --------------------------------------------------------------------------
+    await writer.apply(attrs.evolve(update, left=tuple(over)))
 
 
 async def settle_sessions(fleet: Fleet, instance: InstanceHandle) -> Callable[[], None]:
@@ -173,11 +100,6 @@ class _Settling:
     fleet: Fleet
     instance: InstanceHandle
     _events: list[Callable[[], None]] = attrs.field(factory=list, init=False)
-
-    @property
-    def observe(self) -> str:
-        """The route of observations."""
-        return str(self.instance.launch.config.api["observe"])
 
     async def run(self) -> None:
         """Check the sessions that may be lost, and replace those that are."""
@@ -208,7 +130,7 @@ class _Settling:
             answer = await ask_session(
                 self.instance.connections,
                 seat.session,
-                observe=self.observe,
+                observe=self.instance.launch.config.api["observe"],
                 timeout=_ANSWER_TIMEOUT_S,
             )
         except WorldCallError:
@@ -234,7 +156,7 @@ class _Settling:
             self.instance.connections,
             seat.member,
             known=None,
-            observe=self.observe,
+            observe=self.instance.launch.config.api["observe"],
             url=self.instance.url,
             timeout=_ANSWER_TIMEOUT_S,
         )
@@ -244,7 +166,8 @@ class _Settling:
         headers.update(access.headers)
         over = self.instance.roster.add(joined)
         try:
-            await _list_agent(self.fleet, self.instance, joined, over)
+            writer = self.fleet.writers.of(self.instance.instance_dir)
+            await list_agent(writer, self.instance.run_id, joined.member, joined.agent_id, over)
         except ManifestError as error:
             name = self.instance.name
             _log.warning("manifest not written", instance=name, error=str(error))
