@@ -41,7 +41,7 @@ from clawblox import (
     WorldStartError,
 )
 from clawblox.instance import launcher
-from clawblox.instance.ramp import Ramp
+from clawblox.instance.ramp import current_ramp
 from tests.running import next_event
 from tests.support import (
     HANG_S,
@@ -328,7 +328,7 @@ async def test_the_error_of_a_world_without_the_route_has_the_status(tmp_path: P
 async def test_a_world_with_a_short_timeout_is_probed_though_others_were_slow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Ramp, "fastest_s", 100.0)
+    monkeypatch.setattr(current_ramp(), "fastest_s", 100.0)
     error = await failed_start(
         make_world(tmp_path, "--never-listen"),
         WorldReadyTimeoutError,
