@@ -515,7 +515,7 @@ WHOLE = archive(file("panda/world.toml", TOML), file("panda/x", os.urandom(50_00
         WHOLE[: len(WHOLE) // 2],
         WHOLE[:-4],
         WHOLE[:-8] + b"\0" * 8,
-        WHOLE[:1000] + b"\xff" + WHOLE[1001:],
+        WHOLE[:1000] + bytes([WHOLE[1000] ^ 0xFF]) + WHOLE[1001:],
         gzip.compress(b"not a tar archive" * 100),
         gzip.compress(b""),
     ],
