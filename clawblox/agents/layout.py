@@ -1,4 +1,4 @@
-"""Paths in an agent's directory. Names only: nothing is read or created here."""
+"""Paths and versions of the files in an agent's directory; nothing is read or created here."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ from pathlib import Path
 from typing import Final
 
 import attrs
+import msgspec
 
 from clawblox.agents.programs import STATE_DIR, id_file_name
+from clawblox.errors import AgentError
+from clawblox.rundir.paths import UPDATE_HINT
+
+FILE_VERSION: Final = 1
+"""The ``schema_version`` of ``usage.json`` and ``status.json``."""
 
 SANDBOX_WORKSPACE: Final = Path("/workspace")
 """The workspace as a program in our sandbox sees it."""
@@ -86,3 +92,28 @@ class AgentDir:
     def id_file(self, driver: str) -> Path:
         """Return the file that records the id of the agent's conversation."""
         return self.path / id_file_name(driver)
+
+
+@attrs.frozen
+class _Versioned:
+    schema_version: int = FILE_VERSION
+
+
+def refuse_later(content: bytes, path: Path) -> None:
+    """Refuse a file that a later version of clawblox has written.
+
+    Args:
+        content: Its JSON document.
+        path: Its path, in the directory of an agent.
+
+    Raises:
+        AgentError: Its ``schema_version`` is not known here.
+        msgspec.DecodeError: It is no JSON object, or its version is no number.
+    """
+    version = msgspec.json.decode(content, type=_Versioned).schema_version
+    if version > FILE_VERSION:
+        raise AgentError(
+            f"{path} has schema_version {version}, and this clawblox reads up to {FILE_VERSION}",
+            agent_dir=path.parent,
+            hint=UPDATE_HINT,
+        )

@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 import attrs
 import msgspec
 
-from clawblox.agents.layout import AgentDir
+from clawblox.agents.layout import FILE_VERSION, AgentDir, refuse_later
 from clawblox.agents.values import AgentState, SandboxLevel, Usage
 from clawblox.errors import AgentError, ManifestError, UsageError
 from clawblox.foreign_values import encode_line
@@ -57,6 +57,7 @@ class AgentRecord:
         orchestrator_pid: The process that runs it.
         orchestrator_start: Start of that process, in clock ticks since boot; set by the writer.
         boot_id: The boot to which pid and start belong; set by the writer.
+        schema_version: Version of the file.
     """
 
     name: str
@@ -73,6 +74,7 @@ class AgentRecord:
     orchestrator_pid: int = attrs.field(factory=os.getpid)
     orchestrator_start: int = 0
     boot_id: str = ""
+    schema_version: Literal[1] = FILE_VERSION
 
     @property
     def has_owner(self) -> bool:
@@ -197,11 +199,13 @@ def read_status(directory: Path) -> AgentStatus | None:
     """Return the status of the agent in a directory; None if no agent ever ran there. Blocks.
 
     Raises:
-        AgentError: The status file cannot be read, or is not one of ours.
+        AgentError: The status file cannot be read, is not one of ours, or is of a later version.
     """
     path = AgentDir(directory).status_file
     try:
-        record = msgspec.json.decode(read_regular(path, max_bytes=_MAX_BYTES), type=AgentRecord)
+        content = read_regular(path, max_bytes=_MAX_BYTES)
+        refuse_later(content, path)
+        record = msgspec.json.decode(content, type=AgentRecord)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

@@ -14,6 +14,7 @@ from typing import Final, Literal, Self
 import attrs
 import msgspec
 
+from clawblox.agents.layout import FILE_VERSION, refuse_later
 from clawblox.agents.values import Usage, UsageScope
 from clawblox.config.arguments import check_count, checked, mismatch
 from clawblox.errors import AgentError
@@ -21,7 +22,6 @@ from clawblox.foreign_values import MAX_NUMBER, finite_number, whole_number
 from clawblox.system.files import publish_bytes
 from clawblox.system.regular_files import read_file
 
-_SCHEMA_VERSION: Final = 1
 _MAX_BYTES: Final = 16 << 20
 _TOKENS: Final = (
     "input_tokens",
@@ -107,7 +107,8 @@ class Ledger:
             path: ``usage.json`` of an agent directory.
 
         Raises:
-            AgentError: The file cannot be read, is incomplete, or is not a record of usage.
+            AgentError: The file cannot be read, is incomplete, is not a record of usage, or was
+                written by a later version.
         """
         try:
             content = read_file(path.parent, path.name, max_bytes=_MAX_BYTES)
@@ -116,6 +117,7 @@ class Ledger:
         except OSError as error:
             raise _unusable(path, f"cannot be read: {error.strerror}") from error
         try:
+            refuse_later(content, path)
             file = msgspec.json.decode(content, type=_File)
         except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
             raise _unusable(path, f"is not a record of usage: {error}") from error
@@ -139,9 +141,7 @@ class Ledger:
         Raises:
             OSError: The file was not replaced.
         """
-        file = _File(
-            _SCHEMA_VERSION, self._usage, self._conversations, self._process, self.log_offset
-        )
+        file = _File(FILE_VERSION, self._usage, self._conversations, self._process, self.log_offset)
         publish_bytes(path, msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n")
 
     @property

@@ -199,7 +199,6 @@ def test_without_a_file_the_count_begins_at_nothing(tmp_path: Path) -> None:
         b"",
         b'{"schema_version": 1, "usage": {"turns"',
         b"[]",
-        b'{"schema_version": 2, "usage": {}, "conversations": {}}',
         b'{"schema_version": 1, "usage": {"turns": "many"}, "conversations": {}}',
         b"\xff\xfe",
     ],

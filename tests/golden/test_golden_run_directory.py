@@ -15,7 +15,9 @@ import pytest
 
 from clawblox import ClawbloxError, World
 from clawblox.agents.layout import AgentDir
+from clawblox.agents.status import read_status
 from clawblox.agents.trajectory.history import read_history
+from clawblox.agents.usage import Ledger
 from clawblox.rundir.lineage import read_lineage
 from clawblox.rundir.manifest import read_manifest
 from clawblox.rundir.status import read_run, read_runs
@@ -66,6 +68,25 @@ def test_log_index_and_events_of_version_1_open(run_dir: Path) -> None:
     directory = AgentDir(run_dir / "agents" / "Eko")
     history = [moment.report.type for moment in read_history(directory, SmallDriver(), None)]
     assert (history[0], history[-1]) == ("process.started", "process.exited")
+
+
+def test_usage_and_status_of_an_agent_of_version_1_open(run_dir: Path) -> None:
+    directory = AgentDir(run_dir / "agents" / "Eko")
+    assert Ledger.load(directory.usage_file).usage.turns == 1
+    status = read_status(directory.path)
+    assert status is not None
+    assert (status.name, status.state, status.turn) == ("Eko", "interrupted", 1)
+
+
+def test_later_usage_and_status_of_an_agent_are_refused_with_advice(run_dir: Path) -> None:
+    directory = AgentDir(run_dir / "agents" / "Eko")
+    raise_version(directory.usage_file)
+    raise_version(directory.status_file)
+    advice = pytest.raises(ClawbloxError, match=f"(?s)schema_version 2, and this .* 1\n.*{ADVICE}")
+    with advice:
+        Ledger.load(directory.usage_file)
+    with advice:
+        read_status(directory.path)
 
 
 def test_a_later_manifest_is_refused_with_advice(run_dir: Path) -> None:
