@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_args
 
@@ -20,6 +20,7 @@ from clawblox.checkpoint.collect.policy import FoldedPath, fold_path
 from clawblox.checkpoint.collect.sessions import FORMATS
 from clawblox.checkpoint.model import MAX_FILE_BYTES, MAX_TOTAL_BYTES, Allowance, Limits
 from clawblox.checkpoint.names import check_name
+from clawblox.checkpoint.os_errors import os_errors_as
 from clawblox.checkpoint.secrets import KnownValues
 from clawblox.concurrency.progress import ProgressLike
 from clawblox.config.agent_arguments import Agents, agent_directories
@@ -37,11 +38,13 @@ from clawblox.config.arguments import (
     mismatch,
 )
 from clawblox.config.options import DEFAULT_IDLE_WAIT_S
-from clawblox.errors import CheckpointError, CheckpointPathError, ConfigError
+from clawblox.errors import CheckpointPathError, ConfigError
 from clawblox.protocol import ARCHIVE_SUFFIX
 
 OnUnarchivable: TypeAlias = Literal["raise", "record"]
 """How a save treats a file that cannot be archived: it fails, or lists the file as excluded."""
+
+_EXAMINED: Final = "the path cannot be examined"
 
 _SHORTEST_SECRET: Final = 12
 """Shorter secrets are not searched for: they would be found everywhere."""
@@ -110,8 +113,9 @@ def _check_snapshot(
         return None
     given, sha256 = check_snapshot(value, "world_snapshot")
     path = given.absolute()
-    if not _ask(path.is_file, path):
-        raise mismatch("world_snapshot", "an existing file", str(given))
+    with os_errors_as(_EXAMINED, path):
+        if not path.is_file():
+            raise mismatch("world_snapshot", "an existing file", str(given))
     rows = value.get("rows_sha256") if isinstance(value, Mapping) else None
     return Snapshot(path, sha256, rows if isinstance(rows, str) else None)
 
@@ -138,8 +142,9 @@ def _check_agent_name(name: object) -> str:
 
 def _check_agent_dir(name: str, value: str | os.PathLike[str]) -> Path:
     path = check_path(value, f"agents.{name}").absolute()
-    if not _ask(path.is_dir, path):
-        raise mismatch(f"agents.{name}", "an existing directory", str(value))
+    with os_errors_as(_EXAMINED, path):
+        if not path.is_dir():
+            raise mismatch(f"agents.{name}", "an existing directory", str(value))
     return path
 
 
@@ -208,14 +213,6 @@ def _check_load_path(value: str | os.PathLike[str]) -> Path:
 
 def _check_run_dir(value: str | os.PathLike[str]) -> Path:
     return check_path(value, "run_dir")
-
-
-def _ask(question: Callable[[], bool], path: Path) -> bool:
-    try:
-        return question()
-    except OSError as error:
-        message = f"the path cannot be examined: {error.strerror}"
-        raise CheckpointError(message, path=path) from error
 
 
 _BACKENDS: Final = tuple(sorted({known.backend for known in FORMATS.values()}))

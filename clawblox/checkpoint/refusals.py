@@ -15,7 +15,7 @@ from clawblox.checkpoint.secrets import KnownValues, Scanner
 from clawblox.errors import CheckpointError, CheckpointLimitError, CheckpointSecretError
 from clawblox.protocol import SECRET_ENV
 from clawblox.results import Finding
-from clawblox.rundir.records import InstanceRecord, read_running
+from clawblox.rundir.records import read_running
 from clawblox.system.process_tree import read_variables
 
 _SHOWN: Final = 20
@@ -96,7 +96,8 @@ def unreadable_refusal(name: str, path: Path) -> CheckpointError:
 
 
 def _hint(findings: Iterable[Finding], *, workspace_only: bool) -> str:
-    tiers = {_tier(finding) for finding in findings}
+    names = (split_name(finding.path) for finding in findings)
+    tiers = {parts[1] if parts else None for parts in names}
     hints = []
     if "session" in tiers and not workspace_only:
         hints.append("workspace_only=True leaves out the sessions of the agents")
@@ -106,11 +107,6 @@ def _hint(findings: Iterable[Finding], *, workspace_only: bool) -> str:
             "allow= or in secret-allow.json of the run"
         )
     return "; ".join(hints)
-
-
-def _tier(finding: Finding) -> str | None:
-    parts = split_name(finding.path)
-    return parts[1] if parts else None
 
 
 def _hide_secrets(name: str, scanner: Scanner) -> str:
@@ -129,16 +125,8 @@ def live_tokens(paths: Iterable[Path]) -> KnownValues:
     tokens = KnownValues()
     for directory in sorted(directories):
         for record in read_running(directory):
-            tokens.update(_read_tokens(record))
+            variables = read_variables(record.pid)
+            for name in SECRET_ENV:
+                if value := variables.get(name):
+                    tokens[f"world:{record.name}:{record.pid}:{name}"] = value
     return tokens
-
-
-def _read_tokens(record: InstanceRecord) -> KnownValues:
-    variables = read_variables(record.pid)
-    return KnownValues(
-        {
-            f"world:{record.name}:{record.pid}:{name}": value
-            for name in SECRET_ENV
-            if (value := variables.get(name))
-        }
-    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from clawblox.checkpoint.archive.earlier import EarlierArchives
 from clawblox.checkpoint.archive.intake import UnreadableSource, VanishedSource
 from clawblox.checkpoint.archive.reader import Archive, Member
 from clawblox.checkpoint.archive.registry import partial_file, publish, refuse_existing
-from clawblox.checkpoint.archive.writer import ArchiveWriter, SizedSource
+from clawblox.checkpoint.archive.writer import ArchiveWriter
 from clawblox.checkpoint.audit.examine import Examination
 from clawblox.checkpoint.collect import plan as tiers
 from clawblox.checkpoint.collect.plan import Plan
@@ -27,6 +27,7 @@ from clawblox.checkpoint.document import Document, WorldDocument, world_sources
 from clawblox.checkpoint.model import Allowance, Source
 from clawblox.checkpoint.names import METADATA_NAME, ROWS_NAME, SNAPSHOT_NAME, split_name
 from clawblox.checkpoint.options import ArchiveOptions, label_secrets
+from clawblox.checkpoint.os_errors import os_errors_as
 from clawblox.checkpoint.progress import Progress
 from clawblox.checkpoint.refusals import (
     live_tokens,
@@ -63,7 +64,7 @@ def save(options: ArchiveOptions) -> SavedCheckpoint:
         ConfigError: ``secret-allow.json`` is wrong.
     """
     try:
-        with _translated(options.path):
+        with os_errors_as("the checkpoint cannot be saved", options.path):
             if not options.overwrite:
                 refuse_existing(options.path)
             with reporting("Saving", options.progress) as report:
@@ -123,22 +124,22 @@ class _Save:
 
     def _plan(self) -> Plan:
         options = self._options
-        plan = self._without_impossible(
-            tiers.plan(
-                options.agents,
-                backend=options.backend,
-                workspace_only=options.workspace_only,
-                keep=options.keep,
-            )
+        plan = tiers.plan(
+            options.agents,
+            backend=options.backend,
+            workspace_only=options.workspace_only,
+            keep=options.keep,
         )
+        self._leave_out_impossible(plan)
+        self._leave_out_oversized(plan)
         world = options.world_snapshot
-        plan = self._without_oversized(plan)
         snapshot = world_sources(world.path) if world else ()
         # Conversations first, because their ``mid_turn`` was determined just now.
-        sources = sorted(plan.sources, key=lambda source: not _is_session(source.name))
-        return attrs.evolve(plan, sources=(*snapshot, *sources))
+        plan.sources.sort(key=lambda source: not _is_session(source.name))
+        plan.sources[:0] = snapshot
+        return plan
 
-    def _without_oversized(self, plan: Plan) -> Plan:
+    def _leave_out_oversized(self, plan: Plan) -> None:
         """List files that are too large as excluded, or refuse the save."""
         options = self._options
         sizes = {source.name: _read_size(source) for source in plan.sources}
@@ -152,36 +153,25 @@ class _Save:
         if oversized and (options.on_unarchivable == "raise" or any(map(_is_vital, oversized))):
             limits = options.max_file_bytes, options.max_total_bytes
             raise oversized_refusal(oversized, options.path, limits, Scanner(self._known))
-        return attrs.evolve(
-            plan,
-            sources=tuple(
-                attrs.evolve(source, max_bytes=options.max_file_bytes)
-                for source in plan.sources
-                if source.name not in oversized
-            ),
-            excluded=(
-                *plan.excluded,
-                *(Excluded(path=name, reason=_OVERSIZED) for name in sorted(oversized)),
-            ),
-        )
+        plan.sources = [
+            attrs.evolve(source, max_bytes=options.max_file_bytes)
+            for source in plan.sources
+            if source.name not in oversized
+        ]
+        plan.excluded += [Excluded(path=name, reason=_OVERSIZED) for name in sorted(oversized)]
 
-    def _without_impossible(self, plan: Plan) -> Plan:
+    def _leave_out_impossible(self, plan: Plan) -> None:
         """List unreadable files and forbidden names as excluded, or refuse the save."""
-        if self._options.on_unarchivable == "raise":
-            self._refuse_impossible(plan)
-        recorded = [
+        options = self._options
+        if plan.unarchivable and options.on_unarchivable == "raise":
+            raise unarchivable_refusal(plan.unarchivable, options.path, Scanner(self._known))
+        if plan.unreadable and options.on_unarchivable == "raise":
+            raise unreadable_refusal(plan.unreadable[0], options.path)
+        plan.excluded += [
             Excluded(path=ascii(name)[1:-1], reason="its name is not allowed in an archive")
             for name in plan.unarchivable
         ]
-        recorded += [Excluded(path=name, reason=_UNREADABLE) for name in plan.unreadable]
-        excluded = (*plan.excluded, *recorded)
-        return attrs.evolve(plan, excluded=excluded, unarchivable=(), unreadable=())
-
-    def _refuse_impossible(self, plan: Plan) -> None:
-        if plan.unarchivable:
-            raise unarchivable_refusal(plan.unarchivable, self._options.path, Scanner(self._known))
-        if plan.unreadable:
-            raise unreadable_refusal(plan.unreadable[0], self._options.path)
+        plan.excluded += [Excluded(path=name, reason=_UNREADABLE) for name in plan.unreadable]
 
     def _fill(self, fd: int, document: Document) -> tuple[ArchiveWriter, dict[str, Any]]:
         """Write, verify and search the archive; return its writer and its metadata."""
@@ -196,7 +186,11 @@ class _Save:
                 earlier=earlier,
                 on_added=examination.expect,
             )
-            excluded = self._add_all(writer, sources)
+            excluded: list[Excluded] = []
+            writer.add_all(
+                sources, lambda source, error: excluded.append(self._exclude(source, error))
+            )
+            self._refuse_other_snapshot(writer)
             draft = document.as_bytes(writer.files, excluded, scanner.summary())
             os.fsync(fd)  # read back what is on the disk
             self._refuse(
@@ -209,13 +203,6 @@ class _Save:
             metadata = self._examine_whole(fd, writer.members, examination)
         progress.finish()
         return writer, metadata
-
-    def _add_all(self, writer: ArchiveWriter, sources: Sequence[SizedSource]) -> list[Excluded]:
-        """Add files; return those that are excluded because they could not be added."""
-        excluded: list[Excluded] = []
-        writer.add_all(sources, lambda source, error: excluded.append(self._exclude(source, error)))
-        self._refuse_other_snapshot(writer)
-        return excluded
 
     def _exclude(self, source: Source, error: VanishedSource | UnreadableSource) -> Excluded:
         if isinstance(error, VanishedSource):
@@ -307,12 +294,3 @@ def _register(run_dir: Path, saved: SavedCheckpoint) -> None:
             path=saved.path,
             hint=f"clawblox ckpt repair {run_dir} registers it",
         ) from error
-
-
-@contextlib.contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        message = f"the checkpoint cannot be saved: {error.strerror or error}"
-        raise CheckpointError(message, path=path) from error

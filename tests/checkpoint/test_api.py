@@ -678,12 +678,10 @@ def test_what_a_caller_changes_later_does_not_matter(run: Run):
 
 def test_the_place_for_the_metadata_is_never_too_small(run: Run):
     names = [f"agents/rocky/workspace/{'ä' * 60}-{number}" for number in range(300)]
-    sources = tuple(Source(name=name, path=Path(name), open=lambda: -1) for name in names)
-    links = (Link(path="agents/rocky/workspace/link", target="x" * 4000),)
+    sources = [Source(name=name, path=Path(name), open=lambda: -1) for name in names]
+    links = [Link(path="agents/rocky/workspace/link", target="x" * 4000)]
     document = Document(
-        plan=Plan(
-            sources=sources, agents={}, excluded=(), links=links, directories=(), unarchivable=()
-        ),
+        plan=Plan(sources=sources, links=links),
         created_at="2026-06-22T18:59:25Z",
         caller={"note": "x" * 10_000},
         world=None,

@@ -391,7 +391,8 @@ def test_a_zip64_end_that_tells_the_truth_is_read(tmp_path):
     full = {"count": 0xFFFF, "count_here": 0xFFFF, "size": FULL, "offset": FULL}
     for end in ({}, full):
         path.write_bytes(archive(*members, end=end, zip64={}))
-        Archive.open(path).close()
+        with Archive.open(path):
+            pass
 
 
 # Content

@@ -481,7 +481,7 @@ def test_what_a_save_never_writes_a_load_never_places(load_bytes, run_dir, tmp_p
         (agent / "workspace" / name).parent.mkdir(parents=True, exist_ok=True)
         (agent / "workspace" / name).write_bytes(b"")
     planned = tiers.plan({"a": agent}, backend=None, workspace_only=True)
-    assert planned.sources == ()
+    assert planned.sources == []
     left_out = [excluded.path for excluded in planned.excluded]
     members = {f"{WORKSPACE}{name}" for name in names}
     assert all(any(f"{name}/".startswith(f"{out}/") for out in left_out) for name in members)

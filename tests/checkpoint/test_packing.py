@@ -28,6 +28,7 @@ from clawblox.checkpoint.archive.earlier import (
     EarlierArchives,
     EarlierMember,
     EarlierMembers,
+    Packed,
     earlier_members,
 )
 from clawblox.checkpoint.archive.intake import CHUNK_BYTES
@@ -97,7 +98,7 @@ def pool_threads(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     names: set[str] = set()
     real = writer.pack_small
 
-    def noted(source: Source, earlier: EarlierArchives) -> packing.Packed | None:
+    def noted(source: Source, earlier: EarlierArchives) -> Packed | None:
         names.add(threading.current_thread().name)
         return real(source, earlier)
 
@@ -389,9 +390,10 @@ def test_an_archive_that_replaces_the_one_it_copies_from_is_whole(run: Run, defl
 def test_members_are_remembered_up_to_a_number(tmp_path: Path):
     memory = EarlierMembers(2)
     digests = [hashlib.sha256(bytes((number,))).digest() for number in range(3)]
-    member = EarlierMember(
-        archive=tmp_path, start=0, method=STORED, crc=0, size=1, packed_size=1, packed_sha256=b""
+    packed = Packed(
+        method=STORED, crc=0, size=1, packed_size=1, sha256=b"", packed_sha256=b"", content=None
     )
+    member = EarlierMember(tmp_path, start=0, packed=packed)
     memory.remember((digest, member) for digest in digests)
     assert [memory.find(digest) is not None for digest in digests] == [False, True, True]
 

@@ -207,7 +207,8 @@ def test_what_is_larger_than_the_reader_allows_is_refused(write, limits, reason)
     with pytest.raises(CheckpointLimitError, match=reason) as refused:
         Archive.open(path, limits)
     assert refused.value.path == path
-    assert Archive.open(path, Limits(entries=5, total_bytes=1_400_000)).close() is None
+    with Archive.open(path, Limits(entries=5, total_bytes=1_400_000)):
+        pass
 
 
 @pytest.mark.thorough
@@ -242,6 +243,7 @@ def test_opening_reads_headers_only_and_close_ones_together(
         return data
 
     monkeypatch.setattr(os, "pread", counted)
-    Archive.open(path).close()
+    with Archive.open(path):
+        pass
     assert len(read) < most_reads
     assert sum(read) < most_bytes

@@ -98,7 +98,7 @@ def test_what_stays_out_is_listed_once_with_its_reason(agent):
         (agent.workspace / name).write_bytes(b"x")
     os.mkfifo(agent.workspace / "pipe")
     planned = plan(agent, workspace_only=True)
-    assert planned.excluded == (
+    assert planned.excluded == [
         Excluded(
             path="agents/rocky/workspace/.git/hooks", reason="not part of a repository's content"
         ),
@@ -107,7 +107,7 @@ def test_what_stays_out_is_listed_once_with_its_reason(agent):
         ),
         Excluded(path="agents/rocky/workspace/.venv", reason="can be rebuilt"),
         Excluded(path="agents/rocky/workspace/pipe", reason="a pipe"),
-    )
+    ]
     assert "agents/rocky/workspace/.git/HEAD" in members(planned)
 
 
@@ -141,20 +141,20 @@ def test_links_and_empty_directories_are_recorded(agent):
     (agent.workspace / "link").symlink_to("../../../etc/passwd")
     (agent.workspace / "notes" / "later").mkdir(parents=True)
     planned = plan(agent)
-    assert planned.links == (
+    assert planned.links == [
         Link(path="agents/rocky/workspace/link", target="../../../etc/passwd"),
-    )
-    assert planned.directories == ("agents/rocky/workspace/notes/later",)
+    ]
+    assert planned.directories == ["agents/rocky/workspace/notes/later"]
 
 
 def test_names_that_no_archive_can_hold_are_told_as_they_are(agent):
     for name in (b"two\nlines", b"back\\slash", b"caf\xe9", b"colon:", b"dot.", b"l" * 255):
         Path(os.fsdecode(os.fsencode(agent.workspace) + b"/" + name)).write_bytes(b"")
     planned = plan(agent)
-    assert planned.unarchivable == tuple(
+    assert planned.unarchivable == [
         f"agents/rocky/workspace/{name}"
         for name in ("back\\slash", "caf\udce9", "colon:", "dot.", "two\nlines")
-    )
+    ]
     assert f"agents/rocky/workspace/{'l' * 255}" in members(planned)
 
 

@@ -31,9 +31,9 @@ def test_everything_is_found_in_the_order_of_its_names(tmp_path):
     (tmp_path / "link").symlink_to("b/x")
     (tmp_path / "away").symlink_to("/etc")
     found = look(tmp_path)
-    assert found.files == ("a/deep/down/y", "b/x", "c")
-    assert found.links == (("away", "/etc"), ("link", "b/x"))
-    assert (found.directories, found.excluded, found.unarchivable) == ((), (), ())
+    assert found.files == ["a/deep/down/y", "b/x", "c"]
+    assert found.links == [("away", "/etc"), ("link", "b/x")]
+    assert (found.directories, found.excluded, found.unarchivable) == ([], [], [])
 
 
 def test_directories_that_no_file_makes_necessary_are_found(tmp_path):
@@ -42,7 +42,7 @@ def test_directories_that_no_file_makes_necessary_are_found(tmp_path):
     (tmp_path / "only-a-link" / "link").symlink_to("x")
     (tmp_path / "full" / "file").write_bytes(b"")
     found = look(tmp_path, judge=lambda path, _: "a cache" if path.endswith("/cache") else None)
-    assert found.directories == ("empty", "nested/empty", "only-a-link", "only-cache")
+    assert found.directories == ["empty", "nested/empty", "only-a-link", "only-cache"]
 
 
 def test_a_directory_that_stays_out_is_listed_once_and_never_entered(tmp_path, monkeypatch):
@@ -53,8 +53,8 @@ def test_a_directory_that_stays_out_is_listed_once_and_never_entered(tmp_path, m
     real = os.open
     monkeypatch.setattr(os, "open", lambda *a, **k: (opened.append(a[0]), real(*a, **k))[1])
     found = look(tmp_path, judge=lambda path, _: "a cache" if path == "cache" else None)
-    assert found.excluded == (("cache", "a cache"),)
-    assert found.files == ()
+    assert found.excluded == [("cache", "a cache")]
+    assert found.files == []
     assert opened == [tmp_path]
 
 
@@ -72,7 +72,7 @@ def test_what_is_no_file_is_listed_and_does_not_hold_us_up(tmp_path, make, reque
             os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 3))
         except PermissionError:
             pytest.skip("only root makes devices")
-    assert look(tmp_path).excluded == (("thing", f"a {make}"),)
+    assert look(tmp_path).excluded == [("thing", f"a {make}")]
     with pytest.raises(OSError) as caught:  # noqa: PT011 - its errno is looked at
         regular_files.open_file(tmp_path, "thing")
     assert caught.value.errno in (errno.EINVAL, errno.ENXIO)
@@ -131,8 +131,8 @@ def test_a_directory_that_vanishes_during_the_look_is_no_error(tmp_path, monkeyp
 
     monkeypatch.setattr(os, "open", vanishing)
     found = look(tmp_path)
-    assert found.files == ("a/file", "c/file")
-    assert found.directories == ()
+    assert found.files == ["a/file", "c/file"]
+    assert found.directories == []
 
 
 def test_a_link_that_vanishes_during_the_look_is_no_error(tmp_path, monkeypatch):
@@ -143,7 +143,7 @@ def test_a_link_that_vanishes_during_the_look_is_no_error(tmp_path, monkeypatch)
         raise FileNotFoundError
 
     monkeypatch.setattr(os, "readlink", vanished)
-    assert look(tmp_path).files == ("file",)
+    assert look(tmp_path).files == ["file"]
 
 
 @pytest.fixture
@@ -173,8 +173,8 @@ def test_a_directory_that_the_disk_refuses_is_an_error_that_names_it(tmp_path, l
 def test_a_directory_that_may_not_be_read_is_told_and_the_rest_is_found(tmp_path, locked):
     locked(errno.EACCES)
     found = look(tmp_path)
-    assert found.unreadable == ("a/locked",)
-    assert found.files == ("a/open",)
+    assert found.unreadable == ["a/locked"]
+    assert found.files == ["a/open"]
 
 
 def test_a_link_that_may_not_be_read_is_told_and_the_rest_is_found(tmp_path, monkeypatch):
@@ -186,7 +186,7 @@ def test_a_link_that_may_not_be_read_is_told_and_the_rest_is_found(tmp_path, mon
 
     monkeypatch.setattr(os, "readlink", refused)
     found = look(tmp_path)
-    assert (found.files, found.unreadable) == (("file",), ("link",))
+    assert (found.files, found.unreadable) == (["file"], ["link"])
 
 
 def test_files_of_a_directory_that_may_not_be_read_are_not_left_out_in_silence(tmp_path, locked):
@@ -201,22 +201,22 @@ def test_a_name_of_any_bytes_is_told_and_not_entered(tmp_path):
     os.mkdir(os.fsencode(tmp_path) + b"/bad\xff/deeper")
     Path(tmp_path, "line\nfeed").write_bytes(b"")
     found = look(tmp_path, is_name=lambda path: path.isprintable())
-    assert found.unarchivable == ("bad\udcff", "line\nfeed")
-    assert found.directories == ()
+    assert found.unarchivable == ["bad\udcff", "line\nfeed"]
+    assert found.directories == []
 
 
 def test_an_excluded_name_of_any_bytes_can_stand_in_a_document(tmp_path):
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\x1b[2J.json")).write_bytes(b"")
     found = look(tmp_path, judge=lambda _path, _is_directory: "no")
-    assert found.excluded == (("\\udcff\\x1b[2J.json", "no"),)
+    assert found.excluded == [("\\udcff\\x1b[2J.json", "no")]
 
 
 def test_a_link_to_a_target_of_any_bytes_cannot_be_recorded(tmp_path):
     os.symlink(b"caf\xe9", os.fsencode(tmp_path) + b"/bad")
     os.symlink("café".encode(), os.fsencode(tmp_path) + b"/good")
     found = look(tmp_path)
-    assert found.links == (("good", "café"),)
-    assert found.unarchivable == ("bad",)
+    assert found.links == [("good", "café")]
+    assert found.unarchivable == ["bad"]
 
 
 SIGNATURE = b"Signature: 8a477f597d28d172789f06886806bc55"
@@ -228,13 +228,13 @@ def test_a_directory_that_says_itself_that_it_is_a_cache_stays_out(tmp_path):
         (tmp_path / name / "CACHEDIR.TAG").write_bytes(tag)
         (tmp_path / name / "file").write_bytes(b"")
     found = look(tmp_path)
-    assert found.excluded == (("target", "is marked as a cache"),)
-    assert found.files == ("mine/CACHEDIR.TAG", "mine/file")
+    assert found.excluded == [("target", "is marked as a cache")]
+    assert found.files == ["mine/CACHEDIR.TAG", "mine/file"]
 
 
 def test_the_whole_workspace_is_no_cache_whatever_it_says(tmp_path):
     (tmp_path / "CACHEDIR.TAG").write_bytes(SIGNATURE)
-    assert look(tmp_path).files == ("CACHEDIR.TAG",)
+    assert look(tmp_path).files == ["CACHEDIR.TAG"]
 
 
 def test_a_directory_that_is_not_there_has_no_files(tmp_path):

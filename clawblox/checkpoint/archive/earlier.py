@@ -23,28 +23,53 @@ from clawblox.system.regular_files import open_regular
 _CHUNK_BYTES: Final = 256 << 10
 _MOST_OPEN: Final = 8
 
+PLAIN_MODE: Final = 0o600
+
 
 @attrs.frozen(kw_only=True)
+class Packed:
+    """A source that was packed.
+
+    Attributes:
+        method: ``STORED`` or ``DEFLATED``.
+        crc: CRC-32 of the content.
+        size: Size of the content, in bytes.
+        packed_size: Size of the packed content, in bytes.
+        sha256: Digest of the content.
+        packed_sha256: Digest of the bytes in the archive.
+        is_copied: Whether these bytes were verified in an earlier archive.
+        content: The bytes in the archive; None when they were written to a sink.
+        mode: 0o700 for a file that its owner may execute, else 0o600.
+        mtime_ns: When the file was last modified.
+        is_unstable: Whether the file changed each time it was read.
+    """
+
+    method: int
+    crc: int
+    size: int
+    packed_size: int
+    sha256: bytes
+    packed_sha256: bytes
+    is_copied: bool = False
+    content: bytes | None = attrs.field(default=None, repr=False)
+    mode: int = PLAIN_MODE
+    mtime_ns: int = 0
+    is_unstable: bool = False
+
+
+@attrs.frozen
 class EarlierMember:
     """A member of an archive that was verified and published.
 
     Attributes:
         archive: The archive.
         start: Offset of the member's packed content in it.
-        method: ``STORED`` or ``DEFLATED``.
-        crc: CRC-32 of its content.
-        size: Bytes of its content.
-        packed_size: Bytes of its packed content.
-        packed_sha256: Digest of its packed content.
+        packed: The member.
     """
 
     archive: Path
     start: int
-    method: int
-    crc: int
-    size: int
-    packed_size: int
-    packed_sha256: bytes
+    packed: Packed
 
 
 class EarlierMembers:
@@ -76,7 +101,7 @@ class EarlierMembers:
     def sizes(self) -> frozenset[int]:
         """Return the sizes of all contents."""
         with self._lock:
-            return frozenset(member.size for member in self._members.values())
+            return frozenset(member.packed.size for member in self._members.values())
 
     def clear(self) -> None:
         """Forget everything."""
@@ -85,7 +110,7 @@ class EarlierMembers:
 
 
 earlier_members: Final = EarlierMembers(capacity=1 << 15)
-"""The members that this process has written; about 12 MB when full."""
+"""The members that this process has written; about 16 MB when full."""
 
 
 class EarlierArchives:
@@ -115,7 +140,7 @@ class EarlierArchives:
         """Return whether a content of this size, in bytes, may be in an earlier archive."""
         return size in self._sizes
 
-    def copy(self, sha256: bytes, write: Callable[[bytes], object]) -> EarlierMember | None:
+    def copy(self, sha256: bytes, write: Callable[[bytes], object]) -> Packed | None:
         """Write the packed form of a content. Blocks.
 
         Args:
@@ -130,10 +155,10 @@ class EarlierArchives:
         if member is None or fd is None:
             return None
         digest = hashlib.sha256()
-        for chunk in _read(fd, member.start, member.packed_size):
+        for chunk in _read(fd, member.start, member.packed.packed_size):
             digest.update(chunk)
             write(chunk)
-        return member if digest.digest() == member.packed_sha256 else None
+        return member.packed if digest.digest() == member.packed.packed_sha256 else None
 
     def _open(self, path: Path) -> int | None:
         with self._lock:

@@ -10,9 +10,10 @@ import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 
 from clawblox.checkpoint.model import Source
-from clawblox.errors import CheckpointError
+from clawblox.checkpoint.os_errors import os_errors_as
 
 CHUNK_BYTES = 256 << 10
 """Size of a piece in bytes. The last piece may be smaller, a rewritten piece larger."""
@@ -146,10 +147,5 @@ def _stamp(status: os.stat_result) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-@contextlib.contextmanager
-def _translated(source: Source) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        message = f"a file cannot be read: {error.strerror}"
-        raise CheckpointError(message, path=source.path, entry=source.name) from error
+def _translated(source: Source) -> AbstractContextManager[None]:
+    return os_errors_as("a file cannot be read", source.path, entry=source.name)

@@ -240,15 +240,8 @@ def parse_directory(data: bytes, count: int) -> Iterator[Record]:
     """
     position = 0
     for _ in range(count):
-        if len(data) - position < _CENTRAL.size:
-            _refuse("the directory ends within a record")
-        central = _Central._make(_CENTRAL.unpack_from(data, position))
-        name_start = position + _CENTRAL.size
-        name_end = name_start + central.name_length
-        position = name_end + central.extra_length
-        if central.signature != _CENTRAL_SIGNATURE or position > len(data):
-            _refuse("the directory contains something other than whole records")
-        yield _parse_record(central, data[name_start:name_end], data[name_end:position])
+        record, position = _parse_record(data, position)
+        yield record
     if position != len(data):
         _refuse("there are bytes between the last record of the directory and its end")
 
@@ -287,36 +280,31 @@ def check_local_header(record: Record, header: bytes) -> int:
     return header_end
 
 
-class _Central(NamedTuple):
-    signature: bytes
-    made: int
-    needed: int
-    twin: bytes
-    compressed_size: int
-    size: int
-    name_length: int
-    extra_length: int
-    comment_length: int
-    disk: int
-    internal: int
-    external: int
-    offset: int
-
-
-def _parse_record(central: _Central, raw_name: bytes, extra: bytes) -> Record:
-    flags, method, _, _, crc = _TWIN.unpack(central.twin)
+def _parse_record(data: bytes, start: int) -> tuple[Record, int]:
+    """Return the record at an offset of the directory, and the offset after it."""
+    if len(data) - start < _CENTRAL.size:
+        _refuse("the directory ends within a record")
+    signature, made, needed, twin, packed, full, *lengths = _CENTRAL.unpack_from(data, start)
+    name_length, extra_length, *unused, external, local_offset = lengths
+    name_start = start + _CENTRAL.size
+    name_end = name_start + name_length
+    end = name_end + extra_length
+    if signature != _CENTRAL_SIGNATURE or end > len(data):
+        _refuse("the directory contains something other than whole records")
+    raw_name = data[name_start:name_end]
+    flags, method, _, _, crc = _TWIN.unpack(twin)
     name = _parse_name(raw_name, flags)
     check_name(name)
     if flags not in (0, _UTF_8):
         _refuse(f"an entry has the flags 0x{flags:04x}", name)
     if method not in (STORED, DEFLATED):
         _refuse(f"an entry uses compression method {method}", name)
-    if central.comment_length or central.disk or central.internal:
+    if any(unused):
         _refuse("an entry has a comment, another disk or internal attributes", name)
-    _check_system(central.made, name)
-    _check_version(central.needed, name)
-    narrow = (central.size, central.compressed_size, central.offset)
-    size, compressed_size, offset = _widen(narrow, extra, name)
+    _check_system(made, name)
+    _check_version(needed, name)
+    narrow = (full, packed, local_offset)
+    size, compressed_size, offset = _widen(narrow, data[name_end:end], name)
     if method == STORED and size != compressed_size:
         _refuse("a stored entry has two different sizes", name)
     entry = Entry(
@@ -325,10 +313,10 @@ def _parse_record(central: _Central, raw_name: bytes, extra: bytes) -> Record:
         crc=crc,
         compressed_size=compressed_size,
         size=size,
-        mode=_parse_mode(central.external, name),
+        mode=_parse_mode(external, name),
         offset=offset,
     )
-    return Record(entry, raw_name, central.twin)
+    return Record(entry, raw_name, twin), end
 
 
 def _parse_name(raw: bytes, flags: int) -> str:

@@ -23,23 +23,6 @@ from clawblox.errors import (
     ConfigError,
 )
 
-RESERVED_KEYS: Final = frozenset(
-    (
-        "schema_version",
-        "created_at",
-        "session_format",
-        "agents",
-        "files",
-        "symlinks",
-        "directories",
-        "excluded",
-        "secret_scan",
-        "world",
-        "lineage",
-    )
-)
-"""Keys at the top level that this package defines; a caller cannot set them."""
-
 _MAX_DEPTH: Final = 100
 _MAX_DIGITS: Final = 1000
 _MODES: Final = (0o600, 0o700)
@@ -285,10 +268,9 @@ _is_file: Final = _record(
 _is_agent: Final = _record(
     {},
     {
-        "backend": _or_null(_is_text),
-        "session_format": _or_null(_is_text),
-        "session_id": _or_null(_is_text),
-        "state_dir": _or_null(_is_text),
+        **dict.fromkeys(
+            ("backend", "session_format", "session_id", "state_dir"), _or_null(_is_text)
+        ),
         "mid_turn": lambda value: value is None or isinstance(value, bool),
     },
 )
@@ -320,6 +302,10 @@ _SHAPES: Final[Mapping[str, Callable[[object], bool]]] = {
     "world": _or_null(_is_object),
     "lineage": _or_null(_is_object),
 }
+
+
+RESERVED_KEYS: Final = frozenset(("schema_version", *_SHAPES))
+"""Keys at the top level that this package defines; a caller cannot set them."""
 
 
 def _recorded_paths(document: Mapping[str, Any]) -> Iterator[str]:

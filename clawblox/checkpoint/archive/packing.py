@@ -8,17 +8,18 @@ on threads.
 from __future__ import annotations
 
 import hashlib
+import os
 import stat
 import zlib
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
-from clawblox.checkpoint.archive.earlier import EarlierArchives, EarlierMember
+from clawblox.checkpoint.archive.earlier import PLAIN_MODE, EarlierArchives, Packed
 from clawblox.checkpoint.archive.intake import CHUNK_BYTES, Intake, open_intake
-from clawblox.checkpoint.archive.layout import DEFLATED, STORED
+from clawblox.checkpoint.archive.layout import DEFLATED, STORED, local_header_size
 from clawblox.checkpoint.model import Source
 
 Count: TypeAlias = Callable[[int], object]
@@ -32,49 +33,41 @@ _RAW: Final = -15
 _SAMPLE_BYTES: Final = 16 << 10
 """The beginning of a file that shows whether the file is compressed already."""
 
-_PLAIN_MODE: Final = 0o600
 _EXECUTABLE_MODE: Final = 0o700
 
 
-@attrs.frozen(kw_only=True)
-class Packed:
-    """A source that was packed.
+class FileSink:
+    """The place of the next member in the file.
 
     Attributes:
-        method: ``STORED`` or ``DEFLATED``.
-        crc: CRC-32 of the content.
-        size: Size of the content, in bytes.
-        packed_size: Size of the packed content, in bytes.
-        sha256: Digest of the content.
-        packed_sha256: Digest of the bytes in the archive.
-        is_copied: Whether these bytes were verified in an earlier archive.
-        content: The bytes in the archive; None when they were written to a sink.
-        mode: 0o700 for a file that its owner may execute, else 0o600.
-        mtime_ns: When the file was last modified.
-        is_unstable: Whether the file changed each time it was read.
+        header_size: Size of the space reserved for its header.
     """
 
-    method: int
-    crc: int
-    size: int
-    packed_size: int
-    sha256: bytes
-    packed_sha256: bytes
-    is_copied: bool = False
-    content: bytes | None = attrs.field(default=None, repr=False)
-    mode: int = _PLAIN_MODE
-    mtime_ns: int = 0
-    is_unstable: bool = False
-
-
-class Sink(Protocol):
-    """Where the packed bytes of a large source go."""
+    def __init__(self, fd: int, name: str, start: int) -> None:
+        self.header_size = 0
+        self._fd = fd
+        self._name = name
+        self._start = start
+        self._at = start
 
     def begin(self, size: int) -> None:
-        """Begin, or begin again, with a source of this size; discard earlier writes."""
+        """Begin, or begin again, with a source of this size; later writes replace earlier ones."""
+        self.header_size = local_header_size(self._name, size)
+        self._at = self._start + self.header_size
 
     def write(self, data: bytes) -> None:
         """Write the next bytes."""
+        self._at = write_at(self._fd, data, self._at)
+
+
+def write_at(fd: int, data: bytes, offset: int) -> int:
+    """Write all of ``data``; return the offset after it."""
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(fd, view, offset)
+        view = view[written:]
+        offset += written
+    return offset
 
 
 def is_small(source: Source, size: int) -> bool:
@@ -105,7 +98,7 @@ def pack_small(source: Source, earlier: EarlierArchives) -> Packed | None:
     return packed
 
 
-def pack_to(sink: Sink, source: Source, earlier: EarlierArchives, count: Count) -> Packed:
+def pack_to(sink: FileSink, source: Source, earlier: EarlierArchives, count: Count) -> Packed:
     """Pack a source of any size into a sink. Blocks.
 
     Args:
@@ -131,7 +124,7 @@ def _completed(packed: Packed, intake: Intake) -> Packed:
     is_executable = intake.status.st_mode & stat.S_IXUSR
     return attrs.evolve(
         packed,
-        mode=_EXECUTABLE_MODE if is_executable else _PLAIN_MODE,
+        mode=_EXECUTABLE_MODE if is_executable else PLAIN_MODE,
         mtime_ns=intake.status.st_mtime_ns,
         is_unstable=intake.has_changed(),
     )
@@ -174,28 +167,14 @@ def _pack_content(content: bytes, earlier: EarlierArchives) -> Packed:
 
 def _copy_small(sha256: bytes, earlier: EarlierArchives) -> Packed | None:
     parts: list[bytes] = []
-    member = earlier.copy(sha256, parts.append)
-    return None if member is None else _copied(sha256, member, b"".join(parts))
-
-
-def _copied(sha256: bytes, member: EarlierMember, content: bytes | None = None) -> Packed:
-    return Packed(
-        method=member.method,
-        crc=member.crc,
-        size=member.size,
-        packed_size=member.packed_size,
-        sha256=sha256,
-        packed_sha256=member.packed_sha256,
-        is_copied=True,
-        content=content,
-    )
-
-
-# Large sources
+    copied = earlier.copy(sha256, parts.append)
+    return copied and attrs.evolve(copied, is_copied=True, content=b"".join(parts))
 
 
 class _Stream:
-    def __init__(self, sink: Sink, intake: Intake, earlier: EarlierArchives, count: Count) -> None:
+    def __init__(
+        self, sink: FileSink, intake: Intake, earlier: EarlierArchives, count: Count
+    ) -> None:
         self._sink = sink
         self._intake = intake
         self._earlier = earlier
@@ -214,8 +193,8 @@ class _Stream:
         for chunk in self._chunks():
             digest.update(chunk)
         self._sink.begin(self._intake.length)
-        member = self._earlier.copy(digest.digest(), self._sink.write)
-        return None if member is None else _copied(digest.digest(), member)
+        copied = self._earlier.copy(digest.digest(), self._sink.write)
+        return copied and attrs.evolve(copied, is_copied=True)
 
     def _write(self, *, may_deflate: bool = True) -> Packed:
         chunks = self._chunks()

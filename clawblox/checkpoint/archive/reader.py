@@ -32,6 +32,7 @@ from clawblox.checkpoint.archive.layout import (
 from clawblox.checkpoint.archive.metadata import check_tree, compare_members, parse_metadata
 from clawblox.checkpoint.model import Limits
 from clawblox.checkpoint.names import METADATA_NAME
+from clawblox.checkpoint.os_errors import os_errors_as
 from clawblox.checkpoint.progress import Progress
 from clawblox.concurrency.progress import Report
 from clawblox.errors import CheckpointError, CheckpointFormatError, CheckpointLimitError
@@ -63,6 +64,7 @@ class Archive:
 
     Attributes:
         path: Its path, for messages.
+        fd: The open file.
         entries: Its members in their order in the file, ``metadata.json`` first.
         metadata: The content of ``metadata.json``.
         is_verified: Whether the metadata lists the digest of every member. Otherwise only
@@ -71,7 +73,7 @@ class Archive:
 
     def __init__(self, fd: int, path: Path, limits: Limits, *, owns_fd: bool) -> None:
         self.path = path
-        self._fd = fd
+        self.fd = fd
         self._owns_fd = owns_fd
         with _reading(path):
             records = _read_directory(fd, limits)
@@ -79,7 +81,8 @@ class Archive:
             self.entries = tuple(record.entry for record in records[0])
             _check_sizes(self.entries, limits)
             self.metadata: dict[str, Any] = {}
-            self.metadata = self._read_metadata(limits)
+            content = b"".join(self.stream(self.entries[0]))
+            self.metadata = parse_metadata(content, max_values=limits.metadata_values)
             self.is_verified = compare_members(self.metadata, self.entries)
             check_tree(self.metadata, self.entries, max_paths=limits.entries)
 
@@ -117,22 +120,12 @@ class Archive:
         """
         return cls(fd, path, limits, owns_fd=False)
 
-    @property
-    def fd(self) -> int:
-        """Return the open file."""
-        return self._fd
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file if it is this archive's own."""
         if self._owns_fd:
-            self._owns_fd = False
-            os.close(self._fd)
+            os.close(self.fd)
 
     def stream(self, entry: Entry) -> Iterator[bytes]:
         """Yield the content of a member in pieces of at most 256 KiB.
@@ -146,7 +139,7 @@ class Archive:
             CheckpointFormatError: The content is damaged, or differs from ``metadata.json``.
             CheckpointError: The archive cannot be read.
         """
-        return read_member(self._fd, self.path, self.member(entry))
+        return read_member(self.fd, self.path, self.member(entry))
 
     def member(self, entry: Entry) -> Member:
         """Return the argument of :func:`read_member` for one of ``entries``."""
@@ -167,10 +160,6 @@ class Archive:
         for entry in self.entries:
             for _ in counter.counted(self.stream(entry)):
                 pass
-
-    def _read_metadata(self, limits: Limits) -> dict[str, Any]:
-        content = b"".join(self.stream(self.entries[0]))
-        return parse_metadata(content, max_values=limits.metadata_values)
 
 
 def read_member(fd: int, path: Path, member: Member) -> Iterator[bytes]:
@@ -257,12 +246,8 @@ def located(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    try:
-        with located(path):
-            yield
-    except OSError as error:
-        message = f"the archive cannot be read: {error.strerror}"
-        raise CheckpointError(message, path=path) from error
+    with os_errors_as("the archive cannot be read", path), located(path):
+        yield
 
 
 def _open(path: Path) -> int:

@@ -19,7 +19,12 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from clawblox.checkpoint.archive.earlier import EarlierArchives, EarlierMember, earlier_members
+from clawblox.checkpoint.archive.earlier import (
+    EarlierArchives,
+    EarlierMember,
+    Packed,
+    earlier_members,
+)
 from clawblox.checkpoint.archive.intake import UnreadableSource, VanishedSource
 from clawblox.checkpoint.archive.layout import (
     STORED,
@@ -28,7 +33,13 @@ from clawblox.checkpoint.archive.layout import (
     local_header,
     local_header_size,
 )
-from clawblox.checkpoint.archive.packing import Packed, is_small, pack_small, pack_to
+from clawblox.checkpoint.archive.packing import (
+    FileSink,
+    is_small,
+    pack_small,
+    pack_to,
+    write_at,
+)
 from clawblox.checkpoint.archive.reader import Member
 from clawblox.checkpoint.model import Source
 from clawblox.checkpoint.names import METADATA_NAME
@@ -123,7 +134,7 @@ class ArchiveWriter:
             CheckpointError: It cannot be read.
             OSError: The archive cannot be written.
         """
-        sink = _FileSink(self._fd, source.name, self._end)
+        sink = FileSink(self._fd, source.name, self._end)
         packed = pack_to(sink, source, self._earlier, self._progress.advance)
         if local_header_size(source.name, packed.size) != sink.header_size:
             message = "a file became too large when it was rewritten for the archive"
@@ -145,8 +156,8 @@ class ArchiveWriter:
         crc, size = zlib.crc32(content), len(content)
         entry = Entry(METADATA_NAME, STORED, crc, size, size, _METADATA_MODE, 0)
         directory = central_directory((entry, *self._entries), self._end)
-        _write_at(self._fd, local_header(entry) + content, 0)
-        _write_at(self._fd, directory, self._end)
+        write_at(self._fd, local_header(entry) + content, 0)
+        write_at(self._fd, directory, self._end)
         os.ftruncate(self._fd, self._end + len(directory))
 
     def remember(self, path: Path) -> None:
@@ -156,7 +167,7 @@ class ArchiveWriter:
             path: Path of the published archive.
         """
         earlier_members.remember(
-            (packed.sha256, _earlier_member(path, entry, packed))
+            (packed.sha256, EarlierMember(path, _content_start(entry), packed))
             for entry, packed in zip(self._entries, self._packed, strict=True)
         )
 
@@ -172,7 +183,7 @@ class ArchiveWriter:
             self._end,
         )
         header = local_header(entry)
-        _write_at(self._fd, header + (packed.content or b""), self._end)
+        write_at(self._fd, header + (packed.content or b""), self._end)
         # Last, because a member that is not recorded is overwritten by the next.
         self._entries.append(entry)
         self._packed.append(attrs.evolve(packed, content=None))
@@ -189,52 +200,8 @@ class ArchiveWriter:
         self._on_added(packed.sha256.hex(), packed.size)
 
 
-class _FileSink:
-    """The place of the next member in the file.
-
-    Attributes:
-        header_size: Size of the space reserved for its header.
-    """
-
-    def __init__(self, fd: int, name: str, start: int) -> None:
-        self.header_size = 0
-        self._fd = fd
-        self._name = name
-        self._start = start
-        self._at = start
-
-    def begin(self, size: int) -> None:
-        self.header_size = local_header_size(self._name, size)
-        self._at = self._start + self.header_size
-
-    def write(self, data: bytes) -> None:
-        self._at = _write_at(self._fd, data, self._at)
-
-
-def _earlier_member(path: Path, entry: Entry, packed: Packed) -> EarlierMember:
-    return EarlierMember(
-        archive=path,
-        start=_content_start(entry),
-        method=packed.method,
-        crc=packed.crc,
-        size=packed.size,
-        packed_size=packed.packed_size,
-        packed_sha256=packed.packed_sha256,
-    )
-
-
 def _content_start(entry: Entry) -> int:
     return entry.offset + local_header_size(entry.name, entry.size)
-
-
-def _write_at(fd: int, data: bytes, offset: int) -> int:
-    """Write all of ``data``; return the offset after it."""
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(fd, view, offset)
-        view = view[written:]
-        offset += written
-    return offset
 
 
 SizedSource: TypeAlias = tuple[Source, int]

@@ -7,7 +7,7 @@ in no manifest. A repair removes nothing but the partial files of killed savers.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -19,13 +19,13 @@ from clawblox.checkpoint.archive.registry import (
     describe_archive,
     register,
 )
+from clawblox.checkpoint.os_errors import os_errors_as
 from clawblox.config.arguments import check_path
 from clawblox.errors import CheckpointError
 from clawblox.results import SavedCheckpoint
 from clawblox.rundir.manifest import manifest_path, read_manifest
 from clawblox.rundir.manifest_entries import ManifestEntry
 from clawblox.system.files import sweep_partials
-from clawblox.system.regular_files import open_regular
 
 _PATTERN: Final = "*.ckpt"
 
@@ -81,18 +81,11 @@ def repair_checkpoints(run_dir: str | os.PathLike[str]) -> Repair:
 
 
 def _find_archives(root: Path) -> list[Path]:
-    try:
-        directories = [root, *_directories_below(root / "checkpoints")]
+    with os_errors_as("the archives of the run cannot be listed", root):
+        directories = [root, *(Path(path) for path, _, _ in os.walk(root / "checkpoints"))]
         for directory in directories:
             sweep_partials(directory)
         return sorted(path for directory in directories for path in directory.glob(_PATTERN))
-    except OSError as error:
-        message = f"the archives of the run cannot be listed: {error.strerror}"
-        raise CheckpointError(message, path=root) from error
-
-
-def _directories_below(directory: Path) -> Iterator[Path]:
-    return (Path(path) for path, _, _ in os.walk(directory))
 
 
 def _archive_entries(root: Path) -> dict[Path, ManifestEntry]:
@@ -102,17 +95,10 @@ def _archive_entries(root: Path) -> dict[Path, ManifestEntry]:
     return {
         Path(os.path.normpath(manifest.resolve(entry["path"]))): entry
         for entry in manifest.checkpoints
-        if _names_archive(entry)
-    }
-
-
-def _names_archive(entry: object) -> bool:
-    """Return whether an entry names an archive; the manifest also has entries of worlds."""
-    return (
-        isinstance(entry, dict)
+        if isinstance(entry, dict)  # the manifest also has entries of worlds' snapshots
         and entry.get("format") == ARCHIVE_FORMAT
         and isinstance(entry.get("path"), str)
-    )
+    }
 
 
 def _is_registered(path: Path, entry: ManifestEntry | None) -> bool:
@@ -127,9 +113,4 @@ def _is_registered(path: Path, entry: ManifestEntry | None) -> bool:
 def _verify(path: Path) -> SavedCheckpoint:
     with Archive.open(path) as archive:
         archive.verify()
-        metadata = archive.metadata
-    fd = open_regular(path)
-    try:
-        return describe_archive(path, fd, metadata)
-    finally:
-        os.close(fd)
+        return describe_archive(path, archive.fd, archive.metadata)

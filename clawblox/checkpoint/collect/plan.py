@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import attrs
 
 from clawblox.checkpoint import names
 from clawblox.checkpoint.collect import policy, tree
-from clawblox.checkpoint.collect.sessions import FORMATS, SessionFormat, find_format
+from clawblox.checkpoint.collect.sessions import (
+    FORMATS,
+    AgentSession,
+    SessionFormat,
+    find_format,
+)
 from clawblox.checkpoint.model import AgentState, Link, Source
 from clawblox.errors import CheckpointError
 from clawblox.results import Excluded
@@ -25,10 +29,8 @@ from clawblox.results import Excluded
 WORKSPACE: Final = "workspace"
 _NOT_IN_FORMAT: Final = "not a part of a session that is archived"
 
-_T = TypeVar("_T")
 
-
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class Plan:
     """The planned contents of an archive.
 
@@ -42,13 +44,13 @@ class Plan:
         unreadable: Names of entries to archive that this process may not read.
     """
 
-    sources: tuple[Source, ...] = ()
-    agents: Mapping[str, AgentState] = attrs.field(factory=dict)
-    excluded: tuple[Excluded, ...] = ()
-    links: tuple[Link, ...] = ()
-    directories: tuple[str, ...] = ()
-    unarchivable: tuple[str, ...] = ()
-    unreadable: tuple[str, ...] = ()
+    sources: list[Source] = attrs.field(factory=list)
+    agents: dict[str, AgentState] = attrs.field(factory=dict)
+    excluded: list[Excluded] = attrs.field(factory=list)
+    links: list[Link] = attrs.field(factory=list)
+    directories: list[str] = attrs.field(factory=list)
+    unarchivable: list[str] = attrs.field(factory=list)
+    unreadable: list[str] = attrs.field(factory=list)
 
 
 def plan(
@@ -72,21 +74,16 @@ def plan(
         CheckpointError: A directory cannot be read, or an agent has no conversation although
             ``backend`` is given or its session id is recorded.
     """
-    parts = [
-        _agent_plan(
-            name, directory, None if workspace_only else _choose_format(directory, backend), keep
+    contents = Plan()
+    for name, directory in agents.items():
+        session_format = None if workspace_only else _choose_format(directory, backend)
+        _add_workspace(contents, name, directory, keep)
+        contents.agents[name] = (
+            AgentState()
+            if session_format is None
+            else _add_session(contents, name, session_format.collect(directory), session_format)
         )
-        for name, directory in agents.items()
-    ]
-    return Plan(
-        sources=_concatenate(part.sources for part in parts),
-        agents={name: state for part in parts for name, state in part.agents.items()},
-        excluded=_concatenate(part.excluded for part in parts),
-        links=_concatenate(part.links for part in parts),
-        directories=_concatenate(part.directories for part in parts),
-        unarchivable=_concatenate(part.unarchivable for part in parts),
-        unreadable=_concatenate(part.unreadable for part in parts),
-    )
+    return contents
 
 
 def is_idle(agents: Mapping[str, Path], backend: str | None) -> bool:
@@ -124,35 +121,28 @@ def _choose_format(agent_dir: Path, backend: str | None) -> SessionFormat | None
     return recorded[0] if recorded else None
 
 
-def _agent_plan(
-    name: str,
-    agent_dir: Path,
-    session_format: SessionFormat | None,
-    keep: Collection[policy.FoldedPath],
-) -> Plan:
-    workspace = _workspace_plan(name, agent_dir, keep)
-    if session_format is None:
-        return attrs.evolve(workspace, agents={name: AgentState()})
-    session = session_format.collect(agent_dir)
-    state = AgentState(
+def _add_session(
+    contents: Plan, agent: str, session: AgentSession, session_format: SessionFormat
+) -> AgentState:
+    prefix = f"agents/{agent}/session/"
+    contents.sources += [
+        attrs.evolve(source, name=prefix + source.name) for source in session.sources
+    ]
+    contents.excluded += [
+        Excluded(path=prefix + path, reason=_NOT_IN_FORMAT) for path in session.excluded
+    ]
+    return AgentState(
         backend=session_format.backend,
         session_format=session_format.name,
         session_id=session.id,
         state_dir=session.state_dir,
         mid_turn=session.mid_turn,
     )
-    prefix = f"agents/{name}/session/"
-    members = (attrs.evolve(source, name=prefix + source.name) for source in session.sources)
-    left_out = (Excluded(path=prefix + path, reason=_NOT_IN_FORMAT) for path in session.excluded)
-    return attrs.evolve(
-        workspace,
-        agents={name: state},
-        sources=(*workspace.sources, *members),
-        excluded=(*workspace.excluded, *left_out),
-    )
 
 
-def _workspace_plan(name: str, agent_dir: Path, keep: Collection[policy.FoldedPath]) -> Plan:
+def _add_workspace(
+    contents: Plan, name: str, agent_dir: Path, keep: Collection[policy.FoldedPath]
+) -> None:
     prefix = f"agents/{name}/{WORKSPACE}/"
     judge = functools.partial(policy.workspace_exclusion, keep=keep)
     try:
@@ -166,44 +156,34 @@ def _workspace_plan(name: str, agent_dir: Path, keep: Collection[policy.FoldedPa
         raise CheckpointError(
             f"the workspace of {name} cannot be read: {error.strerror}", path=agent_dir / WORKSPACE
         ) from None
-    listing = _without_repository_settings(listing, keep)
-    return Plan(
-        sources=tuple(
-            Source(
-                name=prefix + path,
-                path=agent_dir / WORKSPACE / path,
-                open=tree.file_opener(agent_dir, f"{WORKSPACE}/{path}"),
-            )
-            for path in listing.files
-        ),
-        excluded=tuple(Excluded(path=prefix + path, reason=why) for path, why in listing.excluded),
-        links=tuple(Link(path=prefix + path, target=target) for path, target in listing.links),
-        directories=tuple(prefix + path for path in listing.directories),
-        unarchivable=tuple(prefix + path for path in listing.unarchivable),
-        unreadable=tuple(prefix + path for path in listing.unreadable),
-    )
+    _leave_out_repository_settings(listing, keep)
+    contents.sources += [
+        Source(
+            name=prefix + path,
+            path=agent_dir / WORKSPACE / path,
+            open=tree.file_opener(agent_dir, f"{WORKSPACE}/{path}"),
+        )
+        for path in listing.files
+    ]
+    contents.excluded += [
+        Excluded(path=prefix + path, reason=why) for path, why in listing.excluded
+    ]
+    contents.links += [Link(path=prefix + path, target=target) for path, target in listing.links]
+    contents.directories += [prefix + path for path in listing.directories]
+    contents.unarchivable += [prefix + path for path in listing.unarchivable]
+    contents.unreadable += [prefix + path for path in listing.unreadable]
 
 
-def _without_repository_settings(
-    listing: tree.Tree, keep: Collection[policy.FoldedPath]
-) -> tree.Tree:
-    """Leave out what git would run in directories that are repositories without a ``.git``."""
-    repositories = policy.find_repositories((*listing.files, *(path for path, _ in listing.links)))
+def _leave_out_repository_settings(listing: tree.Tree, keep: Collection[policy.FoldedPath]) -> None:
+    """Exclude what a repository without ``.git`` runs; its place is known only from all paths."""
+    paths = [*listing.files, *(path for path, _ in listing.links)]
+    repositories = policy.find_repositories(paths)
     if not repositories:
-        return listing
+        return
     judge = functools.partial(policy.workspace_exclusion, repositories=repositories, keep=keep)
-    files = {path: judge(path) for path in listing.files}
-    links = {path: judge(path) for path, _ in listing.links}
-    directories = {path: judge(path, directory=True) for path in listing.directories}
-    verdicts = files | links | directories
-    return attrs.evolve(
-        listing,
-        files=tuple(path for path in listing.files if not files[path]),
-        links=tuple(link for link in listing.links if not links[link[0]]),
-        directories=tuple(path for path in listing.directories if not directories[path]),
-        excluded=(*listing.excluded, *((path, why) for path, why in verdicts.items() if why)),
-    )
-
-
-def _concatenate(parts: Iterable[tuple[_T, ...]]) -> tuple[_T, ...]:
-    return tuple(itertools.chain.from_iterable(parts))
+    verdicts = {path: judge(path) for path in paths}
+    verdicts |= {path: judge(path, directory=True) for path in listing.directories}
+    listing.files = [path for path in listing.files if not verdicts[path]]
+    listing.links = [link for link in listing.links if not verdicts[link[0]]]
+    listing.directories = [path for path in listing.directories if not verdicts[path]]
+    listing.excluded += [(path, why) for path, why in verdicts.items() if why]

@@ -41,7 +41,7 @@ Judge = Callable[[str, bool], str | None]
 """Returns why an entry is left out, by its path and whether it is a directory; None keeps it."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define
 class Tree:
     """The contents of a directory. Paths are relative to it, sorted by name.
 
@@ -55,12 +55,12 @@ class Tree:
             below it.
     """
 
-    files: tuple[str, ...]
-    links: tuple[tuple[str, str], ...]
-    directories: tuple[str, ...]
-    excluded: tuple[tuple[str, str], ...]
-    unarchivable: tuple[str, ...]
-    unreadable: tuple[str, ...]
+    files: list[str] = attrs.field(factory=list)
+    links: list[tuple[str, str]] = attrs.field(factory=list)
+    directories: list[str] = attrs.field(factory=list)
+    excluded: list[tuple[str, str]] = attrs.field(factory=list)
+    unarchivable: list[str] = attrs.field(factory=list)
+    unreadable: list[str] = attrs.field(factory=list)
 
 
 def file_opener(root: Path, path: str) -> Callable[[], int]:
@@ -112,7 +112,7 @@ def list_files(root: Path, path: str) -> tuple[str, ...]:
     if listing.unreadable:
         denied = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         raise unreadable_error(root / path / listing.unreadable[0], denied)
-    return listing.files
+    return tuple(listing.files)
 
 
 def walk(root: Path, path: str, judge: Judge, is_name: Callable[[str], bool]) -> Tree:
@@ -136,7 +136,7 @@ def walk(root: Path, path: str, judge: Judge, is_name: Callable[[str], bool]) ->
         walker.visit(top, "")
     finally:
         os.close(top)
-    return walker.tree()
+    return walker.tree
 
 
 class _Walker:
@@ -146,23 +146,7 @@ class _Walker:
         self._top = top
         self._judge = judge
         self._is_name = is_name
-        self._files: list[str] = []
-        self._links: list[tuple[str, str]] = []
-        self._directories: list[str] = []
-        self._excluded: list[tuple[str, str]] = []
-        self._unarchivable: list[str] = []
-        self._unreadable: list[str] = []
-
-    def tree(self) -> Tree:
-        """Return the listed entries."""
-        return Tree(
-            files=tuple(self._files),
-            links=tuple(self._links),
-            directories=tuple(self._directories),
-            excluded=tuple(self._excluded),
-            unarchivable=tuple(self._unarchivable),
-            unreadable=tuple(self._unreadable),
-        )
+        self.tree = Tree()
 
     def visit(self, fd: int, prefix: str) -> None:
         """List the directory behind ``fd``; ``prefix`` ends in a slash or is empty."""
@@ -174,31 +158,30 @@ class _Walker:
                 except FileNotFoundError:
                     pass
                 except PermissionError:
-                    self._unreadable.append(path)
+                    self.tree.unreadable.append(path)
 
     def _list_entry(self, fd: int, entry: os.DirEntry[str], path: str) -> None:
         is_directory = entry.is_dir(follow_symlinks=False)
         reason = self._judge(path, is_directory)
         if reason is not None:
-            self._excluded.append((_printable(path), reason))
+            self.tree.excluded.append((_printable(path), reason))
         elif not self._is_name(path):
-            self._unarchivable.append(path)
+            self.tree.unarchivable.append(path)
         elif is_directory:
             self._descend(fd, entry.name, path)
         elif entry.is_symlink():
             self._note_link(path, os.readlink(entry.name, dir_fd=fd))
         elif entry.is_file(follow_symlinks=False):
-            self._files.append(path)
+            self.tree.files.append(path)
         else:
             kind = stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode)
-            self._excluded.append((path, _KINDS.get(kind, "not a regular file")))
+            self.tree.excluded.append((path, _KINDS.get(kind, "not a regular file")))
 
     def _note_link(self, path: str, target: str) -> None:
-        is_text = not any(0xD800 <= ord(char) <= 0xDFFF for char in target)
-        if is_text:
-            self._links.append((path, target))
+        if any(0xD800 <= ord(char) <= 0xDFFF for char in target):
+            self.tree.unarchivable.append(path)
         else:
-            self._unarchivable.append(path)
+            self.tree.links.append((path, target))
 
     def _descend(self, parent: int, name: str, path: str) -> None:
         try:
@@ -216,12 +199,12 @@ class _Walker:
 
     def _enter(self, fd: int, path: str) -> None:
         if _is_tagged_cache(fd):
-            self._excluded.append((path, "is marked as a cache"))
+            self.tree.excluded.append((path, "is marked as a cache"))
             return
-        before = len(self._files) + len(self._directories)
+        before = len(self.tree.files) + len(self.tree.directories)
         self.visit(fd, f"{path}/")
-        if len(self._files) + len(self._directories) == before:
-            self._directories.append(path)
+        if len(self.tree.files) + len(self.tree.directories) == before:
+            self.tree.directories.append(path)
 
 
 def _is_tagged_cache(directory: int) -> bool:

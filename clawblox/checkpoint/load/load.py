@@ -108,17 +108,13 @@ class _Load:
         self._target = target
         self._agents = agent_names(archive.metadata, archive.entries)
         self._members = [entry for entry in archive.entries if entry.name != METADATA_NAME]
-        self._has_snapshot = any(entry.name == SNAPSHOT_NAME for entry in self._members)
-        self._has_rows = any(entry.name == ROWS_NAME for entry in self._members)
+        present = {entry.name for entry in self._members}
+        self._world = [name for name in (SNAPSHOT_NAME, ROWS_NAME) if name in present]
 
     def run(self, progress: Report | None) -> Loaded:
         archive, target = self._archive, self._target
         placing = Placing(archive.metadata, archive.entries, target.path, self._keep)
-        names: list[tuple[str, ...]] = [(_AGENTS, agent) for agent in self._agents]
-        if self._has_snapshot:
-            names.append((SNAPSHOT_NAME,))
-        if self._has_rows:
-            names.append((ROWS_NAME,))
+        names = [*((_AGENTS, agent) for agent in self._agents), *((name,) for name in self._world)]
         had_agents = (target.path / _AGENTS).exists()
         with Staging(target) as staging:
             staging.refuse_existing(names)
@@ -140,44 +136,35 @@ class _Load:
             # Verify excluded members, too; and a transform need not have read to the end.
             for _ in content:
                 pass
-        for place, session_id in placing.id_files():
-            with staging.new_file(place.parts, mode=_FILE_MODE) as write:
+        for parts, session_id in placing.id_files():
+            with staging.new_file(parts, mode=_FILE_MODE) as write:
                 write(f"{session_id}\n".encode())
-        for place in placing.directories():
-            staging.new_directory(place.parts)
-        for place, target in placing.links():
-            staging.new_link(place.parts, target)
+        for parts in placing.directories():
+            staging.new_directory(parts)
+        for parts, target in placing.links():
+            staging.new_link(parts, target)
 
     def _write(
         self, staging: Staging, entry: Entry, place: Place, content: Iterator[bytes]
     ) -> None:
         chunks = content if place.transform is None else place.transform(content)
-        mtime_ns = self._mtime_ns(entry)
+        mtime_ns = None
+        if self._archive.is_verified:
+            recorded = self._archive.metadata["files"][entry.name]["mtime_ns"]
+            mtime_ns = max(0, min(recorded, _LATEST_NS))
         with staging.new_file(place.parts, mode=entry.mode, mtime_ns=mtime_ns) as write:
             for chunk in chunks:
                 write(chunk)
         if place.parts[-2:] == (".git", "HEAD"):
-            config = (*place.parts[:-1], "config")
-            with staging.new_file(config, mode=_FILE_MODE) as write:
-                write(git_config(self._beside(entry)))
-
-    def _beside(self, entry: Entry) -> Iterator[str]:
-        """Yield the names of all members in a member's directory, relative to it."""
-        directory = entry.name.rpartition("/")[0] + "/"
-        for other in self._members:
-            if other.name.startswith(directory):
-                yield other.name.removeprefix(directory)
-
-    def _mtime_ns(self, entry: Entry) -> int | None:
-        if not self._archive.is_verified:
-            return None
-        recorded: int = self._archive.metadata["files"][entry.name]["mtime_ns"]
-        return max(0, min(recorded, _LATEST_NS))
+            directory = entry.name.removesuffix("HEAD")
+            names = (other.name for other in self._members if other.name.startswith(directory))
+            with staging.new_file((*place.parts[:-1], "config"), mode=_FILE_MODE) as write:
+                write(git_config(name.removeprefix(directory) for name in names))
 
     def _result(self, placing: Placing) -> dict[str, Any]:
         root = self._target.path
         return {
-            "world_snapshot": root / SNAPSHOT_NAME if self._has_snapshot else None,
+            "world_snapshot": root / SNAPSHOT_NAME if SNAPSHOT_NAME in self._world else None,
             "agents": {agent: root / _AGENTS / agent for agent in self._agents},
             "metadata": self._archive.metadata,
             "excluded": [attrs.asdict(excluded) for excluded in placing.excluded],

@@ -22,6 +22,7 @@ from clawblox.checkpoint.collect.policy import (
     workspace_exclusion,
 )
 from clawblox.checkpoint.collect.sessions import FORMATS, SessionFormat, UnrecordedSession
+from clawblox.checkpoint.load.staging import Parts
 from clawblox.checkpoint.model import Transform
 from clawblox.checkpoint.names import ROWS_NAME, SNAPSHOT_NAME, check_name, split_name
 from clawblox.results import Excluded
@@ -65,7 +66,7 @@ class Place:
         transform: Rewrites its content for that place; None leaves it unchanged.
     """
 
-    parts: tuple[str, ...]
+    parts: Parts
     transform: Transform | None = None
 
 
@@ -95,7 +96,10 @@ class Placing:
         self._metadata = metadata
         names = tuple(entry.name for entry in entries)
         links = (link["path"] for link in metadata.get("symlinks", ()))
-        self._repositories = _repositories_in((*names, *links))
+        workspaces = _paths_by_agent((*names, *links), "workspace")
+        self._repositories = {
+            agent: find_repositories(paths) for agent, paths in workspaces.items()
+        }
         self._sessions = _find_sessions(metadata, names)
         self._run_dir = run_dir
 
@@ -108,27 +112,24 @@ class Placing:
         place = self._find(entry.name)
         if isinstance(place, Place):
             return place
-        self._exclude(entry.name, place)
+        self._is_excluded(entry.name, place)
         return None
 
-    def links(self) -> Iterator[tuple[Place, str]]:
-        """Yield the links to create, with their targets."""
+    def links(self) -> Iterator[tuple[Parts, str]]:
+        """Yield the paths of the links to create, with their targets."""
         for link in self._metadata.get("symlinks", ()):
             path, target = link["path"], link["target"]
-            reason = self._link_exclusion(path, target)
-            if reason is None:
-                yield Place(_parts(path)), target
-            else:
-                self._exclude(path, reason)
+            reason = self._workspace_exclusion(path)
+            if reason is None and not link_stays_inside(path.split("/", 3)[-1], target):
+                reason = _OUTSIDE
+            if not self._is_excluded(path, reason):
+                yield _parts(path), target
 
-    def directories(self) -> Iterator[Place]:
-        """Yield the empty directories to create."""
+    def directories(self) -> Iterator[Parts]:
+        """Yield the paths of the empty directories to create."""
         for path in self._metadata.get("directories", ()):
-            reason = self._workspace_exclusion(path, directory=True)
-            if reason is None:
-                yield Place(_parts(path))
-            else:
-                self._exclude(path, reason)
+            if not self._is_excluded(path, self._workspace_exclusion(path, directory=True)):
+                yield _parts(path)
 
     def _find(self, name: str) -> Place | str:
         """Return the place of a member, or why it has none."""
@@ -139,15 +140,15 @@ class Placing:
         reason = None if is_world else self._workspace_exclusion(name)
         return Place(_parts(name)) if reason is None else reason
 
-    def id_files(self) -> Iterator[tuple[Place, str]]:
-        """Yield files with ids of conversations that the archive does not record.
+    def id_files(self) -> Iterator[tuple[Parts, str]]:
+        """Yield the paths of files to create with ids of conversations that no file records.
 
         If the archive has a file with the id, it is restored like any other member.
         """
         for agent, session in self._sessions.items():
             path = session.format.program.id_file
             if isinstance(session.unrecorded, UnrecordedSession) and not session.has_id_file:
-                yield Place(("agents", agent, path)), session.unrecorded.id
+                yield ("agents", agent, path), session.unrecorded.id
 
     @property
     def lost_sessions(self) -> Mapping[str, str]:
@@ -197,14 +198,11 @@ class Placing:
             split[2], directory=directory, repositories=repositories, keep=self._keep
         )
 
-    def _link_exclusion(self, name: str, target: str) -> str | None:
-        reason = self._workspace_exclusion(name)
-        if reason is None and not link_stays_inside(name.split("/", 3)[-1], target):
-            return _OUTSIDE
-        return reason
-
-    def _exclude(self, path: str, reason: str) -> None:
-        self.excluded.append(Excluded(path=path, reason=reason))
+    def _is_excluded(self, path: str, reason: str | None) -> bool:
+        """Return whether there is a reason to leave an entry out, after recording it."""
+        if reason is not None:
+            self.excluded.append(Excluded(path=path, reason=reason))
+        return reason is not None
 
 
 def agent_names(metadata: Mapping[str, Any], entries: Iterable[Entry]) -> tuple[str, ...]:
@@ -218,23 +216,15 @@ def agent_names(metadata: Mapping[str, Any], entries: Iterable[Entry]) -> tuple[
     return tuple(dict.fromkeys((*metadata.get("agents", ()), *(m[0] for m in members if m))))
 
 
-def _read_state(metadata: Mapping[str, Any], agent: str) -> Mapping[str, Any]:
-    agents = metadata.get("agents", {})
-    state = agents.get(agent, {}) if isinstance(agents, dict) else {}
-    shared = metadata.get("session_format")
-    return {**state, "session_format": state.get("session_format") or shared}
-
-
 def _find_sessions(metadata: Mapping[str, Any], names: Iterable[str]) -> Mapping[str, _Session]:
     """Return the conversations of agents whose session tier has files of a known format."""
-    paths: defaultdict[str, list[str]] = defaultdict(list)
-    for split in filter(None, map(split_name, names)):
-        if split[1] == "session":
-            paths[split[0]].append(split[2])
+    agents = metadata.get("agents")
+    states = agents if isinstance(agents, dict) else {}  # an old archive may just name them
+    shared_format = metadata.get("session_format")
     sessions = {}
-    for agent, listed in paths.items():
-        state = _read_state(metadata, agent)
-        session_format = FORMATS.get(state.get("session_format") or "")
+    for agent, listed in _paths_by_agent(names, "session").items():
+        state = states.get(agent, {})
+        session_format = FORMATS.get(state.get("session_format") or shared_format or "")
         if session_format is None:
             continue
         session_id = state.get("session_id")
@@ -260,14 +250,14 @@ def _find_unrecorded(
     return "the transcript in the archive does not belong to the recorded conversation"
 
 
-def _repositories_in(names: Iterable[str]) -> Mapping[str, frozenset[tuple[str, ...]]]:
-    """Return the result of :func:`find_repositories` for each agent's workspace."""
+def _paths_by_agent(names: Iterable[str], tier: str) -> Mapping[str, list[str]]:
+    """Return the paths in a tier of each agent, relative to it."""
     paths: defaultdict[str, list[str]] = defaultdict(list)
     for split in filter(None, map(split_name, names)):
-        if split[1] == "workspace":
+        if split[1] == tier:
             paths[split[0]].append(split[2])
-    return {agent: find_repositories(listed) for agent, listed in paths.items()}
+    return paths
 
 
-def _parts(path: str) -> tuple[str, ...]:
+def _parts(path: str) -> Parts:
     return tuple(path.split("/"))

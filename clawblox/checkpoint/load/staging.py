@@ -22,6 +22,7 @@ from typing import Final, Self
 
 import attrs
 
+from clawblox.checkpoint.os_errors import os_errors_as
 from clawblox.errors import CheckpointError, CheckpointPathError
 from clawblox.system.files import (
     NO_REPLACE,
@@ -80,11 +81,8 @@ class Target:
         Raises:
             CheckpointError: The file system cannot be examined.
         """
-        try:
+        with os_errors_as("the directory cannot be examined", self.base):
             return available_bytes(self.base)
-        except OSError as error:
-            message = f"the directory cannot be examined: {error.strerror}"
-            raise CheckpointError(message, path=self.base) from error
 
 
 class Staging:

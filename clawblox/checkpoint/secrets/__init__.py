@@ -2,6 +2,7 @@
 
 - ``scanner``: all files of an archive, and the summary.
 - ``content``: searches a file, or content of a container, in overlapping windows.
+- ``findings``: the findings in a file, without the secrets themselves.
 - ``verdicts``: remembers which windows are clean.
 - ``matching``: searches a window.
 - ``patterns``: finds secrets in a piece of content, by shape and by value.

@@ -6,15 +6,14 @@ searched, and containers in it are decoded into further contents.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import attrs
 
 from clawblox.checkpoint.secrets.containers.beginnings import beginnings
 from clawblox.checkpoint.secrets.containers.decoder import Refusal, Sink
 from clawblox.checkpoint.secrets.containers.parts import Parts
+from clawblox.checkpoint.secrets.findings import FileFindings, make_finding
 from clawblox.checkpoint.secrets.matching import (
     MAX_DEPTH,
     UNFINISHED,
@@ -23,7 +22,6 @@ from clawblox.checkpoint.secrets.matching import (
     read_base64,
 )
 from clawblox.checkpoint.secrets.patterns.base64_runs import Base64Stream, continue_run, skip_run
-from clawblox.checkpoint.secrets.patterns.known import KnownSecrets
 from clawblox.checkpoint.secrets.patterns.shapes import Match
 from clawblox.checkpoint.secrets.verdicts import Verdict, verdict_key, verdicts
 from clawblox.results import Finding
@@ -37,55 +35,26 @@ OVERLAP: Final = 12 << 10
 LEAD: Final = 64
 """Number of bytes before them, for the context that must precede a secret."""
 
-
-class FindingCollector(Protocol):
-    """Collects the findings in a file and in the containers inside it."""
-
-    known: KnownSecrets
-    circumstances: bytes | None
-    """Identifies the rule set and the known secrets; None if no window is remembered."""
-
-    decoded_bytes: int
-    containers: int
-
-    @property
-    def is_clean_since(self) -> Callable[[], bool]:
-        """Return a function that returns whether nothing has been found since now."""
-
-    def add(self, finding: Finding) -> None:
-        """Add a finding."""
-
-    def count_containers(self, count: int) -> None:
-        """Count containers that were opened."""
-
-    def count_decoded(self, count: int) -> None:
-        """Count bytes that were decoded."""
+UNSCANNABLE: Final = "unscannable"
+"""The rule of findings that are not secrets but containers that cannot be searched."""
 
 
-class Windows:
-    """Searches a content that arrives in pieces of any size.
+class ScannedContent:
+    """A file, or the content of a container; it arrives in pieces of any size.
 
     Args:
         path: Its path in findings.
         findings: Collects the findings.
-        depth: Number of containers around the content.
-        spawn: Returns a further content for a part with this name.
-        parts: Decodes the containers inside.
+        depth: Number of containers around it.
     """
 
-    def __init__(
-        self,
-        path: str,
-        findings: FindingCollector,
-        depth: int,
-        spawn: Callable[[str], Sink],
-        parts: Parts,
-    ) -> None:
+    def __init__(self, path: str, findings: FileFindings, depth: int = 0) -> None:
         self._path = path
         self._findings = findings
         self._depth = depth
-        self._spawn = spawn
-        self._parts = parts
+        self._parts = Parts(self)
+        self._is_opened = False
+        self._refused: str | None = None
         self._data = bytearray()
         self._lead = 0
         self._base = 0
@@ -93,16 +62,53 @@ class Windows:
         self._is_binary = False
         self._run: _LongRun | None = None
 
+    @property
+    def decoded_bytes(self) -> int:
+        """Return the number of bytes decoded from the whole file so far."""
+        return self._findings.decoded_bytes
+
     def feed(self, data: bytes) -> None:
         """Take the next bytes."""
+        if self._depth:
+            self._findings.decoded_bytes += len(data)
         for at in range(0, len(data), STRIDE):
             self._data += data[at : at + STRIDE]
             while len(self._data) >= self._lead + STRIDE + OVERLAP:
                 self._search(self._lead + STRIDE, is_last=False)
 
     def close(self) -> None:
-        """Search the rest."""
+        """Search the rest, and report what could not be searched."""
         self._search(len(self._data), is_last=True)
+        self._parts.close()
+        if self._refused:
+            self._findings.add(
+                Finding(
+                    path=self._path,
+                    rule=UNSCANNABLE,
+                    fingerprint=self._parts.fingerprint,
+                    preview=self._refused,
+                )
+            )
+
+    def spawn(self, name: str) -> ScannedContent:
+        """Return a further content for a decoder to fill.
+
+        Raises:
+            Refusal: Too many containers are nested.
+        """
+        if self._depth >= MAX_DEPTH:
+            raise Refusal(f"more than {MAX_DEPTH} containers are nested")
+        if not self._is_opened:
+            self._is_opened = True
+            self._findings.containers += 1
+        return self._child(name)
+
+    def refuse(self, reason: str) -> None:
+        """Record that a part cannot be searched; the first reason is reported."""
+        self._refused = self._refused or reason
+
+    def _child(self, name: str) -> ScannedContent:
+        return ScannedContent(f"{self._path}!{name}", self._findings, self._depth + 1)
 
     def _search(self, end: int, *, is_last: bool) -> None:
         text = bytes(self._data[: end + OVERLAP])
@@ -113,7 +119,7 @@ class Windows:
         verdict = self._judge(window)
         self._parts.take(text, self._lead, end, offset, verdict.beginnings)
         if verdict.long_run is not None:
-            self._run = _LongRun(self._spawn("base64"), self._base + verdict.long_run)
+            self._run = _LongRun(self._child("base64"), self._base + verdict.long_run)
             self._continue_long_run(text, is_last)
         self._line += verdict.newlines
         kept_from = max(0, end - LEAD)
@@ -128,11 +134,11 @@ class Windows:
         key = window.key(circumstances, self._depth)
         verdict = verdicts.recall(key)
         if verdict is not None:
-            self._findings.count_containers(verdict.containers)
+            self._findings.containers += verdict.containers
             return verdict
-        is_clean = self._findings.is_clean_since
+        findings_before = len(self._findings)
         verdict = self._search_window(window)
-        if is_clean():
+        if len(self._findings) == findings_before:
             verdicts.remember(key, verdict)
         return verdict
 
@@ -158,7 +164,7 @@ class Windows:
             if window.begin <= match.start < window.end:
                 self._findings.add(self._finding(match, window))
         for decoded in runs.containers:
-            content = self._spawn("base64")
+            content = self._child("base64")
             content.feed(decoded)
             content.close()
         return runs.long_run
@@ -215,89 +221,3 @@ class _LongRun:
     def close(self) -> None:
         self._content.feed(self._base64.finish())
         self._content.close()
-
-
-def make_finding(match: Match, path: str, line: int | None, offset: int) -> Finding:
-    """Return a finding that shows only a digest, the first characters and the length."""
-    secret = match.rule.encode() + b"\0" + match.secret
-    return Finding(
-        path=path,
-        rule=match.rule,
-        fingerprint=hashlib.sha256(secret).hexdigest()[:16],
-        preview=make_preview(match.secret),
-        line=line,
-        offset=offset,
-    )
-
-
-def make_preview(secret: bytes) -> str:
-    """Return the first characters of a secret and its length."""
-    return f"{ascii(secret[:4].decode('latin-1'))[1:-1]}... ({len(secret)} bytes)"
-
-
-UNSCANNABLE: Final = "unscannable"
-"""The rule of findings that are not secrets but containers that cannot be searched."""
-
-
-class ScannedContent:
-    """A file, or the content of a container.
-
-    Args:
-        path: Its path in findings.
-        findings: Collects the findings.
-        depth: Number of containers around it.
-    """
-
-    def __init__(self, path: str, findings: FindingCollector, depth: int = 0) -> None:
-        self._path = path
-        self._findings = findings
-        self._depth = depth
-        self._parts = Parts(self)
-        self._windows = Windows(path, findings, depth, self._child, self._parts)
-        self._is_opened = False
-        self._refused: str | None = None
-
-    @property
-    def decoded_bytes(self) -> int:
-        """Return the number of bytes decoded from the whole file so far."""
-        return self._findings.decoded_bytes
-
-    def feed(self, data: bytes) -> None:
-        """Take the next bytes."""
-        if self._depth:
-            self._findings.count_decoded(len(data))
-        self._windows.feed(data)
-
-    def close(self) -> None:
-        """Search the rest, and report what could not be searched."""
-        self._windows.close()
-        self._parts.close()
-        if self._refused:
-            self._findings.add(
-                Finding(
-                    path=self._path,
-                    rule=UNSCANNABLE,
-                    fingerprint=self._parts.fingerprint,
-                    preview=self._refused,
-                )
-            )
-
-    def spawn(self, name: str) -> ScannedContent:
-        """Return a further content for a decoder to fill.
-
-        Raises:
-            Refusal: Too many containers are nested.
-        """
-        if self._depth >= MAX_DEPTH:
-            raise Refusal(f"more than {MAX_DEPTH} containers are nested")
-        if not self._is_opened:
-            self._is_opened = True
-            self._findings.count_containers(1)
-        return self._child(name)
-
-    def refuse(self, reason: str) -> None:
-        """Record that a part cannot be searched; the first reason is reported."""
-        self._refused = self._refused or reason
-
-    def _child(self, name: str) -> ScannedContent:
-        return ScannedContent(f"{self._path}!{name}", self._findings, self._depth + 1)

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import json
 import traceback
-from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import attrs
 
 from clawblox.checkpoint.model import Allowance
-from clawblox.checkpoint.secrets.content import (
-    UNSCANNABLE,
-    ScannedContent,
-    make_finding,
-    make_preview,
-)
-from clawblox.checkpoint.secrets.matching import find_matches
+from clawblox.checkpoint.secrets.content import UNSCANNABLE, ScannedContent
+from clawblox.checkpoint.secrets.findings import FileFindings, mask_secrets
 from clawblox.checkpoint.secrets.patterns.known import KnownSecrets, KnownValues
 from clawblox.checkpoint.secrets.patterns.rules import RULESET
 from clawblox.checkpoint.secrets.verdicts import PROCESS_KEY, content_verdicts, verdict_key
@@ -38,6 +31,10 @@ class Scanner:
         allow: Findings that are allowed.
         remembers_windows: Whether to remember clean windows, so that only the changed parts of a
             file are searched again. This costs a digest of everything that is searched.
+
+    Attributes:
+        known: The secrets that are known by value.
+        containers: Number of containers decoded so far.
     """
 
     def __init__(
@@ -47,26 +44,15 @@ class Scanner:
         *,
         remembers_windows: bool = True,
     ) -> None:
-        self._values = KnownValues(known or {})
-        self._known = KnownSecrets(self._values)
-        self._circumstances = RULESET.encode() + self._known.digest(PROCESS_KEY)
+        self.known: Mapping[str, str] = KnownValues(known or {})
+        self.containers = 0
+        self._secrets = KnownSecrets(self.known)
+        self._circumstances = RULESET.encode() + self._secrets.digest(PROCESS_KEY)
         self._remembers_windows = remembers_windows
         self._allow = {(entry.path, entry.rule, entry.fingerprint): entry for entry in allow}
         self._allowed: dict[tuple[str, str, str], Allowance] = {}
-        self._unscanned: list[str] = []
         self._files = 0
         self._bytes = 0
-        self._containers = 0
-
-    @property
-    def known(self) -> Mapping[str, str]:
-        """Return the secrets that are known by value."""
-        return self._values
-
-    @property
-    def containers(self) -> int:
-        """Return the number of containers decoded so far."""
-        return self._containers
 
     def scan(
         self, path: str, chunks: Iterable[bytes], *, sha256: str | None = None
@@ -93,8 +79,8 @@ class Scanner:
             self._bytes += size
         content.close()
         self._files += 1
-        self._containers += collector.containers
-        if sha256 is not None and not collector.has_findings:
+        self.containers += collector.containers
+        if sha256 is not None and not collector:
             self.remember(sha256, collector.containers)
         return self._not_allowed(collector)
 
@@ -131,7 +117,7 @@ class Scanner:
         """
         self._files += 1
         self._bytes += size
-        self._containers += containers
+        self.containers += containers
         collector = self._new_collector()
         collector.search_path(path)
         return self._not_allowed(collector)
@@ -143,23 +129,15 @@ class Scanner:
             "ruleset": RULESET,
             "files": self._files,
             "bytes": self._bytes,
-            "decoded_containers": self._containers,
-            "allowed": [
-                {
-                    "path": path,
-                    "rule": rule,
-                    "fingerprint": fingerprint,
-                    "reason": self._allowed[path, rule, fingerprint].reason,
-                }
-                for path, rule, fingerprint in allowed
-            ],
+            "decoded_containers": self.containers,
+            "allowed": [attrs.asdict(self._allowed[key]) for key in allowed],
             "unscanned": [path for path, rule, _ in allowed if rule == UNSCANNABLE],
         }
 
-    def _new_collector(self) -> _FileFindings:
-        return _FileFindings(self._known, self._circumstances if self._remembers_windows else None)
+    def _new_collector(self) -> FileFindings:
+        return FileFindings(self._secrets, self._circumstances if self._remembers_windows else None)
 
-    def _not_allowed(self, collector: _FileFindings) -> list[Finding]:
+    def _not_allowed(self, collector: FileFindings) -> list[Finding]:
         return [finding for finding in collector.findings() if not self._allows(finding)]
 
     def _content_key(self, sha256: str) -> bytes:
@@ -173,53 +151,6 @@ class Scanner:
         return True
 
 
-class _FileFindings:
-    """The findings in a file and in the containers inside it."""
-
-    def __init__(self, known: KnownSecrets, circumstances: bytes | None) -> None:
-        self.known = known
-        self.circumstances = circumstances
-        self.containers = 0
-        self.decoded_bytes = 0
-        self._findings: dict[tuple[str, str, str], Finding] = {}
-
-    @property
-    def has_findings(self) -> bool:
-        return bool(self._findings)
-
-    @property
-    def is_clean_since(self) -> Callable[[], bool]:
-        count = len(self._findings)
-        return lambda: len(self._findings) == count
-
-    def add(self, finding: Finding) -> None:
-        key = (finding.path, finding.rule, finding.fingerprint)
-        earlier = self._findings.get(key)
-        if earlier is None or finding.offset < earlier.offset:
-            self._findings[key] = finding
-
-    def search_path(self, path: str) -> None:
-        for match in find_matches(path.encode(errors="surrogateescape"), self.known):
-            self.add(make_finding(match, path, None, 0))
-
-    def count_containers(self, count: int) -> None:
-        self.containers += count
-
-    def count_decoded(self, count: int) -> None:
-        self.decoded_bytes += count
-
-    def findings(self) -> list[Finding]:
-        """Return the findings; if a finding recurs inside its container, only the inner one."""
-        places: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-        for path, rule, fingerprint in sorted(self._findings):
-            places[rule, fingerprint].append(path)
-        return [
-            attrs.evolve(finding, path=_mask_secrets(path, self.known))
-            for (path, rule, fingerprint), finding in self._findings.items()
-            if not _recurs_inside(path, places[rule, fingerprint])
-        ]
-
-
 class _GuardedContent:
     """Keeps content out of tracebacks: an error of the search is reduced to its name and place.
 
@@ -228,8 +159,8 @@ class _GuardedContent:
         collector: Collects the findings.
     """
 
-    def __init__(self, path: str, collector: _FileFindings) -> None:
-        self._path = _mask_secrets(path, collector.known)
+    def __init__(self, path: str, collector: FileFindings) -> None:
+        self._path = mask_secrets(path, collector.known)
         self._content = ScannedContent(path, collector)
         collector.search_path(path)
 
@@ -267,24 +198,9 @@ class _GuardedContent:
             raise CheckpointError(f"the secret scan failed: {failure}", entry=self._path)
 
 
-def _recurs_inside(path: str, places: Sequence[str]) -> bool:
-    """Return whether any of the sorted ``places`` is inside the container at ``path``."""
-    inside = f"{path}!"
-    first = bisect_left(places, inside)
-    return first < len(places) and places[first].startswith(inside)
-
-
 def _describe_place(error: Exception) -> str:
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__} in {frame.name}, line {frame.lineno}"
-
-
-def _mask_secrets(path: str, known: KnownSecrets) -> str:
-    """Return a path with the secrets in it replaced by previews."""
-    text = path.encode(errors="surrogateescape")
-    for match in sorted(find_matches(text, known), key=lambda match: -match.start):
-        text = text[: match.start] + make_preview(match.secret).encode() + text[match.end :]
-    return text.decode(errors="replace")
 
 
 _KEYS: Final = tuple(field.name for field in attrs.fields(Allowance))
