@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 import anyio
 
@@ -24,32 +24,6 @@ real time; no tick is ever skipped."""
 CATCH_UP_S: Final = 0.025
 """Longest time in seconds for which due ticks are run without a pause, but for the last tick. A
 world that cannot keep up with real time still answers requests."""
-
-
-class WorldClock(Protocol):
-    """Decides when a world ticks."""
-
-    async def submit(self, session: AgentSession, action: str, data: object) -> None:
-        """Queue an input and return after the tick that applied it.
-
-        Raises:
-            InputError: The simulation refused it.
-            Halted: The world has stopped.
-
-        Cancellation: the input stays queued and is applied.
-        """
-
-    def catch_up(self) -> None:
-        """Run the ticks that are due; called before each request is answered."""
-
-    def rate(self) -> TickRate | None:
-        """Return how fast the world runs; None if it follows no real time, or not yet a second."""
-
-    async def run(self) -> None:
-        """Tick until the world halts.
-
-        Cancellation: ends between two ticks.
-        """
 
 
 def make_clock(world: HostedWorld, kind: Clock) -> WorldClock:
@@ -78,7 +52,7 @@ class LockstepClock:
             self._world.step()
 
     def catch_up(self) -> None:
-        """Do nothing: no tick is ever due."""
+        """Do nothing: no tick is ever due. Called before each request is answered."""
 
     def rate(self) -> None:
         """Return None: time passes as agents act."""
@@ -135,9 +109,16 @@ class RealtimeClock:
         deadline = now + CATCH_UP_S
         while self._due <= now < deadline:
             begun_at = time.thread_time()
-            if not self._tick():
+            try:
+                self._world.apply_inputs()
+                self._world.step()
+            except Halted:
                 self._due = math.inf
                 return
+            finally:
+                waiting, self._waiting = self._waiting, []
+                for ticked in waiting:
+                    ticked.set()
             now = anyio.current_time()
             self._meter.note_tick(now, time.thread_time() - begun_at)
             self._due = max(self._due + 1 / self._world.simulation.tick_rate, now - MAX_LAG_S)
@@ -146,19 +127,8 @@ class RealtimeClock:
         """Return how fast the world runs; None in its first second."""
         return self._meter.read(anyio.current_time())
 
-    def _tick(self) -> bool:
-        try:
-            self._world.apply_inputs()
-            self._world.step()
-        except Halted:
-            return False
-        finally:
-            waiting, self._waiting = self._waiting, []
-            for ticked in waiting:
-                ticked.set()
-        return True
 
-
+WorldClock: TypeAlias = LockstepClock | RealtimeClock
 WINDOW_S: Final = 10
 """Seconds of real time over which the rate is measured."""
 

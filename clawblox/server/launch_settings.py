@@ -170,21 +170,18 @@ def _add_launch_flags(parser: argparse.ArgumentParser, given: Mapping[str, str])
 
 def _add_limit_flags(parser: argparse.ArgumentParser) -> None:
     limits = parser.add_argument_group("limits of clients")
-    limits.add_argument(
-        "--request-timeout",
-        type=_parse_seconds,
-        default=REQUEST_TIMEOUT_S,
-        metavar="SECONDS",
-        help="time limit for a complete request to arrive [%(default)g]",
-    )
-    limits.add_argument(
-        "--answer-timeout",
-        type=_parse_seconds,
-        default=ANSWER_TIMEOUT_S,
-        metavar="SECONDS",
-        help="close a connection whose client reads nothing of an answer for this time "
-        "[%(default)g]",
-    )
+    late = "close a connection whose client reads nothing of an answer for this time"
+    for flag, default, text in (
+        ("--request-timeout", REQUEST_TIMEOUT_S, "time limit for a complete request to arrive"),
+        ("--answer-timeout", ANSWER_TIMEOUT_S, late),
+    ):
+        limits.add_argument(
+            flag,
+            type=_parse_seconds,
+            default=default,
+            metavar="SECONDS",
+            help=f"{text} [%(default)g]",
+        )
     limits.add_argument(
         "--max-connections",
         type=_parse_count,

@@ -15,7 +15,8 @@ import os
 import socket
 import stat
 import sys
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -29,7 +30,7 @@ from clawblox.protocol import (
     LISTEN_PID_ENV,
     RESEED_ENV,
 )
-from clawblox.server.app import BackgroundTask, create_app
+from clawblox.server.app import create_app
 from clawblox.server.hosted_world import HostedWorld
 from clawblox.server.launch_settings import Settings, read_settings
 from clawblox.server.recording import Recording, open_recording, register_recording
@@ -84,17 +85,24 @@ def serve_with(
     """
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.INFO)
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns about every malformed request
-    inherited = _inherit()
+    with _exiting(1, f"cannot serve on the inherited descriptor {LISTEN_FD}", OSError, ValueError):
+        inherited = take_inherited_listener(os.environ)
     world = HostedWorld(simulation, nonce=settings.session_nonce)
-    if settings.resume_path is not None:
-        _restore(world, settings)
+    resume = settings.resume_path
+    if resume is not None:
+        refusal = f"refusing the snapshot {resume}"
+        with _exiting(REFUSED_STATUS, refusal, OSError, SnapshotRefusal):
+            restore_snapshot(world, resume.read_bytes())
     if settings.reseed is not None:
-        _reseed(world, settings.reseed)
-    if settings.resume_path is None:
-        _begin(world)
+        try:
+            world.reseed(settings.reseed)
+        except NotImplementedError:
+            _fail(2, f"this world has no reseed(): start it without {RESEED_ENV} and --reseed")
+    if resume is None:
+        with _exiting(HALTED_STATUS, "cannot begin the world", Halted):
+            world.begin()
     listener = inherited or _bind(settings)
     settings = _with_bound_address(settings, listener)
-    settings = attrs.evolve(settings, log_name=_log_name(settings.manifest_path))
     recording = _start_recording(world, settings)
     try:
         _run(world, settings, listener, recording, signals, until)
@@ -106,52 +114,20 @@ def serve_with(
     return world
 
 
-def _inherit() -> socket.socket | None:
-    try:
-        return take_inherited_listener(os.environ)
-    except (OSError, ValueError) as error:
-        _fail(1, f"cannot serve on the inherited descriptor {LISTEN_FD}: {error}")
-
-
-def _restore(world: HostedWorld, settings: Settings) -> None:
-    assert settings.resume_path is not None
-    try:
-        restore_snapshot(world, settings.resume_path.read_bytes())
-    except (OSError, SnapshotRefusal) as error:
-        _fail(REFUSED_STATUS, f"refusing the snapshot {settings.resume_path}: {error}")
-
-
-def _reseed(world: HostedWorld, seed: int) -> None:
-    try:
-        world.reseed(seed)
-    except NotImplementedError:
-        _fail(2, f"this world has no reseed(): start it without {RESEED_ENV} and --reseed")
-
-
-def _begin(world: HostedWorld) -> None:
-    """Begin a fresh world; if that halts it, it is not served."""
-    try:
-        world.begin()
-    except Halted as halted:
-        _fail(HALTED_STATUS, f"cannot begin the world: {halted}")
-
-
 def _bind(settings: Settings) -> socket.socket:
     """Bind the port; the server starts to listen."""
-    try:
+    with _exiting(1, f"cannot listen on {ServerAddress(settings.host, settings.port)}", OSError):
         family, kind, protocol, _, address = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-    except OSError as error:
-        _fail(1, f"cannot listen on {ServerAddress(settings.host, settings.port)}: {error}")
     return listener
 
 
 def _with_bound_address(settings: Settings, listener: socket.socket) -> Settings:
-    """Return the settings with the host and port of the socket.
+    """Return the settings with the host and port of the socket, and the name of the log.
 
     A configured host name that resolves to the socket's address is kept: requests carry it.
     """
@@ -159,7 +135,8 @@ def _with_bound_address(settings: Settings, listener: socket.socket) -> Settings
     if not ipaddress.ip_address(address).is_loopback:
         _log.warning("this world can be reached from other machines, through %s", address)
     host = settings.host if address in _resolve(settings.host) else address
-    return attrs.evolve(settings, host=host, port=port)
+    log_name = _log_name(settings.manifest_path)
+    return attrs.evolve(settings, host=host, port=port, log_name=log_name)
 
 
 def _resolve(host: str) -> set[str]:
@@ -189,15 +166,11 @@ def _log_name(manifest_path: Path | None) -> str | None:
 def _start_recording(world: HostedWorld, settings: Settings) -> Recording | None:
     if settings.record_dir is None:
         return None
-    try:
+    is_resumed = settings.resume_path is not None
+    with _exiting(1, f"cannot record into {settings.record_dir}", OSError):
         recording = open_recording(
-            settings.record_dir,
-            world,
-            resumed=settings.resume_path is not None,
-            reseed=settings.reseed,
+            settings.record_dir, world, resumed=is_resumed, reseed=settings.reseed
         )
-    except OSError as error:
-        _fail(1, f"cannot record into {settings.record_dir}: {error}")
     world.record = recording.write
     _log.info("Recording to: %s", recording.path)
     if settings.manifest_path is not None:
@@ -226,9 +199,7 @@ def _run(
             await until()
             has_finished = True
 
-    background: list[BackgroundTask] = [wait_until_finished]
-    if recording is not None:
-        background.append(recording.run)
+    background = [wait_until_finished, *([] if recording is None else [recording.run])]
     app = create_app(world, settings, background=background)
     url = f"http://{ServerAddress(settings.host, settings.port)}{settings.base_path}"
 
@@ -240,6 +211,15 @@ def _run(
         return has_finished or (settings.exit_on_halt and world.failure is not None)
 
     run_server(app, listener, settings, announce, is_over, signals)
+
+
+@contextmanager
+def _exiting(status: int, message: str, *errors: type[Exception]) -> Iterator[None]:
+    """Exit with a status where the block raises one of the errors."""
+    try:
+        yield
+    except errors as error:
+        _fail(status, f"{message}: {error}")
 
 
 def _fail(status: int, message: str) -> NoReturn:
@@ -277,7 +257,6 @@ def take_inherited_listener(environ: MutableMapping[str, str]) -> socket.socket 
 
 
 def _listens_for_tcp(candidate: socket.socket) -> bool:
-    is_tcp = candidate.family in (socket.AF_INET, socket.AF_INET6) and (
-        candidate.type == socket.SOCK_STREAM
-    )
-    return is_tcp and bool(candidate.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    is_tcp = candidate.type == socket.SOCK_STREAM
+    is_ip = candidate.family in (socket.AF_INET, socket.AF_INET6)
+    return is_tcp and is_ip and bool(candidate.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))

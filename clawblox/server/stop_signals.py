@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Final, TypeAlias
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -39,12 +39,7 @@ class StopSignals:
             self._original[number] = signal.signal(number, self._receive)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._original.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
 

@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 STACK_BYTES = 512 << 20
 MAX_CALLS = 19_999  # as in the reference, the main function included
-_STARTING_CALLS = 11  # of Python itself, below the main function
+_STARTING_CALLS = 9  # of Python itself, below the main function
 COUNTS_C_CALLS = sys.version_info < (3, 12)  # whether calls from C count as calls of Python do
 HEADROOM = 200  # calls that handling an error may need on a stack that is full
 _PROBE_CALLS = 3_000
@@ -51,35 +51,15 @@ def run_deep(function: Callable[[], Result], interrupt: Callable[[], None] | Non
     done = threading.Event()
 
     def run() -> None:
-        outcome.append(_attempt(function))
-        done.set()
-
-    thread = _start(run)
-    interruption = _wait(done, interrupt)
-    thread.join()
-    if interruption is not None:
-        raise interruption
-    result, error = outcome[0]
-    if error is not None:
-        raise error
-    return result  # type: ignore[no-any-return]
-
-
-def _attempt(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    _local.is_deep = True
-    try:
-        return function(), None
-    except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
-        return None, error
-
-
-def _start(target: Callable[[], Any]) -> threading.Thread:
-    def run() -> None:
         _raise_limit()
+        _local.is_deep = True
         try:
-            target()
+            outcome.extend((function(), None))
+        except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
+            outcome.extend((None, error))
         finally:
             _lower_limit()
+            done.set()
 
     with _lock:
         before = threading.stack_size(STACK_BYTES)
@@ -88,7 +68,14 @@ def _start(target: Callable[[], Any]) -> threading.Thread:
             thread.start()
         finally:
             threading.stack_size(before)
-    return thread
+    interruption = _wait(done, interrupt)
+    thread.join()
+    if interruption is not None:
+        raise interruption
+    result, error = outcome
+    if error is not None:
+        raise error
+    return result  # type: ignore[no-any-return]
 
 
 def _wait(done: threading.Event, interrupt: Callable[[], None] | None) -> BaseException | None:

@@ -69,14 +69,11 @@ def raise_to(left: float, right: float) -> float:
         return left * left
     try:
         return math.pow(left, right)
-    except OverflowError:
+    except (OverflowError, ValueError) as error:
+        if left != 0.0 and isinstance(error, ValueError):
+            return math.nan
         is_odd = right.is_integer() and right % 2.0 == 1.0
-        return -math.inf if left < 0.0 and is_odd else math.inf
-    except ValueError:
-        if left == 0.0:
-            is_odd = right.is_integer() and right % 2.0 == 1.0
-            return math.copysign(math.inf, left) if is_odd else math.inf
-        return math.nan
+        return math.copysign(math.inf, left) if is_odd else math.inf
 
 
 def format_number(value: float) -> str:

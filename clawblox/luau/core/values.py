@@ -61,6 +61,14 @@ def key_value(key: Any) -> Any:
     return key.value if key.__class__ is Flag else key
 
 
+def _call(self: Any, *arguments: Any) -> Any:
+    """Call a table or userdata as scripts do."""
+    handler = metamethod(self, "__call")
+    if not is_function(handler):
+        raise RuntimeFault(f"attempt to call a {self.type_name} value")
+    return handler(self, *arguments)
+
+
 class LuaTable(dict[Any, Any]):
     """A table without a metatable; no key ever holds None."""
 
@@ -73,6 +81,7 @@ class LuaTable(dict[Any, Any]):
     _serial: int
 
     meta: LuaTable | None = None
+    type_name = "table"
     __missing__ = dict.get
     __hash__ = object.__hash__  # type: ignore[assignment]
     __eq__ = object.__eq__
@@ -110,13 +119,7 @@ class MetaTable(LuaTable):
             table = handler
         raise RuntimeFault("'__index' chain too long; possibly loop")
 
-    def __call__(self, *arguments: Any) -> Any:
-        """Call it as scripts do."""
-        handler = metamethod(self, "__call")
-        if not is_function(handler):
-            raise RuntimeFault("attempt to call a table value")
-        return handler(self, *arguments)
-
+    __call__ = _call
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> bool:
@@ -191,12 +194,7 @@ class Userdata:
         """Return the function that ``value:name()`` calls; None to read the field instead."""
         return None
 
-    def __call__(self, *arguments: Any) -> Any:
-        """Call it as scripts do."""
-        handler = metamethod(self, "__call")
-        if not is_function(handler):
-            raise RuntimeFault(f"attempt to call a {self.type_name} value")
-        return handler(self, *arguments)
+    __call__ = _call
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Userdata) and meta_equal(self, other)
@@ -253,7 +251,7 @@ def is_function(value: Any) -> bool:
     )
 
 
-_TYPE_NAMES: dict[type, str] = {
+TYPE_NAMES: dict[type, str] = {
     type(None): "nil",
     bool: "boolean",
     float: "number",
@@ -273,7 +271,7 @@ _TYPE_NAMES: dict[type, str] = {
 
 def type_name(value: Any) -> str:
     """Return the type of a value as ``type`` names it."""
-    name = _TYPE_NAMES.get(value.__class__)
+    name = TYPE_NAMES.get(value.__class__)
     if name is not None:
         return name
     if isinstance(value, LuaTable):

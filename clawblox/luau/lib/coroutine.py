@@ -10,6 +10,7 @@ from clawblox.luau.core.values import as_result
 from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.runtime import coroutines
 from clawblox.luau.runtime.coroutines import WrapFunction
+from clawblox.luau.runtime.suspension import Yield
 
 _STEPS_TO_RUN = 10  # a coroutine, up to its end
 
@@ -54,7 +55,8 @@ def yield_(*args: Any) -> Any:
         Yield: The coroutine suspends.
         RuntimeFault: The coroutine may not yield here.
     """
-    return coroutines.yield_values(args)
+    coroutines.check_yieldable()
+    raise Yield(args)
 
 
 def status(*args: Any) -> str:

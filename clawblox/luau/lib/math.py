@@ -29,11 +29,9 @@ def _of_one(name: str, compute: Callable[[float], Any]) -> None:
     """Register a function of one number."""
 
     def apply(*args: Any) -> Any:
-        return compute(
-            args[0] if args and args[0].__class__ is float else arg.number(args, 0, name)
-        )
+        value = args[0] if args and args[0].__class__ is float else arg.number(args, 0, name)
+        return compute(value)
 
-    apply.__doc__ = f"Return ``math.{name}`` of a number."
     install(f"math.{name}", apply)
 
 
@@ -49,7 +47,6 @@ def _guarded(name: str, compute: Callable[[float], float], at_overflow: float) -
         except OverflowError:
             return math.copysign(at_overflow, value) if at_overflow < 0 else at_overflow
 
-    apply.__doc__ = f"Return ``math.{name}`` of a number."
     install(f"math.{name}", apply)
 
 
@@ -118,22 +115,10 @@ def _fmod(left: float, right: float) -> float:
         return math.nan
 
 
-for _name, _function, _overflow in (
-    ("sin", math.sin, math.nan),
-    ("cos", math.cos, math.nan),
-    ("tan", math.tan, math.nan),
-    ("asin", math.asin, math.nan),
-    ("acos", math.acos, math.nan),
-    ("atan", math.atan, math.nan),
-    ("sinh", math.sinh, -math.inf),
-    ("cosh", math.cosh, math.inf),
-    ("tanh", math.tanh, math.nan),
-    ("exp", math.exp, math.inf),
-    ("sqrt", math.sqrt, math.nan),
-    ("log10", lambda value: -math.inf if value == 0 else math.log10(value), math.inf),
-):
-    _guarded(_name, _function, _overflow)
-
+_OVERFLOWS = {"sinh": -math.inf, "cosh": math.inf, "exp": math.inf}
+for _name in ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "sqrt"):
+    _guarded(_name, getattr(math, _name), _OVERFLOWS.get(_name, math.nan))
+_guarded("log10", lambda value: -math.inf if value == 0 else math.log10(value), math.inf)
 _of_one("abs", abs)
 _of_one("ceil", _ceil)
 _of_one("deg", lambda value: value / (math.pi / 180.0))

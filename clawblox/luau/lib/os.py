@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
@@ -9,7 +10,7 @@ from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.machine import current
 from clawblox.luau.core.numbers import to_number
-from clawblox.luau.core.operators import join
+from clawblox.luau.core.operators import account_text
 from clawblox.luau.core.values import LuaTable, raw_get
 from clawblox.luau.lib.support import arguments as arg
 
@@ -86,7 +87,7 @@ def date(*args: Any) -> Any:
     if form == "*t":
         return _date_table(parts)
     charge_work(len(form))
-    return join(_format(form, parts))
+    return _format(form, parts)
 
 
 def _date_table(parts: time.struct_time) -> LuaTable:
@@ -103,18 +104,13 @@ def _date_table(parts: time.struct_time) -> LuaTable:
     return table
 
 
-def _format(form: str, parts: time.struct_time) -> list[str]:
-    pieces, at = [], 0
-    while at < len(form):
-        if form[at] != "%" or at + 1 == len(form):
-            pieces.append(form[at])
-            at += 1
-            continue
-        if form[at + 1] not in _OPTIONS:
+def _format(form: str, parts: time.struct_time) -> str:
+    def convert(option: re.Match[str]) -> str:
+        if option[1] not in _OPTIONS:
             arg.wrong(0, "date", "invalid conversion specifier")
-        pieces.append(time.strftime("%" + form[at + 1], parts))
-        at += 2
-    return pieces
+        return time.strftime(option[0], parts)
+
+    return account_text(re.sub("%(.)", convert, form, flags=re.DOTALL))
 
 
 def difftime(*args: Any) -> float:

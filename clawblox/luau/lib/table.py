@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from clawblox.luau.core.errors import OutOfMemory, RuntimeFault
@@ -20,8 +21,8 @@ from clawblox.luau.core.values import (
     first,
     key_value,
     metamethod,
+    raw_assign,
     raw_get,
-    raw_has,
     raw_pop,
     raw_set,
     renew_class,
@@ -45,13 +46,6 @@ def _writable(args: arg.Arguments, function: str) -> LuaTable:
     return table
 
 
-def _set(table: LuaTable, key: float, value: Any) -> None:
-    if value is None:
-        raw_pop(table, key, None)
-    else:
-        raw_set(table, key, value)
-
-
 def insert(*args: Any) -> tuple[()]:
     """Insert a value at a position, by default at the end.
 
@@ -72,7 +66,7 @@ def insert(*args: Any) -> tuple[()]:
     table = _writable(args, "insert")
     size = border(table)
     if len(args) == 2:
-        _set(table, size + 1.0, args[1])
+        raw_assign(table, size + 1.0, args[1])
         return ()
     if len(args) != 3:
         raise RuntimeFault("wrong number of arguments to 'insert'")
@@ -83,7 +77,7 @@ def insert(*args: Any) -> tuple[()]:
         while position >= at:
             raw_set(table, position + 1.0, raw_get(table, position))
             position -= 1.0
-    _set(table, at, args[2])
+    raw_assign(table, at, args[2])
     return ()
 
 
@@ -161,10 +155,7 @@ def unpack(*args: Any) -> Any:
 def pack(*args: Any) -> LuaTable:
     """Return a table of the arguments, with their number in ``n``."""
     current.vm.allocate(_TABLE_BYTES + 40 * len(args))
-    table = LuaTable()
-    for position, value in enumerate(args, 1):
-        if value is not None:
-            table[float(position)] = value
+    table = LuaTable({float(at): item for at, item in enumerate(args, 1) if item is not None})
     if args:
         table._hint = float(len(args))
     table["n"] = float(len(args))
@@ -230,9 +221,8 @@ def sort(*args: Any) -> tuple[()]:
     """
     table = _writable(args, "sort")
     size = int(border(table))
-    comparator = None
-    if len(args) > 1 and args[1] is not None:
-        comparator = arg.function(args, 1, "sort")
+    has_comparator = len(args) > 1 and args[1] is not None
+    comparator = arg.function(args, 1, "sort") if has_comparator else None
     charge_sorting(size, comparator)
     keys = [float(at) for at in range(1, size + 1)]
     values = [raw_get(table, key) for key in keys]
@@ -269,7 +259,7 @@ def move(*args: Any) -> LuaTable:
     if to > start and to <= end and target is source:
         positions = positions[::-1]
     for at in positions:
-        _set(target, float(to + at), raw_get(source, float(start + at)))
+        raw_assign(target, float(to + at), raw_get(source, float(start + at)))
     return target
 
 
@@ -381,9 +371,11 @@ def foreach(*args: Any) -> Any:
     table = arg.table(args, 0, "foreach")
     function = arg.function(args, 1, "foreach")
     charge_iterations(len(table) + 1)
-    for key in ordered_keys(table):
-        if not raw_has(table, key):
-            continue
+    return _call_each(function, table, (key for key in ordered_keys(table) if key in table))
+
+
+def _call_each(function: Any, table: LuaTable, keys: Iterable[Any]) -> Any:
+    for key in keys:
         result = first(call_unyieldable(function, key_value(key), raw_get(table, key)))
         if result is not None:
             return result
@@ -401,8 +393,4 @@ def foreachi(*args: Any) -> Any:
     function = arg.function(args, 1, "foreachi")
     size = int(border(table))
     charge_iterations(size + 1)
-    for at in range(1, size + 1):
-        result = first(call_unyieldable(function, float(at), raw_get(table, float(at))))
-        if result is not None:
-            return result
-    return ()
+    return _call_each(function, table, map(float, range(1, size + 1)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 from clawblox.luau.core.deep import COUNTS_C_CALLS, MAX_CALLS, call_limit
 from clawblox.luau.core.errors import LuaError, RuntimeFault
@@ -41,17 +41,6 @@ class WrapFunction(NativeFunction):
         if self.coroutine.error is not None:
             fault.traceback = self.coroutine.error.traceback
         raise fault
-
-
-def yield_values(values: tuple[Any, ...]) -> Any:
-    """Suspend the running coroutine.
-
-    Raises:
-        Yield: Always, if the coroutine may yield here.
-        RuntimeFault: No coroutine runs, or a callback is active in it.
-    """
-    check_yieldable()
-    raise Yield(values)
 
 
 def check_yieldable() -> None:
@@ -210,9 +199,6 @@ class FailedCall(SuspendedFrame):
 
     def rest(self, result: Any) -> tuple[Callable[[Any], Any], Any]:
         """Fail."""
-        self._fail()
-
-    def _fail(self) -> NoReturn:
         raise self._error
 
 

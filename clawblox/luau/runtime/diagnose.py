@@ -16,7 +16,7 @@ from clawblox.luau.compiler.ir import Writer
 from clawblox.luau.core.errors import LuaError, OutOfMemory, RuntimeFault
 from clawblox.luau.core.machine import current
 from clawblox.luau.core.operators import shown_type
-from clawblox.luau.core.values import Function, as_tuple, describe_key, first, key_value
+from clawblox.luau.core.values import TYPE_NAMES, Function, as_tuple, describe_key, first, key_value
 from clawblox.luau.runtime.chunk import (
     Prototype,
     checked,
@@ -28,12 +28,7 @@ from clawblox.luau.runtime.chunk import (
 )
 from clawblox.luau.runtime.suspension import ScriptFrame
 
-_PYTHON_TYPES = {
-    "NoneType": "nil", "bool": "boolean", "float": "number", "str": "string",
-    "function": "function", "builtin_function_or_method": "function", "LuaTable": "table",
-    "MetaTable": "table", "SlowTable": "table", "FrozenTable": "table",
-    "Buffer": "buffer", "Coroutine": "thread", "Userdata": "userdata",
-}  # fmt: skip
+_PYTHON_TYPES = {kind.__name__: name for kind, name in TYPE_NAMES.items()}
 BUILTIN_CODES: dict[CodeType, str] = {}  # the names of built-in functions by their Python code
 RAW_NAMES: set[str] = set()  # of raw functions; messages of Python begin with them
 RESUME_CODES: set[CodeType] = set()  # the code at which a coroutine's stack begins

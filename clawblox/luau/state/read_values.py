@@ -8,7 +8,7 @@ from typing import Any
 from clawblox.luau.core.errors import VMSnapshotError
 from clawblox.luau.core.iteration import is_position
 from clawblox.luau.core.machine import Members
-from clawblox.luau.core.values import LuaTable, check_key, flag, is_function
+from clawblox.luau.core.values import TYPE_NAMES, LuaTable, check_key, flag, is_function
 from clawblox.luau.core.vectors import make_vector
 from clawblox.luau.lib.support.registry import BUILTINS
 from clawblox.luau.runtime.chunk import Chunk, Prototype
@@ -23,22 +23,13 @@ _CLASSES: dict[str, type] = {
     "nil": type(None),
     "table": LuaTable,
 }
-_NAMES = {
-    "NoneType": "nil",
-    "bool": "boolean",
-    "float": "number",
-    "int": "number",
-    "str": "string",
-    "list": "list",
-    "dict": "object",
-    "LuaTable": "table",
-}
+_NAMES = {**TYPE_NAMES, int: "number", list: "list", dict: "object"}
 
 
 def mismatch(value: Any, wanted: str) -> TypeError:
     """Return the error about a value of the wrong type."""
-    kind = type(value).__name__
-    return TypeError(f"expected a {wanted}, not a {_NAMES.get(kind, kind)}")
+    kind = type(value)
+    return TypeError(f"expected a {wanted}, not a {_NAMES.get(kind, kind.__name__)}")
 
 
 def whole(saved: Any, largest: int = _LARGEST) -> int:

@@ -188,7 +188,6 @@ def _reader(cls: type[T], wanted: str) -> Callable[[Arguments, int, str], T]:
 
 
 table = _reader(LuaTable, "table")
-boolean = _reader(bool, "boolean")
 buffer = _reader(Buffer, "buffer")
 vector = _reader(Vector, "vector")
 thread = _reader(Coroutine, "thread")
