@@ -240,16 +240,12 @@ class VM(LimitedMachine):
         """Make a call for the host; an exception that hits the waiting thread ends the script."""
         was_interrupted = self.is_interrupted
         try:
-            return run_deep(lambda: self._run(function), self.interrupt)
+            return run_deep(self.entered()(function), self.interrupt)
         except LuaError:
             raise
         except BaseException:
             self.is_interrupted = was_interrupted
             raise
-
-    def _run(self, function: Callable[[], Result]) -> Result:
-        with self.entered():
-            return function()
 
     @contextmanager
     def entered(self) -> Iterator[None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from clawblox.luau.compiler import syntax as ast
-from clawblox.luau.compiler.lexer import Token, TokenReader
+from clawblox.luau.compiler.lexer import Token
 from clawblox.luau.compiler.syntax import MAX_LOCALS, MAX_UPVALUES, NameScope
 from clawblox.luau.compiler.typesyntax import TypeReader
 from clawblox.luau.core.limits import Charge
@@ -24,13 +24,12 @@ _MAX_SUFFIXES = 1000
 _CONSTANTS = {"nil": None, "true": True, "false": False}
 
 
-class ExpressionParser(TokenReader):
+class ExpressionParser(TypeReader):
     """Reads expressions; its subclass reads statements."""
 
     def __init__(self, source: str, chunk_name: str, charge: Charge) -> None:
         super().__init__(source, chunk_name, charge)
         self.scope = NameScope()
-        self.types = TypeReader(self, self.expression, self.attributes)
 
     def block_statements(self) -> list[ast.Statement]:
         """Read statements up to the end of their block.
@@ -51,11 +50,11 @@ class ExpressionParser(TokenReader):
         with self.scope.enter_function(name, opener.line) as body:
             if is_method:
                 body.params.append(self.scope.declare("self", opener.line))
-            self.types.generics()
+            self.generics()
             self._parameters(body)
             if self.token.kind in (":", "->"):
                 self.next()
-                self.types.return_type()
+                self.return_type()
             body.body = self.block_statements()
             body.end_line = self.token.line
             self.expect_match("end", opener)
@@ -73,7 +72,7 @@ class ExpressionParser(TokenReader):
             if self.accept("..."):
                 body.is_vararg = True
                 if self.accept(":"):
-                    self.types.return_type()
+                    self.return_type()
                 break
             names.append(self.typed_name())
             if not self.accept(","):
@@ -135,7 +134,7 @@ class ExpressionParser(TokenReader):
         """
         name = self.expect_name(context)
         if self.accept(":"):
-            self.types.type()
+            self.type()
         return name
 
     def expressions(self) -> list[ast.Expression]:
@@ -177,7 +176,7 @@ class ExpressionParser(TokenReader):
             self.fail("Unexpected '!'; did you mean 'not'?")
         expression = self._simple()
         while self.accept("::"):
-            self.types.type()
+            self.type()
             expression = ast.Single(expression.line, expression)
         return expression
 
@@ -326,7 +325,7 @@ class ExpressionParser(TokenReader):
                 )
             return ast.Call(line, expression, self._call_arguments())
         if token.kind == "<" and self._is_instantiation():
-            self.types.instantiation()
+            self.instantiation()
             if isinstance(expression, (ast.Call, ast.MethodCall)):
                 return ast.Single(expression.line, expression)
             return expression
@@ -340,7 +339,7 @@ class ExpressionParser(TokenReader):
         self.next()
         name = self.expect_name("method name")
         if self.token.kind == "<" and self._is_instantiation():
-            self.types.instantiation()
+            self.instantiation()
         if self.token.kind not in ("(", "{", "string"):
             self.fail(
                 f"Expected '(', '{{' or <string> when parsing function call, got {self.token.text}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from clawblox.luau.compiler import syntax as ast
 from clawblox.luau.compiler.expressions import ExpressionParser
@@ -73,9 +73,19 @@ class Parser(ExpressionParser):
         self.leave()
         return statements
 
-    def _loop_body(self) -> list[ast.Statement]:
-        with self.scope.enter_loop():
-            return self._block()
+    def _do_loop(
+        self, what: str, names: Sequence[Token] = ()
+    ) -> tuple[list[ast.Local], list[ast.Statement]]:
+        """Read ``do … end`` and declare the names of a ``for``; the loop hides three more."""
+        do = self.expect("do", what)
+        with self.scope.enter_block():
+            if names:
+                self.room(len(names) + 3, names[-1])
+            variables = [self.scope.declare(name.value, name.line) for name in names]
+            with self.scope.enter_loop():
+                body = self._block()
+        self.expect_match("end", do)
+        return variables, body
 
     def _statement(self) -> ast.Statement | None:
         read = _READERS.get(self.token.kind)
@@ -101,9 +111,7 @@ class Parser(ExpressionParser):
     def _while_statement(self) -> ast.Statement:
         opener = self.next()
         condition = self.expression()
-        do = self.expect("do", "while loop")
-        body = self._loop_body()
-        self.expect_match("end", do)
+        _, body = self._do_loop("while loop")
         return ast.While(opener.line, condition, body)
 
     def _do_statement(self) -> ast.Statement:
@@ -138,12 +146,7 @@ class Parser(ExpressionParser):
             names.append(self.typed_name("for loop"))
         self.expect("in", "for loop")
         values = self.expressions()
-        do = self.expect("do", "for loop")
-        with self.scope.enter_block():
-            self.room(len(names) + 3, names[-1])
-            variables = [self.scope.declare(name.value, name.line) for name in names]
-            body = self._loop_body()
-        self.expect_match("end", do)
+        variables, body = self._do_loop("for loop", names)
         return ast.GenericFor(opener.line, variables, values, body)
 
     def _numeric_for(self, opener: Token, name: Token) -> ast.Statement:
@@ -152,12 +155,7 @@ class Parser(ExpressionParser):
         self.expect(",", "index range")
         limit = self.expression()
         step = self.expression() if self.accept(",") else None
-        do = self.expect("do", "for loop")
-        with self.scope.enter_block():
-            self.room(4, name)
-            variable = self.scope.declare(name.value, name.line)
-            body = self._loop_body()
-        self.expect_match("end", do)
+        (variable,), body = self._do_loop("for loop", [name])
         return ast.NumericFor(opener.line, variable, start, limit, step, body)
 
     def _function_statement(self) -> ast.Statement:
@@ -258,7 +256,7 @@ class Parser(ExpressionParser):
     def _type_declaration(self) -> None:
         """Read what follows ``type``: an alias, or a type function."""
         if self.token.kind != "function":
-            self.types.alias()
+            self.type_alias()
             return
         opener = self.next()
         name = self.expect_name("type function name")

@@ -2,42 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from clawblox.luau.compiler.lexer import TokenReader
 
 _ACCESS = {"read", "write"}
 
 
-class TypeReader:
-    """Steps a reader of tokens over types.
+class TypeReader(TokenReader):
+    """Steps over types; its subclass reads expressions."""
 
-    Args:
-        tokens: The reader.
-        parse_expression: Steps over an expression, as in ``typeof(x)``.
-        skip_attributes: Steps over the attributes before a type.
-    """
+    def expression(self) -> object:
+        """Read an expression, as in ``typeof(x)``.
 
-    def __init__(
-        self,
-        tokens: TokenReader,
-        parse_expression: Callable[[], object],
-        skip_attributes: Callable[[], None],
-    ) -> None:
-        self._tokens = tokens
-        self._parse_expression = parse_expression
-        self._skip_attributes = skip_attributes
+        Raises:
+            LuauSyntaxError: The source is not Luau here.
+        """
+        raise NotImplementedError
 
-    def alias(self) -> None:
+    def attributes(self) -> None:
+        """Read the attributes before a type.
+
+        Raises:
+            LuauSyntaxError: An attribute is unknown or malformed.
+        """
+        raise NotImplementedError
+
+    def type_alias(self) -> None:
         """Read an alias from behind the word ``type``.
 
         Raises:
             LuauSyntaxError: The source is not Luau here.
         """
-        tokens = self._tokens
-        tokens.expect_name("type name")
+        self.expect_name("type name")
         self.generics(defaults=True)
-        tokens.expect("=", "type alias")
+        self.expect("=", "type alias")
         self.type()
 
     def generics(self, *, defaults: bool = False) -> None:
@@ -46,18 +43,17 @@ class TypeReader:
         Raises:
             LuauSyntaxError: The source is not Luau here.
         """
-        tokens = self._tokens
-        if tokens.token.kind != "<":
+        if self.token.kind != "<":
             return
-        opener = tokens.next()
-        while tokens.token.kind != ">":
-            tokens.expect_name()
-            is_pack = tokens.accept("...")
-            if defaults and tokens.accept("="):
-                self._pack_argument() if is_pack else self.type()
-            if not tokens.accept(","):
+        opener = self.next()
+        while self.token.kind != ">":
+            self.expect_name()
+            is_pack = self.accept("...")
+            if defaults and self.accept("="):
+                self._type_pack() if is_pack else self.type()
+            if not self.accept(","):
                 break
-        tokens.expect_match(">", opener)
+        self.expect_match(">", opener)
 
     def instantiation(self) -> None:
         """Read ``<<A, B>>`` behind a function's name.
@@ -65,12 +61,11 @@ class TypeReader:
         Raises:
             LuauSyntaxError: The source is not Luau here.
         """
-        tokens = self._tokens
-        opener = tokens.next()
-        inner = tokens.expect("<")
-        self._arguments(">")
-        tokens.expect_match(">", inner)
-        tokens.expect_match(">", opener)
+        opener = self.next()
+        inner = self.expect("<")
+        self._type_arguments(">")
+        self.expect_match(">", inner)
+        self.expect_match(">", opener)
 
     def return_type(self) -> None:
         """Read a return type, or the type of ``...``: ``T``, ``...T``, ``T...`` or a pack.
@@ -78,24 +73,21 @@ class TypeReader:
         Raises:
             LuauSyntaxError: The source is not Luau here.
         """
-        tokens = self._tokens
-        tokens.accept("...")
+        self.accept("...")
         self.type()
-        tokens.accept("...")
+        self.accept("...")
 
-    def _pack_argument(self) -> None:
-        tokens = self._tokens
-        if tokens.accept("..."):
+    def _type_pack(self) -> None:
+        if self.accept("..."):
             self.type()
             return
         self.type()
-        tokens.accept("...")
+        self.accept("...")
 
-    def _arguments(self, close: str) -> None:
-        tokens = self._tokens
-        while tokens.token.kind != close:
-            self._pack_argument()
-            if not tokens.accept(","):
+    def _type_arguments(self, close: str) -> None:
+        while self.token.kind != close:
+            self._type_pack()
+            if not self.accept(","):
                 break
 
     def type(self) -> None:
@@ -104,87 +96,81 @@ class TypeReader:
         Raises:
             LuauSyntaxError: The source is not Luau here.
         """
-        tokens = self._tokens
-        tokens.enter("type annotation")
-        if tokens.token.kind in ("|", "&"):
-            tokens.next()
-        self._suffixed()
-        while tokens.token.kind in ("|", "&"):
-            tokens.next()
-            self._suffixed()
-        tokens.leave()
+        self.enter("type annotation")
+        if self.token.kind in ("|", "&"):
+            self.next()
+        self._suffixed_type()
+        while self.token.kind in ("|", "&"):
+            self.next()
+            self._suffixed_type()
+        self.leave()
 
-    def _suffixed(self) -> None:
-        self._simple()
-        while self._tokens.accept("?"):
+    def _suffixed_type(self) -> None:
+        self._simple_type()
+        while self.accept("?"):
             pass
 
-    def _simple(self) -> None:
-        tokens = self._tokens
-        kind = tokens.token.kind
+    def _simple_type(self) -> None:
+        kind = self.token.kind
         if kind == "@":
-            self._skip_attributes()
-            self._simple()
+            self.attributes()
+            self._simple_type()
         elif kind in ("nil", "true", "false", "string", "interp-simple"):
-            tokens.next()
+            self.next()
         elif kind == "{":
-            self._table()
+            self._table_type()
         elif kind == "(" or kind == "<":
-            self._function_or_group()
+            self._function_type()
         elif kind == "name":
-            self._named()
+            self._named_type()
         else:
-            tokens.unexpected("type")
+            self.unexpected("type")
 
-    def _named(self) -> None:
-        tokens = self._tokens
-        name = tokens.next()
-        if name.value == "typeof" and tokens.token.kind == "(":
-            opener = tokens.next()
-            self._parse_expression()
-            tokens.expect_match(")", opener)
+    def _named_type(self) -> None:
+        name = self.next()
+        if name.value == "typeof" and self.token.kind == "(":
+            opener = self.next()
+            self.expression()
+            self.expect_match(")", opener)
             return
-        while tokens.accept("."):
-            tokens.expect_name("field name")
-        if tokens.token.kind == "<":
-            opener = tokens.next()
-            self._arguments(">")
-            tokens.expect_match(">", opener)
+        while self.accept("."):
+            self.expect_name("field name")
+        if self.token.kind == "<":
+            opener = self.next()
+            self._type_arguments(">")
+            self.expect_match(">", opener)
 
-    def _table(self) -> None:
-        tokens = self._tokens
-        opener = tokens.next()
-        while tokens.token.kind != "}":
-            self._field()
-            if not (tokens.accept(",") or tokens.accept(";")):
+    def _table_type(self) -> None:
+        opener = self.next()
+        while self.token.kind != "}":
+            self._type_field()
+            if not (self.accept(",") or self.accept(";")):
                 break
-        tokens.expect_match("}", opener)
+        self.expect_match("}", opener)
 
-    def _field(self) -> None:
-        tokens = self._tokens
-        if tokens.token.value in _ACCESS and tokens.peek().kind in ("name", "["):
-            tokens.next()
-        if tokens.token.kind == "[":
-            opener = tokens.next()
+    def _type_field(self) -> None:
+        if self.token.value in _ACCESS and self.peek().kind in ("name", "["):
+            self.next()
+        if self.token.kind == "[":
+            opener = self.next()
             self.type()
-            tokens.expect_match("]", opener)
-            tokens.expect(":", "table field")
-        elif tokens.token.kind == "name" and tokens.peek().kind == ":":
-            tokens.next()
-            tokens.next()
+            self.expect_match("]", opener)
+            self.expect(":", "table field")
+        elif self.token.kind == "name" and self.peek().kind == ":":
+            self.next()
+            self.next()
         self.type()
 
-    def _function_or_group(self) -> None:
-        tokens = self._tokens
+    def _function_type(self) -> None:
         self.generics()
-        opener = tokens.expect("(")
-        while tokens.token.kind != ")":
-            if tokens.token.kind == "name" and tokens.peek().kind == ":":
-                tokens.next()
-                tokens.next()
-            self._pack_argument()
-            if not tokens.accept(","):
+        opener = self.expect("(")
+        while self.token.kind != ")":
+            if self.token.kind == "name" and self.peek().kind == ":":
+                self.next()
+                self.next()
+            self._type_pack()
+            if not self.accept(","):
                 break
-        tokens.expect_match(")", opener)
-        if tokens.accept("->"):
+        self.expect_match(")", opener)
+        if self.accept("->"):
             self.return_type()

@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 STACK_BYTES = 512 << 20
 MAX_CALLS = 19_999  # as in the reference, the main function included
-_STARTING_CALLS = 9  # of Python itself, below the main function
+_STARTING_CALLS = 8  # of Python itself, below the main function
 COUNTS_C_CALLS = sys.version_info < (3, 12)  # whether calls from C count as calls of Python do
 HEADROOM = 200  # calls that handling an error may need on a stack that is full
 _PROBE_CALLS = 3_000

@@ -41,15 +41,6 @@ _ROOT_PER_STEP = 32
 builtin_iterators: dict[str, Function] = {}  # `next` and the function `ipairs` returns
 
 
-def charge_iterations(steps: int) -> None:
-    """Charge loop iterations before they run.
-
-    Raises:
-        LuaError: The call has used up its steps or its memory, or the host has interrupted it.
-    """
-    current.vm.charge(steps)
-
-
 def charge_work(steps: int) -> None:
     """Charge work of the library that runs no script and fills no table.
 
@@ -73,7 +64,7 @@ def count(start: Any, limit: Any, step: Any) -> Any:
         if start.is_integer() and start > -_EXACT and limit < _EXACT:
             first, last = int(start), math.floor(limit)
             if first >= 0 and last < _CACHED:
-                charge_iterations(last - first + 1)
+                current.vm.charge(last - first + 1)
                 return FLOATS[first : last + 1]
             return chain.from_iterable(_whole_numbers(first, last))
     return _steps(start, limit, step)
@@ -104,14 +95,14 @@ def _bounds(start: Any, limit: Any, step: Any) -> list[float]:
 def _whole_numbers(first: int, last: int) -> Iterator[Any]:
     while first <= last:
         size = min(_CHUNK, last - first + 1)
-        charge_iterations(size)
+        current.vm.charge(size)
         yield map(float, range(first, first + size))
         first += size
 
 
 def _steps(value: float, limit: float, step: float) -> Iterator[float]:
     while value <= limit if step > 0.0 else limit <= value:
-        charge_iterations(1)
+        current.vm.charge(1)
         yield value
         value += step
 
@@ -209,7 +200,7 @@ def _entries_in_order(get: Callable[[float], Any], start: int) -> Iterator[tuple
     """Read the values from a position on, charging for the positions before they are read."""
     size = 16
     while True:
-        charge_iterations(size)
+        current.vm.charge(size)
         stop = start + size
         for number in FLOATS[start:stop] if stop < _CACHED else map(float, range(start, stop)):
             value = get(number)

@@ -436,10 +436,7 @@ def user_class(meta: LuaTable) -> type[MetaTable]:
 
 def has_own_class(table: LuaTable) -> bool:
     """Return whether a class was made for the tables with this metatable."""
-    own_class = (
-        getattr(table, "_own_class", MetaTable) if isinstance(table, SlowTable) else MetaTable
-    )
-    return own_class is not MetaTable
+    return isinstance(table, SlowTable) and getattr(table, "_own_class", MetaTable) is not MetaTable
 
 
 def own_user_class(meta: LuaTable) -> type[MetaTable]:
@@ -453,9 +450,9 @@ def own_user_class(meta: LuaTable) -> type[MetaTable]:
 
 def renew_class(meta: LuaTable) -> None:
     """Make the class of a metatable's users follow its present ``__index``."""
-    own_class: Any = meta._own_class if has_own_class(meta) else None
-    if own_class is None:
+    if not has_own_class(meta):
         return
+    own_class: Any = meta._own_class
     handler = raw_get(meta, "__index")
     if isinstance(handler, LuaTable) and not _is_circular(handler):
         own_class.__missing__ = handler.__getitem__

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clawblox.luau.core.errors import RuntimeFault
-from clawblox.luau.core.iteration import charge_iterations, charge_work
+from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.limits import BYTES_PER_STEP
 from clawblox.luau.core.machine import call_unyieldable, charge_reading, current
 from clawblox.luau.core.operators import MAX_STRING, account_text, index, join
@@ -259,7 +259,7 @@ def gsub(*args: Any) -> tuple[str, float]:
             break
         count += 1
         if not count & 15:
-            charge_iterations(32)
+            current.vm.charge(32)
         pieces.append(text[copied : matched.start])
         pieces.append(_replacement(replacement, matched))
         copied = matched.end

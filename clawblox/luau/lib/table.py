@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from clawblox.luau.core.errors import OutOfMemory, RuntimeFault
-from clawblox.luau.core.iteration import charge_iterations, charge_work, ordered_keys
+from clawblox.luau.core.iteration import charge_work, ordered_keys
 from clawblox.luau.core.limits import BYTES_PER_STEP, LONG_TEXT
 from clawblox.luau.core.machine import call_unyieldable, current
 from clawblox.luau.core.numbers import format_number
@@ -254,7 +254,7 @@ def move(*args: Any) -> LuaTable:
     if end - start > 4 * (len(source) + len(target)):
         _move_sparse(source, target, float(start), float(end), float(to))
         return target
-    charge_iterations(end - start + 1)
+    current.vm.charge(end - start + 1)
     positions = range(end - start + 1)
     if to > start and to <= end and target is source:
         positions = positions[::-1]
@@ -370,7 +370,7 @@ def foreach(*args: Any) -> Any:
     """
     table = arg.table(args, 0, "foreach")
     function = arg.function(args, 1, "foreach")
-    charge_iterations(len(table) + 1)
+    current.vm.charge(len(table) + 1)
     return _call_each(function, table, (key for key in ordered_keys(table) if key in table))
 
 
@@ -392,5 +392,5 @@ def foreachi(*args: Any) -> Any:
     table = arg.table(args, 0, "foreachi")
     function = arg.function(args, 1, "foreachi")
     size = int(border(table))
-    charge_iterations(size + 1)
+    current.vm.charge(size + 1)
     return _call_each(function, table, map(float, range(1, size + 1)))

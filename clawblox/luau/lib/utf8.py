@@ -14,7 +14,6 @@ from clawblox.luau.lib.support.registry import BUILTINS
 CONSTANTS: dict[str, Any] = {"utf8.charpattern": "[\0-\x7f\xc2-\xf4][\x80-\xbf]*"}
 _MAX_CODE = 0x10FFFF
 _BYTES_PER_CHARGE = 64
-_LEAST = (0, 0x80, 0x800, 0x10000)
 
 
 def _decode(text: str, at: int) -> tuple[int, int] | None:
@@ -22,20 +21,11 @@ def _decode(text: str, at: int) -> tuple[int, int] | None:
     lead = ord(text[at])
     if lead < 0x80:
         return lead, at + 1
-    extra = (
-        1 if lead & 0xE0 == 0xC0 else 2 if lead & 0xF0 == 0xE0 else 3 if lead & 0xF8 == 0xF0 else 0
-    )
-    if not extra or at + extra >= len(text):
+    size = 2 if lead & 0xE0 == 0xC0 else 3 if lead & 0xF0 == 0xE0 else 4
+    try:
+        return ord(text[at : at + size].encode("latin-1").decode()), at + size
+    except UnicodeDecodeError:
         return None
-    code = lead & (0x3F >> extra)
-    for offset in range(1, extra + 1):
-        following = ord(text[at + offset])
-        if following & 0xC0 != 0x80:
-            return None
-        code = code << 6 | following & 0x3F
-    if code < _LEAST[extra] or code > _MAX_CODE or 0xD800 <= code <= 0xDFFF:
-        return None  # too long, too large, or a surrogate of UTF-16
-    return code, at + extra + 1
 
 
 def _is_continuation(text: str, at: int) -> bool:

@@ -138,12 +138,8 @@ class Saver:
         return classes
 
     def _serials(self) -> list[Json]:
-        serials = []
-        for number, entry in enumerate(self._entries):
-            serial = getattr(entry, "_serial", None)
-            if serial is not None:
-                serials.append([number, serial])
-        return serials
+        serials = [getattr(entry, "_serial", None) for entry in self._entries]
+        return [[number, serial] for number, serial in enumerate(serials) if serial is not None]
 
     def value(self, value: Any) -> Json:
         """Return a value as the document writes it."""

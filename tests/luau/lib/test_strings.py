@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -13,7 +12,7 @@ from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.machine import current
 from clawblox.luau.lib.support.fastpatterns import search
 from clawblox.luau.lib.support.patterns import Matcher, parse_pattern
-from clawblox.luau.lib.support.textformat import _format_once, format_text
+from clawblox.luau.lib.support.textformat import Convert, _convert, _read_plan, _refuse
 from clawblox.luau.vm import VM
 from tests.luau.support import check_values, failure, run_plainly, value, values
 
@@ -230,23 +229,31 @@ CONVERSIONS = st.tuples(
 ARGUMENTS = st.floats(width=64) | st.text(st.characters(max_codepoint=255), max_size=3) | st.none()
 
 
-@given(st.lists(CONVERSIONS | st.sampled_from(["", "a", "%%"])), st.lists(ARGUMENTS))
-def test_cached_formats_give_the_same_text_as_parsed_ones(
-    forms: list[str], arguments: list[object]
-) -> None:
-    args = ("".join(forms), *arguments)
-
-    def outcome(function: Callable[[], str]) -> str:
+@given(CONVERSIONS, ARGUMENTS)
+def test_quick_conversions_give_the_same_text_as_exact_ones(form: str, argument: object) -> None:
+    def outcome(convert: Convert, spec: re.Match[str]) -> str:
         try:
-            return function()
+            return convert(spec, ("", argument), 1)
         except RuntimeFault as fault:
             return f"error: {fault.value}"
 
-    def formatted() -> tuple[str, str]:
-        once = outcome(lambda: _format_once(args[0], args))
-        return outcome(lambda: format_text(*args)), once
+    with VM().entered():
+        for _, convert, spec in _read_plan(form)[1]:
+            if convert is not _refuse:
+                assert outcome(convert, spec) == outcome(_convert, spec)
 
-    vm = VM()
-    with vm.entered():
-        ready, once = formatted()
-    assert ready == once
+
+@pytest.mark.parametrize(
+    ("call", "fault"),
+    [
+        ("('%d %y'):format(1, 2)", "invalid option '%y' to 'format'"),
+        (
+            "('%d %y'):format('a', 2)",
+            "invalid argument #2 to 'format' (number expected, got string)",
+        ),
+        ("('%d %y'):format(1)", "missing argument #3"),
+        ("(('-'):rep(300) .. '%0123d'):format(1)", "invalid format (width or precision too long)"),
+    ],
+)
+def test_the_first_fault_of_a_format_is_reported(call: str, fault: str) -> None:
+    assert value(f"select(2, pcall(function() return {call} end))").endswith(fault)

@@ -35,37 +35,16 @@ def format_text(*args: Any) -> str:
         RuntimeFault: The format is malformed, or a value does not fit it.
     """
     form = arg.string(args, 0, "format")
-    plan = _short_plan(form) if len(form) <= _SHORT_FORM else None
-    if plan is None:
-        return _format_once(form, args)
-    steps, items, rest = plan
+    steps, items, rest = _short_plan(form) if len(form) <= _SHORT_FORM else _read_plan(form)
     if steps:
         charge_work(steps)
-    if len(items) >= len(args):  # one is missing, but those before it may be wrong
-        return _format_once(form, args, is_charged=True)
     pieces: list[str] = []
     for at, (text, convert, spec) in enumerate(items, 1):
         pieces.append(text)
+        if at >= len(args):
+            raise RuntimeFault(f"missing argument #{at + 1}")
         pieces.append(convert(spec, args, at))
     pieces.append(rest)
-    return join(pieces)
-
-
-def _format_once(form: str, args: arg.Arguments, *, is_charged: bool = False) -> str:
-    """Format with a form that is long or malformed, or lacks arguments."""
-    if not is_charged:
-        charge_work(form.count("%") * _STEPS_PER_ITEM)
-    pieces: list[str] = []
-    next_argument = 1
-    for text, spec in _parts(form):
-        pieces.append(text)
-        if spec is None:
-            continue
-        if next_argument >= len(args):
-            raise RuntimeFault(f"missing argument #{next_argument + 1}")
-        _check(spec)
-        pieces.append(_convert(spec, args, next_argument))
-        next_argument += 1
     return join(pieces)
 
 
@@ -84,27 +63,26 @@ def _parts(form: str) -> Iterator[tuple[str, re.Match[str] | None]]:
     yield form[at:], None
 
 
-@lru_cache(maxsize=256)
-def _short_plan(form: str) -> Plan | None:
-    """Return how a short form is filled; None if it is malformed."""
+def _read_plan(form: str) -> Plan:
+    """Return how a form is filled."""
     items: list[tuple[str, Convert, re.Match[str]]] = []
     text = ""
     for before, spec in _parts(form):
         text += before
-        if spec is None:
-            continue
-        try:
-            _check(spec)
-        except RuntimeFault:
-            return None
-        items.append((text, _choose(spec), spec))
-        text = ""
+        if spec is not None:
+            items.append((text, _choose(spec), spec))
+            text = ""
     return form.count("%") * _STEPS_PER_ITEM, tuple(items), text
+
+
+_short_plan = lru_cache(maxsize=256)(_read_plan)
 
 
 def _choose(spec: re.Match[str]) -> Convert:
     """Return the function for a conversion: a quick one for the plain forms of numbers."""
     letter = spec[5]
+    if _find_fault(spec):
+        return _refuse
     if spec[1] or letter not in "dfs":
         return _convert
     if letter == "s":
@@ -113,6 +91,10 @@ def _choose(spec: re.Match[str]) -> Convert:
         return _convert if spec[3] is not None else _whole(f"{spec[2]}d")
     precision = int(spec[4] or 0) if spec[3] is not None else 6
     return _finite(f"{spec[2]}.{precision}f")
+
+
+def _refuse(spec: re.Match[str], args: arg.Arguments, at: int) -> str:
+    raise RuntimeFault(_find_fault(spec))
 
 
 def _plain_string(spec: re.Match[str], args: arg.Arguments, at: int) -> str:
@@ -140,15 +122,17 @@ def _finite(form: str) -> Convert:
     return convert
 
 
-def _check(spec: re.Match[str]) -> None:
+def _find_fault(spec: re.Match[str]) -> str:
+    """Return what is wrong with a conversion; nothing if it is right."""
     if len(spec[1]) > _MAX_FLAGS:
-        raise RuntimeFault("invalid format (repeated flags)")
+        return "invalid format (repeated flags)"
     if len(spec[2]) > 2 or len(spec[4] or "") > 2:
-        raise RuntimeFault("invalid format (width or precision too long)")
+        return "invalid format (width or precision too long)"
     if spec[5] == "*" and spec[0] != "%*":
-        raise RuntimeFault("'%*' does not take a form")
+        return "'%*' does not take a form"
     if not spec[5] or spec[5] not in "cdiouxXeEfgGqs*":
-        raise RuntimeFault(f"invalid option '%{spec[5]}' to 'format'")
+        return f"invalid option '%{spec[5]}' to 'format'"
+    return ""
 
 
 def _convert(spec: re.Match[str], args: arg.Arguments, at: int) -> str:
