@@ -18,7 +18,7 @@ from clawblox.instance.supervised import SupervisedInstance
 from clawblox.results import EventKind, Labels, ProcessExit
 from clawblox.rundir.manifest import Update
 from clawblox.rundir.manifest_updates import RestartedBy, restart_update, run_update
-from clawblox.rundir.paths import records_journal
+from clawblox.rundir.paths import file_stamp, records_journal
 from clawblox.rundir.records import restore_records
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.telemetry.own_log import OwnLog
@@ -191,7 +191,7 @@ class _RecordKeeper:
     def look(self, instances: Iterable[Instance]) -> None:
         """Restore the lost records of instances. Blocks."""
         for run_dir, members in _group_by_run_dir(instances).items():
-            stamp = _stamp(records_journal(run_dir))
+            stamp = file_stamp(records_journal(run_dir))
             # A run directory that was moved or removed is not created again.
             if (stamp is None or stamp != self._stamps.get(run_dir)) and run_dir.is_dir():
                 self._restore(run_dir, members)
@@ -206,7 +206,7 @@ class _RecordKeeper:
             return
         if lost:
             _log.warning("lost records written again", run_dir=str(run_dir), instances=lost)
-        stamp = _stamp(records_journal(run_dir))
+        stamp = file_stamp(records_journal(run_dir))
         if stamp is not None:
             self._stamps[run_dir] = stamp
 
@@ -227,14 +227,6 @@ def _group_by_run_dir(instances: Iterable[Instance]) -> dict[Path, list[Instance
     for instance in dict.fromkeys(instances):  # lock each only once
         groups.setdefault(instance.launch.run_dir, []).append(instance)
     return groups
-
-
-def _stamp(path: Path) -> tuple[int, ...] | None:
-    try:
-        status = path.lstat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _brief(exit_: ProcessExit | None) -> str:

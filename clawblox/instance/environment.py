@@ -13,6 +13,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from clawblox import protocol
@@ -43,8 +44,10 @@ _OTHER_CONTRACT_ENV: Final = (
 )
 
 
-def world_environment(launch: Launch, name: str, port: int) -> WorldEnvironment:
-    """Return the contract variables of one instance, with new tokens.
+def world_environment(
+    launch: Launch, name: str, port: int, variables: Mapping[str, str] = MappingProxyType({})
+) -> WorldEnvironment:
+    """Return the contract variables of one instance, with new tokens unless it has some.
 
     On the port of a run of which this process is the world, the world writes into the manifest of
     that run, and into its rows.
@@ -53,6 +56,7 @@ def world_environment(launch: Launch, name: str, port: int) -> WorldEnvironment:
         launch: The launch; tokens in its ``env`` are used instead of new ones.
         name: Name of the instance.
         port: Port that the world must bind.
+        variables: Variables of a world that runs already, with its tokens.
     """
     manifest, rows, outer = (
         manifest_path(launch.instance_dir),
@@ -73,13 +77,14 @@ def world_environment(launch: Launch, name: str, port: int) -> WorldEnvironment:
         datastore_path=rows,
         manifest_path=manifest,
         clawblox_bin=_find_own_bin() or shutil.which("clawblox") or "clawblox",
-        operator_token=_token(launch, protocol.OPERATOR_TOKEN_ENV),
-        spectator_token=_token(launch, protocol.SPECTATOR_TOKEN_ENV),
+        operator_token=_token(launch, protocol.OPERATOR_TOKEN_ENV, variables),
+        spectator_token=_token(launch, protocol.SPECTATOR_TOKEN_ENV, variables),
     )
 
 
-def _token(launch: Launch, variable: str) -> str:
-    return launch.options.env.get(variable) or secrets.token_urlsafe(_TOKEN_BYTES)
+def _token(launch: Launch, variable: str, variables: Mapping[str, str]) -> str:
+    given = variables.get(variable) or launch.options.env.get(variable)
+    return given or secrets.token_urlsafe(_TOKEN_BYTES)
 
 
 @functools.cache

@@ -70,7 +70,12 @@ def start_failure(
     if isinstance(error, WorldError):
         _located(error, instance, phase, elapsed_s)
         if isinstance(error, WorldExitedBeforeReadyError) and (missing := _missing_package(error)):
-            error = _located(_missing_error(*missing, instance), instance, phase, elapsed_s)
+            module, extra = missing
+            error = WorldExitedBeforeReadyError(
+                f"world {_name(instance.launch)} needs the package {module}, which is not "
+                f"installed: {install_command(extra)}"
+            )
+            _located(error, instance, phase, elapsed_s)
             error.log_lines = ()  # a traceback that adds nothing to the message
             return error
         if any(map(_NO_CLAWBLOX.search, error.log_lines)):
@@ -80,10 +85,16 @@ def start_failure(
         return error
     for raised, public in _PUBLIC_CLASS.items():
         if isinstance(error, raised):
-            found = public(_sentence(error, instance), hint=_command_hint(error))
-            _located(found, instance, phase, elapsed_s)
-            found.__cause__ = error
-            return found
+            reason = str(error)
+            if isinstance(error, OSError):
+                path = error.filename2 or error.filename  # for a failed rename, the target
+                reason = f"{error.strerror or error}{f': {path}' if path else ''}"
+            message = f"cannot start world {_name(instance.launch)}: {reason}"
+            failure = _located(public(message), instance, phase, elapsed_s)
+            if isinstance(error, CannotExecute) and _PYTHON.fullmatch(PurePath(error.program).name):
+                failure.hint = _interpreter_hint()
+            failure.__cause__ = error
+            return failure
     return error
 
 
@@ -97,15 +108,6 @@ def _missing_package(error: WorldError) -> tuple[str, str] | None:
         if extra is not None and module.partition(".")[0] in find_missing(extra):
             return module, extra
     return None
-
-
-def _missing_error(
-    module: str, extra: str, instance: SupervisedInstance
-) -> WorldExitedBeforeReadyError:
-    return WorldExitedBeforeReadyError(
-        f"world {_name(instance.launch)} needs the package {module}, which is not installed: "
-        f"{install_command(extra)}"
-    )
 
 
 def exited_before_ready(instance: SupervisedInstance) -> WorldExitedBeforeReadyError:
@@ -201,19 +203,6 @@ def _located(
 ) -> _Error:
     error.locate(phase=phase, elapsed_s=elapsed_s, **instance.error_fields())
     return error
-
-
-def _sentence(error: Exception, instance: SupervisedInstance) -> str:
-    if isinstance(error, OSError):
-        path = error.filename2 or error.filename  # for a failed rename, the target
-        place = f": {path}" if path else ""
-        return f"cannot start world {_name(instance.launch)}: {error.strerror or error}{place}"
-    return f"cannot start world {_name(instance.launch)}: {error}"
-
-
-def _command_hint(error: Exception) -> str | None:
-    is_python = isinstance(error, CannotExecute) and _PYTHON.fullmatch(PurePath(error.program).name)
-    return _interpreter_hint() if is_python else None
 
 
 def _interpreter_hint() -> str:

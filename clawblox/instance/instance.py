@@ -158,7 +158,7 @@ class Instance:
 
     def error_fields(self) -> dict[str, Any]:
         """Return the fields of an error about this instance. Blocks."""
-        named = self._named
+        named, running = self._named, self._running
         return {
             "instance": self.name or None,
             "world_dir": self.launch.config.dir,
@@ -167,14 +167,12 @@ class Instance:
             "url": self.url if self.port else None,
             "port": self.port or self.launch.options.port,
             "exit": self.exit,
-            "log_lines": self._last_lines(),
+            "log_lines": last_lines(
+                running.named.log_file, start=running.processes.log_start, secrets=self._secrets()
+            )
+            if running
+            else (),
         }
-
-    def _last_lines(self) -> tuple[str, ...]:
-        if (running := self._running) is None:
-            return ()
-        log, start = running.named.log_file, running.processes.log_start
-        return last_lines(log, start=start, secrets=self._secrets())
 
     def _secrets(self) -> tuple[str, ...]:
         return tuple(self._running.environment.secrets().values()) if self._running else ()
@@ -312,16 +310,9 @@ class Instance:
         self._note_claim(claim_name(self.launch.run_dir, record.name, may_be_alive=True))
         world = adopt(record.pid)
         self.port = self._wanted_port = record.port
-        environment = world_environment(self.launch, self.name, self.port)
-        # The token is not on disk, only in the environment of the world.
+        # The tokens are not on disk, only in the environment of the world.
         variables = read_variables(record.pid)
-        environment = attrs.evolve(
-            environment,
-            operator_token=variables.get(protocol.OPERATOR_TOKEN_ENV, environment.operator_token),
-            spectator_token=variables.get(
-                protocol.SPECTATOR_TOKEN_ENV, environment.spectator_token
-            ),
-        )
+        environment = world_environment(self.launch, self.name, self.port, variables)
         running = self._begin_running(self.take_name(), environment)
         running.processes.adopt_world(world, Path(record.log_file), record.log_start)
         self.log_index = LogIndex(Path(record.log_file))

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
 from enum import Enum
+from functools import partial
 
 import anyio
 import attrs
@@ -208,19 +209,12 @@ class Launcher:
                 work.begin(start)
             else:
                 is_held_back = True
-                self._look(start)
+                if (pace := self._ramp.look()) is not None:  # the load of the machine has changed
+                    self._tell(start, partial(start.on_pace, pace))
         limit = work.seconds_to_timer() if work.running else 0.0
         if self._waiting:
             limit = min(limit, LOOK_INTERVAL_S) if is_held_back else 0.0
-        self._step(work, self._epoll.poll(None if limit == math.inf else limit))
-
-    def _look(self, start: _Start) -> None:
-        """Check the load of the machine that delays ``start``; report a change of pace."""
-        if (pace := self._ramp.look()) is not None:
-            self._tell(start, lambda: start.on_pace(pace))
-
-    def _step(self, work: _Work, ready: list[tuple[int, int]]) -> None:
-        for fd, _ in ready:
+        for fd, _ in self._epoll.poll(None if limit == math.inf else limit):
             if fd == self._to_thread:
                 with suppress(BlockingIOError):
                     os.eventfd_read(fd)
@@ -307,16 +301,13 @@ class _Work:
             _, _, start = heapq.heappop(self._timers)
             start.timer = 0
             try:
-                self._on_timer(start)
+                if time.monotonic() >= start.deadline:
+                    self._pass_deadline(start)
+                else:
+                    self._look_elsewhere(start)
+                    self._advance(start, lambda steps: steps.send(False))
             except Exception as error:  # noqa: BLE001 - it belongs to the caller of `Launcher.run`
                 self.end(start, Ending.FAILED, error)
-
-    def _on_timer(self, start: _Start) -> None:
-        if time.monotonic() >= start.deadline:
-            self._pass_deadline(start)
-        else:
-            self._look_elsewhere(start)
-            self._advance(start, lambda steps: steps.send(False))
 
     def _look_elsewhere(self, start: _Start) -> None:
         """Warn that the world of a slow start listens elsewhere; once is enough for all starts."""

@@ -124,9 +124,8 @@ class LocalInstance(Instance):
 
     async def _has_lost_port(self, failure: WorldStartError) -> bool:
         """Return whether another process took the port between the lease and the world's bind."""
-        if self.keeps_port:
-            return False
-        if not isinstance(failure, WorldExitedBeforeReadyError | WorldIdentityError):
+        may_be = isinstance(failure, WorldExitedBeforeReadyError | WorldIdentityError)
+        if self.keeps_port or not may_be:
             return False
         return bool(await run_blocking(describe_owner, self.port))
 

@@ -81,17 +81,8 @@ class WorldProcesses:
             OSError: The log cannot be written.
             TmuxError: The tmux window cannot be opened.
         """
-        self.log_files = [log_file]
-        log, self.log_start = open_log(log_file)
-        try:
-            if self.tmux_session is None:
-                fd = None if listener is None else listener.fileno()
-                self.world = spawn(command, cwd=self.cwd, env=env, output=log, listener=fd)
-            else:
-                self.world = self._start_in_tmux(command, env, log_file, None)
-            self.tree.add(self.world)
-        finally:
-            os.close(log)
+        self.log_files = []
+        self.world = self._start(command, env, log_file, None, listener)
 
     def start_sidecar(self, name: str, command: Sequence[str], env: Mapping[str, str]) -> None:
         """Start a sidecar; its log is next to the world's.
@@ -107,14 +98,28 @@ class WorldProcesses:
             TmuxError: The tmux window cannot be opened.
         """
         log_file = self.log_files[0].with_name(f"{self.log_files[0].stem}-{name}.log")
+        self.sidecars[name] = self._start(command, env, log_file, name, None)
+
+    def _start(
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        log_file: Path,
+        sidecar: str | None,
+        listener: socket.socket | None,
+    ) -> Process:
         self.log_files.append(log_file)
-        log, _ = open_log(log_file)
+        log, log_start = open_log(log_file)
+        if sidecar is None:
+            self.log_start = log_start
         try:
             if self.tmux_session is None:
-                self.sidecars[name] = spawn(command, cwd=self.cwd, env=env, output=log)
+                fd = None if listener is None else listener.fileno()
+                process = spawn(command, cwd=self.cwd, env=env, output=log, listener=fd)
             else:
-                self.sidecars[name] = self._start_in_tmux(command, env, log_file, name)
-            self.tree.add(self.sidecars[name])
+                process = self._start_in_tmux(command, env, log_file, sidecar)
+            self.tree.add(process)
+            return process
         finally:
             os.close(log)
 

@@ -28,7 +28,7 @@ from clawblox.instance.launch import Launch
 from clawblox.instance.lifecycle import MOVES, State, restart_delay
 from clawblox.instance.restart_source import NO_GOOD_SAVE, RestartRequest, RestartSource
 from clawblox.instance.supervised import FAILED_START_GRACE_S, SupervisedInstance
-from clawblox.instance.watch import Reports, Watch
+from clawblox.instance.watch import Watch
 from clawblox.results import EventKind, ProcessExit, StartedWorld, StopResult, describe_end
 from clawblox.rundir.manifest_updates import RestartedBy
 from clawblox.supervision.lifecycle import Lifecycle, RestartBudget
@@ -77,7 +77,7 @@ class Supervisor:
         self.has_died = False
         self._emit = emit
         self._books = Bookkeeping(instance, write)
-        self._reports = Reports(instance, self._books, self._tell)
+        self._watch = Watch(instance, self.calls.pacer, self._books, self._tell, self._end_halted)
         self._on_settled = on_settled
         self._on_back = on_back
         self.source = RestartSource(instance.launch.begun, instance.launch.saves)
@@ -92,7 +92,6 @@ class Supervisor:
         self._request: RestartRequest | None = None
         self._interruptible = anyio.CancelScope()
         self.restart_lock = anyio.Lock()
-        self._is_unresponsive = False
         self._has_finished = False
         self._result = StopResult(instance.name, "not_running")
         self._begun_at = anyio.current_time()
@@ -173,7 +172,7 @@ class Supervisor:
 
     def end_at_limit(self, reason: str) -> None:
         """Kill the instance because it exceeds a limit; ``reason`` is recorded as its halt."""
-        self._reports.announce_halt(reason)
+        self._watch.announce_halt(reason)
         self.calls.fail()
         self.instance.kill()
 
@@ -216,7 +215,12 @@ class Supervisor:
         """Start the instance; return whether it is ready."""
         try:
             if (record := self.instance.record) is None:
-                self._tell_return()
+                past, path = self.instance.launch.past, self.instance.launch.resume_path
+                if past is not None and past.number:
+                    kind: EventKind = "resuming" if past.by == "resume" else "restarting"
+                    self._tell(
+                        kind, exit=past.exit, resume_path=path, reason=past.reason, by=past.by
+                    )
                 await self.instance.start_up(self.lifecycle.move, self._tell)
             else:
                 await run_blocking(self.instance.attach, record)
@@ -239,12 +243,6 @@ class Supervisor:
         phase = self.lifecycle.state.value
         return await run_blocking(start_failure, error, self.instance, phase, self._elapsed())
 
-    def _tell_return(self) -> None:
-        past, path = self.instance.launch.past, self.instance.launch.resume_path
-        if past is not None and past.number:
-            kind: EventKind = "resuming" if past.by == "resume" else "restarting"
-            self._tell(kind, exit=past.exit, resume_path=path, reason=past.reason, by=past.by)
-
     def _settle(self) -> None:
         self._settled.set()
         self._on_settled()
@@ -261,26 +259,22 @@ class Supervisor:
         is_up = True
         with anyio.CancelScope() as self._interruptible:
             if self._request is None:
-                await self._watch()
+                await self._watch_life()
                 is_up = await self._come_back()
         if self._request is None:
             return is_up
         return await self._restart_as_asked(self._request)
 
-    async def _watch(self) -> None:
+    async def _watch_life(self) -> None:
         """Watch the instance until the world's process has ended."""
-        self._is_unresponsive = False
-        pacer, end = self.calls.pacer, self._end_halted
-        watch = Watch(self.instance, pacer, self._reports, self._tell, end)
-        await watch.run()
-        self._is_unresponsive = watch.is_unresponsive
-        was_ended = self._is_unresponsive or self.instance.halt is not None
+        await self._watch.run()
+        was_ended = self._watch.is_unresponsive or self.instance.halt is not None
         self._has_finished = not was_ended and self.instance.exit == ProcessExit(status=0)
         self._tell(
             "exited",
             exit=self.instance.exit,
             restart=self.instance.launch.options.restart,
-            unresponsive=self._is_unresponsive,
+            unresponsive=self._watch.is_unresponsive,
             halt=self.instance.halt,
         )
 
@@ -315,7 +309,7 @@ class Supervisor:
                 return True
 
     async def _note_exit(self) -> None:
-        await current_batcher().run(self._books.note_exit, self._is_unresponsive)
+        await current_batcher().run(self._books.note_exit, self._watch.is_unresponsive)
 
     def _begin_restarting(self) -> None:
         if self.lifecycle.state is State.READY:
@@ -360,7 +354,12 @@ class Supervisor:
             tell_back()
         except Exception as error:  # noqa: BLE001 - another restart follows, or none
             self._begin_restarting()  # it may serve, but its restart cannot be completed
-            return await self._note_failed_restart(error, launch)
+            failure = await self._describe(error)
+            _log.warning("restart failed", instance=self.instance.name, error=str(failure))
+            self._tell("start_failed", error=failure)
+            if isinstance(error, SnapshotRefusedError):
+                self.source.refuse(launch)
+            return failure
         return None
 
     def _prepare_restart(self, launch: Launch, by: RestartedBy) -> None:
@@ -384,14 +383,6 @@ class Supervisor:
             self._stop_failure = await run_blocking(stop_error, self.instance, end.failure)
         return end
 
-    async def _note_failed_restart(self, error: Exception, launch: Launch) -> Exception:
-        failure = await self._describe(error)
-        _log.warning("restart failed", instance=self.instance.name, error=str(failure))
-        self._tell("start_failed", error=failure)
-        if isinstance(error, SnapshotRefusedError):
-            self.source.refuse(launch)
-        return failure
-
     # -- the end ------------------------------------------------------------------------
 
     async def _tear_down(self) -> None:
@@ -399,10 +390,12 @@ class Supervisor:
         is_left_running = False
         if self.lifecycle.state is State.READY and self._stop.grace is not None:
             with self._contained("halt not looked for"):
-                await self._reports.look_for_halt(self._stop.grace)
+                await self._watch.look_for_halt(self._stop.grace)
         self.has_died |= self.started is not None and self.instance.halt is not None
         with self._contained("end of an instance not begun"):
-            is_left_running = self._is_left_running()
+            is_serving = self.lifecycle.state is State.READY and not self.instance.is_over
+            is_detached = self.instance.launch.options.detach
+            is_left_running = is_detached and is_serving and self._stop.grace is None
             self.calls.fail()
             if self.started is not None:
                 self.lifecycle.move(State.STOPPING)
@@ -432,7 +425,13 @@ class Supervisor:
             with self._contained("processes not killed"):
                 self.instance.kill()
         with self._contained("end not recorded"):
-            end = self._describe_end()
+            end = End(
+                was_begun=self.instance.is_recorded or self.failure is not None,
+                was_ready=self.started is not None,
+                has_died=self.has_died,
+                has_finished=self.has_died and self._has_finished,
+                is_on_purpose=self.ends_on_purpose and not self.has_died,
+            )
             put_away = partial(self._books.put_away, end, was_stopped=self._was_stopped())
             await current_batcher().run(put_away)
 
@@ -457,20 +456,6 @@ class Supervisor:
         if self.failure is not None or self._result.rung == "not_running":
             return False
         return not self.has_died or self._result.rung != "already_exited"
-
-    def _is_left_running(self) -> bool:
-        """Return whether the instance is detached and serves, so that it stays."""
-        is_serving = self.lifecycle.state is State.READY and not self.instance.is_over
-        return self.instance.launch.options.detach and is_serving and self._stop.grace is None
-
-    def _describe_end(self) -> End:
-        return End(
-            was_begun=self.instance.is_recorded or self.failure is not None,
-            was_ready=self.started is not None,
-            has_died=self.has_died,
-            has_finished=self.has_died and self._has_finished,
-            is_on_purpose=self.ends_on_purpose and not self.has_died,
-        )
 
     def _tell(self, kind: EventKind, **detail: Any) -> None:
         with _log.contain("event not sent", kind=kind, instance=self.instance.name):

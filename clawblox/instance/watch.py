@@ -115,21 +115,29 @@ def _current_budget() -> CoreBudget:
     return CoreBudget(len(os.sched_getaffinity(0)))
 
 
-class Reports:
-    """Puts the reports of the world of one instance into its record and into events.
+@attrs.define(eq=False)
+class Watch:
+    """Watches an instance, and puts the reports of its world into its record and into events.
 
     Args:
         instance: The instance.
+        pacer: Decides when its liveness is probed.
         books: Its bookkeeping.
         tell: Sends its events.
+        end: Ends the instance when it hangs or has halted; its exit is then handled like any other.
+
+    Attributes:
+        is_unresponsive: Whether the instance was ended because it did not respond.
     """
 
-    def __init__(self, instance: SupervisedInstance, books: Bookkeeping, tell: Tell) -> None:
-        self._instance = instance
-        self._books = books
-        self._tell = tell
-        self._detector = BehindDetector()
-        self._budget = _current_budget()
+    _instance: SupervisedInstance
+    _pacer: ProbePacer
+    _books: Bookkeeping
+    _tell: Tell
+    _end: Callable[[], Awaitable[None]]
+    is_unresponsive: bool = attrs.field(default=False, init=False)
+    _detector: BehindDetector = attrs.field(factory=BehindDetector, init=False)
+    _budget: CoreBudget = attrs.field(factory=_current_budget, init=False)
 
     def announce_halt(self, reason: str) -> None:
         """Keep why the world has halted, and send the event."""
@@ -178,39 +186,12 @@ class Reports:
         if before is None or has_changed or abs(before.share - rate.share) >= _RECORDED_STEP:
             await current_batcher().run(self._books.note_reported)
 
-    def end_rates(self) -> None:
-        """Stop counting the rates of a life that has ended."""
-        self._budget.note(self, None)
-        self._detector = BehindDetector()
-
-
-@attrs.define(eq=False)
-class Watch:
-    """One watch of an instance, from its readiness to the exit of the world's process.
-
-    Args:
-        instance: The instance, which is ready.
-        pacer: Decides when its liveness is probed.
-        reports: Takes the reports of the world.
-        tell: Sends its events.
-        end: Ends the instance when it hangs or has halted; its exit is then handled like any other.
-
-    Attributes:
-        is_unresponsive: Whether the instance was ended because it did not respond.
-    """
-
-    _instance: SupervisedInstance
-    _pacer: ProbePacer
-    _reports: Reports
-    _tell: Tell
-    _end: Callable[[], Awaitable[None]]
-    is_unresponsive: bool = attrs.field(default=False, init=False)
-
     async def run(self) -> None:
-        """Watch until the world's process has ended.
+        """Watch an instance that is ready until the world's process has ended.
 
         Cancellation: the processes continue; an instance that is being ended is ended first.
         """
+        self.is_unresponsive = False
         async with Tasks() as tasks:
             tasks.start_soon(self._instance.watch_sidecars, self._note_sidecar_exit)
             if self._instance.launch.liveness is not None:
@@ -218,7 +199,7 @@ class Watch:
             await self._instance.wait_exit()
         reason = await run_blocking(read_watchdog_end, self._instance)
         if reason is not None:
-            await self._reports.note_halt(reason)
+            await self.note_halt(reason)
 
     def _note_sidecar_exit(self, name: str, exit_: ProcessExit) -> None:
         self._tell("sidecar_exited", sidecar=name, exit=exit_)
@@ -226,14 +207,13 @@ class Watch:
     async def _watch_liveness(self, rule: LivenessRule) -> None:
         self._pacer.begin()
         try:
-            seen, halt = await self._instance.wait_unresponsive(
-                self._pacer, self._reports.note_rate
-            )
+            seen, halt = await self._instance.wait_unresponsive(self._pacer, self.note_rate)
             if halt is not None:
-                await self._reports.note_halt(halt)
+                await self.note_halt(halt)
         finally:
             self._pacer.end()
-            self._reports.end_rates()
+            self._budget.note(self, None)
+            self._detector = BehindDetector()
         if halt is None:
             self.is_unresponsive = True
             self._tell("unresponsive", seen=seen, failures=rule.failure_threshold)

@@ -25,7 +25,7 @@ from clawblox.errors import ControlError, RunLockedError
 from clawblox.rundir.control_client import control_dir, find_sockets, suspended_error
 from clawblox.rundir.paths import name_lock, records_dir, run_lock, state_dir
 from clawblox.rundir.records import InstanceRecord, read_record, read_records
-from clawblox.rundir.status import is_over, is_owned, run_owner
+from clawblox.rundir.status import is_over, is_owned, living_owner
 from clawblox.system.files import make_private_dir
 from clawblox.system.locks import LockOwner, lock_file, lock_owner, renew_lock, unlock_file
 from clawblox.system.process_tree import command_line, is_suspended, read_process
@@ -222,22 +222,9 @@ def free_names(run_dir: Path, taken: Collection[str], *, reuse: bool) -> Iterato
 
 def claimed_names(run_dir: Path) -> set[str]:
     """Return the names that a living process has claimed. Blocks."""
-    return {path.stem for path in records_dir(run_dir).glob("*.lock") if _has_owner(path)}
-
-
-def find_name_owner(run_dir: Path) -> int | None:
-    """Return the pid of a living process that has claimed a name; None without one. Blocks."""
-    for path in sorted(records_dir(run_dir).glob("*.lock")):
-        owner = lock_owner(path)
-        if owner is not None and read_process(owner.pid) is not None:
-            return owner.pid
-    return None
-
-
-def _has_owner(lock_path: Path) -> bool:
-    # Trying the lock would refuse it to others for a moment.
-    owner = lock_owner(lock_path)
-    return owner is None or read_process(owner.pid) is not None
+    # Trying the locks would refuse them to others for a moment.
+    owners = ((path.stem, lock_owner(path)) for path in records_dir(run_dir).glob("*.lock"))
+    return {name for name, owner in owners if owner is None or read_process(owner.pid)}
 
 
 def _names(taken: Collection[str]) -> Iterator[str]:
@@ -340,7 +327,8 @@ def find_owner(run_dir: Path) -> int | None:
         pid = path.stem.partition("-")[0]  # as ``world.control_sockets`` names it
         if pid.isdecimal():
             return int(pid)
-    return run_owner(run_dir) or find_name_owner(run_dir)
+    locks = (run_lock(run_dir), *sorted(records_dir(run_dir).glob("*.lock")))
+    return next(filter(None, map(living_owner, locks)), None)
 
 
 def would_come_back(run_dir: Path, record: InstanceRecord) -> bool:

@@ -367,7 +367,5 @@ class _Listener:
 
 async def _close(listener: _Listener) -> None:
     with anyio.CancelScope(shield=True):
-        try:
+        with _log.contain("control socket not removed", expected=(OSError,)):
             await run_blocking(listener.close)
-        except OSError as error:
-            _log.warning("control socket not removed", error=str(error))

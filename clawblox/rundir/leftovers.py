@@ -12,7 +12,7 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -74,38 +74,27 @@ def remove_leftovers(run_dir: Path) -> None:
     known = read_records(run_dir)
     records = [record for record in known if not (record.is_alive or has_owner(record))]
     homes = {Path(record.instance_dir) for record in records}
+    places = {run_dir, records_dir(run_dir), *homes}
+    for record in records:
+        places |= {_find_saves(record), Path(record.command_file).parent}
     for directory in sorted({run_dir, *homes}):
-        _clear_manifest(directory)
-    for directory in {run_dir, records_dir(run_dir), *_list_directories(records)}:
+        with _log.contain("manifest not cleared", expected=(ManifestError,)):
+            ManifestFile(manifest_path(directory), lock_wait=_LOCK_WAIT_S).take_in_leftovers()
+    for directory in places:
         with contextlib.suppress(OSError):
             sweep_partials(directory)
     with contextlib.suppress(OSError):
-        _remove_dead_lock(run_lock(run_dir))
+        lock_path = run_lock(run_dir)
+        owner = lock_owner(lock_path)
+        if owner is not None and read_process(owner.pid) is None:
+            fd = lock_file(lock_path)
+            if fd is not None:
+                unlock_file(lock_path, fd)
 
 
-def _list_directories(records: Iterable[InstanceRecord]) -> set[Path]:
-    """Return where instances have their files."""
-    found: set[Path] = set()
-    for record in records:
-        home = Path(record.instance_dir)
-        checkpoints = files_dir(Path(record.world_dir), home) / "checkpoints"
-        found |= {home, checkpoints, Path(record.command_file).parent}
-    return found
-
-
-def _clear_manifest(directory: Path) -> None:
-    try:
-        ManifestFile(manifest_path(directory), lock_wait=_LOCK_WAIT_S).take_in_leftovers()
-    except ManifestError as error:
-        _log.warning("manifest not cleared", error=str(error))
-
-
-def _remove_dead_lock(path: Path) -> None:
-    owner = lock_owner(path)
-    if owner is not None and read_process(owner.pid) is None:
-        fd = lock_file(path)
-        if fd is not None:
-            unlock_file(path, fd)
+def _find_saves(record: InstanceRecord) -> Path:
+    """Return the directory of the saves of an instance."""
+    return files_dir(Path(record.world_dir), Path(record.instance_dir)) / "checkpoints"
 
 
 # -- snapshots that no manifest lists --------------------------------------------------------------
@@ -132,15 +121,13 @@ def settle_unlisted_saves(run_dir: Path) -> None:
     for record in read_records(run_dir):
         is_dead = not (record.is_alive or has_owner(record))
         if is_dead and record.run_id and record.state in _LEFT_BY_THE_DEAD:
-            try:
+            expected = (OSError, ManifestError, InvalidDocument, CheckerLost)
+            with _log.contain("saves not registered", expected=expected, instance=record.name):
                 _settle(record)
-            except (OSError, ManifestError, InvalidDocument, CheckerLost) as error:
-                _log.warning("saves not registered", instance=record.name, error=str(error))
 
 
 def _settle(record: InstanceRecord) -> None:
-    home = Path(record.instance_dir)
-    place = files_dir(Path(record.world_dir), home) / "checkpoints"
+    home, place = Path(record.instance_dir), _find_saves(record)
     _remove_lone_rows(record, place)
     found = [*_find_files(record, place)]
     if not found:

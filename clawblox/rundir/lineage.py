@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -203,21 +204,15 @@ def _find_instances(run_dir: Path, manifests: _Manifests) -> Iterator[_Draft]:
             listed.setdefault(name, _normal(top.resolve(directory)))
     lone = [read_text(entry, "instance") for entry in objects_in(top.checkpoints)]
     names = dict.fromkeys([*records, *listed, *(name for name in lone if name)])
-    places = {name: _find_directory(run_dir, records.get(name), listed.get(name)) for name in names}
-    counts: dict[Path, int] = {}
-    for place in places.values():
-        counts[place] = counts.get(place, 0) + 1
+    places = {name: listed.get(name, run_dir) for name in names}
+    for name, record in records.items():
+        written = _normal(Path(record.instance_dir))
+        if written.is_relative_to(run_dir):  # else the run directory was moved
+            places[name] = written
+    counts = Counter(places.values())
     for name, place in places.items():
         saves = manifests.read_saves(place, name)
         yield _Draft(name, manifests.read(place), records.get(name), counts[place] == 1, saves)
-
-
-def _find_directory(run_dir: Path, record: InstanceRecord | None, listed: Path | None) -> Path:
-    """Return the directory of an instance's manifest, also if the run directory was moved."""
-    written = None if record is None else _normal(Path(record.instance_dir))
-    if written is not None and written.is_relative_to(run_dir):
-        return written
-    return listed or run_dir
 
 
 # -- origins --------------------------------------------------------------------------------
@@ -265,15 +260,19 @@ class _SaveIndex:
         return self._outside[path]
 
 
+def _read_origin(entry: ManifestEntry, draft: _Draft, saves: _SaveIndex) -> Origin | None:
+    """Return the save that a run or a restart names as its origin; None for a fresh one."""
+    path = read_text(entry, "resume_from")
+    if path is None:
+        return None
+    return saves.find(_normal(draft.manifest.resolve(path)), read_text(entry, "parent_sha256"))
+
+
 def _find_parent(draft: _Draft, saves: _SaveIndex) -> Origin | None:
     """Return the save that the latest run of an instance began from."""
-    path = read_text(draft.run, "resume_from")
-    if path is not None:
-        sha256 = read_text(draft.run, "parent_sha256")
-        return saves.find(_normal(draft.manifest.resolve(path)), sha256)
-    record = draft.record
-    if record is None:
-        return None
+    record, origin = draft.record, _read_origin(draft.run, draft, saves)
+    if origin is not None or record is None:
+        return origin
     # A single instance has no section of its own, and its record has the path of its last restart.
     told = record.options.get("resume")
     path = told if isinstance(told, str) and is_printable(told) else None
@@ -290,7 +289,7 @@ def _describe(draft: _Draft, index: _SaveIndex) -> InstanceLineage:
     run_ids = (*(save.run_id for save in saves), *(run_id for run_id, _ in restarts))
     runs = [*dict.fromkeys(run_id for run_id in run_ids if run_id != draft.run_id)]
     parent, record = _find_parent(draft, index), draft.record
-    state = _find_state(draft)
+    state = judge_state(record) if record else _STATES.get(read_text(draft.run, "status") or "")
     lives: list[Life] = []
     for run_id in (*runs, draft.run_id):
         is_latest = run_id == draft.run_id
@@ -328,11 +327,7 @@ def _describe(draft: _Draft, index: _SaveIndex) -> InstanceLineage:
 
 def _read_restart(entry: ManifestEntry, run_id: str, draft: _Draft, saves: _SaveIndex) -> Life:
     """Return the life that a restart began; its ``exit`` ended the life before it."""
-    path, by = read_text(entry, "resume_from"), entry.get("by")
-    origin = None
-    if path is not None:
-        sha256 = read_text(entry, "parent_sha256")
-        origin = saves.find(_normal(draft.manifest.resolve(path)), sha256)
+    by, origin = entry.get("by"), _read_origin(entry, draft, saves)
     return Life(
         run_id,
         begun_by=by if by in ("request", "resume") else "policy",
@@ -344,13 +339,6 @@ def _read_restart(entry: ManifestEntry, run_id: str, draft: _Draft, saves: _Save
 
 
 # -- the end --------------------------------------------------------------------------------
-
-
-def _find_state(draft: _Draft) -> InstanceState | None:
-    record = draft.record
-    if record is not None:
-        return judge_state(record)
-    return _STATES.get(read_text(draft.run, "status") or "")
 
 
 def _describe_end(draft: _Draft, state: InstanceState | None) -> dict[str, Any]:

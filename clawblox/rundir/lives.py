@@ -96,19 +96,13 @@ def join_lives(first: Life, restarts: Sequence[Life], saves: Sequence[LineageSav
             ended_by="resume" if after.begun_by == "resume" else "restart",
             ended_at=after.begun_at,
             exit=after.exit,
-            has_died=_was_death(after),
+            has_died=after.begun_by == "policy"
+            or (after.begun_by == "resume" and after.exit not in _GOOD_EXITS),
         )
         for (life, after), part in zip(pairwise((first, *restarts)), parts, strict=False)
     ]
     last = (first, *restarts)[-1]
     return [*lives, attrs.evolve(last, saves=tuple(parts[-1]), exit=None)]
-
-
-def _was_death(after: Life) -> bool:
-    """Return whether the life before a restart ended badly."""
-    if after.begun_by == "policy":
-        return True
-    return after.begun_by == "resume" and after.exit not in _GOOD_EXITS
 
 
 def _split(saves: Sequence[LineageSave], restarts: Sequence[Life]) -> list[list[LineageSave]]:

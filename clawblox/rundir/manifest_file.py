@@ -72,11 +72,6 @@ class ManifestFile:
         self._unsynced: set[Path] = set()
         self._busy = threading.Lock()
 
-    @property
-    def is_owed_anything(self) -> bool:
-        """Whether there is anything that could go missing."""
-        return self._owed != Manifest(self._path)
-
     def apply(self, updates: Sequence[Update], *, durable: bool = True) -> None:
         """Merge ``updates`` into the file; every reader sees them when this returns.
 
@@ -143,6 +138,8 @@ class ManifestFile:
         Raises:
             ManifestError: The file cannot be read or written, or is locked.
         """
+        if self._owed == Manifest(self._path):
+            return
         with self._busy, self._translated():
             stamp = _stamp(self._path)
             if stamp is None or (stamp == self._looked_at and not is_thorough):

@@ -51,13 +51,14 @@ class ManifestWriter:
     Args:
         file: The manifest.
         tasks: Runs the task that writes while updates are queued, and finishes it when left.
+
+    Attributes:
+        file: The same.
+        is_writing: Whether updates are queued.
     """
 
-    _file: ManifestFile
+    file: ManifestFile
     _tasks: Tasks
-    _limiter: anyio.CapacityLimiter = attrs.field(
-        factory=partial(anyio.CapacityLimiter, 1), init=False
-    )
     _queue: deque[_Request] = attrs.field(factory=deque, init=False)
     is_writing: bool = attrs.field(default=False, init=False)
 
@@ -105,7 +106,9 @@ class ManifestWriter:
     async def _write(self, batch: Sequence[_Request]) -> ManifestError | None:
         updates = [request.update for request in batch]
         try:
-            await run_blocking(self._file.apply, updates, limiter=self._limiter)
+            # Not limited with others: many manifests may wait for their locks.
+            limiter = anyio.CapacityLimiter(1)
+            await run_blocking(self.file.apply, updates, limiter=limiter)
         except ManifestError as error:
             return error
         except Exception as error:  # noqa: BLE001 - every waiting caller gets it
@@ -131,7 +134,6 @@ class ManifestWriters:
         self._lock_wait = lock_wait
         self._check_interval = check_interval
         self._tasks = Tasks(on_error=partial(_log.defect, "task of a manifest failed"))
-        self._files: dict[Path, ManifestFile] = {}
         self._writers: dict[Path, ManifestWriter] = {}
         self._left: set[Path] = set()
         self._flushing = anyio.Lock()
@@ -152,7 +154,10 @@ class ManifestWriters:
                 yield self
         finally:
             with anyio.CancelScope(shield=True):
-                await self._finish(tuple(self._files.values()))
+                await self._finish(self._files())
+
+    def _files(self) -> tuple[ManifestFile, ...]:
+        return tuple(writer.file for writer in tuple(self._writers.values()))
 
     async def _finish(self, files: Iterable[ManifestFile]) -> None:
         await run_blocking(_repair, files, True)
@@ -161,17 +166,20 @@ class ManifestWriters:
 
     def of(self, run_dir: Path) -> ManifestWriter:
         """Return the one writer of the manifest of a run."""
-        file = self._open_file(run_dir)
-        if run_dir not in self._writers:
-            self._writers[run_dir] = ManifestWriter(file, self._tasks)
-        return self._writers[run_dir]
+        self._left.discard(run_dir)
+        if (writer := self._writers.get(run_dir)) is not None:
+            return writer
+        file = ManifestFile(manifest_path(run_dir), lock_wait=self._lock_wait)
+        # Another thread may have been faster.
+        return self._writers.setdefault(run_dir, ManifestWriter(file, self._tasks))
 
     def leave(self, run_dir: Path) -> None:
         """Forget a manifest: nothing here writes it any more, for now.
 
         Within a second or so, entries of ours are restored for the last time.
         """
-        self._left.add(run_dir)
+        if run_dir in self._writers:
+            self._left.add(run_dir)
 
     def apply(self, run_dir: Path, update: Update, *, durable: bool = True) -> None:
         """Put an update into the manifest of a run, for code in a worker thread. Blocks.
@@ -185,7 +193,7 @@ class ManifestWriters:
         Raises:
             ManifestError: As :meth:`ManifestWriter.apply`.
         """
-        self._open_file(run_dir).apply([update], durable=durable)
+        self.of(run_dir).file.apply([update], durable=durable)
 
     async def note_forks(self, snapshots: Collection[Path]) -> None:
         """Note that runs begin from snapshots, in the manifests that list them as autosaves.
@@ -203,12 +211,11 @@ class ManifestWriters:
             if listed is None or listed[1].get("autosave") is not True or "forked" in listed[1]:
                 continue
             manifest, entry = listed
-            file = self._files.get(manifest.state_root)
-            file = file or ManifestFile(manifest.path, lock_wait=self._lock_wait)
-            try:
+            writer = self._writers.get(manifest.state_root)
+            unowned = ManifestFile(manifest.path, lock_wait=self._lock_wait)
+            file = unowned if writer is None else writer.file
+            with _log.contain("fork not noted", expected=(ManifestError,), path=str(snapshot)):
                 file.apply([fork_update([manifest.resolve(entry["path"])])])
-            except ManifestError as error:
-                _log.warning("fork not noted", path=str(snapshot), error=str(error))
 
     async def flush(self) -> None:
         """Make all earlier updates of all manifests durable.
@@ -221,16 +228,9 @@ class ManifestWriters:
         Cancellation: waits for a sync that has begun.
         """
         async with self._flushing:  # a caller waits for the sync of another
-            error = await run_blocking(_sync, tuple(self._files.values()))
+            error = await run_blocking(_sync, self._files())
         if error is not None:
             raise error
-
-    def _open_file(self, run_dir: Path) -> ManifestFile:
-        self._left.discard(run_dir)
-        if (known := self._files.get(run_dir)) is not None:
-            return known
-        new = ManifestFile(manifest_path(run_dir), lock_wait=self._lock_wait)
-        return self._files.setdefault(run_dir, new)  # another thread may have been faster
 
     async def _look_after(self) -> None:
         while True:
@@ -238,15 +238,14 @@ class ManifestWriters:
             with _log.contain("manifests not looked after"):
                 if self._left:
                     await self._end_left()
-                await run_blocking(_repair, tuple(self._files.values()), False)
+                await run_blocking(_repair, self._files(), False)
 
     async def _end_left(self) -> None:
-        writing = {run_dir for run_dir, writer in self._writers.items() if writer.is_writing}
-        left = self._left - writing
-        await self._finish([self._files[run_dir] for run_dir in left if run_dir in self._files])
-        for run_dir in self._left & left:  # others are written again
+        left = [(run_dir, self._writers[run_dir]) for run_dir in self._left]
+        idle = {run_dir: writer.file for run_dir, writer in left if not writer.is_writing}
+        await self._finish(idle.values())
+        for run_dir in self._left & idle.keys():  # others are written again
             self._left.discard(run_dir)
-            self._files.pop(run_dir, None)
             self._writers.pop(run_dir, None)
 
 
@@ -286,8 +285,7 @@ def _repair(files: Iterable[ManifestFile], is_thorough: bool) -> None:  # noqa: 
     """Put back entries of ours that were overwritten."""
     for file in files:
         with _log.contain("manifest_repair_failed", expected=(ManifestError,)):
-            if file.is_owed_anything:
-                file.repair(is_thorough=is_thorough)
+            file.repair(is_thorough=is_thorough)
 
 
 @attrs.define(eq=False)

@@ -42,6 +42,15 @@ def records_journal(run_dir: Path) -> Path:
     return records_dir(run_dir) / "records.jsonl"
 
 
+def file_stamp(path: Path) -> tuple[int, ...] | None:
+    """Return what tells versions of a file apart; None if it cannot be looked at. Blocks."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
 def name_lock(run_dir: Path, name: str) -> Path:
     """Return the lock file of an instance's name in a run directory."""
     return records_dir(run_dir) / f"{name}.lock"

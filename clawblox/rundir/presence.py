@@ -186,7 +186,9 @@ class EndWatch:
                 await anyio.wait_readable(self._epoll.fileno())
             elapsed = anyio.current_time() - looked_at
             await anyio.sleep(max(_GATHER_S, _LOOK_INTERVAL_S - elapsed))
-            self._forget_dead()
+            for pidfd, _ in self._epoll.poll(0):
+                del self._watched[pidfd]
+                os.close(pidfd)
 
     def _look(self) -> tuple[list[EndedInstance], bool]:
         """Return the ended instances, and whether the kernel reports every next end. Blocks."""
@@ -222,8 +224,3 @@ class EndWatch:
                 if pidfd not in self._watched:
                     os.close(pidfd)
         return process in self._watched.values()
-
-    def _forget_dead(self) -> None:
-        for pidfd, _ in self._epoll.poll(0):
-            del self._watched[pidfd]
-            os.close(pidfd)

@@ -64,10 +64,6 @@ _ALLOWED: Final[Mapping[str, Sequence[str]]] = {
     "fork": _FORK_OPTIONS,
     "start": _START_OPTIONS,
     "logs": ("instances", "follow", "tail"),
-    "events": (),
-    "describe_blob": (),
-    "read_blob": (),
-    "write_blob": (),
 }
 
 
@@ -99,7 +95,7 @@ def check_members(op: str, asked: Mapping[str, Any]) -> None:
         UsageError: It has an unknown member, or lacks a needed one; names the member.
     """
     needed = _NEEDED.get(op, ())
-    takes = (*needed, *_ALLOWED[op])
+    takes = (*needed, *_ALLOWED.get(op, ()))
     for key in asked:
         if key not in takes:
             raise UsageError(f"{op} takes no {key!r}; it takes: {', '.join(takes)}")

@@ -27,7 +27,7 @@ from clawblox.rundir.manifest import Manifest, find_checkpoint, manifest_path, r
 from clawblox.rundir.manifest_entries import normal, objects_in, read_number, read_text
 from clawblox.rundir.manifest_updates import checkpoint_update, retirement_update
 from clawblox.rundir.manifest_writer import ManifestWriters
-from clawblox.rundir.paths import files_dir
+from clawblox.rundir.paths import file_stamp, files_dir
 from clawblox.rundir.records import InstanceRecord
 from clawblox.snapshot.capture import capture
 from clawblox.snapshot.rows import MAX_ROWS_BYTES, rows_beside
@@ -172,48 +172,34 @@ def autosaves(instance_dir: Path, name: str, run_id: str) -> list[Path]:
 
 def last_saves(records: Iterable[InstanceRecord]) -> dict[str, LineageSave]:
     """Return the last save of each instance that is of its run and still there. Blocks."""
-    records = list(records)
-    run_ids = {record.name: record.run_id for record in records}
-    found: dict[str, LineageSave] = {}
-    for directory in {record.instance_dir for record in records}:
-        for save in _saves_in(Path(directory)):
-            is_of_its_run = run_ids.get(save.instance) == save.run_id
-            if is_of_its_run and save.instance not in found and save.path.is_file():
-                found[save.instance] = save
-    return found
+    saves = {
+        record.name: last_saves_by_run(record.name, Path(record.instance_dir)).get(record.run_id)
+        for record in records
+    }
+    return {name: save for name, save in saves.items() if save is not None}
 
 
 def _saves_in(instance_dir: Path) -> tuple[LineageSave, ...]:
     """Return the saves that were not removed on purpose, the last first."""
-    try:
-        found = manifest_path(instance_dir).stat()
-    except OSError:
+    version = file_stamp(manifest_path(instance_dir))
+    if version is None:
         return ()
-    version = found.st_ino, found.st_mtime_ns, found.st_size
-    return _latest_reading(instance_dir).read(version)
+    latest = _latest_reading(instance_dir)
+    saves = latest.get(version)
+    if saves is None:
+        saves = _read_saves(instance_dir)
+        latest.clear()
+        latest[version] = saves
+    return saves
 
 
 @functools.lru_cache(maxsize=1024)
-def _latest_reading(instance_dir: Path) -> _Reading:
-    return _Reading(instance_dir)
-
-
-@attrs.define
-class _Reading:
-    """The latest reading of one manifest.
+def _latest_reading(_instance_dir: Path) -> dict[tuple[int, ...], tuple[LineageSave, ...]]:
+    """Return the latest reading of one manifest, by the version of its file.
 
     A table of a run looks every second, and a manifest with many saves is slow to read.
     """
-
-    instance_dir: Path
-    _latest: tuple[tuple[int, ...], tuple[LineageSave, ...]] | None = None
-
-    def read(self, version: tuple[int, ...]) -> tuple[LineageSave, ...]:
-        """Return the saves, those read before if the version is the same."""
-        latest = self._latest
-        if latest is None or latest[0] != version:
-            self._latest = latest = version, _read_saves(self.instance_dir)
-        return latest[1]
+    return {}
 
 
 def _read_saves(instance_dir: Path) -> tuple[LineageSave, ...]:

@@ -6,7 +6,6 @@ A caller may also name an archive with a snapshot; ``world.archives`` extracts i
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -21,8 +20,7 @@ from clawblox.rundir.records import has_records
 from clawblox.system.files import digest_file, has_digest
 from clawblox.system.regular_files import open_regular
 
-_LOCAL_HEADER: Final = struct.Struct("<4s22xHH")
-"""Of the first member of a zip file: signature, length of its name, length of its extra field."""
+_LOCAL_HEADER_BYTES: Final = 30
 _FIRST_MEMBER: Final = b"metadata.json"
 
 
@@ -53,17 +51,13 @@ def is_archive(path: Path) -> bool:
         return True
     try:
         with os.fdopen(open_regular(os.path.realpath(path)), "rb") as file:
-            start = file.read(_LOCAL_HEADER.size + len(_FIRST_MEMBER))
+            start = file.read(_LOCAL_HEADER_BYTES + len(_FIRST_MEMBER))
     except OSError:
         return False
-    if len(start) < _LOCAL_HEADER.size + len(_FIRST_MEMBER):
-        return False
-    signature, length, _ = _LOCAL_HEADER.unpack_from(start)
-    return (
-        signature == b"PK\x03\x04"
-        and length == len(_FIRST_MEMBER)
-        and start.endswith(_FIRST_MEMBER)
-    )
+    # Of the header of a zip file's first member: the signature, and the length of its name.
+    length = len(_FIRST_MEMBER).to_bytes(2, "little")
+    expected = (b"PK\x03\x04", length, _FIRST_MEMBER)
+    return (start[:4], start[26:28], start[_LOCAL_HEADER_BYTES:]) == expected
 
 
 def find_resume(resume: SnapshotLike | None, world_dir: Path) -> tuple[Path | None, str | None]:

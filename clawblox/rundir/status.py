@@ -193,7 +193,12 @@ def is_interrupted(record: InstanceRecord) -> bool:
 
 def run_owner(run_dir: Path) -> int | None:
     """Return the pid of the orchestrator that starts many instances in a run directory. Blocks."""
-    owner = lock_owner(run_lock(run_dir))
+    return living_owner(run_lock(run_dir))
+
+
+def living_owner(lock_path: Path) -> int | None:
+    """Return the pid of the living process that has a lock; None without one. Blocks."""
+    owner = lock_owner(lock_path)
     return owner.pid if owner is not None and read_process(owner.pid) is not None else None
 
 
@@ -356,7 +361,11 @@ class _Ending:
 
 def _read_runs(runs: Mapping[Path, Sequence[InstanceRecord]]) -> list[Run]:
     alive = [record for records in runs.values() for record in records if record.is_alive]
-    usages = _measure_usages(alive)
+    trees = find_trees([Search((make_mark(record),)) for record in alive]) if alive else []
+    usages = {
+        record.cookie: measure_usage(proc.pid for proc in tree)
+        for record, tree in zip(alive, trees, strict=True)
+    }
     return [_describe_run(run_dir, records, usages) for run_dir, records in runs.items()]
 
 
@@ -375,20 +384,6 @@ def _describe_run(
         owner_pid=run_owner(run_dir),
         interrupted=tuple(record.name for record in records if is_interrupted(record)),
     )
-
-
-def _measure_usages(alive: Sequence[InstanceRecord]) -> dict[str, tuple[int, float]]:
-    """Return memory and processor time of live instances by cookie.
-
-    All are measured in one pass over the processes.
-    """
-    if not alive:
-        return {}
-    trees = find_trees([Search((make_mark(record),)) for record in alive])
-    return {
-        record.cookie: measure_usage(proc.pid for proc in tree)
-        for record, tree in zip(alive, trees, strict=True)
-    }
 
 
 def _describe_status(

@@ -33,7 +33,7 @@ from clawblox.telemetry.log_times import (
     index_path,
     read_entries,
 )
-from clawblox.telemetry.logs import Cut, log_size, trim_file, trim_logs
+from clawblox.telemetry.logs import Cut, log_size, trim_file, trim_log
 from clawblox.telemetry.own_log import OwnLog
 
 _LOOK_INTERVAL_S: Final = 1.0
@@ -310,5 +310,7 @@ def _look_at(found: Iterable[tuple[LogIndex, Iterable[Path]]], max_bytes: int | 
     for index, others in found:
         with _log.contain("log not looked at", path=str(index.log)):
             index.look(max_bytes)
-            if max_bytes is not None:
-                trim_logs(others, max_bytes)
+        if max_bytes is not None:
+            for path in others:
+                with _log.contain("log not cut", expected=(OSError,), path=str(path)):
+                    trim_log(path, max_bytes)

@@ -135,12 +135,9 @@ class LogTimes:
             self._forget()
         self._modified_at = format_utc_ms(status.st_mtime_ns)
         if self._unseen_end is None:
-            is_watched = self._is_watched and not self._was_left
+            was_left = bool(self._entries) and self._entries[-1].event == LEFT
+            is_watched = self._is_watched and not was_left
             self._unseen_end = 0 if is_watched else status.st_size
-
-    @property
-    def _was_left(self) -> bool:
-        return bool(self._entries) and self._entries[-1].event == LEFT
 
     def _read_index(self) -> None:
         status = self._path.stat()
@@ -220,16 +217,13 @@ class LogTimes:
         """Return the events to show behind ``mark``, an event of an earlier look; None for all."""
         found = []
         for entry in reversed(self._events):
-            if mark is not None and _is_same(entry, mark):
+            # A log that was cut has all of its events at other offsets.
+            same = mark and (mark.at, mark.event, mark.text)
+            if (entry.at, entry.event, entry.text) == same:
                 break
             if entry.event not in _SILENT:
                 found.append(entry)
         return found[::-1]
-
-
-def _is_same(entry: Entry, other: Entry) -> bool:
-    # A log that was cut has all of its events at other offsets.
-    return (entry.at, entry.event, entry.text) == (other.at, other.event, other.text)
 
 
 # -- the lock of a log --------------------------------------------------------------------------

@@ -138,15 +138,6 @@ def trim_file(file: BinaryIO, max_bytes: int) -> Cut | None:
     return _move_to_start(file, newer, max_bytes)
 
 
-def trim_logs(paths: Iterable[Path], max_bytes: int) -> None:
-    """Cut the logs that outgrew ``max_bytes``; report logs that cannot be cut. Blocks."""
-    for path in paths:
-        try:
-            trim_log(path, max_bytes)
-        except OSError as error:
-            _log.warning("log not cut", path=str(path), error=str(error))
-
-
 def _skip_hole(fd: int, position: int, end: int) -> int:
     """Return the start of the data at or after ``position``; a copied hole would take space."""
     try:
@@ -256,16 +247,13 @@ class LogReader:
             await run_blocking(self._find_start)
             self._has_started = True
             if self._tail is not None and self._tail_counts_notes:
-                await self._read_tail(self._tail)
+                # Read to the end of the log, and keep the last lines and notes.
+                while not (self._has_caught_up or self._has_ended):
+                    await self._read_lines()
+                    while len(self._lines) > self._tail:
+                        self._lines.popleft()
                 return
         await self._read_lines()
-
-    async def _read_tail(self, count: int) -> None:
-        """Read to the end of the log, and keep the last lines and notes."""
-        while not (self._has_caught_up or self._has_ended):
-            await self._read_lines()
-            while len(self._lines) > count:
-                self._lines.popleft()
 
     async def _read_lines(self) -> None:
         is_last, chunk = await current_batcher().run(self._read_on)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import accumulate
 from typing import Any, Final, Literal, Self, TypeAlias, get_args
 
@@ -96,16 +96,12 @@ class Histogram:
         if not self.count:
             return math.nan
         rank = q * self.count
-        for lower, upper, before, count in self._buckets():
+        lowers, before_each = (0.0, *self.bounds), accumulate(self.counts, initial=0)
+        buckets = zip(lowers, self.bounds, before_each, self.counts, strict=False)
+        for lower, upper, before, count in buckets:  # the bounded ones
             if count and rank <= before + count:
                 return lower + (upper - lower) * (rank - before) / count
         return self.bounds[-1]
-
-    def _buckets(self) -> Iterator[tuple[float, float, int, int]]:
-        """Yield lower and upper bound of each bounded bucket, and the counts below it and in it."""
-        lowers = (0.0, *self.bounds)
-        below = accumulate(self.counts, initial=0)
-        return zip(lowers, self.bounds, below, self.counts, strict=False)
 
     def merged(self, other: Self) -> Self:
         """Return the histogram of the observations of both.

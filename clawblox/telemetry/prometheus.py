@@ -154,9 +154,11 @@ class MetricsEndpoint(Collector):
         metrics = self._read_metrics()
         for name in attrs.fields_dict(Metrics):
             value = getattr(metrics, name)
-            family = _make_histogram if isinstance(value, Histogram) else _make_counter
-            yield family(name, value)
-        instances = GaugeMetricFamily("clawblox_instances", "Instances by state.", labels=["state"])
+            if isinstance(value, Histogram):
+                yield _make_histogram(name, value)
+            else:
+                yield CounterMetricFamily(f"clawblox_{name}", _HELP[name], value=value)
+        instances = _gauge("instances", "Instances by state.", "state")
         for state, count in self._read_states().items():
             instances.add_metric([state], count)
         yield instances
@@ -170,52 +172,38 @@ async def _close(server: _Server) -> None:
         await run_blocking(server.close)
 
 
+def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"clawblox_{name}", text, labels=labels)
+
+
+def _counter(name: str, text: str, *labels: str) -> CounterMetricFamily:
+    return CounterMetricFamily(f"clawblox_{name}", text, labels=labels)
+
+
 def _make_rate_families(rates: Mapping[str, TickRate]) -> Iterator[Metric]:
-    nominal = GaugeMetricFamily(
-        "clawblox_instance_tick_rate_hz", "Rate that a world should reach.", labels=["name"]
-    )
-    achieved = GaugeMetricFamily(
-        "clawblox_instance_achieved_rate_hz", "Rate that a world reached lately.", labels=["name"]
-    )
+    nominal = _gauge("instance_tick_rate_hz", "Rate that a world should reach.", "name")
+    achieved = _gauge("instance_achieved_rate_hz", "Rate that a world reached lately.", "name")
     for instance, rate in rates.items():
         nominal.add_metric([instance], rate.nominal_hz)
         achieved.add_metric([instance], rate.achieved_hz)
     yield from (nominal, achieved)
 
 
-def _make_counter(name: str, value: int) -> Metric:
-    return CounterMetricFamily(f"clawblox_{name}", _HELP[name], value=value)
-
-
 def _make_info(labels: Mapping[str, Labels]) -> Metric:
     names = sorted({name for given in labels.values() for name in given})
-    family = GaugeMetricFamily(
-        "clawblox_instance_info",
-        "Labels of each instance; the value is always 1.",
-        labels=["name", *(f"label_{name}" for name in names)],
-    )
+    text = "Labels of each instance; the value is always 1."
+    family = _gauge("instance_info", text, "name", *(f"label_{name}" for name in names))
     for instance, given in labels.items():
         family.add_metric([instance, *(format_label(given.get(name, "")) for name in names)], 1)
     return family
 
 
 def _make_agent_families(agents: Sequence[AgentMetrics]) -> Iterator[Metric]:
-    info = GaugeMetricFamily(
-        "clawblox_agent_info",
-        "State and driver of each agent; the value is always 1.",
-        labels=["agent", "driver", "state"],
-    )
-    tokens = CounterMetricFamily(
-        "clawblox_agent_tokens", "Tokens that an agent has used.", labels=["agent", "kind"]
-    )
-    cost = CounterMetricFamily(
-        "clawblox_agent_cost_usd",
-        "Cost of an agent as its program reported it.",
-        labels=["agent"],
-    )
-    turns = CounterMetricFamily(
-        "clawblox_agent_turns", "Turns of an agent that have ended.", labels=["agent"]
-    )
+    text = "State and driver of each agent; the value is always 1."
+    info = _gauge("agent_info", text, "agent", "driver", "state")
+    tokens = _counter("agent_tokens", "Tokens that an agent has used.", "agent", "kind")
+    cost = _counter("agent_cost_usd", "Cost of an agent as its program reported it.", "agent")
+    turns = _counter("agent_turns", "Turns of an agent that have ended.", "agent")
     for agent in {agent.name: agent for agent in agents}.values():  # no series comes twice
         info.add_metric([agent.name, agent.driver, agent.state], 1)
         for kind, count in agent.tokens.items():

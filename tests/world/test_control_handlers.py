@@ -12,7 +12,6 @@ import anyio
 import pytest
 
 from clawblox.errors import ControlError
-from clawblox.rundir.blobs import fetch_blob, send_blob
 from clawblox.rundir.control_client import request
 from clawblox.rundir.requests import read_event, read_line
 from tests.orchestrators import orchestrator
@@ -45,12 +44,13 @@ async def test_an_instance_is_started_saved_and_its_snapshot_fetched(tmp_path: P
         await request(control, "save", {"instances": ["far"]}, events.append)
         (saved,) = (event["value"] for event in events)
         path = str(Path(saved["path"]).relative_to(run))
-        copy = tmp_path / "copy.json"
-        assert await fetch_blob(control, path, copy) == saved["sha256"]
-        sent = await send_blob(control, copy)
-        again = await request(control, "start", {"name": "again", "resume": str(sent)})
-        assert again["resume_path"] == str(sent)
-        assert hashlib.sha256(sent.read_bytes()).hexdigest() == saved["sha256"]
+        blob = await request(control, "describe_blob", {"path": path})
+        assert blob == {"size_bytes": saved["size_bytes"], "sha256": saved["sha256"]}
+        piece = await request(control, "read_blob", {"path": path, "offset": 0})
+        sent = await request(control, "write_blob", {**blob, **piece, "offset": 0})
+        again = await request(control, "start", {"name": "again", "resume": sent["path"]})
+        assert again["resume_path"] == sent["path"]
+        assert hashlib.sha256(Path(sent["path"]).read_bytes()).hexdigest() == saved["sha256"]
 
 
 @pytest.mark.thorough
