@@ -33,7 +33,7 @@ Ben goes on in DIR/runs/{second}/agents/Ben
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("driver", ["claude", "codex"])
-def test_two_agents_go_on_in_their_conversations(driver: str, tmp_path: Path) -> None:
+def test_two_agents_continue_in_their_conversations(driver: str, tmp_path: Path) -> None:
     binary = install(tmp_path / "bin", driver)
     env = {**os.environ, **KEYS, "PATH": f"{binary.parent}:{os.environ['PATH']}"}
     for first, second in (("agents", "agents-2"), ("agents-3", "agents-4")):  # in one place

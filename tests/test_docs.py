@@ -142,7 +142,7 @@ def test_what_the_text_names_can_be_imported_from_where_the_page_says(page: Path
     assert named & names_of_the_package() <= shown
 
 
-def test_the_results_in_the_benchmarks_page_are_those_of_the_json() -> None:
+def test_the_results_in_the_benchmarks_page_come_from_the_json() -> None:
     page = report.PAGE.read_text()
     sections = report.MARKED.findall(page)
     assert sections == list(dict.fromkeys(sections)), "a benchmark has two sections"

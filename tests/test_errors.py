@@ -213,7 +213,7 @@ def test_locating_an_error_keeps_what_it_knew() -> None:
     assert "port: 8123" in str(error)
 
 
-def test_the_line_stands_behind_the_file() -> None:
+def test_the_line_follows_the_file() -> None:
     error = ConfigError("wrong", path=Path("/w/world.toml"), key="name", line=3)
     assert "  file: /w/world.toml:3" in str(error).splitlines()
 
@@ -233,7 +233,7 @@ def test_of_many_failures_the_first_are_named_and_the_others_counted() -> None:
     assert lines[11:] == ["  and 54 more"]
 
 
-def test_a_failure_is_told_by_its_first_line() -> None:
+def test_a_failure_is_reported_by_its_first_line() -> None:
     error = BatchError("", failed={"w000": ValueError("too\nlate")})
     assert str(error).splitlines()[1:] == ["  w000: ValueError: too"]
 

@@ -107,7 +107,7 @@ def test_bytes_that_are_not_utf_8_are_replaced() -> None:
     assert parse_json('"\\ud800"') == "\ufffd"
 
 
-def test_what_is_no_finite_number_within_the_limits_is_none() -> None:
+def test_a_number_that_is_not_finite_or_too_large_is_ignored() -> None:
     for value in (True, None, "7", math.nan, math.inf, -math.inf, -0.1, 1e300, HUGE, [7]):
         assert finite_number(value) is None
         assert whole_number(value) is None
@@ -122,7 +122,7 @@ def test_numbers_within_their_limits_are_returned() -> None:
     assert whole_number(8, high=7) is None
 
 
-def test_a_document_is_read_as_it_stands_but_for_numbers_that_json_cannot_hold() -> None:
+def test_a_document_is_read_unchanged_except_for_numbers_that_json_cannot_represent() -> None:
     text = "\ud800" + "x" * (1 << 21)
     document = json.dumps({"text": text, "whole": 10**60, "deep": [[[]]]})
     odd = document.replace("[[[]]]", f"[NaN, 1e400, {HUGE_TEXT}]")
@@ -143,7 +143,7 @@ def test_a_document_of_too_many_values_is_refused_before_they_are_made(parse, me
 
 
 @pytest.mark.parametrize("text", [",[{" * 1000, '\\",[{' * 1000, "a\n,é" * 1000, "\\"])
-def test_what_stands_in_a_text_is_no_value(text) -> None:
+def test_an_assignment_within_a_text_is_no_value(text) -> None:
     document = json.dumps({"a": text, "b": [text]}, ensure_ascii=False)
     for data in (document, document.encode()):
         assert parse_json(data, max_members=10) == {"a": text, "b": [text]}

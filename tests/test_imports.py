@@ -78,7 +78,7 @@ def test_dealing_with_a_run_loads_neither_an_http_client_nor_the_orchestrator(na
     }
 
 
-def test_the_public_names_are_those_of_the_table_and_each_of_them_is_there() -> None:
+def test_the_public_names_equal_the_table_and_all_can_be_imported() -> None:
     assert set(clawblox.__all__) == {*clawblox._HOME_OF, "__version__"}
     for name in clawblox.__all__:
         assert getattr(clawblox, name) is not None

@@ -47,7 +47,7 @@ json_values = st.recursive(
 # ---------------------------------------------------------------------------- environment
 
 
-def test_a_world_is_told_exactly_the_contract() -> None:
+def test_a_world_gets_exactly_the_environment_of_the_contract() -> None:
     assert {**WORLD.public(), **WORLD.secrets()} == {
         "WORLD_HOST": "127.0.0.1",
         "WORLD_PORT": "8085",
@@ -72,7 +72,7 @@ def test_what_does_not_apply_is_left_unset_except_for_a_blank_base_path() -> Non
 
 
 @pytest.mark.parametrize("seed", [0, 7, 2**64 - 1])
-def test_a_seed_is_told_as_a_decimal_number(seed: int) -> None:
+def test_a_seed_is_passed_as_a_decimal_number(seed: int) -> None:
     told = attrs.evolve(WORLD, reseed=seed).public()
     assert told == {**WORLD.public(), "WORLD_RESEED": str(seed)}
     assert seed in protocol.SEEDS

@@ -219,7 +219,7 @@ def test_a_batch_gives_its_values_and_raises_its_errors() -> None:
     Batch({}, {}).raise_if_failed()
 
 
-def test_a_spec_says_nothing_that_is_not_said() -> None:
+def test_an_absent_member_of_a_spec_keeps_the_shared_option() -> None:
     assert attrs.astuple(InstanceSpec()) == (None, None, None, None, None)
 
 

@@ -49,7 +49,7 @@ def points(script: Path) -> set[str]:
 
 
 @pytest.mark.thorough
-def test_the_experiment_goes_on_after_a_crash_to_the_same_points(tmp_path: Path) -> None:
+def test_the_experiment_continues_after_a_crash_to_the_same_points(tmp_path: Path) -> None:
     whole, killed = small_experiment(tmp_path / "whole"), small_experiment(tmp_path / "killed")
     printed = finish(whole)
     assert re.fullmatch(r"first: w000 \d+ w001 \d+\nfork: w002 \d+ w003 \d+\n", printed)
@@ -75,7 +75,7 @@ def test_the_script_is_short_and_names_its_run_directory_once() -> None:
     assert "httpx" not in text
 
 
-def test_what_the_page_shows_of_the_script_stands_there() -> None:
+def test_the_excerpts_on_the_page_are_in_the_script() -> None:
     script = [line.partition("  # noqa")[0] for line in SCRIPT.read_text().splitlines()]
     complete = {example.code for example in examples.find_examples(PAGE)}
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)

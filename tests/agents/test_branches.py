@@ -232,7 +232,7 @@ async def test_a_branch_needs_a_directory_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_claude_is_told_to_fork(tmp_path: Path) -> None:
+async def test_claude_gets_the_option_to_fork(tmp_path: Path) -> None:
     async with make_agent(tmp_path / "Eko", "claude") as agent:
         await begin(agent)
         (agent.dir / "workspace" / ".standin.json").write_text('{"dump": true}')

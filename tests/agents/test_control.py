@@ -49,7 +49,7 @@ async def served(directory: Path) -> AsyncIterator[FakeAgent]:
         await server.aclose()
 
 
-async def test_an_agent_takes_messages_and_stops_and_says_how_it_is(tmp_path: Path) -> None:
+async def test_an_agent_takes_messages_stops_and_reports_its_status(tmp_path: Path) -> None:
     async with served(tmp_path) as agent:
         sent = await ask_agent(tmp_path, "send", {"prompt": "Look around. ü"})
         now = await ask_agent(tmp_path, "status")

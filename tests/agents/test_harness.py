@@ -96,7 +96,7 @@ def test_an_agent_is_made_before_its_world_and_touches_neither_disk_nor_tmux(
 @pytest.mark.parametrize(
     "backend", ["claude", pytest.param("codex", marks=pytest.mark.thorough)], indirect=True
 )
-def test_a_run_goes_on_until_it_is_stopped_and_its_windows_never_go(make_run: MakeRun) -> None:
+def test_a_run_continues_until_it_is_stopped_and_its_windows_stay(make_run: MakeRun) -> None:
     run = make_run()
     with ending(run):
         [agent] = make_agents(run, "Eko")

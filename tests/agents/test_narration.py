@@ -86,7 +86,7 @@ def test_events_become_lines(type_: EventType, data: dict[str, Any], expected: l
     assert [(line.text, line.tone) for line in narrate(type_, data)] == expected
 
 
-def test_a_long_result_is_shortened_and_says_so() -> None:
+def test_a_long_result_is_shortened_with_a_mark() -> None:
     content = "\n".join(map(str, range(100)))
     *_, last = narrate("tool.returned", {"content": content})
     assert last.text == "  … 94 more lines"
@@ -104,7 +104,7 @@ MEMBERS = ("role", "text", "name", "arguments", "content", "kind", "message", "p
 
 @settings(max_examples=40)
 @given(st.sampled_from(TYPES), st.dictionaries(st.sampled_from(MEMBERS), anything))
-def test_whatever_a_program_says_becomes_printable_lines(
+def test_any_output_of_a_program_becomes_printable_lines(
     type_: EventType, data: dict[str, Any]
 ) -> None:
     for line in narrate(type_, data):

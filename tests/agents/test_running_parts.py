@@ -37,7 +37,7 @@ LEGAL = {
 """The moves of the design, written down a second time."""
 
 
-def test_moves_of_an_agent_are_those_of_the_design() -> None:
+def test_an_agent_makes_only_the_moves_of_its_table() -> None:
     assert MOVES == LEGAL
 
 
@@ -120,7 +120,7 @@ def test_time_that_is_forgiven_is_no_silence() -> None:
     assert dialogue.silence(3610.0) == 10.0
 
 
-def test_looks_become_rare_and_come_together() -> None:
+def test_polls_become_rare_and_coincide() -> None:
     looks, now, pauses = LogPoller(), 0.013, []
     for _ in range(40):
         pauses.append(looks.next_pause(now, is_quiet=False))

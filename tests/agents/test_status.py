@@ -150,5 +150,5 @@ def test_the_metrics_of_an_agent_count_no_token_twice(eko: Path) -> None:
     assert metrics.cost_usd == 0.42
 
 
-def test_the_states_are_those_of_agents_and_interrupted() -> None:
+def test_the_states_are_the_states_of_agents_and_interrupted() -> None:
     assert get_args(StatusState) == (*get_args(AgentState), "interrupted")

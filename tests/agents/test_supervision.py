@@ -145,7 +145,7 @@ async def test_a_silent_program_is_restarted_then_given_up(
 
 
 @pytest.mark.thorough
-async def test_a_program_that_says_it_waits_is_not_silent(tmp_path: Path) -> None:
+async def test_a_program_that_reports_a_wait_is_not_silent(tmp_path: Path) -> None:
     async with opened(tmp_path, stall_timeout=0.2) as agent, agent.events() as events:
         await agent.start(initial_prompt="retry 3600 hang")
         await until(events, "retry")

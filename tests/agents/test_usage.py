@@ -243,7 +243,7 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
         (Budget(turns=1, minutes=5), Usage(), 6.0, "budget of 5 minutes used up"),
     ],
 )
-def test_a_budget_says_which_limit_is_used_up(
+def test_a_budget_names_the_limit_that_is_used_up(
     budget: Budget, usage: Usage, minutes: float, reason: str | None
 ) -> None:
     assert budget.exceeded(usage, minutes) == reason

@@ -128,7 +128,7 @@ def test_endless_output_does_not_delay_the_latest_lines(
     window.close()
 
 
-def test_the_number_is_that_of_construction_and_stays(
+def test_the_number_is_assigned_at_construction_and_stays(
     tmp_path: Path, tmux: Tmux, session: str
 ) -> None:
     first, second = (
@@ -188,7 +188,7 @@ def test_a_window_that_a_person_closed_is_opened_again_at_the_next_start(
     window.close()
 
 
-def test_a_window_that_cannot_be_opened_says_why(
+def test_a_window_that_cannot_be_opened_is_an_error_with_the_reason(
     tmp_path: Path, tmux: Tmux, session: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     window = AgentWindow(session, make_agent(tmp_path), "claude")

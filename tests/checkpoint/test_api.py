@@ -69,7 +69,7 @@ def test_what_was_saved_is_what_is_loaded(run: Run, tmp_path: Path):
     assert loaded["verified"] is True
 
 
-def test_the_metadata_says_what_is_in_the_archive_and_where_it_is_from(run: Run):
+def test_the_metadata_lists_the_content_and_origin_of_the_archive(run: Run):
     update = run_update(id="r007", resume_from=run.dir / "s0.json", parent_sha256="ab" * 32)
     update_manifest(run, update)
     told = read_metadata(run.save(metadata={"generation": 1, "notes": ["ä", None]}))
@@ -112,7 +112,7 @@ def test_an_archive_does_not_reveal_paths_outside_the_run(run: Run):
     ],
     ids=["json", "no format", "no object", "opaque", "empty", "large"],
 )
-def test_the_world_document_travels_as_it_is_and_says_its_format(
+def test_the_world_document_is_archived_unchanged_with_its_format(
     run: Run, tmp_path: Path, document: bytes, told: dict[str, object]
 ):
     run.snapshot.write_bytes(document)
@@ -134,7 +134,7 @@ def test_a_missing_directory_is_made_for_its_owner_alone(run: Run):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_progress_is_told_to_its_end_and_its_error_ends_the_save(run: Run):
+def test_progress_is_reported_to_the_end_and_an_error_from_it_ends_the_save(run: Run):
     told: list[tuple[int, int]] = []
     run.save(progress=lambda done, total: told.append((done, total)))
     assert told == sorted(told)
@@ -387,7 +387,7 @@ def test_a_conversation_is_found_where_it_was_loaded(tmp_path: Path, backend: st
 @pytest.mark.parametrize(
     ("backend", "own"), [("claude", ".claude"), ("codex", ".codex"), ("kimi", ".kimi-code")]
 )
-def test_a_program_that_was_told_no_place_for_its_state_finds_it_in_its_home_again(
+def test_a_program_without_a_configured_state_directory_finds_its_state_in_its_home_again(
     tmp_path: Path, home: str, backend: str, own: str
 ):
     agent = build_agent(tmp_path / "rocky", backend)
@@ -413,7 +413,7 @@ def test_a_save_of_the_workspace_alone_has_no_conversation(tmp_path: Path):
     assert told["agents"]["rocky"]["session_id"] is None
 
 
-def test_a_secret_in_a_conversation_is_refused_and_the_way_out_is_told(tmp_path: Path):
+def test_a_secret_in_a_conversation_is_refused_with_advice(tmp_path: Path):
     agent = build_agent(tmp_path / "rocky", "claude")
     line = json.dumps({"type": "user", "message": {"content": f"key {fake_token()}"}})
     with agent.transcript.open("a") as file:
@@ -458,7 +458,7 @@ def test_a_save_waits_for_an_idle_moment_but_not_for_ever(
         (PermissionError(13, "Permission denied"), "may not be read by this process"),
     ],
 )
-def test_an_archive_without_the_conversation_is_none(
+def test_an_archive_without_the_conversation_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, message: str
 ):
     agent = build_agent(tmp_path / "rocky", "claude")
@@ -473,7 +473,7 @@ def test_an_archive_without_the_conversation_is_none(
 # --------------------------------------------------------------------- what cannot be archived
 
 
-def test_a_name_that_cannot_stand_in_an_archive_is_refused_or_recorded(run: Run, tmp_path: Path):
+def test_a_name_that_an_archive_cannot_contain_is_refused_or_recorded(run: Run, tmp_path: Path):
     for name in (b"new\nline", b"latin-\xe9", b"back\\slash"):
         Path(os.fsdecode(os.fsencode(run.workspace) + b"/" + name)).write_text("x")
     with pytest.raises(CheckpointError, match="names that are not allowed in an archive") as told:
@@ -649,7 +649,7 @@ def test_an_archive_has_a_name_that_tools_find(run: Run, path: object):
 
 
 @pytest.mark.parametrize("path", [None, 7, "a\0b.ckpt"])
-def test_a_path_that_is_none_is_named_when_an_archive_is_read(path: object, tmp_path: Path):
+def test_a_value_that_is_no_path_is_named_when_an_archive_is_read(path: object, tmp_path: Path):
     for read in (clawblox.read_metadata, lambda path: clawblox.load_checkpoint(path, tmp_path)):
         with pytest.raises(ConfigError) as told:
             read(path)

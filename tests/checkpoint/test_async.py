@@ -64,7 +64,7 @@ async def test_errors_come_out_as_they_are(run: Run, tmp_path: Path):
 
 
 @pytest.mark.thorough
-async def test_the_loop_goes_on_while_a_large_workspace_is_saved_and_loaded(
+async def test_the_loop_continues_while_a_large_workspace_is_saved_and_loaded(
     run: Run, tmp_path: Path
 ):
     (run.workspace / "large.bin").write_bytes(bytes(range(256)) * (40 << 10))

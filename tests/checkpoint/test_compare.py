@@ -25,7 +25,7 @@ def test_archives_of_the_same_state_do_not_differ(run: Run):
     assert not diff_checkpoints(run.archive("a"), run.archive("a"))
 
 
-def test_what_came_went_and_changed_is_told(run: Run):
+def test_added_removed_and_changed_members_are_reported(run: Run):
     first = run.save("a", metadata={"generation": 1, "same": 0})
     (run.workspace / "SOUL.md").unlink()
     (run.workspace / "new.md").write_text("new")

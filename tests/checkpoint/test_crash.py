@@ -138,7 +138,7 @@ def test_what_is_read_again_was_synced_before(tmp_path: Path):
     assert partial[last + 1 : last + 4] == ["ftruncate", "fsync", "pread"]
 
 
-def test_an_archive_that_may_not_be_durable_is_complete_and_said_to_be(tmp_path: Path):
+def test_an_archive_that_may_not_be_durable_is_reported_as_complete(tmp_path: Path):
     run = make_run(tmp_path, manifest=False)
     run.save("previous")
     with FaultFS(run.dir) as disk:

@@ -91,7 +91,7 @@ def save_alone(run: Run, name: str) -> Path:
 
 
 @pytest.mark.thorough
-def test_examiners_say_what_a_search_here_says(
+def test_examiners_report_the_same_as_a_search_in_this_process(
     run: Run, examiners: list[Examiner], searched_here: list[str]
 ):
     alone = save_alone(run, "alone")
@@ -151,7 +151,9 @@ def test_an_existing_archive_is_searched_by_examiners(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("place", ["large", "packed.gz"])
-def test_a_secret_is_found_and_told_as_it_is_here(run: Run, examiners: list[Examiner], place: str):
+def test_an_examiner_reports_a_secret_as_this_process_does(
+    run: Run, examiners: list[Examiner], place: str
+):
     path = run.workspace / place
     content = path.read_bytes()
     if place == "packed.gz":

@@ -122,7 +122,7 @@ def test_a_harmful_name_is_refused(refuse, name, reason):
 
 
 @pytest.mark.parametrize("name", ["agents/a/workspace/é".encode(), b"agents/a/workspace/\x82"])
-def test_a_name_without_the_flag_that_says_how_to_read_it_is_refused(refuse, name):
+def test_a_name_without_the_flag_of_its_encoding_is_refused(refuse, name):
     hostile = Member(name, b"x", fields={"flags": 0})
     refuse(bare_checkpoint(hostile), CheckpointPathError, "UTF-8 flag is missing")
 
@@ -385,7 +385,7 @@ def test_a_zip64_end_that_lies_is_refused(refuse, zip64):
     refuse(archive(*members, end=full, zip64=zip64), CheckpointFormatError)
 
 
-def test_a_zip64_end_that_tells_the_truth_is_read(tmp_path):
+def test_a_correct_zip64_end_is_read(tmp_path):
     path = tmp_path / "a.ckpt"
     members = metadata_member(PLAIN), *good_members()
     full = {"count": 0xFFFF, "count_here": 0xFFFF, "size": FULL, "offset": FULL}
@@ -412,11 +412,11 @@ def test_a_zip64_end_that_tells_the_truth_is_read(tmp_path):
         (deflate(b"state") + b"x" * 600_000, "after the content"),
     ],
 )
-def test_content_that_is_not_what_it_says_is_refused(refuse, packed, reason):
+def test_content_that_differs_from_its_header_is_refused(refuse, packed, reason):
     refuse(bare_checkpoint(*good_members(packed=packed)), CheckpointFormatError, reason)
 
 
-def test_stored_content_that_is_not_what_it_says_is_refused(refuse):
+def test_stored_content_that_differs_from_its_header_is_refused(refuse):
     member = Member("world.snapshot", b"state", method=0, packed=b"stale")
     refuse(bare_checkpoint(member), CheckpointFormatError, "checksum")
     member = Member("world.snapshot", b"state", method=0, fields={"size": 4})

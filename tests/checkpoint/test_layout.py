@@ -121,7 +121,7 @@ def test_fields_are_wide_where_they_must_be_and_nowhere_else():
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("count", sampled([65_535, 65_534, 65_536], 3))
-def test_any_number_of_members_is_told(tmp_path, count):
+def test_any_number_of_members_is_reported(tmp_path, count):
     header_size = local_header_size("agents/a/workspace/00000", 0)
     entries = [
         Entry(f"agents/a/workspace/{number:05}", STORED, 0, 0, 0, 0o600, number * header_size)

@@ -144,7 +144,7 @@ def test_what_else_is_in_a_run_directory_stays(load_bytes, existing):
     assert {*os.listdir(existing / "agents")} == {"a", "b", "other"}
 
 
-def test_an_archive_without_a_manifest_loads_and_says_so(load_bytes, run_dir):
+def test_an_archive_without_digests_loads_and_is_reported_as_unverified(load_bytes, run_dir):
     members = [Member(name, content) for name, content in CONTENTS.items()]
     loaded = load_bytes(bare_checkpoint(*members, agents=["a"]), run_dir)
     assert loaded["verified"] is False
@@ -212,7 +212,7 @@ def test_a_planted_agents_directory_is_refused(refuse, run_dir, kind):
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "dangling link", "endless link"])
-def test_a_run_directory_that_is_none_is_refused(refuse, run_dir, kind):
+def test_a_directory_that_is_no_run_directory_is_refused(refuse, run_dir, kind):
     outside = run_dir.parent / "outside"
     outside.mkdir(parents=True)
     targets = {"link": outside, "dangling link": "nowhere", "endless link": "run"}
@@ -507,7 +507,7 @@ def test_a_nested_repository_gets_a_harmless_configuration_too(load_bytes, run_d
     assert config.read_bytes() == git_config(())
 
 
-def test_a_repository_of_longer_hashes_is_told_by_its_objects(load_bytes, run_dir):
+def test_a_repository_with_sha256_names_is_recognised_by_its_objects(load_bytes, run_dir):
     names = {"HEAD": b"ref: refs/heads/main\n", f"objects/ab/{'c' * 62}": b""}
     members = {f"{WORKSPACE}.git/{name}": content for name, content in names.items()}
     loaded = load_bytes(checkpoint({**members, f"{WORKSPACE}other/.git/HEAD": b"x"}), run_dir)
@@ -728,13 +728,13 @@ def test_the_printed_layout_brings_nothing_that_no_session_has(load_bytes, run_d
 
 
 @pytest.mark.parametrize("state_dir", ["..", "workspace", "/tmp", "home", "home/.claude/.."])
-def test_a_place_that_is_none_for_the_state_of_a_program_is_refused(refuse, run_dir, state_dir):
+def test_a_path_outside_the_state_of_a_program_is_refused(refuse, run_dir, state_dir):
     data = checkpoint(claude_files(), agents={"a": {**CLAUDE, "state_dir": state_dir}})
     refuse(run_dir, CheckpointFormatError, data=data, reason="not a state directory of claude")
 
 
 @pytest.mark.parametrize("session_id", ["../../../../evil", "", "x/y", "..", SESSION_ID + "\n"])
-def test_a_session_id_that_is_none_is_refused(refuse, run_dir, session_id):
+def test_a_text_that_is_no_session_id_is_refused(refuse, run_dir, session_id):
     data = checkpoint(claude_files(), agents={"a": {**CLAUDE, "session_id": session_id}})
     refuse(run_dir, CheckpointFormatError, data=data)
 

@@ -49,7 +49,7 @@ def entry(name, *, size=0, mode=0o600):
 
 @pytest.mark.thorough
 @given(st.dictionaries(TEXT.filter(lambda key: key not in RESERVED_KEYS), JSON, max_size=5))
-def test_what_a_caller_says_comes_back(caller):
+def test_the_metadata_of_a_caller_comes_back(caller):
     document = {"schema_version": 1, **caller}
     data = serialise_metadata(document)
     assert parse_metadata(data) == document
@@ -72,7 +72,7 @@ def test_what_a_caller_says_comes_back(caller):
         {(1, 2): "x"},
     ],
 )
-def test_what_json_cannot_say_is_a_configuration_error(caller):
+def test_a_value_that_json_cannot_represent_is_a_configuration_error(caller):
     with pytest.raises(ConfigError, match="cannot be written as JSON"):
         serialise_metadata(caller)
 
@@ -243,12 +243,12 @@ def test_members_and_manifest_must_be_the_same():
         ([], {"directories": [WORKSPACE_FILE, WORKSPACE_FILE]}),
     ],
 )
-def test_what_cannot_stand_in_one_tree_is_refused(names, keys):
+def test_members_that_cannot_be_in_one_tree_are_refused(names, keys):
     with pytest.raises(CheckpointFormatError):
         check_tree(keys, [entry(name) for name in names], max_paths=100)
 
 
-def test_links_and_members_may_stand_in_a_recorded_directory():
+def test_a_recorded_directory_may_contain_links_and_members():
     link = {"path": "agents/a/workspace/d/link", "target": "x"}
     document = {"symlinks": [link], "directories": ["agents/a/workspace/d"]}
     check_tree(document, [entry("agents/a/workspace/d/file")], max_paths=100)

@@ -83,7 +83,7 @@ def test_a_canonical_name_is_allowed(name):
         ("world.snapshot/x", "not in a directory of a checkpoint"),
     ],
 )
-def test_any_other_name_is_refused_and_says_why(name, reason):
+def test_any_other_name_is_refused_with_the_reason(name, reason):
     with pytest.raises(CheckpointPathError) as refused:
         check_name(name)
     assert reason in refused.value.message

@@ -216,7 +216,7 @@ def test_a_save_that_its_hook_ends_leaves_no_thread(run: Run, pool_threads: set[
     assert not [each for each in threading.enumerate() if each.name.startswith("clawblox-pack")]
 
 
-def test_where_no_thread_can_be_started_the_save_goes_on(
+def test_a_save_continues_where_no_thread_can_be_started(
     run: Run, pool_threads: set[str], monkeypatch: pytest.MonkeyPatch
 ):
     def refuse(*_: object) -> None:
@@ -437,7 +437,7 @@ def test_a_path_is_searched_though_its_content_is_known_to_be_clean(run: Run):
     assert "agents/rocky/workspace" in places
 
 
-def test_a_second_archive_says_of_its_scan_what_the_first_one_said(run: Run):
+def test_a_second_archive_has_the_same_scan_summary_as_the_first(run: Run):
     fill(run, 4, 20_000)
     (run.workspace / "packed.gz").write_bytes(zlib.compress(TEXT * 100, wbits=31))
     scans = [read_metadata(run.save(name))["secret_scan"] for name in ("first", "second")]

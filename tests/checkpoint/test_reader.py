@@ -68,7 +68,7 @@ def test_metadata_is_read_alone(write):
     assert read_metadata(path) == {"schema_version": 1, "generation": 3}
 
 
-def test_progress_is_told_and_may_end_the_reading(write):
+def test_progress_is_reported_and_may_end_the_reading(write):
     told = []
     with Archive.open(write(checkpoint(CONTENTS))) as archive:
         archive.verify(lambda done, total: told.append((done, total)))

@@ -35,7 +35,7 @@ def test_archives_that_the_manifest_lacks_are_registered_as_a_save_does(run: Run
     assert (again.registered, again.intact) == ((), 3)
 
 
-def test_an_archive_that_replaced_another_is_registered_anew(run: Run):
+def test_an_archive_that_replaced_another_is_registered_again(run: Run):
     path = run.save()
     manifest = manifest_path(run.dir).read_bytes()
     (run.workspace / "SOUL.md").write_text("Now I look for shells.\n")
@@ -55,7 +55,7 @@ def test_entries_that_are_none_do_not_stop_a_repair(run: Run):
     assert repair_checkpoints(run.dir).intact == 1
 
 
-def test_an_archive_that_is_not_sound_is_told_and_left_alone(run: Run):
+def test_a_damaged_archive_is_reported_and_left_alone(run: Run):
     run.save("good")
     damaged = run.save("damaged")
     damaged.write_bytes(damaged.read_bytes()[:-1])
@@ -67,7 +67,7 @@ def test_an_archive_that_is_not_sound_is_told_and_left_alone(run: Run):
     assert damaged.exists()
 
 
-def test_an_archive_that_is_gone_is_told_and_its_entry_stays(run: Run):
+def test_a_missing_archive_is_reported_and_its_entry_stays(run: Run):
     path = run.save()
     entries = run.entries()
     path.unlink()
@@ -75,7 +75,7 @@ def test_an_archive_that_is_gone_is_told_and_its_entry_stays(run: Run):
     assert run.entries() == entries
 
 
-def test_snapshots_and_what_else_the_manifest_says_are_not_touched(run: Run):
+def test_snapshots_and_other_entries_of_the_manifest_are_not_touched(run: Run):
     update_manifest(run, checkpoint_update({"path": str(run.snapshot), "format": "counter-v1"}))
     run.save()
     before = read_manifest(run.dir).document
@@ -84,7 +84,7 @@ def test_snapshots_and_what_else_the_manifest_says_are_not_touched(run: Run):
     assert read_manifest(run.dir).document == before
 
 
-def test_partial_files_of_dead_owners_are_swept_and_those_of_living_ones_stay(run: Run):
+def test_partial_files_of_dead_owners_are_swept_and_files_of_living_owners_stay(run: Run):
     run.checkpoints.mkdir()
     dead = run.checkpoints / ".a.ckpt.4194305-1.ab12.partial"
     dead.touch()
@@ -114,7 +114,7 @@ def test_a_manifest_that_cannot_be_read_is_an_error(run: Run):
         repair_checkpoints(run.dir)
 
 
-def test_an_entry_says_the_time_of_the_world(run: Run):
+def test_an_entry_has_the_time_of_the_world(run: Run):
     path = run.save()
     manifest_path(run.dir).unlink()
     repair_checkpoints(run.dir)

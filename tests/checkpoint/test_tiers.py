@@ -51,7 +51,7 @@ def test_both_tiers_of_an_agent_are_planned(tmp_path, backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_the_driver_of_each_agent_is_told_by_the_id_that_it_records(tmp_path, backend):
+def test_the_driver_of_an_agent_is_recognised_by_its_recorded_id(tmp_path, backend):
     known = build_agent(tmp_path / "rocky", backend)
     silent = build_agent(tmp_path / "pebble", "claude")
     (silent.dir / "claude_session_id.txt").unlink()
@@ -147,7 +147,7 @@ def test_links_and_empty_directories_are_recorded(agent):
     assert planned.directories == ["agents/rocky/workspace/notes/later"]
 
 
-def test_names_that_no_archive_can_hold_are_told_as_they_are(agent):
+def test_names_that_no_archive_can_contain_are_reported_unchanged(agent):
     for name in (b"two\nlines", b"back\\slash", b"caf\xe9", b"colon:", b"dot.", b"l" * 255):
         Path(os.fsdecode(os.fsencode(agent.workspace) + b"/" + name)).write_bytes(b"")
     planned = plan(agent)
@@ -183,7 +183,7 @@ def test_transcripts_and_logs_end_with_a_line_and_nothing_else_does(agent):
 
 
 @pytest.mark.parametrize("instead", ["nothing", "a file", "a link"])
-def test_a_workspace_that_is_none_is_an_error_that_names_it(agent, instead):
+def test_a_file_in_place_of_a_workspace_is_an_error_that_names_it(agent, instead):
     shutil.move(agent.workspace, agent.dir / "moved")
     if instead == "a file":
         agent.workspace.write_bytes(b"")

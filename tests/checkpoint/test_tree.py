@@ -170,14 +170,14 @@ def test_a_directory_that_the_disk_refuses_is_an_error_that_names_it(tmp_path, l
     assert caught.value.path == tmp_path / "a" / "locked"
 
 
-def test_a_directory_that_may_not_be_read_is_told_and_the_rest_is_found(tmp_path, locked):
+def test_an_unreadable_directory_is_reported_and_the_rest_is_found(tmp_path, locked):
     locked(errno.EACCES)
     found = look(tmp_path)
     assert found.unreadable == ["a/locked"]
     assert found.files == ["a/open"]
 
 
-def test_a_link_that_may_not_be_read_is_told_and_the_rest_is_found(tmp_path, monkeypatch):
+def test_an_unreadable_link_is_reported_and_the_rest_is_found(tmp_path, monkeypatch):
     (tmp_path / "file").write_bytes(b"")
     (tmp_path / "link").symlink_to("file")
 
@@ -196,7 +196,7 @@ def test_files_of_a_directory_that_may_not_be_read_are_not_left_out_in_silence(t
     assert caught.value.path == tmp_path / "a" / "locked"
 
 
-def test_a_name_of_any_bytes_is_told_and_not_entered(tmp_path):
+def test_a_directory_whose_name_is_not_utf8_is_reported_and_not_entered(tmp_path):
     os.mkdir(os.fsencode(tmp_path) + b"/bad\xff")
     os.mkdir(os.fsencode(tmp_path) + b"/bad\xff/deeper")
     Path(tmp_path, "line\nfeed").write_bytes(b"")
@@ -205,7 +205,7 @@ def test_a_name_of_any_bytes_is_told_and_not_entered(tmp_path):
     assert found.directories == []
 
 
-def test_an_excluded_name_of_any_bytes_can_stand_in_a_document(tmp_path):
+def test_an_excluded_name_of_any_bytes_can_be_encoded_in_a_document(tmp_path):
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\x1b[2J.json")).write_bytes(b"")
     found = look(tmp_path, judge=lambda _path, _is_directory: "no")
     assert found.excluded == [("\\udcff\\x1b[2J.json", "no")]
@@ -222,7 +222,7 @@ def test_a_link_to_a_target_of_any_bytes_cannot_be_recorded(tmp_path):
 SIGNATURE = b"Signature: 8a477f597d28d172789f06886806bc55"
 
 
-def test_a_directory_that_says_itself_that_it_is_a_cache_stays_out(tmp_path):
+def test_a_directory_with_a_cache_tag_is_left_out(tmp_path):
     for name, tag in (("target", SIGNATURE + b"\n# by cargo\n"), ("mine", b"Signature: none")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "CACHEDIR.TAG").write_bytes(tag)

@@ -226,7 +226,7 @@ def test_a_file_that_is_rewritten_line_by_line_is_deflated_as_a_whole(target: Ta
 
 
 @pytest.mark.parametrize("kind", ["gone", "directory", "link", "fifo", "below a file"])
-def test_what_is_no_file_any_more_is_told_and_leaves_no_bytes(target: Target, kind: str):
+def test_a_file_that_was_replaced_is_reported_and_leaves_no_bytes(target: Target, kind: str):
     source = target.source("file" if kind != "below a file" else "file/below")
     match kind:
         case "directory":
@@ -250,7 +250,7 @@ def refuse(error: type[OSError]) -> Callable[[], int]:
     return open_
 
 
-def test_a_file_that_may_not_be_read_is_told_apart_from_one_that_cannot(target: Target):
+def test_a_forbidden_file_is_distinguished_from_a_broken_file(target: Target):
     source = target.source("file", b"x")
     with pytest.raises(UnreadableSource):
         target.writer.add(attrs.evolve(source, open=refuse(PermissionError)))

@@ -177,7 +177,7 @@ async def test_outcomes_that_have_landed_wait_for_who_is_late() -> None:
         assert sorted(seen) == ["a", "b", "c"]
 
 
-async def test_who_leaves_early_leaves_the_others_to_go_on() -> None:
+async def test_an_iteration_that_ends_early_leaves_the_other_jobs_running() -> None:
     work = Work("a", "b", "c")
     async with Tasks() as tasks:
         many = BatchOperation(tasks, work.jobs)
@@ -191,7 +191,7 @@ async def test_who_leaves_early_leaves_the_others_to_go_on() -> None:
     assert work.cleaned_up == []
 
 
-async def test_who_is_cancelled_while_iterating_leaves_the_others_to_go_on() -> None:
+async def test_a_cancelled_iteration_leaves_the_other_jobs_running() -> None:
     work = Work("a", "b")
     async with Tasks() as tasks:
         many = BatchOperation(tasks, work.jobs)
@@ -285,7 +285,7 @@ async def test_who_is_cancelled_waits_until_every_operation_has_cleaned_up() -> 
     assert group.cancel_scope.cancelled_caught
 
 
-async def test_who_is_cancelled_at_once_leaves_nothing_running() -> None:
+async def test_a_caller_that_is_cancelled_immediately_leaves_nothing_running() -> None:
     work = Work("a", "b")
     async with Tasks() as tasks:
         with anyio.CancelScope() as scope:
@@ -296,7 +296,7 @@ async def test_who_is_cancelled_at_once_leaves_nothing_running() -> None:
 
 
 @each_way
-async def test_who_waits_is_told_when_the_world_is_closed_meanwhile(way: str) -> None:
+async def test_a_waiting_caller_gets_an_error_when_the_world_is_closed(way: str) -> None:
     work = Work("a", "b")
     told: list[Exception] = []
     async with anyio.create_task_group() as group:

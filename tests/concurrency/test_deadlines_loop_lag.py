@@ -107,7 +107,7 @@ def state_of(pid: int) -> str:
 
 @pytest.mark.thorough
 @pytest.mark.anyio
-async def test_a_world_counts_every_tick_and_tells_of_those_that_were_missed(
+async def test_a_world_counts_every_tick_and_reports_missed_ticks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fleet, "GAP_S", BLOCKED_S / 2)

@@ -142,7 +142,7 @@ async def test_a_wait_that_outlasts_cancellations_raises_them_at_its_end():
         await asyncio.wait_for(task, HANG_S)
 
 
-async def test_a_function_in_its_own_task_cleans_up_before_its_caller_goes_on():
+async def test_a_function_in_its_own_task_cleans_up_before_its_caller_continues():
     may_go, history = anyio.Event(), []
 
     async def function() -> None:

@@ -153,7 +153,7 @@ def test_two_of_the_same_name_are_not_mixed_up() -> None:
     assert anyio.run(ask) == ([1], [2])
 
 
-def test_an_error_while_one_is_made_is_not_kept() -> None:
+def test_a_failed_construction_is_not_cached() -> None:
     attempts = []
 
     @per_loop

@@ -33,7 +33,7 @@ class Sign:
                 await anyio.sleep(INTERVAL_S)
 
 
-async def test_each_wait_ends_when_its_own_check_says_so() -> None:
+async def test_each_wait_ends_by_its_own_check() -> None:
     lookout, signs, over = Lookout(INTERVAL_S), [Sign() for _ in range(3)], list[int]()
 
     async def wait(number: int) -> None:

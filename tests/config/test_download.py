@@ -141,7 +141,7 @@ def everything_in(directory: Path) -> set[str]:
 # --- addresses ------------------------------------------------------------------------------
 
 
-def test_an_address_is_told_from_a_path():
+def test_an_address_is_distinguished_from_a_path():
     assert is_world_url("https://github.com/a/b/tree/main/c")
     assert is_world_url("HTTPS://GitHub.com/a/b")
     assert is_world_url("http://example.org")
@@ -331,7 +331,7 @@ def test_a_world_that_could_not_be_completed_has_no_world_toml(hub, home):
 
 
 @pytest.mark.thorough
-def test_fetches_of_one_folder_at_once_all_get_it_whole(hub, home):
+def test_concurrent_fetches_of_one_folder_all_get_it_whole(hub, home):
     hub.has_archive(
         archive(file("panda/world.toml", TOML), *(file(f"panda/{n}") for n in range(99)))
     )
@@ -396,7 +396,7 @@ def test_a_folder_without_a_world_is_named(hub, home):
 
 
 @pytest.mark.parametrize("code", [403, 429])
-def test_the_rate_limit_says_when_it_ends_and_how_to_do_without(hub, home, code):
+def test_the_rate_limit_error_has_its_end_and_advice(hub, home, code):
     api = "/api/repos/lab/worlds/commits/main"
     hub.answers[api] = status(code, X_RateLimit_Remaining="0")
     error = refused(hub, home)
@@ -620,7 +620,7 @@ def test_a_header_that_would_fill_the_memory_is_refused(hub, home, header, is_fi
     assert "header larger than 1048576 bytes" in refused(hub, home).message
 
 
-def test_what_headers_say_is_not_kept(hub, home):
+def test_the_content_of_headers_is_not_kept(hub, home):
     kept: list[int] = []
 
     class Watched(list[tarfile.TarInfo]):

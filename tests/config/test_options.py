@@ -29,7 +29,7 @@ def test_a_call_takes_the_options_of_its_classes_with_their_defaults_in_their_or
         )
 
 
-def test_the_documentation_of_options_is_that_of_their_classes() -> None:
+def test_the_documentation_of_options_is_copied_from_their_classes() -> None:
     for path, text in render().items():
         assert path.read_text() == text, "python -m docs.option_docstrings"
 

@@ -143,7 +143,7 @@ def test_every_known_key_is_read_and_every_unknown_one_kept(tmp_path):
     assert world.config["replay"]["command"][1] == "{recording}"
 
 
-def test_a_world_that_says_only_its_name_has_the_defaults(tmp_path):
+def test_a_world_toml_with_only_a_name_has_the_defaults(tmp_path):
     world = read(tmp_path, 'name = "Small"')
     assert world.config == {"name": "Small"}
     assert world.description is None
@@ -196,7 +196,7 @@ def test_a_world_binds_unless_it_inherits(tmp_path, listen, inherits):
 
 
 @pytest.mark.parametrize("takes", [True, False])
-def test_reseeding_is_said_outright(tmp_path, takes):
+def test_reseeding_needs_an_explicit_declaration(tmp_path, takes):
     assert read(tmp_path, f'name = "w"\nrun.reseed = {takes}'.lower()).takes_reseed is takes
 
 

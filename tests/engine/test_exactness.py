@@ -133,7 +133,7 @@ def test_inputs_that_a_script_takes_between_two_ticks(tmp_path):
     assert "out [Lua] beat\tBo\t1" in lines
 
 
-def test_values_that_scripts_tell_apart_by_identity(tmp_path):
+def test_values_that_scripts_distinguish_by_identity(tmp_path):
     script = """
         local part = Instance.new("Part", workspace)
         part.Anchored = true

@@ -72,7 +72,7 @@ def test_a_mistake_looks_as_on_the_page(tmp_path):
     assert written == [line.removeprefix("[tick 84] ") for line in shown.splitlines()]
 
 
-def test_the_defaults_in_the_table_of_world_toml_are_those_of_the_engine(tmp_path):
+def test_the_defaults_in_the_table_of_world_toml_equal_the_defaults_of_the_engine(tmp_path):
     (tmp_path / "world.toml").write_text('name = "w"')
     (tmp_path / "main.lua").write_text("")
     ours = settings.read_settings(tmp_path)
@@ -113,7 +113,7 @@ def test_a_world_that_is_started_in_lock_step_takes_one_tick_for_an_input(tmp_pa
 
 
 @pytest.mark.parametrize("name", ["steps_per_tick", "memory_mib"])
-def test_the_limits_of_scripts_are_those_of_the_page(name):
+def test_the_limits_of_scripts_equal_the_limits_on_the_page(name):
     (shown,) = re.findall(rf"`\[clawblox\] {name}` \| ([\d,]+)", TEXT)
     defaults = settings.EngineSettings(directory=ROOT)
     ours = {

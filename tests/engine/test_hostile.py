@@ -218,7 +218,9 @@ def test_any_world_file_is_read_or_refused_by_name(tmp_path: Path, lines: list[s
         ("HealthChanged", "Failed to process agent inputs"),
     ],
 )
-def test_n3_errors_of_humanoid_events_say_where(tmp_path: Path, event: str, where: str) -> None:
+def test_n3_errors_of_humanoid_events_name_the_place(
+    tmp_path: Path, event: str, where: str
+) -> None:
     main = f"""
     local floor = Instance.new("Part", workspace)
     floor.Anchored, floor.Size = true, Vector3.new(99, 1, 99)

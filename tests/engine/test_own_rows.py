@@ -185,7 +185,7 @@ def test_old_autosaves_go_with_their_rows(world_dir, tmp_path):
 
 
 @pytest.mark.thorough
-def test_a_fork_with_its_rows_in_postgres_shares_them_and_an_event_says_so(world_dir, tmp_path):
+def test_a_fork_with_its_rows_in_postgres_shares_them_and_emits_an_event(world_dir, tmp_path):
     with postgres_server() as server, World(dir=world_dir, run_dir=tmp_path / "run") as world:
         postgres: Any = {"datastore": "postgres", "env": {"DATABASE_URL": server.url}}
         (origin,) = world.start_many(1, **postgres)

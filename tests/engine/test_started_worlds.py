@@ -69,9 +69,7 @@ def test_an_engine_world_starts_saves_resumes_and_forks_without_a_command(world_
 
 
 @pytest.mark.thorough
-def test_an_agent_reaches_the_map_at_its_address_and_gravity_is_that_of_the_world(
-    world_dir, tmp_path
-):
+def test_an_agent_reaches_the_map_at_its_address_with_the_gravity_of_the_world(world_dir, tmp_path):
     (world_dir / "world.toml").write_text('name = "counting"\n[physics]\ngravity = 30\n')
     main = (
         'local wall = Instance.new("Part") wall:AddTag("Static") '

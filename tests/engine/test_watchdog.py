@@ -268,7 +268,7 @@ def test_a_wrong_limit_names_its_key(tmp_path, text, complaint):
         read_settings(tmp_path)
 
 
-def test_the_memory_of_the_watchdog_follows_that_of_the_heap(tmp_path):
+def test_the_memory_limit_of_the_watchdog_follows_the_heap(tmp_path):
     (tmp_path / "main.lua").write_text("")
     for text, mib in (("", 2048), ("memory_mib = 1024", 4096), ("watchdog_memory_mib = 700", 700)):
         (tmp_path / "world.toml").write_text(f'name = "w"\n[clawblox]\n{text}\n')

@@ -132,7 +132,7 @@ async def test_a_checkpoint_is_an_archive_of_the_world_and_its_agents(scene: Sce
     assert formats == ["counter-v1", "clawblox-ckpt-v1"]
 
 
-async def test_a_world_and_its_agents_go_on_from_what_the_pointer_names(
+async def test_a_world_and_its_agents_continue_from_the_archive_that_the_pointer_names(
     scene: Scene, tmp_path: Path
 ) -> None:
     access = await scene.world.connect("Rocky")
@@ -178,7 +178,7 @@ async def test_agents_may_be_directories_by_name(scene: Scene) -> None:
 # ---------------------------------------------------------------------------- the idle moment
 
 
-async def test_it_waits_for_an_agent_that_says_that_it_works(
+async def test_it_waits_for_an_agent_that_reports_work(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene.eko.state = "working"
@@ -311,7 +311,7 @@ async def test_the_save_that_a_restart_needs_is_not_removed(tmp_path: Path, scen
 
 
 @pytest.mark.thorough
-async def test_one_that_fails_is_told_and_the_next_one_comes(scene: Scene) -> None:
+async def test_a_failed_checkpoint_is_reported_and_the_next_follows(scene: Scene) -> None:
     outcomes = Outcomes()
     notes = scene.eko.dir / "workspace" / "notes.md"
     notes.write_text(fake_token())
@@ -355,7 +355,7 @@ async def test_a_stop_within_the_block_ends_it(scene: Scene) -> None:
 
 
 @pytest.mark.thorough
-async def test_it_goes_on_after_a_restart(tmp_path: Path, scene: Scene) -> None:
+async def test_it_continues_after_a_restart(tmp_path: Path, scene: Scene) -> None:
     other = await scene.world.start(run_dir=tmp_path / "run2", name="r", restart="checkpoint")
     outcomes = Outcomes()
     checkpointer = AsyncCheckpointer(
@@ -369,7 +369,7 @@ async def test_it_goes_on_after_a_restart(tmp_path: Path, scene: Scene) -> None:
         await wait_until_async(lambda: len(outcomes.saved) > count)
 
 
-async def test_without_one_instance_it_says_so(tmp_path: Path) -> None:
+async def test_without_a_single_instance_it_is_an_error(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         with pytest.raises(UsageError, match="needs one instance; there are 0"):
             await AsyncCheckpointer(world, {}, dir=tmp_path).save()

@@ -222,7 +222,7 @@ def _start_time() -> int:
     return int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
 
 
-async def test_a_run_that_goes_on_is_not_touched(world: AsyncWorld, run: Path) -> None:
+async def test_a_run_in_progress_is_not_touched(world: AsyncWorld, run: Path) -> None:
     await world.start_many(1, run_dir=run)
     with pytest.raises(RunLockedError, match="w000"):
         await anyio.to_thread.run_sync(clean, run)

@@ -64,7 +64,7 @@ def conversation(directory: Path, driver: str) -> tuple[str, list[str]]:
 
 
 @pytest.mark.parametrize(("driver", "was_sandboxed", "is_sandboxed", "moves"), COMBINATIONS)
-async def test_a_conversation_goes_on_whatever_surrounds_its_program(
+async def test_a_conversation_continues_whatever_surrounds_its_program(
     tmp_path: Path, driver: str, was_sandboxed: bool, is_sandboxed: bool, moves: bool
 ) -> None:
     directory, bin_dir = tmp_path / "one" / "agents" / "Eko", tmp_path / "bin"

@@ -69,7 +69,7 @@ async def scene(
 
 
 @pytest.mark.thorough
-async def test_it_is_saved_between_two_turns_and_goes_on(scene: Scene) -> None:
+async def test_it_is_saved_between_two_turns_and_continues(scene: Scene) -> None:
     with anyio.fail_after(DEADLINE_S):
         for _ in range(3):
             saved = await scene.checkpointer.save()

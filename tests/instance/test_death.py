@@ -37,7 +37,7 @@ async def test_a_death_is_an_event_even_without_a_call(tmp_path: Path) -> None:
         assert world.instances == ()
 
 
-async def test_every_call_to_a_dead_world_says_how_it_ended(tmp_path: Path) -> None:
+async def test_every_call_to_a_dead_world_reports_how_it_ended(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
         access = await world.connect("Rocky")
         async with world.events() as events:

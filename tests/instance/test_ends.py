@@ -21,7 +21,7 @@ TABLE = {
 
 
 @pytest.mark.parametrize(("facts", "state", "status"), TABLE.values(), ids=TABLE)
-def test_the_end_of_an_instance_is_told_as_it_was(
+def test_the_end_of_an_instance_is_reported_exactly(
     facts: tuple[bool, ...], state: str, status: str
 ) -> None:
     names = ("was_begun", "was_ready", "has_died", "has_finished", "is_on_purpose")

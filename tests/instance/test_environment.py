@@ -91,7 +91,7 @@ def test_nothing_of_an_outer_world_leaks_in(
     assert "/outer" not in env["CLAWBLOX_BIN"]
 
 
-def test_the_callers_variables_override_those_of_this_process(
+def test_the_callers_variables_override_the_variables_of_this_process(
     config: WorldConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LANG", "C")

@@ -308,9 +308,7 @@ async def test_a_pattern_is_found_over_several_looks_and_stays_found(
 
 
 @pytest.mark.parametrize("offset", [-8, -1, 0, 1, 8])
-async def test_a_pattern_is_found_across_what_is_read_at_once(
-    tmp_path: Path, port: int, offset: int
-) -> None:
+async def test_a_pattern_is_found_across_chunks(tmp_path: Path, port: int, offset: int) -> None:
     log = WorldLog(tmp_path / "log", port, "^READY$")
     for line in (b"x" * 99 + b"\n", b"x"):
         size = 3 * health._LOG_CHUNK_BYTES + offset
@@ -331,7 +329,7 @@ async def test_log_lines_of_an_earlier_run_do_not_count(tmp_path: Path, port: in
     assert await log.shows(b"READY\n")
 
 
-async def test_a_log_that_says_ready_is_not_enough_without_a_listener(tmp_path: Path) -> None:
+async def test_a_ready_line_in_the_log_is_not_enough_without_a_listener(tmp_path: Path) -> None:
     log = WorldLog(tmp_path / "log", free_port(), "READY")
     assert not await log.shows(b"READY\n")
     assert log.probe.seen == "connection failed: Connection refused"

@@ -230,7 +230,7 @@ def write_snapshot(directory: Path) -> Path:
     "words", [["-c", "import clawblox.server"], ["-m", "clawblox.server"], ["-m", "clawblox"]]
 )
 @pytest.mark.parametrize("is_resumed", [False, True])
-async def test_the_error_of_a_world_without_clawblox_says_where_clawblox_runs(
+async def test_the_error_of_a_world_without_clawblox_names_our_interpreter(
     tmp_path: Path, words: list[str], is_resumed: bool
 ) -> None:
     directory = world_that_runs(tmp_path, sys.executable, "-I", "-S", *words)

@@ -51,7 +51,7 @@ async def test_sidecars_have_the_same_environment_and_logs_of_their_own(tmp_path
         assert not any(is_alive(pid) for pid in pids)
 
 
-async def test_a_sidecar_that_ends_is_an_event_and_the_world_goes_on(tmp_path: Path) -> None:
+async def test_a_sidecar_that_ends_is_an_event_and_the_world_continues(tmp_path: Path) -> None:
     directory = make_world(tmp_path, sidecars={"feed": ["--exit-at-once", "4"]})
     async with AsyncWorld(dir=directory) as world:
         async with world.events() as events:

@@ -137,7 +137,7 @@ async def assert_a_sound_world_starts(directory: Path, port: int) -> None:
 # ---------------------------------------------------------------------- it ends too early
 
 
-async def test_a_world_that_exits_is_reported_at_once_with_its_status(tmp_path: Path) -> None:
+async def test_a_world_that_exits_is_reported_immediately_with_its_status(tmp_path: Path) -> None:
     directory = make_world(tmp_path, "--exit-at-once", "7")
     error = await failed_start(
         directory, WorldExitedBeforeReadyError, phase="probing", health_timeout=LONG_S
@@ -149,7 +149,7 @@ async def test_a_world_that_exits_is_reported_at_once_with_its_status(tmp_path: 
 
 
 @pytest.mark.parametrize("name", ["SIGSEGV", "SIGKILL"])
-async def test_a_world_that_a_signal_ends_is_reported_at_once_with_its_name(
+async def test_a_world_that_a_signal_ends_is_reported_immediately_with_its_name(
     tmp_path: Path, name: str
 ) -> None:
     directory = make_world(tmp_path, "--die-at-once", name)
@@ -161,7 +161,7 @@ async def test_a_world_that_a_signal_ends_is_reported_at_once_with_its_name(
     assert ("for lack of memory" in error.message) == (name == "SIGKILL")
 
 
-async def test_a_world_that_exits_while_it_boots_is_reported_at_once(tmp_path: Path) -> None:
+async def test_a_world_that_exits_while_it_boots_is_reported_immediately(tmp_path: Path) -> None:
     directory = make_world(tmp_path, "--never-listen", "--exit-after", "0.1")
     error = await failed_start(
         directory, WorldExitedBeforeReadyError, phase="probing", health_timeout=LONG_S
@@ -196,7 +196,7 @@ async def test_an_endless_last_line_is_cut_short_in_the_error(tmp_path: Path) ->
     assert error.log_lines == ("y" * 1000,)
 
 
-async def test_the_last_lines_are_those_of_this_run(
+async def test_the_last_lines_belong_to_this_run(
     tmp_path: Path,
 ) -> None:
     log_file = tmp_path / "world.log"
@@ -303,7 +303,7 @@ async def test_the_error_of_an_unavailable_world_has_its_last_answer(
 
 
 @pytest.mark.thorough
-async def test_the_error_says_that_a_world_accepts_but_never_answers(tmp_path: Path) -> None:
+async def test_a_world_that_accepts_but_never_answers_is_named_in_the_error(tmp_path: Path) -> None:
     error = await failed_start(
         make_world(tmp_path, "--mute"),
         WorldReadyTimeoutError,
@@ -352,7 +352,7 @@ async def test_the_error_names_the_log_pattern_that_never_matched(tmp_path: Path
     ("bound", "seen"),
     [("::1", "[::1]"), pytest.param("127.0.0.2", "127.0.0.2", marks=pytest.mark.thorough)],
 )
-async def test_the_error_says_that_a_world_listens_on_another_address(
+async def test_a_world_that_listens_on_another_address_is_named_in_the_error(
     tmp_path: Path, bound: str, seen: str
 ) -> None:
     error = await failed_start(
@@ -370,7 +370,7 @@ async def test_the_error_says_that_a_world_listens_on_another_address(
 
 
 @pytest.mark.parametrize("wrapper", [None, pytest.param("child", marks=pytest.mark.thorough)])
-async def test_the_error_says_that_a_world_listens_on_another_port(
+async def test_a_world_that_listens_on_another_port_is_named_in_the_error(
     tmp_path: Path, wrapper: str | None
 ) -> None:
     other = free_port()
@@ -388,7 +388,7 @@ async def test_the_error_says_that_a_world_listens_on_another_port(
 
 
 @pytest.mark.thorough
-async def test_the_port_of_a_sidecar_is_not_taken_for_that_of_the_world(tmp_path: Path) -> None:
+async def test_the_port_of_a_sidecar_is_not_taken_for_the_port_of_the_world(tmp_path: Path) -> None:
     directory = make_world(tmp_path, "--never-listen")
     sidecar = [*world_command("--host", "127.0.0.1", "--bind-port", str(free_port()))]
     with (directory / "world.toml").open("a") as file:
@@ -415,7 +415,7 @@ async def test_the_error_names_another_process_on_another_address_of_the_port(
     assert error.hint == "a process listens on 127.0.0.2; bind WORLD_HOST (127.0.0.1) instead"
 
 
-async def test_slow_worlds_that_listen_elsewhere_are_told_once_before_they_fail(
+async def test_slow_worlds_that_listen_elsewhere_are_reported_once_before_they_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launcher, "_SLOW_S", 0.02)

@@ -129,7 +129,7 @@ async def test_a_second_stop_shortens_the_grace(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_a_cancelled_stop_goes_on_without_its_caller(tmp_path: Path) -> None:
+async def test_a_cancelled_stop_continues_without_its_caller(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path, "--slow-stop", "0.2")) as world:
         started = await world.start(run_dir=tmp_path / "run")
         with anyio.move_on_after(0.05) as scope:
@@ -153,7 +153,7 @@ async def test_an_exception_in_the_block_propagates_unchanged(tmp_path: Path) ->
     assert not marked_processes()
 
 
-async def test_the_record_on_disk_tells_the_end(tmp_path: Path) -> None:
+async def test_the_record_on_disk_has_the_end(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         await world.start(run_dir=tmp_path / "run")
         assert records_on_disk(tmp_path / "run")["w000"]["state"] == "ready"

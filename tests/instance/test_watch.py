@@ -51,7 +51,7 @@ def test_a_world_counts_as_behind_after_ten_seconds_below_nine_tenths():
     assert changes == [(10, True), (31, False)]
 
 
-def test_the_cores_of_all_worlds_are_compared_with_those_of_the_machine_and_announced_once():
+def test_the_cores_of_all_worlds_are_compared_with_the_cores_of_the_machine_and_announced_once():
     budget = CoreBudget(2)
     reports = [("a", 1.5), ("b", 0.75), ("c", 0.5), ("a", 1.5), ("b", 1.0), ("b", 1.0), ("c", 0.5)]
     assert [each for each in reports if budget.note(*each)] == [("b", 1.0)], "all have reported"

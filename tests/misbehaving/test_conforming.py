@@ -160,7 +160,7 @@ def test_the_base_path_is_the_prefix_of_every_route(tmp_path: Path) -> None:
         assert f"Spectator frontend: http://127.0.0.1:{world.port}/w/7/" in world.log
 
 
-def test_it_records_when_it_is_told_to(tmp_path: Path) -> None:
+def test_it_records_on_request(tmp_path: Path) -> None:
     told = {"WORLD_RECORD": "1", "WORLD_RECORD_DIR": str(tmp_path)}
     with running_world(tmp_path, env=told) as world:
         add(world, world.join(), 5)
@@ -209,7 +209,7 @@ def test_it_binds_when_there_is_nothing_to_inherit(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_it_tells_the_seed_that_it_was_given(tmp_path: Path) -> None:
+def test_it_reports_its_seed(tmp_path: Path) -> None:
     saved = tmp_path / "saved.json"
     with running_world(tmp_path) as world:
         session = world.join()

@@ -154,7 +154,7 @@ def test_it_writes_bytes_that_are_not_utf8(tmp_path: Path) -> None:
     assert b"caf\xe9 \xff\xfe \x00 end\n" in log
 
 
-def test_it_tells_its_token(tmp_path: Path) -> None:
+def test_it_reports_its_token(tmp_path: Path) -> None:
     with running_world(tmp_path, "--tell-token") as world:
         assert f"my token is {world.token}\n" in world.log
 

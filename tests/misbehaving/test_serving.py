@@ -22,7 +22,7 @@ from tests.support import RunningWorld, is_alive, is_listening, running_world, w
 @pytest.mark.parametrize(
     ("query", "status"), [("signal=SIGKILL", -signal.SIGKILL), ("status=4", 4), ("status=0", 0)]
 )
-def test_it_dies_when_told(tmp_path: Path, query: str, status: int) -> None:
+def test_it_dies_on_request(tmp_path: Path, query: str, status: int) -> None:
     with running_world(tmp_path) as world:
         assert world.ask("POST", f"/__die?{query}").status == 200
         assert world.wait() == status
@@ -72,7 +72,9 @@ def test_a_whole_snapshot_travels_in_three_ways(tmp_path: Path, way: str) -> Non
 
 
 @pytest.mark.parametrize("flags", [(), ("--format-last",)])
-def test_format_and_time_stand_first_or_last(tmp_path: Path, flags: tuple[str, ...]) -> None:
+def test_format_and_time_may_be_the_first_or_last_keys(
+    tmp_path: Path, flags: tuple[str, ...]
+) -> None:
     with running_world(tmp_path, *flags) as world:
         names = list(world.snapshot().json())
     assert (names[-2:] if flags else names[:2]) == ["format", "time"]

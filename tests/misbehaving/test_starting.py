@@ -12,7 +12,7 @@ from tests.misbehaving.support import run_world
 from tests.support import free_port, is_alive, is_listening, running_world, wait_until
 
 
-def test_it_exits_at_once(tmp_path: Path) -> None:
+def test_it_exits_immediately(tmp_path: Path) -> None:
     ended = run_world(tmp_path, "--exit-at-once", "7")
     assert (ended.returncode, "exiting with 7" in ended.stdout) == (7, True)
 
@@ -51,7 +51,7 @@ def test_it_answers_503_for_ever(tmp_path: Path) -> None:
         assert world.snapshot().status == 503
 
 
-def test_it_answers_503_from_when_it_is_told_to(tmp_path: Path) -> None:
+def test_it_answers_503_on_request(tmp_path: Path) -> None:
     with running_world(tmp_path) as world:
         world.set(unavailable="inf")
         assert world.ask("GET", "/api.md").status == 503
@@ -70,7 +70,7 @@ def test_it_accepts_and_never_answers(tmp_path: Path) -> None:
         world.ask("GET", "/api.md", timeout=0.1)
 
 
-def test_it_falls_silent_when_it_is_told_to(tmp_path: Path) -> None:
+def test_it_falls_silent_on_request(tmp_path: Path) -> None:
     with running_world(tmp_path) as world:
         world.set(mute="")
         with pytest.raises(TimeoutError):

@@ -297,7 +297,7 @@ def test_an_instance_is_listed_once_by_the_directory_of_its_manifest():
     assert [one["name"] for one in again.instances] == ["left", "w001", "x"]
 
 
-def test_labels_replace_those_of_an_earlier_start_and_empty_ones_remove_them():
+def test_labels_replace_the_labels_of_an_earlier_start_and_no_labels_remove_them():
     worlds = {"w000": ROOT / "worlds/w000"}
     labelled = EMPTY.merged(
         instances_update(worlds, {"w000": {"model": "fable", "seed": 3}}),
@@ -329,7 +329,7 @@ def test_a_continued_run_has_no_end_and_keeps_its_other_fields():
     assert EMPTY.merged(reopened_update()).run == {"status": "running"}
 
 
-def test_restarts_stand_in_their_order_and_each_of_them_once():
+def test_restarts_are_listed_once_and_in_order():
     manifest = EMPTY.merged(
         restart(1, ROOT / "checkpoints/a.json"), restart(2), restart(3, Path("/other/b.json"))
     )

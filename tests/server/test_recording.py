@@ -167,7 +167,7 @@ def test_a_stale_temporary_file_is_replaced(manifest, run_dir, monkeypatch):
     assert len(json.loads(manifest.read_text())["recordings"]) == 1
 
 
-def test_the_first_event_says_how_the_world_started(hosted, tmp_path):
+def test_the_first_event_describes_the_start_of_the_world(hosted, tmp_path):
     recording = open_recording(tmp_path, hosted, resumed=True, reseed=7)
     recording.close()
     (start,) = read_events(recording.path)

@@ -343,7 +343,7 @@ async def test_a_snapshot_of_exactly_the_cap_is_accepted(tmp_path: Path) -> None
             await world.save(max_bytes=size - 1)
 
 
-async def test_a_world_that_dies_in_the_body_is_told_as_dead(tmp_path: Path) -> None:
+async def test_a_world_that_dies_in_the_body_is_reported_as_dead(tmp_path: Path) -> None:
     async with running(tmp_path, "--snapshot", "die-in-body") as (world, started):
         with pytest.raises(WorldExitedError) as caught:
             await world.save()

@@ -104,7 +104,7 @@ INVALID = [
 
 
 @pytest.mark.parametrize("content", HEADERS, ids=lambda content: repr(content[:40]))
-def test_a_document_says_its_format_and_time_or_nothing(tmp_path: Path, content: bytes) -> None:
+def test_a_document_has_both_format_and_time_or_neither(tmp_path: Path, content: bytes) -> None:
     with document(tmp_path, content) as fd:
         assert read_header(fd) == HEADERS[content]
 
@@ -147,7 +147,7 @@ def test_a_checker_has_nothing_of_its_orchestrator(tmp_path: Path) -> None:
     os.close(read_end)
 
 
-def test_a_checker_goes_on_when_everybody_is_told_to_stop(tmp_path: Path) -> None:
+def test_a_checker_survives_signals_to_the_whole_process_group(tmp_path: Path) -> None:
     with document(tmp_path, b"{}") as fd, checker() as running:
         running.read_header(fd)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -237,7 +237,7 @@ def test_a_checker_boots_as_soon_as_a_document_is_known_to_be_large(tmp_path: Pa
         assert running_checkers() == booting
 
 
-def test_an_invalid_large_document_is_refused_and_its_checker_goes_on(tmp_path: Path) -> None:
+def test_an_invalid_large_document_is_refused_and_its_checker_continues(tmp_path: Path) -> None:
     with document(tmp_path, LARGE[:-1]) as fd, check() as one:
         for _ in range(2):
             with pytest.raises(InvalidDocument, match="truncated"):

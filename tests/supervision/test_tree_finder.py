@@ -141,7 +141,7 @@ async def test_no_search_is_answered_by_a_pass_that_began_before_it(
     assert [found[number] for number in (1, 2, 3)] == [[leader_of(mark)] for mark in late]
 
 
-async def test_one_who_asks_again_at_once_makes_a_pass_for_those_who_wait(
+async def test_a_repeated_request_makes_a_pass_for_waiting_callers(
     start: Start, gate: Gate, found: dict[int, Any]
 ) -> None:
     finder = Finder()
@@ -219,7 +219,7 @@ async def test_each_is_signalled_as_it_asked(start: Start, found: dict[int, Any]
     assert found == {n: [leader_of(m)] for n, m in enumerate((spared, terminated, killed))}
 
 
-async def test_what_cannot_be_looked_at_is_said_to_everybody(
+async def test_a_failed_pass_over_the_processes_fails_every_caller(
     start: Start, gate: Gate, found: dict[int, Any]
 ) -> None:
     finder = Finder()
@@ -234,7 +234,7 @@ async def test_what_cannot_be_looked_at_is_said_to_everybody(
         assert [proc.pid for proc in await finder.find(mark)] == [leader_of(mark)]
 
 
-async def test_what_cannot_be_signalled_is_said_to_whom_it_concerns(
+async def test_a_process_that_cannot_be_signalled_fails_its_own_caller_only(
     start: Start, found: dict[int, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail_for_the_second(processes: Sequence[Proc], number: int) -> None:

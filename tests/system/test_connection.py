@@ -67,7 +67,7 @@ async def read_answer(*pieces: bytes, end: Any = hold, **options: Any) -> tuple[
 # -- requests -------------------------------------------------------------------------------
 
 
-async def test_a_request_is_sent_as_it_stands_here(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_is_sent_byte_for_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     with scripted(Script([OK, OK, OK])) as server:
         async with connected(f"{server.url}/w1") as connections:
@@ -261,7 +261,7 @@ async def test_every_status_is_an_answer_and_no_redirect_is_followed(status: int
     assert len(server.requests) == 1
 
 
-async def test_an_answer_says_what_its_body_is() -> None:
+async def test_an_answer_names_the_type_of_its_body() -> None:
     head = with_head(b"content-TYPE: text/markdown; charset=utf-8", b"Content-Length: 2")
     answer, _ = await read_answer(head + b"ok")
     assert answer.content_type == "text/markdown; charset=utf-8"

@@ -321,7 +321,7 @@ def test_no_directory_can_be_made_of_a_file(tmp_path: Path, name: str) -> None:
 # --------------------------------------------------------------------------------- digests
 
 
-def test_a_digest_is_that_of_the_content(tmp_path: Path) -> None:
+def test_a_digest_is_computed_from_the_content(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(NEW)
     digest = hashlib.sha256(NEW).hexdigest()
     assert digest_file(tmp_path / "file") == digest

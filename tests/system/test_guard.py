@@ -498,7 +498,7 @@ def test_a_guard_that_dies_with_nothing_to_watch_is_not_replaced(client: Guard) 
 
 
 @pytest.mark.thorough
-def test_a_guard_that_cannot_be_replaced_at_once_is_replaced_later(
+def test_a_guard_that_cannot_be_replaced_immediately_is_replaced_later(
     client: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.watch(make_mark("one"))

@@ -121,7 +121,7 @@ def test_a_lock_is_refused_while_another_process_lives_that_holds_it(tmp_path: P
     assert names_in(tmp_path) == set()
 
 
-def test_a_lock_tells_who_holds_it_where_and_since_when(tmp_path: Path) -> None:
+def test_a_lock_names_its_owner_the_place_and_the_time(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     before = format_utc(utc_now())
     fd = lock_file(path)

@@ -288,7 +288,7 @@ def test_a_user_who_is_not_root_can_listen_on_port_80_inside() -> None:
     assert result.stdout.splitlines() == ["0", "('127.0.0.1', 80) 0"], result.stderr
 
 
-def test_a_program_that_cannot_be_executed_says_so() -> None:
+def test_a_program_that_cannot_be_executed_is_an_error_with_the_reason() -> None:
     with enclosed(["/nowhere/program"]) as (process, _):
         assert process.stdout is not None
         assert process.stdout.read() == (

@@ -354,13 +354,13 @@ def test_where_every_port_is_ephemeral_one_of_them_is_leased(
     lease.release()
 
 
-def test_when_every_port_is_leased_there_is_none(one_port: int) -> None:
+def test_no_port_is_leased_when_every_port_is_leased_already(one_port: int) -> None:
     with holding(one_port), pytest.raises(NoFreePort, match=f"{one_port}..{one_port}"):
         take_free_port(HOST)
     take_free_port(HOST).release()
 
 
-def test_when_every_port_is_bound_there_is_none(one_port: int) -> None:
+def test_no_port_is_leased_when_every_port_is_bound(one_port: int) -> None:
     with listening(HOST, one_port), pytest.raises(NoFreePort):
         take_free_port(HOST)
     assert not is_leased(one_port)

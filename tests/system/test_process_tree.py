@@ -434,7 +434,7 @@ def test_a_process_that_is_gone_does_not_keep_the_others_from_the_signal(start: 
 
 
 @pytest.mark.parametrize("program", [SWARM, CHAIN], ids=["swarm", "chain"])
-def test_a_tree_that_goes_on_forking_is_killed(start: Start, cookie: str, program: str) -> None:
+def test_a_tree_that_keeps_forking_is_killed(start: Start, cookie: str, program: str) -> None:
     child = start(*python(program), cookie=cookie)
     value = cookie.partition("=")[2]
     seen: set[int] = set()

@@ -45,7 +45,7 @@ def test_a_connection_of_this_process_is_its_users(
         assert ask(accepted) == os.getuid()
 
 
-def test_a_client_that_has_said_all_is_still_its_users(
+def test_a_client_that_has_closed_its_sending_side_still_belongs_to_its_user(
     listener: socket.socket, ask: Callable[[socket.socket], int | None]
 ) -> None:
     with socket.create_connection(listener.getsockname()) as client, listener.accept()[0] as end:

@@ -123,7 +123,7 @@ async def test_further_instances_have_the_next_numbers(tmp_path: Path, tmux: Tmu
 
 
 @pytest.mark.thorough
-async def test_instances_that_start_at_once_share_the_new_session(
+async def test_instances_that_start_together_share_the_new_session(
     tmp_path: Path, tmux: Tmux
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
@@ -366,7 +366,7 @@ async def test_a_program_that_cannot_be_executed_opens_no_window(
     assert not list(tmp_path.rglob("*.status"))
 
 
-async def test_without_tmux_the_start_says_so(
+async def test_without_tmux_the_start_is_an_error_that_names_it(
     tmp_path: Path, tmux: Tmux, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:

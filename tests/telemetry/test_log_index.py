@@ -130,7 +130,7 @@ def test_a_world_that_writes_nothing_costs_no_file(clock: Clock) -> None:
 # ------------------------------------------------------------------------------- restarts
 
 
-def test_ends_and_restarts_stand_at_their_places(clock: Clock) -> None:
+def test_ends_and_restarts_are_drawn_at_their_times(clock: Clock) -> None:
     index = begin(clock)
     clock.write("first\nin the mid", after=1)
     index.note_end("exited", "exited: killed by SIGKILL")
@@ -151,7 +151,7 @@ def test_ends_and_restarts_stand_at_their_places(clock: Clock) -> None:
     assert read(clock.log, tail=0) == []
 
 
-def test_a_restarted_run_is_read_from_its_beginning_and_an_older_one_is_not(
+def test_a_restarted_run_is_read_from_its_beginning_and_an_older_run_is_not(
     clock: Clock,
 ) -> None:
     clock.write("without an index\n", after=1)
@@ -174,7 +174,7 @@ def test_a_restarted_run_is_read_from_its_beginning_and_an_older_one_is_not(
     assert [line.text for line in read(clock.log, start=last)] == ["third"]
 
 
-def test_another_orchestrator_goes_on_with_the_index(clock: Clock) -> None:
+def test_another_orchestrator_continues_the_index(clock: Clock) -> None:
     index = begin(clock)
     clock.write("first\n", after=1)
     index.look()
@@ -215,7 +215,7 @@ def numbered(first: int, last: int) -> str:
     return "".join(f"line {number:04}\n" for number in range(first, last))
 
 
-def test_the_index_of_a_cut_log_is_that_of_what_is_left(clock: Clock) -> None:
+def test_the_index_of_a_cut_log_covers_the_rest(clock: Clock) -> None:
     index = begin(clock)
     for number in range(100):
         clock.write(numbered(10 * number, 10 * number + 10), after=0.5)

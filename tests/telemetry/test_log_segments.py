@@ -25,7 +25,7 @@ def names(log: Path) -> list[str]:
     return sorted(path.name for path in log.parent.iterdir())
 
 
-def test_a_log_that_is_long_enough_goes_on_in_another_file(log: Path) -> None:
+def test_a_log_that_is_long_enough_continues_in_another_file(log: Path) -> None:
     assert list_segments(log) == []
     assert begin_segment(log, 10).start == 0
     add(log, "one\n")

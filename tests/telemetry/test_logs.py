@@ -262,7 +262,7 @@ async def test_a_reader_that_was_left_ends(tmp_path: Path) -> None:
         await anext(log.lines)
 
 
-async def test_a_followed_log_goes_on_after_it_was_cut(tmp_path: Path) -> None:
+async def test_a_followed_log_continues_after_it_was_cut(tmp_path: Path) -> None:
     log = Followed(log_of(tmp_path, numbers(10_000)))
     for number in range(10_000):
         assert await log.next() == str(number)
@@ -342,7 +342,7 @@ def flood(path: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_a_writer_that_goes_on_loses_only_what_it_wrote_during_the_cut(tmp_path: Path) -> None:
+def test_a_writer_that_continues_loses_only_what_it_wrote_during_the_cut(tmp_path: Path) -> None:
     path = log_of(tmp_path, b"")
     with flood(path):
         for _ in range(10):

@@ -73,7 +73,7 @@ def test_a_new_recorder_has_counted_nothing() -> None:
     assert Recorder().snapshot() == Metrics()
 
 
-def test_a_name_that_is_none_is_refused() -> None:
+def test_a_value_that_is_no_name_is_refused() -> None:
     with pytest.raises(KeyError):
         Recorder().add("sterts")  # type: ignore[arg-type]
     with pytest.raises(KeyError):
@@ -143,7 +143,7 @@ def test_a_quantile_that_is_no_share_is_refused(q: float) -> None:
 
 
 @given(st.lists(durations), st.lists(durations), st.integers(0, 9), st.integers(0, 9))
-def test_merged_metrics_are_those_of_all_observations(a, b, m, n) -> None:
+def test_merged_metrics_cover_all_observations(a, b, m, n) -> None:
     merged = recorded(ready_s=a, starts=m, saves=1).merged(recorded(ready_s=b, starts=n))
     together = recorded(ready_s=[*a, *b], starts=m + n, saves=1)
     assert merged.ready_s.sum == pytest.approx(together.ready_s.sum)
@@ -499,7 +499,7 @@ async def test_it_waits_while_no_descriptor_is_left(metrics: Metrics, monkeypatc
     assert pauses
 
 
-def test_without_the_extra_the_error_says_how_to_get_it() -> None:
+def test_without_the_extra_the_error_has_the_command_that_installs_it() -> None:
     code = (
         "import sys; sys.modules['prometheus_client'] = None\n"
         "from clawblox.errors import ClawbloxError\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from clawblox.telemetry.throttle import Rate, Throttle
 
 
-def test_it_is_told_at_once_and_then_once_a_minute() -> None:
+def test_it_is_reported_immediately_and_then_once_a_minute() -> None:
     now = 100.0
     throttle = Throttle(lambda: now)
     assert throttle.count() == 1

@@ -107,7 +107,7 @@ async def test_the_agent_is_found_below_the_base_path_of_its_instance(tmp_path: 
             await world.join("Rocky")
 
 
-async def test_the_routes_are_those_of_the_world_toml(tmp_path: Path) -> None:
+async def test_the_routes_come_from_the_world_toml(tmp_path: Path) -> None:
     routes = '[api]\nobserve = "/chat/messages"\ninput = "/chat"\ndoc_url_path = "/skill.md"\n'
     async with AsyncWorld(dir=make_world(tmp_path, toml_extra=routes)) as world:
         started = await world.start(run_dir=tmp_path / "run")
@@ -229,7 +229,9 @@ async def test_a_wrong_argument_is_named_and_nothing_is_sent(tmp_path: Path) -> 
 # -- leaving --------------------------------------------------------------------------------
 
 
-async def test_an_agent_that_has_left_is_told_so_and_may_leave_twice(tmp_path: Path) -> None:
+async def test_a_call_of_an_agent_that_has_left_is_an_error_and_it_may_leave_twice(
+    tmp_path: Path,
+) -> None:
     async with running(tmp_path) as (world, started):
         agent = await world.join("Rocky")
         await agent.leave()
@@ -274,7 +276,7 @@ async def test_leaving_a_block_after_the_world_died_is_no_error(tmp_path: Path) 
 @pytest.mark.thorough
 @ON_BOTH_LOOPS
 @pytest.mark.parametrize("verb", ["observe", "act"])
-async def test_calls_to_a_dead_world_fail_at_once_with_its_last_lines(
+async def test_calls_to_a_dead_world_fail_immediately_with_its_last_lines(
     tmp_path: Path, verb: str
 ) -> None:
     async with running(tmp_path) as (world, started):
@@ -326,7 +328,7 @@ def acts(tmp_path: Path) -> list[Any]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-async def test_after_a_restart_the_client_goes_on_with_its_session(tmp_path: Path) -> None:
+async def test_after_a_restart_the_client_continues_with_its_session(tmp_path: Path) -> None:
     with anyio.fail_after(HANG_S):
         async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
             started, agent = await restarting(world, tmp_path)

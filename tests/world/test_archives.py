@@ -163,7 +163,7 @@ async def test_an_archive_is_recognised_by_how_it_begins(
                 await world.start(resume=tmp_path / name, run_dir=tmp_path / "third")
 
 
-async def test_what_is_named_like_an_archive_and_is_none_is_refused(
+async def test_a_file_that_is_only_named_like_an_archive_is_refused(
     tmp_path: Path, world_dir: Path
 ) -> None:
     false = tmp_path / "false.ckpt"
@@ -478,7 +478,7 @@ async def test_a_checkpoint_with_a_wrong_argument_saves_nothing(
             await world.checkpoint(run_dir / "late.ckpt", instance=started.name)
 
 
-async def test_a_checkpoint_is_removed_with_its_snapshot_and_the_manifest_says_so(
+async def test_a_checkpoint_is_removed_with_its_snapshot_and_marked_in_the_manifest(
     tmp_path: Path, world_dir: Path, agent: Path
 ) -> None:
     run_dir = tmp_path / "run"

@@ -78,7 +78,7 @@ async def test_an_agent_behind_a_proxy_that_joined_after_the_save_is_joined_agai
     assert len(manifest_of(run)["agents"]) == 1
 
 
-async def test_a_caller_that_has_its_session_itself_is_told_by_an_event_and_an_error(
+async def test_a_caller_with_its_own_session_gets_an_event_and_an_error(
     tmp_path: Path,
 ) -> None:
     agent = Agent("ada", tmp_path / "ada")

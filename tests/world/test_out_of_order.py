@@ -52,7 +52,9 @@ async def make(call: Callable[[AsyncWorld], Any], world: AsyncWorld) -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_the_error_of_a_closed_world_says_how_to_open_it(tmp_path: Path, name: str) -> None:
+async def test_the_error_of_a_closed_world_explains_how_to_open_it(
+    tmp_path: Path, name: str
+) -> None:
     world = AsyncWorld(dir=make_world(tmp_path))
     for _ in range(2):
         with pytest.raises(UsageError, match="this world is not open") as caught:
@@ -64,7 +66,9 @@ async def test_the_error_of_a_closed_world_says_how_to_open_it(tmp_path: Path, n
 
 
 @pytest.mark.parametrize("name", ["connect", "leave", "save", "logs"])
-async def test_a_world_without_an_instance_says_so(tmp_path: Path, name: str) -> None:
+async def test_a_world_without_an_instance_is_an_error_with_advice(
+    tmp_path: Path, name: str
+) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         with pytest.raises(UsageError, match=r"^nothing runs\n  hint: start the world first$"):
             await make(CALLS[name], world)

@@ -132,7 +132,7 @@ def test_an_agent_joins_acts_and_observes_with_curl(world: World, port: int) -> 
     assert list(seen) == fields.split()
 
 
-def test_a_resumed_instance_cannot_be_told_from_the_saved_one(
+def test_a_resumed_instance_is_indistinguishable_from_the_saved_instance(
     world: World, port: int, tmp_path: Path
 ) -> None:
     run_dir = tmp_path / "runs" / "r001"
@@ -203,7 +203,7 @@ def test_a_checkpoint_script_resumes_world_and_agent(
     assert read_players(world.save().path) == ["Builder"]
 
 
-def test_a_client_goes_on_in_a_fork_as_the_same_player(world: World, tmp_path: Path) -> None:
+def test_a_client_continues_in_a_fork_as_the_same_player(world: World, tmp_path: Path) -> None:
     world.start(run_dir=tmp_path / "runs" / "r001")
     client = world.join("Builder")
     client.act("MoveTo", {"position": [2, 0, 0]})

@@ -108,7 +108,7 @@ async def test_a_later_world_object_of_this_process_knows_the_player_too(
 
 
 @pytest.mark.thorough
-async def test_the_session_in_the_directory_of_an_agent_is_that_of_its_name(
+async def test_the_session_in_the_directory_of_an_agent_belongs_to_its_name(
     tmp_path: Path, run_dir: Path, forget: None
 ) -> None:
     bot = Bot("Red-r003", tmp_path / "elsewhere" / "Red-r003")
@@ -126,7 +126,7 @@ async def test_the_session_in_the_directory_of_an_agent_is_that_of_its_name(
         assert (await world.join("Red", instance="loaded")).rejoined
 
 
-async def test_a_session_that_act_keeps_is_that_of_its_name(
+async def test_a_session_that_act_keeps_belongs_to_its_name(
     tmp_path: Path, run_dir: Path, forget: None
 ) -> None:
     async with opened(copy_plain_world(tmp_path)) as world:

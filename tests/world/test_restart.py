@@ -87,7 +87,7 @@ async def test_a_fresh_restart_begins_as_the_first_time_and_saves_nothing(tmp_pa
         assert entry.keys() == {"at", "by", "exit", "number", "run_id"}
 
 
-async def test_without_a_save_it_goes_on_from_the_last_good_one(tmp_path: Path) -> None:
+async def test_without_a_new_save_it_continues_from_the_last_good_save(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started), world.events() as events:
         session = (await world.connect("Rocky"))["session"]
         assert (await world.restart(save=False)).resume_path is None
@@ -375,7 +375,7 @@ async def test_concurrent_restarts_of_a_dead_instance_are_one(tmp_path: Path) ->
 
 
 @pytest.mark.thorough
-async def test_a_cancelled_restart_goes_on(tmp_path: Path) -> None:
+async def test_a_cancelled_restart_continues(tmp_path: Path) -> None:
     async with running(tmp_path, "--slow-stop", "0.2") as (world, started):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(world.restart)

@@ -13,7 +13,7 @@ from tests.support import make_world
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_run_directory_said_once_holds_for_every_call(tmp_path: Path) -> None:
+async def test_a_run_directory_of_the_object_is_the_default_of_every_call(tmp_path: Path) -> None:
     run = tmp_path / "run"
     async with AsyncWorld(make_world(tmp_path), run_dir=run) as world:
         await world.record_run(id="r-1")
@@ -38,7 +38,7 @@ async def test_a_call_can_name_another_one(tmp_path: Path) -> None:
         assert elsewhere.run_dir == tmp_path / "elsewhere"
 
 
-async def test_a_fork_goes_where_its_snapshot_was_saved_even_if_the_object_says_otherwise(
+async def test_a_fork_goes_to_the_run_of_its_snapshot_whatever_run_dir_the_object_has(
     tmp_path: Path,
 ) -> None:
     directory = make_world(tmp_path)
@@ -50,7 +50,7 @@ async def test_a_fork_goes_where_its_snapshot_was_saved_even_if_the_object_says_
         assert fork.run_dir == tmp_path / "first"
 
 
-def test_a_relative_one_is_that_of_the_moment(
+def test_a_relative_path_is_resolved_at_the_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -59,7 +59,7 @@ def test_a_relative_one_is_that_of_the_moment(
         assert world.start().run_dir == tmp_path / "run"
 
 
-def test_an_empty_one_is_refused(tmp_path: Path) -> None:
+def test_an_empty_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^run_dir: "):
         World(make_world(tmp_path), run_dir="")
 

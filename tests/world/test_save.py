@@ -150,7 +150,7 @@ async def test_a_restart_does_not_use_a_removed_save(tmp_path: Path) -> None:
         assert supervisor.source.saves[0] == by_hand
 
 
-async def test_autosave_goes_on_when_a_file_cannot_be_removed(
+async def test_autosave_continues_when_a_file_cannot_be_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(paths: list[Path]) -> None:

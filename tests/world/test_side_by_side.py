@@ -60,7 +60,7 @@ async def test_concurrent_unnamed_starts_get_different_names(tmp_path: Path) -> 
             assert not is_alive(one.pid)
 
 
-async def test_several_worlds_of_one_directory_run_at_once(tmp_path: Path) -> None:
+async def test_several_worlds_of_one_directory_run_concurrently(tmp_path: Path) -> None:
     directory = make_world(tmp_path)
     async with AsyncWorld(dir=directory) as left, AsyncWorld(dir=directory) as right:
         first, second = await left.start(), await right.start()

@@ -334,7 +334,7 @@ def test_ctrl_c_stops_the_world_cleanly(tmp_path: Path, waiting: str) -> None:
 
 
 @pytest.mark.thorough
-def test_a_second_ctrl_c_kills_at_once(tmp_path: Path) -> None:
+def test_a_second_ctrl_c_kills_immediately(tmp_path: Path) -> None:
     body = (
         "import atexit\n"
         "atexit.register(lambda: print('leaving', flush=True))\n"

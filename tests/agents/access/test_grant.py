@@ -164,6 +164,6 @@ def test_a_wrong_list_of_routes_is_found_when_the_world_is_read(
     assert (caught.value.key, caught.value.line) == (key, 3)
 
 
-def test_the_routes_of_a_world_stand_in_its_metadata(tmp_path: Path) -> None:
+def test_the_metadata_of_a_world_has_its_routes(tmp_path: Path) -> None:
     (tmp_path / "world.toml").write_text('name = "x"\n[api]\nallow = ["GET /map"]\n')
     assert "GET /map" in shown(Policy.from_api(World(dir=tmp_path).api))

@@ -254,7 +254,7 @@ def test_a_world_at_a_new_address_is_found_and_the_old_connections_are_closed(
     assert new.requests[0].startswith(b"GET /base/w1/observe HTTP/1.1\r\n")
 
 
-def test_a_world_that_says_nothing_is_a_504(tmp_path: Path) -> None:
+def test_a_world_that_does_not_answer_is_a_504(tmp_path: Path) -> None:
     got = ask_scripted(tmp_path / "agent", Script([b""], hold), world_s=0.1)
     assert (got.status, got.text) == (504, "The world did not answer within 0.1 s.\n")
 
@@ -304,7 +304,7 @@ def test_a_huge_head_or_body_is_refused_and_the_agent_reads_why(
         assert agent.ask("POST /snapshot HTTP/1.1", body=b"a" * (1 << 20)).status == 403
 
 
-def test_a_client_that_sends_all_of_a_body_too_large_learns_why(
+def test_a_client_that_sends_a_body_that_is_too_large_gets_the_reason(
     tmp_path: Path, world: RunningWorld
 ) -> None:
     with served(tmp_path / "agent", world_grant(world)) as agent:

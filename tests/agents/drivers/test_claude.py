@@ -231,9 +231,7 @@ def test_two_turns_and_a_resume_are_understood(directory, version):
     ("version", "scope", "resumed_cost"),
     [("2.1.197", "process", 18e-6), ("2.1.330", "session", 72e-6)],
 )
-def test_tokens_are_those_of_a_turn_and_cost_is_counted_as_the_version_does(
-    directory, version, scope, resumed_cost
-):
+def test_tokens_count_per_turn_and_cost_by_the_version(directory, version, scope, resumed_cost):
     conversation = CLAUDE.converse(build_setup(directory), FIRST)
     readings = read_all(conversation, recorded_lines(f"claude-{version}.jsonl"))
     readings = [*data_by_type(readings, "usage")]

@@ -314,7 +314,7 @@ def test_an_error_before_any_event_has_its_kind(line, kind):
     assert CODEX.explain(["WARNING: proceeding", line]).data == {"kind": kind, "message": line}
 
 
-def test_a_failure_that_says_nothing_is_not_explained():
+def test_a_failure_without_output_is_not_explained():
     assert CODEX.explain([]) is None
     assert CODEX.explain(["WARNING: proceeding", '{"type":"turn.started"}']) is None
 

@@ -82,7 +82,7 @@ def find_transcript(driver: Driver, root: Path) -> Path:
     return root / TRANSCRIPTS[driver.program.driver]
 
 
-def test_a_transcript_that_is_a_link_or_a_pipe_is_none(
+def test_a_link_or_pipe_in_place_of_a_transcript_is_ignored(
     driver: Driver, directory: AgentDir, outside: Path
 ) -> None:
     place = find_transcript(driver, directory.state)

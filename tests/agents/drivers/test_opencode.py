@@ -173,7 +173,7 @@ def test_the_settings_name_the_system_prompt_and_hold_no_key(directory):
     assert settings(directory, {}, system_prompt="")["instructions"] == []
 
 
-def test_sessions_are_those_of_the_database_without_those_of_sub_agents(directory):
+def test_sessions_come_from_the_database_without_sub_agents(directory):
     assert OPENCODE.transcripts(directory) == {}
     rows = [(SESSION, None, "/old"), (CHILD, SESSION, "/old"), ("../x", None, "/old")]
     path = keep_sessions(directory, *rows)
@@ -186,7 +186,7 @@ def test_a_database_that_is_being_made_holds_no_session_yet(directory):
     assert OPENCODE.transcripts(directory) == {}
 
 
-def test_a_database_that_is_none_is_an_error_that_names_it(directory):
+def test_a_file_that_is_no_database_is_an_error_that_names_it(directory):
     path = directory.state / "data" / "opencode" / "opencode.db"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"not a database" * 100)
@@ -242,7 +242,7 @@ def test_a_turn_is_reported_from_its_session_to_its_end():
     assert told[-1].data == {"ok": True, "text": "I have noted that."}
 
 
-def test_reasoning_is_a_part_of_the_output_and_a_cost_of_nothing_is_none():
+def test_reasoning_is_a_part_of_the_output_and_a_cost_of_zero_is_unknown():
     tokens = {"input": 1, "output": 3, "reasoning": 2, "cache": {"read": 4, "write": 5}}
     for cost, told in ((0.5, 0.5), (0, None), ("x", None)):
         part = {"reason": "tool-calls", "tokens": tokens, "cost": cost}

@@ -46,5 +46,5 @@ def test_what_no_other_reader_could_read_costs_its_own_value_only(
         *(b'{"a": ' + b"[" * 100_000, b' {"a": 1}'),
     ],
 )
-def test_what_is_no_record_is_none(line: bytes) -> None:
+def test_a_line_that_is_no_record_is_ignored(line: bytes) -> None:
     assert parse_record(line) is None

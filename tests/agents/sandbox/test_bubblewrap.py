@@ -340,7 +340,7 @@ async def test_nothing_is_left_when_its_leader_was_killed_first(sandbox: Sandbox
         assert with_token(token) == []
 
 
-async def test_the_exit_status_is_that_of_the_program(sandbox: Sandbox) -> None:
+async def test_the_exit_status_comes_from_the_program(sandbox: Sandbox) -> None:
     async with sandbox.running("sh", "-c", "exit 7") as running:
         assert await running.process.wait() == ProcessExit(status=7)
 
@@ -357,7 +357,9 @@ def test_a_machine_without_bubblewrap_is_refused(
     assert "apt install bubblewrap" in str(caught.value)
 
 
-def test_what_bubblewrap_says_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_errors_of_bubblewrap_are_passed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     refusing = tmp_path / "bin" / "bwrap"
     refusing.parent.mkdir()
     refusing.write_text(

@@ -57,7 +57,7 @@ def test_a_strict_sandbox_is_refused_where_it_would_be_weaker(
 
 
 @needs_root
-def test_what_an_attempt_as_another_user_says_is_the_reason(
+def test_the_output_of_an_attempt_as_another_user_is_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_mapping(_directory: str) -> int:
@@ -104,7 +104,7 @@ def test_each_directory_has_a_user_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("choice", [True, pytest.param("strict", marks=pytest.mark.thorough)])
-async def test_a_start_says_which_level_it_got(tmp_path: Path, choice: bool | str) -> None:
+async def test_a_start_reports_its_sandbox_level(tmp_path: Path, choice: bool | str) -> None:
     agent = AsyncAgent(
         agent="claude",
         name="Eko",

@@ -65,7 +65,7 @@ async def echo_length(far: socket.socket, got: bytearray) -> None:
         connection.send(b"%d" % len(got))
 
 
-async def test_bytes_pass_both_ways_until_both_ends_have_said_all() -> None:
+async def test_bytes_pass_both_ways_until_both_ends_are_closed() -> None:
     sent, got = bytes(range(256)) * 8192, bytearray()
     with listening() as far:
         async with relayed(far) as (_, port), anyio.create_task_group() as tasks:

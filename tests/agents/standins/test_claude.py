@@ -205,7 +205,7 @@ def test_it_works_without_a_key_unless_it_is_to_need_one(old: StandIn) -> None:
     assert old.run("-p", "x", *CLAUDE).status == 0
 
 
-def test_it_ends_at_once_on_term_and_its_tool_stays(old: StandIn) -> None:
+def test_it_ends_immediately_on_term_and_its_tool_stays(old: StandIn) -> None:
     told_pid = old.workspace / "pid"
     with old.started("-p", "RUN echo $$ > pid; exec sleep 600", *CLAUDE) as process:
         wait_until(lambda: told_pid.exists() and told_pid.read_text())

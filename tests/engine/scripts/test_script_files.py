@@ -29,7 +29,7 @@ def read(directory: Path, main: str = "main.lua") -> WorldScripts:
         ("Zoë.lua", "ZoÃ«", "Script"),
     ],
 )
-def test_n15_names_say_the_class(tmp_path: Path, file: str, name: str, class_name: str) -> None:
+def test_n15_errors_name_the_class(tmp_path: Path, file: str, name: str, class_name: str) -> None:
     write_world(tmp_path, **{f"Workspace__{file}": "return 1"})
     (found,) = read(tmp_path).tree
     assert (found.name, found.class_name, found.folders) == (name, class_name, ("Workspace",))

@@ -160,7 +160,7 @@ def test_signals_that_nothing_listens_to_are_not_kept() -> None:
     assert len(world.model.hub._signals) == 1
 
 
-def test_signals_of_class_members_are_kept_and_those_of_attributes_are_not() -> None:
+def test_signals_of_class_members_are_kept_and_signals_of_attributes_are_not() -> None:
     workspace = bench("").model.workspace
     found = {name: ref(workspace.signal(name)) for name in ("ChildAdded", "@Name", "#speed")}
     assert {name for name, signal in found.items() if signal() is not None} == {

@@ -202,7 +202,7 @@ def test_only_the_public_files_of_the_world_are_served(client, directory):
             assert (client.get(f"{route}/{path}")).status_code == 404, (route, path)
 
 
-def test_players_have_the_figure_of_the_world_or_else_that_of_the_page(client, directory):
+def test_players_have_the_figure_of_the_world_or_the_figure_of_the_page(client, directory):
     ours = client.get("/assets/player.glb")
     assert ours.content == (PAGE_DIR / "player.glb").read_bytes()
     assert ours.headers["content-type"] == "model/gltf-binary"

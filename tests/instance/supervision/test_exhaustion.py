@@ -143,7 +143,9 @@ time.sleep(600)
 
 
 @pytest.mark.thorough
-def test_impatient_ctrl_c_kills_all_worlds_of_a_script_at_once(tmp_path: Path, run: Path) -> None:
+def test_impatient_ctrl_c_kills_all_worlds_of_a_script_immediately(
+    tmp_path: Path, run: Path
+) -> None:
     directory = make_world(tmp_path, "--ignore-sigterm")
     with orchestrator(IMPATIENT, directory, run, stderr=subprocess.DEVNULL) as script:
         ports = [int(word) for word in script.hear().split()]

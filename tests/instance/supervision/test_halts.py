@@ -148,7 +148,7 @@ CALLS: dict[str, Call] = {
         for number, name in enumerate(CALLS)
     ],
 )
-async def test_a_halt_that_any_call_sees_is_recorded_and_brought_back_at_once(
+async def test_a_halt_that_any_call_sees_is_recorded_and_brought_back_immediately(
     name: str, tmp_path: Path, run: Path
 ) -> None:
     directory = tally(tmp_path, liveness=PATIENT)

@@ -66,7 +66,7 @@ async def test_a_restart_skips_a_damaged_or_refused_save(tmp_path: Path, run: Pa
         assert [one["resume_from"] for one in restarts] == [f"checkpoints/{good.name}"]
 
 
-async def test_without_a_good_save_a_restart_repeats_the_first_start_and_says_so(
+async def test_without_a_good_save_a_restart_repeats_the_first_start_and_reports_it(
     tmp_path: Path, run: Path
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
@@ -121,7 +121,7 @@ async def test_a_fork_without_a_save_begins_with_its_own_snapshot_and_seed(
         assert (shown["counter"], shown["reseed"]) == (41, 7)
 
 
-async def test_a_restart_without_its_first_snapshot_never_begins_afresh(
+async def test_a_restart_without_its_first_snapshot_never_starts_fresh(
     tmp_path: Path, run: Path
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:

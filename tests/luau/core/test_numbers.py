@@ -117,7 +117,7 @@ def test_tonumber_with_bases() -> None:
     )  # fmt: skip
 
 
-def test_random_streams_are_those_of_the_reference() -> None:
+def test_random_streams_equal_the_streams_of_the_reference() -> None:
     """PCG32 with the increment 105, seeded with 42; worked out from the published algorithm."""
     assert run_plainly("""
         math.randomseed(42)

@@ -97,7 +97,7 @@ def test_a_set_ends_at_a_bracket_that_is_neither_first_nor_escaped() -> None:
     )  # fmt: skip
 
 
-def test_fields_of_a_string_are_those_of_its_library() -> None:
+def test_fields_of_a_string_come_from_its_library() -> None:
     assert value("('abc').len == string.len")
     assert values("('abc')[1], ('abc')[true], ('abc')[nil], ('abc').nope") == (None,) * 4
 

@@ -65,7 +65,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("run", MODES.values(), ids=MODES)
-def test_messages_are_those_of_luau(run: Callable[..., list[str]]) -> None:
+def test_messages_equal_the_messages_of_luau(run: Callable[..., list[str]]) -> None:
     printed = {source: run(f"\nprint(); {source}") for source in FAULTS}
     assert printed == {source: ["", f"error: test:2: {text}"] for source, text in FAULTS.items()}
 

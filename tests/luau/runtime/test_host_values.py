@@ -113,7 +113,7 @@ def test_values_have_members_operators_and_a_type(palette: Palette) -> None:
     )  # fmt: skip
 
 
-def test_equality_compares_contents_and_tables_tell_values_apart(palette: Palette) -> None:
+def test_equality_compares_contents_and_tables_distinguish_values(palette: Palette) -> None:
     assert run(
         make_vm(palette),
         """local a, b = colour(1, 2, 3), colour(1, 2, 3)

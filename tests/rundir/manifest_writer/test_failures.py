@@ -47,7 +47,7 @@ async def test_a_torn_manifest_is_an_error_and_stays_as_it_is(tmp_path):
     assert read(tmp_path).document["lab"] == 1
 
 
-async def test_a_lock_that_stays_taken_is_an_error_and_a_free_one_is_taken(tmp_path):
+async def test_a_lock_that_stays_taken_is_an_error_and_a_free_lock_is_taken(tmp_path):
     lock = manifest_path(tmp_path).with_name("manifest.json.lock")
     async with writing(tmp_path, lock_wait=0.02) as writer:
         await writer.apply(Update())

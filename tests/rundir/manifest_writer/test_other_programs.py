@@ -189,7 +189,7 @@ async def test_closing_looks_into_a_file_that_seems_untouched(tmp_path):
     assert checkpoint_names(tmp_path) == ["b", "a"]
 
 
-async def test_repairing_our_entries_does_not_undo_those_of_others(tmp_path):
+async def test_repairing_our_entries_keeps_the_entries_of_other_writers(tmp_path):
     async with writing(tmp_path, check_interval=0.01) as writer:
         await writer.apply(run_update(id="r", status="running"))
         await writer.apply(agent_update(dir=tmp_path / "a", name="first"))

@@ -100,7 +100,7 @@ async def test_a_world_is_started_from_every_form_of_a_snapshot(
 
 
 @pytest.mark.parametrize("start", STARTS)
-async def test_a_digest_that_comes_with_a_snapshot_must_be_that_of_the_file(
+async def test_a_digest_given_with_a_snapshot_must_match_the_file(
     tmp_path: Path, run: Path, start: Start
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:

@@ -135,7 +135,7 @@ async def test_entries_of_a_run_have_its_id(tmp_path: Path, run: Path, when: str
     assert ids(run, "agents") == ["r002"]  # it is one agent, and joined anew
 
 
-async def test_a_label_is_that_of_all_who_share_the_manifest_and_run(
+async def test_a_label_applies_to_all_instances_of_the_manifest_and_run(
     tmp_path: Path, run: Path
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:

@@ -197,7 +197,7 @@ def test_a_program_need_not_be_readable(tmp_path: Path, monkeypatch: pytest.Monk
     require_executable(program, tmp_path, {})
 
 
-async def test_arguments_that_are_too_long_are_said_to_be(
+async def test_arguments_that_are_too_long_are_an_error_with_that_reason(
     start: Spawn, hand_over: dict[str, Any]
 ) -> None:
     with pytest.raises(CannotExecute, match=r"'true': Argument list too long$"):

@@ -56,7 +56,7 @@ class Counting:
             act(started.port, self.sessions[started.name], 1000)  # lost
 
 
-async def test_each_goes_on_from_its_last_save_with_its_sessions_and_its_port(
+async def test_each_continues_from_its_last_save_with_its_sessions_and_its_port(
     tmp_path: Path, run: Path
 ) -> None:
     directory, counting = make_world(tmp_path), Counting(1, 2)
@@ -198,7 +198,7 @@ async def test_without_a_save_it_begins_as_its_run_did(tmp_path: Path, run: Path
     assert f"began from is missing: {parent.path}" in str(batch.failed["w000"])
 
 
-async def test_a_world_that_refuses_its_snapshot_fails_and_the_others_go_on(
+async def test_a_world_that_refuses_its_snapshot_fails_and_the_others_continue(
     tmp_path: Path, run: Path
 ) -> None:
     directory = make_motley_world(tmp_path)
@@ -265,7 +265,7 @@ async def test_manifests_with_foreign_entries_are_read(tmp_path: Path, run: Path
     assert batch["w000"].resume_path == counting.saves["w000"][0].path
 
 
-async def test_an_instance_directory_that_is_gone_begins_anew(tmp_path: Path, run: Path) -> None:
+async def test_a_missing_instance_directory_is_created_again(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     await interrupt(directory, run, 2, Counting(1))
     shutil.rmtree(home(run, "w000"))
@@ -278,7 +278,9 @@ async def test_an_instance_directory_that_is_gone_begins_anew(tmp_path: Path, ru
 
 
 @pytest.mark.thorough
-async def test_restarts_go_on_from_the_saves_before_the_resume(tmp_path: Path, run: Path) -> None:
+async def test_restarts_continue_from_the_saves_before_the_resume(
+    tmp_path: Path, run: Path
+) -> None:
     directory, counting = make_world(tmp_path), Counting(1, 2)
     await interrupt(directory, run, 1, counting, restart="checkpoint")
 
@@ -300,7 +302,7 @@ async def test_restarts_go_on_from_the_saves_before_the_resume(tmp_path: Path, r
     assert [edge["number"] for edge in edges(run, "w000")] == [1, 2, 3]
 
 
-async def test_a_single_instance_goes_on_with_its_options(tmp_path: Path, run: Path) -> None:
+async def test_a_single_instance_continues_with_its_options(tmp_path: Path, run: Path) -> None:
     directory, port = make_world(tmp_path), free_port()
     log_file = tmp_path / "own.log"
     try:

@@ -47,7 +47,9 @@ def run(tmp_path: Path) -> Path:
 
 
 @pytest.mark.thorough
-async def test_what_was_not_stopped_on_purpose_goes_on(tmp_path: Path, run: Path) -> None:
+async def test_instances_that_were_not_stopped_on_purpose_continue(
+    tmp_path: Path, run: Path
+) -> None:
     directory = make_motley_world(tmp_path)
     names = ("stopped", "finished", "crashed", "killed", "cut", "broken")
     specs = [{"name": name} for name in names]
@@ -108,7 +110,7 @@ async def test_a_run_that_was_ended_on_purpose_stays_ended(
     assert edges(run, "w001")[-1]["by"] == "resume"
 
 
-async def test_a_cancelled_block_can_go_on(tmp_path: Path, run: Path) -> None:
+async def test_a_cancelled_block_can_continue(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     with anyio.CancelScope() as scope:
         async with AsyncWorld(dir=directory) as world:
@@ -120,7 +122,9 @@ async def test_a_cancelled_block_can_go_on(tmp_path: Path, run: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_script_that_fails_can_go_on_and_one_that_ends_cannot(tmp_path: Path, run: Path) -> None:
+def test_a_script_that_failed_can_be_resumed_and_a_script_that_ended_cannot(
+    tmp_path: Path, run: Path
+) -> None:
     directory = make_world(tmp_path)
     with contextlib.suppress(Interrupt), World(dir=directory) as world:
         world.start_many(2, run_dir=run)
@@ -345,7 +349,7 @@ async def test_a_finished_instance_cannot_be_named(tmp_path: Path, run: Path) ->
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("is_copy", [False, True])
-async def test_a_run_directory_that_was_moved_or_copied_goes_on_where_it_is(
+async def test_a_run_directory_that_was_moved_or_copied_continues_where_it_is(
     is_copy: bool, tmp_path: Path, run: Path
 ) -> None:
     async def save(world: AsyncWorld, batch: Batch[StartedWorld]) -> None:
@@ -379,7 +383,7 @@ async def test_a_run_directory_that_was_moved_or_copied_goes_on_where_it_is(
     assert (await run_sync(contents, run) == before) if is_copy else not run.exists()
 
 
-async def test_a_single_world_that_was_moved_goes_on_with_its_snapshot(
+async def test_a_single_world_that_was_moved_continues_with_its_snapshot(
     tmp_path: Path, run: Path
 ) -> None:
     directory = make_world(tmp_path)
@@ -442,7 +446,7 @@ async def test_values_of_the_environment_are_needed_again(
         await resume(directory, run, env={"WORLD_PORT": "1"})
 
 
-async def test_tokens_that_were_given_are_made_anew(tmp_path: Path, run: Path) -> None:
+async def test_given_tokens_are_replaced_by_new_tokens(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     await interrupt(directory, run, 1, env={"WORLD_OPERATOR_TOKEN": "t" * 32})
     assert list((await resume(directory, run))[0].done) == ["w000"]

@@ -151,7 +151,7 @@ async def test_a_detached_instance_that_is_attached_restarts_as_it_was(
 
 
 @pytest.mark.thorough
-async def test_a_client_goes_on_after_each_way_to_bring_its_instance_back(
+async def test_a_client_continues_after_each_way_to_bring_its_instance_back(
     tmp_path: Path, run: Path
 ) -> None:
     with anyio.fail_after(HANG_S):
@@ -182,7 +182,7 @@ async def test_a_client_goes_on_after_each_way_to_bring_its_instance_back(
     assert agent.instance == started.name
 
 
-async def test_labels_go_on_and_a_seed_is_set_only_where_the_run_began(
+async def test_labels_are_kept_and_a_seed_is_set_only_at_the_beginning_of_the_run(
     tmp_path: Path, run: Path
 ) -> None:
     directory = make_world(tmp_path, toml_extra="reseed = true\n")
@@ -208,7 +208,7 @@ async def test_labels_go_on_and_a_seed_is_set_only_where_the_run_began(
 
 
 @pytest.mark.thorough
-async def test_what_began_from_an_archive_goes_on_from_it_or_from_a_later_save(
+async def test_an_instance_from_an_archive_continues_from_it_or_from_a_later_save(
     tmp_path: Path, run: Path
 ) -> None:
     directory = make_world(tmp_path)
