@@ -16,7 +16,6 @@ from clawblox.instance.supervisor import Supervisor
 from clawblox.protocol import parse_halt
 from clawblox.telemetry.log_times import index_path
 from clawblox.world.agent_client import AsyncAgentClient
-from clawblox.world.places import AccessGranter, FleetPlace
 from tests.crowd import join, kinds, leftovers, on_disk, past, until
 from tests.instance.supervision.support import LIFE, now
 from tests.running import manifest_of
@@ -189,8 +188,7 @@ async def test_an_agent_whose_proxy_gets_the_answer_of_a_halt_hurries_the_probe(
     directory = tally(tmp_path, liveness=PATIENT)
     async with AsyncWorld(dir=directory) as world, world.events() as events:
         await halted_unseen(world, run)
-        place = FleetPlace(world._open_fleet(), world._open_fleet().find("w000"))
-        AccessGranter.make(place)._suspect()
+        world._open_fleet().find("w000").calls.pacer.hurry()
         await until(events, "halted", ["w000"])
 
 
