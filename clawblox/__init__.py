@@ -85,7 +85,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
+_HOMES = {  # of all public names but the errors
     "clawblox.agents.async_agent": ("AsyncAgent",),
     "clawblox.agents.prompts": ("AUTO_CONTINUE", "default_system_prompt"),
     "clawblox.agents.sync_agent": ("Agent",),
@@ -121,46 +121,7 @@ _HOMES = {
     ),
     "clawblox.experiment": ("AsyncCheckpointer", "Checkpointer"),
     "clawblox.protocol": ("TickRate",),
-    "clawblox.errors": (
-        "ActionRefusedError",
-        "AgentError",
-        "AgentExitedError",
-        "AgentResumeError",
-        "AgentSetupError",
-        "AgentStallError",
-        "AgentStartError",
-        "BatchError",
-        "CheckpointError",
-        "CheckpointFormatError",
-        "CheckpointLimitError",
-        "CheckpointPathError",
-        "CheckpointSecretError",
-        "CheckpointVersionError",
-        "ClawbloxError",
-        "ConfigError",
-        "ControlError",
-        "FetchError",
-        "ManifestError",
-        "OrchestratorSuspendedError",
-        "PortInUseError",
-        "RunLockedError",
-        "SnapshotError",
-        "SnapshotRefusedError",
-        "UsageError",
-        "WorldCallError",
-        "WorldCommandError",
-        "WorldError",
-        "WorldExitedBeforeReadyError",
-        "WorldExitedError",
-        "WorldIdentityError",
-        "WorldReadyTimeoutError",
-        "WorldSessionError",
-        "WorldStartError",
-        "WorldStopError",
-    ),
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
-
 __all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
     "AUTO_CONTINUE",
     "Access",
@@ -242,6 +203,11 @@ __all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
     "read_runs",
     "save_checkpoint",
 ]
+
+
+_HOME_OF = {name: "clawblox.errors" for name in __all__ if name.endswith("Error")} | {
+    name: module for module, names in _HOMES.items() for name in names
+}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public name

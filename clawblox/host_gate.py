@@ -51,7 +51,7 @@ class ServerAddress:
         name = match[1].lower()
         if name in _LOOPBACK or name == _bracketed(self.host).lower():
             return True
-        return self.host in _WILDCARDS and _is_ip(name.strip("[]"))
+        return self.host in _WILDCARDS and is_ip_address(name.strip("[]"))
 
 
 def find_refusal(
@@ -95,7 +95,8 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _is_ip(text: str) -> bool:
+def is_ip_address(text: str) -> bool:
+    """Return whether a text is an IPv4 or IPv6 address, without brackets."""
     try:
         ipaddress.ip_address(text)
     except ValueError:

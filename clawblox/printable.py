@@ -29,7 +29,7 @@ _INVISIBLE: Final = re.compile(
 def printable(text: str) -> str:
     """Return the first line of a text."""
     first = text.strip().partition("\n")[0]
-    return _escape(first.removesuffix("\r").expandtabs())
+    return printable_name(first.removesuffix("\r").expandtabs())
 
 
 def printable_lines(text: str) -> str:
@@ -37,21 +37,17 @@ def printable_lines(text: str) -> str:
     if _SUSPECT.search(text) is None:
         return text
     lines = text.removesuffix("\r").replace("\r\n", "\n").split("\n")
-    return "\n".join("\t".join(map(_escape, line.split("\t"))) for line in lines)
+    return "\n".join("\t".join(map(printable_name, line.split("\t"))) for line in lines)
 
 
 def printable_name(text: str) -> str:
     """Return a text such as a file's name on one line, the ends of its lines escaped."""
-    return _escape(text)
+    return _SUSPECT.sub(_escape_character, text)
 
 
 def printable_json(document: str) -> str:
     """Return a JSON document with the same value, in which each character is shown or escaped."""
     return _SUSPECT.sub(_escape_in_json, document)
-
-
-def _escape(text: str) -> str:
-    return _SUSPECT.sub(_escape_character, text)
 
 
 def _is_unsafe(char: str) -> bool:

@@ -238,14 +238,20 @@ def parse_halt(body: bytes) -> str | None:
 
     Such a body is a JSON object with the ``status`` ``halted`` and a text as ``reason``.
     """
-    try:
-        fields = parse_json(body)
-    except ValueError:
-        return None
-    if not isinstance(fields, dict) or fields.get("status") != HALTED:
+    fields = _parse_fields(body)
+    if fields.get("status") != HALTED:
         return None
     reason = fields.get("reason")
     return reason[:_MAX_REASON_CHARS] if isinstance(reason, str) and reason else "no reason given"
+
+
+def _parse_fields(body: bytes) -> dict[str, Any]:
+    """Return the JSON object in a body; an empty one for any other body."""
+    try:
+        fields = parse_json(body)
+    except ValueError:
+        return {}
+    return fields if isinstance(fields, dict) else {}
 
 
 @attrs.frozen(kw_only=True)
@@ -281,12 +287,7 @@ def parse_rate(body: bytes) -> TickRate | None:
     """
     if not body.startswith(b"{") or len(body) > _MAX_RATE_BYTES:
         return None  # many worlds answer with a text
-    try:
-        fields = parse_json(body)
-    except ValueError:
-        return None
-    if not isinstance(fields, dict):
-        return None
+    fields = _parse_fields(body)
     nominal = finite_number(fields.get("tick_rate_hz"), low=_LEAST_RATE_HZ, high=_MAX_RATE_HZ)
     achieved = finite_number(fields.get("achieved_rate_hz"), high=_MAX_RATE_HZ)
     if nominal is None or achieved is None:
@@ -315,8 +316,3 @@ def normalise_base_path(text: str) -> str:
     """Normalise a base path: a leading slash and no trailing one, or ''."""
     parts = [part for part in text.split("/") if part]
     return "/" + "/".join(parts) if parts else ""
-
-
-def join_base_path(base_path: str, route: str) -> str:
-    """Put ``route`` (with its leading slash) below a normalised base path."""
-    return f"{base_path}{route}"

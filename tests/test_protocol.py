@@ -20,7 +20,6 @@ from clawblox.protocol import (
     MaskedEnvironment,
     WorldEnvironment,
     is_session_id,
-    join_base_path,
     normalise_base_path,
     parse_join_answer,
 )
@@ -223,7 +222,7 @@ def test_a_base_path_has_one_form(given_path: str, normal: str) -> None:
 def test_a_normal_base_path_stays_and_joins_cleanly(text: str) -> None:
     normal = normalise_base_path(text)
     assert normalise_base_path(normal) == normal
-    joined = join_base_path(normal, "/api.md")
+    joined = f"{normal}/api.md"
     assert joined.startswith("/")
     assert joined.endswith("/api.md")
     assert "//" not in joined

@@ -5,7 +5,7 @@ It is done even while the interpreter shuts down, when no thread can be started.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
@@ -211,15 +211,15 @@ class Batcher:
         return error
 
 
+def _run_all(pieces: Sequence[_Piece[Any]]) -> None:
+    for piece in pieces:
+        piece.run()
+
+
 async def _run_in_thread(pieces: Sequence[_Piece[Any]]) -> None:
     await run_blocking(_run_all, pieces)
     for piece in pieces:
         piece.is_called.set()
-
-
-def _run_all(pieces: Iterable[_Piece[Any]]) -> None:
-    for piece in pieces:
-        piece.run()
 
 
 @per_loop
@@ -229,32 +229,6 @@ def current_batcher() -> Batcher:
 
 
 # -- a regular blocking check, shared by all tasks that wait for a condition -------------------
-
-
-@attrs.define(eq=False)
-class _Watch:
-    """A task that waits.
-
-    Attributes:
-        check: Returns whether the wait is over. Blocks.
-        is_over: Whether the wait is over.
-        error: The exception of the check, which also ends the wait; None if there was none.
-        is_leader: Whether it runs the checks of all waiting tasks.
-        is_called: Set when its wait is over or it becomes the leader.
-    """
-
-    check: Callable[[], bool]
-    is_over: bool = False
-    error: Exception | None = None
-    is_leader: bool = False
-    is_called: anyio.Event = attrs.field(factory=anyio.Event)
-
-    def look(self) -> None:
-        """Run the check, and keep its outcome. Blocks."""
-        try:
-            self.is_over = self.check()
-        except Exception as error:  # noqa: BLE001 - raised in the task that waits
-            self.is_over, self.error = True, error
 
 
 class Lookout:
@@ -268,7 +242,7 @@ class Lookout:
 
     def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s
-        self._watches: list[_Watch] = []
+        self._watches: list[_Piece[bool]] = []
 
     async def wait(self, check: Callable[[], bool]) -> None:
         """Wait until a check returns true.
@@ -281,30 +255,28 @@ class Lookout:
 
         Cancellation: waits for a round that is under way; the other tasks keep waiting.
         """
-        watch = _Watch(check, is_leader=not self._watches)
+        watch = _Piece(check, is_leader=not self._watches)
         self._watches.append(watch)
         try:
             if not watch.is_leader:
                 await watch.is_called.wait()
-            while not watch.is_over:
+            while not _is_over(watch):
                 await self._look()
         finally:
             self._watches.remove(watch)
             if watch.is_leader and self._watches:
                 self._watches[0].is_leader = True
                 self._watches[0].is_called.set()
-        if watch.error is not None:
-            raise watch.error
+        watch.result()
 
     async def _look(self) -> None:
         await anyio.sleep(self._interval_s)
         watches = tuple(self._watches)
-        await run_blocking(_look_at, watches)
-        for watch in watches:
-            if watch.is_over:
-                watch.is_called.set()
+        await run_blocking(_run_all, watches)
+        for watch in filter(_is_over, watches):
+            watch.is_called.set()
 
 
-def _look_at(watches: Iterable[_Watch]) -> None:
-    for watch in watches:
-        watch.look()
+def _is_over(watch: _Piece[bool]) -> bool:
+    """Return whether the last check of a waiting task ended its wait."""
+    return watch.error is not None or watch.value is True

@@ -37,7 +37,10 @@ def agent_directories(agents: Agents | None) -> Mapping[str, str | os.PathLike[s
     if agents is None or isinstance(agents, Mapping):
         return agents or {}
     directories: dict[str, str | os.PathLike[str]] = {}
-    for agent in map(require_agent, _require_iterable(agents)):
+    members: object = agents
+    if isinstance(members, str) or not isinstance(members, Iterable):
+        raise _no_agents(members)
+    for agent in map(require_agent, members):
         if agent.name in directories:
             raise mismatch("agents", "agents of different names", agent.name)
         directories[agent.name] = agent.dir
@@ -53,12 +56,6 @@ def require_agent(agent: object) -> AgentLike:
     if not isinstance(agent, AgentLike):
         raise _no_agents(agent)
     return agent
-
-
-def _require_iterable(agents: object) -> Iterable[object]:
-    if isinstance(agents, Iterable) and not isinstance(agents, str):
-        return agents
-    raise _no_agents(agents)
 
 
 def _no_agents(value: object) -> ConfigError:

@@ -206,7 +206,7 @@ def check_size(value: object, key: str) -> int:
     raise mismatch(key, SIZE_EXPECTED, value)
 
 
-def check_port(value: object, key: str) -> int | None:
+def check_port(value: object, key: str = "port") -> int | None:
     """Return the requested port; None for any port, also requested by 0.
 
     Raises:
@@ -238,7 +238,7 @@ def check_text(value: object, key: str) -> str:
     return value
 
 
-def check_host(value: object, key: str) -> str:
+def check_host(value: object, key: str = "host") -> str:
     """Return the address to which a world binds.
 
     Raises:

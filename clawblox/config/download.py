@@ -202,7 +202,9 @@ def _resolve(address: _Address, hosts: GitHubHosts, limits: FetchLimits) -> _Fol
 
 def _find_commit(ref: str, address: _Address, hosts: GitHubHosts, limits: FetchLimits) -> str:
     url = f"{hosts.api}/repos/{address.owner}/{address.repo}/commits/{quote(ref)}"
-    text = _fetch_text(url, timeout=limits.timeout_s, accept=_SHA_MEDIA_TYPE).strip()
+    answer = io.BytesIO()
+    _download(url, answer, _MAX_TEXT_BYTES, limits, accept=_SHA_MEDIA_TYPE)
+    text = answer.getvalue().decode(errors="replace").strip()
     if not _COMMIT.fullmatch(text):
         raise FetchError(f"the host did not answer with a commit: {text[:80]!r}", url=url)
     return text
@@ -234,7 +236,7 @@ def _fetch(folder: _Folder, staging: Path, hosts: GitHubHosts, limits: FetchLimi
     url = f"{hosts.archive}/{address.owner}/{address.repo}/tar.gz/{folder.commit}"
     archive = staging / "archive.tar.gz"
     with archive.open("wb") as sink:
-        _download(url, sink, max_bytes=limits.archive_bytes, timeout=limits.timeout_s)
+        _download(url, sink, limits.archive_bytes, limits)
     try:
         _unpack(archive, folder, staging / "folder", limits)
     except _DAMAGE as error:
@@ -399,7 +401,7 @@ def _graft(source: Path, target: Path) -> None:
 
 
 def _download(
-    url: str, sink: BinaryIO, *, max_bytes: int, timeout: float, accept: str = "*/*"
+    url: str, sink: BinaryIO, max_bytes: int, limits: FetchLimits, *, accept: str = "*/*"
 ) -> None:
     """Write the answer of a public host into ``sink``, without decoding it.
 
@@ -407,17 +409,18 @@ def _download(
     to HTTPS, or within the host that was asked.
 
     Args:
-        url: What to get.
-        sink: An open file; after an error it holds a part of the answer.
-        max_bytes: Most bytes that are taken.
-        timeout: Seconds for the whole download.
-        accept: Media type to ask for.
+        url: The requested address.
+        sink: An open file; after an error it contains a part of the answer.
+        max_bytes: Maximum size of the answer.
+        limits: Limits of the download, of which this applies the time.
+        accept: Requested media type.
 
     Raises:
         FetchError: There was no answer, a status other than 200, too many bytes, or no time left.
     """
     import httpx
 
+    timeout = limits.timeout_s
     deadline = time.monotonic() + timeout
     headers = {"Accept": accept, "Accept-Encoding": "identity"}
     try:
@@ -431,17 +434,6 @@ def _download(
         reason = str(error) or type(error).__name__
         hint = "is the network up, and does the address open in a browser?"
         raise FetchError(f"the download failed: {reason}", url=url, hint=hint) from error
-
-
-def _fetch_text(url: str, *, timeout: float, accept: str = "*/*") -> str:
-    """Return the short text that a public host answers.
-
-    Raises:
-        FetchError: As that.
-    """
-    sink = io.BytesIO()
-    _download(url, sink, max_bytes=_MAX_TEXT_BYTES, timeout=timeout, accept=accept)
-    return sink.getvalue().decode(errors="replace")
 
 
 def _follow(client: httpx.Client, request: httpx.Request) -> httpx.Response:

@@ -84,16 +84,8 @@ def _check_name(value: object, key: str) -> None:
 # -- converters for options that are stored in another form ---------------------------------------
 
 
-def _to_host(value: str) -> str:
-    return check_host(value, "host")
-
-
 def _to_base_path(value: str) -> str:
     return normalise_base_path(check_text(value, "base_path"))
-
-
-def _to_port(value: int | None) -> int | None:
-    return check_port(value, "port")
 
 
 def to_env(value: Mapping[str, str] | None) -> Mapping[str, str]:
@@ -103,10 +95,6 @@ def to_env(value: Mapping[str, str] | None) -> Mapping[str, str]:
         ConfigError: A variable is invalid.
     """
     return dict(check_env(value))
-
-
-def _to_labels(value: Labels | None) -> Labels:
-    return check_labels(value)
 
 
 def _to_record_dir(value: str | Path | None) -> Path | None:
@@ -161,7 +149,7 @@ class SharedOptions:
 
     record: bool = attrs.field(default=False, converter=bool)
     env: Mapping[str, str] = attrs.field(default=None, converter=to_env, repr=False)
-    host: str = attrs.field(default=DEFAULT_HOST, converter=_to_host)
+    host: str = attrs.field(default=DEFAULT_HOST, converter=check_host)
     base_path: str = attrs.field(default="", converter=_to_base_path)
     health_timeout: float = attrs.field(
         default=DEFAULT_HEALTH_TIMEOUT_S, validator=checked(check_seconds)
@@ -175,7 +163,7 @@ class SharedOptions:
         default=DEFAULT_RESTART_WINDOW_S, validator=checked(check_seconds)
     )
     reseed: int | None = attrs.field(default=None, validator=checked(check_seed, optional=True))
-    labels: Labels = attrs.field(default=None, converter=_to_labels)
+    labels: Labels = attrs.field(default=None, converter=check_labels)
     datastore: DataStoreBackend | None = attrs.field(
         default=None,
         validator=checked(check_choice, choices=get_args(DataStoreBackend), optional=True),
@@ -219,7 +207,7 @@ class StartOptions(SharedOptions):
         ConfigError: A value is invalid; the error names the option and the value.
     """
 
-    port: int | None = attrs.field(default=None, converter=_to_port)
+    port: int | None = attrs.field(default=None, converter=check_port)
     port_wait: float = attrs.field(default=0.0, validator=checked(check_seconds, may_be_zero=True))
     record_dir: Path | None = attrs.field(default=None, converter=_to_record_dir)
     resume: SnapshotLike | None = attrs.field(

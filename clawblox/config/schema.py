@@ -207,24 +207,21 @@ def _sidecars(value: object) -> Iterator[Fault]:
 
 
 def _sidecar(entry: object) -> Iterator[Fault]:
-    yield from _table(entry)
+    yield from _table_of(_SIDECAR, entry)
     if isinstance(entry, dict):
-        yield from _entries(entry, _SIDECAR)
         yield from _missing(entry, "name", "command")
 
 
 def _ready(value: object) -> Iterator[Fault]:
-    yield from _table(value)
-    if isinstance(value, dict):
-        yield from _entries(value, _READY)
-        if "path" in value and "log" in value:
-            yield Fault(("log",), value["log"], "path is set too: give one of them")
+    yield from _table_of(_READY, value)
+    if isinstance(value, dict) and "path" in value and "log" in value:
+        yield Fault(("log",), value["log"], "path is set too: give one of them")
 
 
-def _liveness(value: object) -> Iterator[Fault]:
+def _table_of(schema: _Schema, value: object) -> Iterator[Fault]:
     yield from _table(value)
     if isinstance(value, dict):
-        yield from _entries(value, _LIVENESS)
+        yield from _entries(value, schema)
 
 
 def _missing(table: Mapping[str, Any], *required: str) -> Iterator[Fault]:
@@ -257,7 +254,7 @@ _SCHEMA: Final[_Schema] = {
     ("run", "command"): _command,
     ("run", "sidecar"): _sidecars,
     ("run", "ready"): _ready,
-    ("run", "liveness"): _liveness,
+    ("run", "liveness"): partial(_table_of, _LIVENESS),
     ("run", "listen"): _choice("bind", "inherit"),
     ("run", "reseed"): _boolean,
     ("limits",): _table,

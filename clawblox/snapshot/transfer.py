@@ -191,7 +191,7 @@ class Transfer:
 
     def _request(self, connection: http.client.HTTPConnection) -> http.client.HTTPResponse:
         self.phase = "headers"
-        route = protocol.join_base_path(self._source.base_path, protocol.SNAPSHOT_ROUTE)
+        route = f"{self._source.base_path}{protocol.SNAPSHOT_ROUTE}"
         headers = {
             protocol.OPERATOR_HEADER: self._source.operator_token,
             "Accept-Encoding": "identity",

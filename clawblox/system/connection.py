@@ -152,18 +152,14 @@ class Connections:
         delivery: Delivery,
     ) -> Answer:
         answer = await connection.exchange(request, data, max_body_bytes, delivery)
-        if connection.is_open:
-            self._keep(connection)
-        return answer
-
-    def _keep(self, connection: Connection) -> None:
         if self._is_closed:
             connection.close()
-            return
-        self._idle.append(connection)
-        # The newest is used first, so the world closes the oldest after a while.
-        if len(self._idle) > 1 and not self._idle[0].is_quiet():
-            self._idle.pop(0).close()
+        elif connection.is_open:
+            self._idle.append(connection)
+            # The newest is used first, so the world closes the oldest after a while.
+            if len(self._idle) > 1 and not self._idle[0].is_quiet():
+                self._idle.pop(0).close()
+        return answer
 
     def _take_idle(self) -> Connection | None:
         while self._idle:
@@ -251,10 +247,7 @@ class Connection:
         try:
             reader = _AnswerReader()
             connection = await connect(self._host, self._port)
-        except (
-            OSError,
-            ImportError,
-        ) as error:  # without a free descriptor, the parser cannot be imported
+        except (OSError, ImportError) as error:  # without a descriptor, nothing can be imported
             raise NotSentError(f"{request} failed: {_reason(error)}") from error
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)

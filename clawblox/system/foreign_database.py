@@ -26,7 +26,13 @@ from clawblox.system.files import (
     write_all,
 )
 from clawblox.system.process import run_briefly
-from clawblox.system.regular_files import PRIVATE_DIR, PRIVATE_FILE, open_directory, open_regular
+from clawblox.system.regular_files import (
+    PRIVATE_DIR,
+    PRIVATE_FILE,
+    open_directory,
+    open_regular,
+    opened_parent,
+)
 from clawblox.system.sqlite_program import MAX_ANSWER_BYTES
 
 MAX_DATABASE_BYTES: Final = 4 << 30
@@ -87,7 +93,8 @@ class DatabaseCopy:
         self._run([], is_change=True)
         # The log is merged into the copy now, so the copy is the same database with and without it.
         self._publish()
-        self._remove_side_files()
+        _remove(self._parent, [self._source.name + suffix for suffix in _SIDE_FILES])
+        os.fsync(self._parent)
         self._run(statements, is_change=True)
         self._publish()
 
@@ -132,10 +139,6 @@ class DatabaseCopy:
             partial.publish(f"{place}/{name}", overwrite=True, mode=before.st_mode & 0o777)
         finally:
             partial.close()
-
-    def _remove_side_files(self) -> None:
-        _remove(self._parent, [self._source.name + suffix for suffix in _SIDE_FILES])
-        os.fsync(self._parent)
 
 
 @contextlib.contextmanager
@@ -182,13 +185,9 @@ def remove_database(root: Path, path: str) -> None:
     Raises:
         OSError: It cannot be removed.
     """
-    directory, _, name = path.rpartition("/")
-    parent = open_directory(root, directory)
-    try:
+    with opened_parent(root, path) as (parent, name):
         # The main file goes first: without it, SQLite removes the others by itself.
         _remove(parent, [name, *(name + suffix for suffix in _SIDE_FILES)])
-    finally:
-        os.close(parent)
 
 
 def _remove(parent: int, names: Sequence[str]) -> None:

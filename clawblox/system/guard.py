@@ -63,7 +63,7 @@ class Guard:
         with self._lock:
             self._marks[mark.cookie] = mark
             if self._is_running():
-                self._send("watch", mark)
+                self._write(_message("watch", mark))
             else:
                 self._start()
 
@@ -72,7 +72,7 @@ class Guard:
         with self._lock:
             self._marks.pop(mark.cookie, None)
             if self._is_running():
-                self._send("forget", mark)
+                self._write(_message("forget", mark))
 
     def _is_running(self) -> bool:
         if not self._pid:
@@ -95,7 +95,13 @@ class Guard:
             os.set_blocking(write_end, False)
             size = os.write(write_end, marks)
             os.set_blocking(write_end, True)
-            self._pid = _spawn(os.getpid(), read_end)
+            self._pid = spawn_helper(
+                GUARD_NAME,
+                "clawblox.system.guard:main",
+                str(os.getpid()),
+                channel=read_end,
+                paths=[str(Path(__file__).parents[2])],
+            )
         except OSError:
             os.close(write_end)
             raise
@@ -126,9 +132,6 @@ class Guard:
                     self._start()
                 return
 
-    def _send(self, verb: str, mark: Mark) -> None:
-        self._write(_message(verb, mark))
-
     def _write(self, data: bytes) -> None:
         # If the guard has just died, its keeper or the next `watch` replaces it.
         with contextlib.suppress(BrokenPipeError):
@@ -154,16 +157,6 @@ os.register_at_fork(after_in_child=guard.after_fork)
 
 def _message(verb: str, mark: Mark) -> bytes:
     return json.dumps([verb, mark.cookie.decode(), mark.leaders]).encode() + b"\n"
-
-
-def _spawn(orchestrator: int, lifeline: int) -> int:
-    return spawn_helper(
-        GUARD_NAME,
-        "clawblox.system.guard:main",
-        str(orchestrator),
-        channel=lifeline,
-        paths=[str(Path(__file__).parents[2])],
-    )
 
 
 def main(orchestrator: str) -> None:

@@ -28,12 +28,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from clawblox.system.outer_user import OUTER_PROC, become
+from clawblox.system.outer_user import CLONE_NEWUSER, OUTER_PROC, become, call
 
 HELPER_NAME = "clawblox-netns"
 """Identifies the helper in a process list, before it becomes the program."""
 
-_CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
 _KEYCTL = {"x86_64": 250, "aarch64": 219}
 """Number of the system call keyctl(2) by machine; the C library has no function for it."""
@@ -225,9 +224,7 @@ def _enter_namespaces() -> None:
     uid, gid = os.geteuid(), os.getegid()
     with _refusal("unshare(CLONE_NEWUSER | CLONE_NEWNET)"):
         # os.unshare is as new as Python 3.12.
-        if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWUSER | _CLONE_NEWNET):
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
+        call("", "unshare", CLONE_NEWUSER | _CLONE_NEWNET)
     # Only after this denial may an ordinary user map a group.
     for name, text in (
         ("setgroups", "deny"),

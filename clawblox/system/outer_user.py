@@ -44,7 +44,7 @@ _NEEDED = {
 """Capabilities needed to become that user, and to find and end its processes afterwards."""
 
 _CLONE_NEWNS = 0x00020000
-_CLONE_NEWUSER = 0x10000000
+CLONE_NEWUSER = 0x10000000
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 0x2, 0x4, 0x8, 0x4000, 0x40000
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _OPEN_TREE_CLONE, _OPEN_TREE_CLOEXEC = 0x1, 0x80000
@@ -112,7 +112,7 @@ def become(uid: int, own: Sequence[str], shown: Sequence[str]) -> None:
         trees += [_open_tree(path, namespace, must_map=False) for path in shown]
     finally:
         os.close(namespace)
-    _call("unshare(CLONE_NEWNS)", "unshare", _CLONE_NEWNS)
+    call("unshare(CLONE_NEWNS)", "unshare", _CLONE_NEWNS)
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
     _mount("tmpfs", OUTER_DIR, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755")
     for number, tree in enumerate(trees):
@@ -123,7 +123,7 @@ def become(uid: int, own: Sequence[str], shown: Sequence[str]) -> None:
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
     # Without this, its own entries in /proc stay root's, and it could not map users.
-    _call("prctl(PR_SET_DUMPABLE)", "prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)
+    call("prctl(PR_SET_DUMPABLE)", "prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
 def _open_mapping(uid: int) -> int:
@@ -137,7 +137,7 @@ def _open_mapping(uid: int) -> int:
         status = 1
         with contextlib.suppress(BaseException):
             os.close(ended[1])
-            _call("unshare(CLONE_NEWUSER)", "unshare", _CLONE_NEWUSER)
+            call("unshare(CLONE_NEWUSER)", "unshare", CLONE_NEWUSER)
             os.write(ready[1], b"+")
             os.read(ended[0], 1)
             status = 0
@@ -162,7 +162,7 @@ def _open_tree(path: str, namespace: int, *, must_map: bool) -> int:
     """Return a copy of a mount that ends at ``path``, with its owner mapped."""
     flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | _AT_RECURSIVE
     with _naming(f"open_tree({path})"):
-        tree = _call("", "syscall", _OPEN_TREE, _AT_FDCWD, os.fsencode(path), flags)
+        tree = call("", "syscall", _OPEN_TREE, _AT_FDCWD, os.fsencode(path), flags)
     try:
         _map_owner(tree, namespace)
     except OSError as error:
@@ -175,7 +175,7 @@ def _open_tree(path: str, namespace: int, *, must_map: bool) -> int:
 def _map_owner(tree: int, namespace: int) -> None:
     attributes = struct.pack("QQQQ", _MOUNT_ATTR_IDMAP, 0, 0, namespace)
     flags = _AT_EMPTY_PATH | _AT_RECURSIVE
-    _call("", "syscall", _MOUNT_SETATTR, tree, b"", flags, attributes, len(attributes))
+    call("", "syscall", _MOUNT_SETATTR, tree, b"", flags, attributes, len(attributes))
 
 
 def _attach(tree: int, place: str) -> None:
@@ -185,7 +185,7 @@ def _attach(tree: int, place: str) -> None:
         os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     target = os.fsencode(place)
     moved = _MOVE_MOUNT, tree, b"", _AT_FDCWD, target, _MOVE_MOUNT_F_EMPTY_PATH
-    _call(f"move_mount({place})", "syscall", *moved)
+    call(f"move_mount({place})", "syscall", *moved)
     os.close(tree)
 
 
@@ -215,7 +215,7 @@ def _own_streams(uid: int, namespace: int) -> None:
 def _reopen(descriptor: int, namespace: int) -> None:
     """Open a regular file again, through a mount with its owner mapped."""
     flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | _AT_EMPTY_PATH
-    tree = _call("", "syscall", _OPEN_TREE, descriptor, b"", flags)
+    tree = call("", "syscall", _OPEN_TREE, descriptor, b"", flags)
     try:
         _map_owner(tree, namespace)
         mode = fcntl.fcntl(descriptor, fcntl.F_GETFL) & (os.O_ACCMODE | os.O_APPEND)
@@ -230,10 +230,10 @@ def _mount(
     source: str | None, place: str, kind: str | None, flags: int, data: str | None = None
 ) -> None:
     words = [None if word is None else word.encode() for word in (source, place, kind)]
-    _call(f"mount({place})", "mount", *words, flags, None if data is None else data.encode())
+    call(f"mount({place})", "mount", *words, flags, None if data is None else data.encode())
 
 
-def _call(text: str, function: str, *arguments: int | bytes | None) -> int:
+def call(text: str, function: str, *arguments: int | bytes | None) -> int:
     """Call a function of the C library; ``text`` names the call in errors."""
     library = ctypes.CDLL(None, use_errno=True)
     values = [ctypes.c_long(word) if isinstance(word, int) else word for word in arguments]

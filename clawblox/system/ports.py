@@ -187,20 +187,11 @@ def listeners_at(host: str, port: int) -> list[Listener]:
     """
     address = connect_host(host)
     if ":" not in address:
-        serving = {address, "0.0.0.0"}  # noqa: S104
-        found = [
-            listener
-            for listener in _query_listeners(socket.AF_INET, port)
-            if listener.address in serving
-        ]
-        if found:  # it has precedence over an IPv6 socket that would serve IPv4 too
-            return found
-    serving = {address, "::"}
-    return [
-        listener
-        for listener in _query_listeners(socket.AF_INET6, port)
-        if listener.address in serving
-    ]
+        # An IPv4 socket has precedence over an IPv6 socket that would serve IPv4 too.
+        listeners = _query_listeners(socket.AF_INET, port, address, "0.0.0.0")  # noqa: S104
+        if listeners:
+            return listeners
+    return _query_listeners(socket.AF_INET6, port, address, "::")
 
 
 def every_listener() -> list[tuple[int, Listener]]:
@@ -212,8 +203,10 @@ def every_listener() -> list[tuple[int, Listener]]:
     return [found for family in _FAMILIES for found in list_listeners(family, ANY_PORT)]
 
 
-def _query_listeners(family: socket.AddressFamily, port: int) -> list[Listener]:
-    return [listener for at, listener in list_listeners(family, port) if at == port]
+def _query_listeners(family: socket.AddressFamily, port: int, *serving: str) -> list[Listener]:
+    """Return the listeners on a port, only those at certain addresses if any are given."""
+    listeners = [listener for at, listener in list_listeners(family, port) if at == port]
+    return [found for found in listeners if not serving or found.address in serving]
 
 
 def find_owners(inodes: Iterable[int], pids: Iterable[int]) -> dict[int, int]:

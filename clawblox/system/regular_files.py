@@ -200,7 +200,7 @@ def open_file(root: Path, path: str) -> int:
     Raises:
         OSError: It does not exist or is not a regular file.
     """
-    with _opened_parent(root, path) as (parent, name):
+    with opened_parent(root, path) as (parent, name):
         return open_regular(name, dir_fd=parent)
 
 
@@ -215,13 +215,24 @@ def read_file(root: Path, path: str, *, max_bytes: int) -> bytes:
     Raises:
         OSError: It does not exist, is not a regular file, or is larger.
     """
-    with _opened_parent(root, path) as (parent, name):
+    with opened_parent(root, path) as (parent, name):
         return read_regular(name, dir_fd=parent, max_bytes=max_bytes)
 
 
 @contextlib.contextmanager
-def _opened_parent(root: Path, path: str) -> Iterator[tuple[int, str]]:
-    """Yield the directory that a file is in, open, and the file's name there."""
+def opened_parent(root: Path, path: str) -> Iterator[tuple[int, str]]:
+    """Open the directory that a file is in, for the duration of the block.
+
+    Args:
+        root: A directory; its own path is trusted.
+        path: Path of the file below ``root``; no link is followed.
+
+    Yields:
+        A descriptor of the directory, and the name of the file in it.
+
+    Raises:
+        OSError: It cannot be opened. An OSError of the block names the file.
+    """
     directory, _, name = path.rpartition("/")
     parent = open_directory(root, directory)
     try:

@@ -11,12 +11,13 @@ import os
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, suppress
-from ipaddress import ip_address
 from typing import Any, Final, NoReturn, TypeAlias
 from weakref import WeakSet
 
 import anyio
 import anyio.abc
+
+from clawblox.host_gate import is_ip_address
 
 _RECEIVE_BYTES: Final = 64 << 10
 _ACCEPT_PAUSE_S: Final = 0.1
@@ -34,7 +35,7 @@ async def connect(host: str, port: int) -> socket.socket:
 
     Cancellation: nothing is left open.
     """
-    if _is_literal(host):
+    if is_ip_address(host):
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return await _connect_address(family, (host, port))
     found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -62,14 +63,6 @@ async def _connect_address(family: int, address: Any) -> socket.socket:  # noqa:
         connection.close()
         raise
     return connection
-
-
-def _is_literal(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 async def send_all(connection: socket.socket, data: bytes) -> None:

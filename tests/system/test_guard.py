@@ -462,20 +462,20 @@ def test_worlds_end_with_an_orchestrator_whose_guard_was_killed_before(tmp_path:
 def test_a_guard_finds_the_marks_in_its_lifeline_when_it_begins(
     client: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = []
+    lifelines = []
 
-    def refuse(orchestrator: int, lifeline: int) -> int:
-        os.set_blocking(lifeline, False)
-        found.append(os.read(lifeline, 1 << 20))
+    def refuse(*_: object, channel: int, **_others: object) -> int:
+        os.set_blocking(channel, False)
+        lifelines.append(os.read(channel, 1 << 20))
         raise OSError("no process")
 
-    monkeypatch.setattr(guard, "_spawn", refuse)
+    monkeypatch.setattr(guard, "spawn_helper", refuse)
     for name in ("one", "two"):
         with pytest.raises(OSError, match="no process"):
             client.watch(make_mark(name))
-    assert b'=one"' in found[0]
-    assert b'=one"' in found[1]
-    assert b'=two"' in found[1]
+    assert b'=one"' in lifelines[0]
+    assert b'=one"' in lifelines[1]
+    assert b'=two"' in lifelines[1]
 
 
 @pytest.mark.thorough
