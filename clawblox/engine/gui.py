@@ -11,7 +11,7 @@ from clawblox.engine.errors import to_text
 from clawblox.engine.instances.attributes import attribute_json, shortest
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.kinds import ENUM_NAME
-from clawblox.engine.instances.spec import NEVER, ClassSpec, EventSpec, Property
+from clawblox.engine.instances.spec import NEVER, EventSpec, Property, class_row
 from clawblox.engine.values.color3 import Color3
 from clawblox.engine.values.udim import UDim2
 from clawblox.engine.values.vector2 import Vector2
@@ -56,72 +56,55 @@ def _image_properties() -> dict[str, Property]:
 
 
 GUI_ROWS: Final = (
-    ClassSpec("PlayerGui", creatable=False),
-    ClassSpec("GuiBase2d", creatable=False),
-    ClassSpec(
+    class_row("PlayerGui", creatable=False),
+    class_row("GuiBase2d", creatable=False),
+    class_row(
         "LayerCollector",
         "GuiBase2d",
-        {
-            "Enabled": Property("boolean", True),
-            "ResetOnSpawn": Property("boolean", True),
-        },
         creatable=False,
+        Enabled=Property("boolean", True),
+        ResetOnSpawn=Property("boolean", True),
     ),
-    ClassSpec(
+    class_row(
         "ScreenGui",
         "LayerCollector",
-        {
-            "DisplayOrder": Property("number", 0.0, limits=_WHOLE),
-            "IgnoreGuiInset": Property("boolean", False),
-        },
+        DisplayOrder=Property("number", 0.0, limits=_WHOLE),
+        IgnoreGuiInset=Property("boolean", False),
     ),
-    ClassSpec(
+    class_row(
         "BillboardGui",
         "LayerCollector",
-        {
-            "Size": Property("UDim2", (0.0, 100.0, 0.0, 50.0)),
-            "StudsOffset": Property("Vector3", (0.0, 0.0, 0.0)),
-            "AlwaysOnTop": Property("boolean", False),
-            "MaxDistance": Property("number", math.inf),
-            "Adornee": Property("Instance"),
-        },
+        Size=Property("UDim2", (0.0, 100.0, 0.0, 50.0)),
+        StudsOffset=Property("Vector3", (0.0, 0.0, 0.0)),
+        AlwaysOnTop=Property("boolean", False),
+        MaxDistance=Property("number", math.inf),
+        Adornee=Property("Instance"),
     ),
-    ClassSpec(
+    class_row(
         "GuiObject",
         "GuiBase2d",
-        {
-            "Size": Property("UDim2", (0.0, 100.0, 0.0, 100.0)),
-            "Position": Property("UDim2", _NO_SIZE),
-            "AnchorPoint": Property("Vector2", (0.0, 0.0)),
-            "Rotation": Property("number", 0.0),
-            "ZIndex": Property("number", 1.0, limits=_WHOLE),
-            "LayoutOrder": Property("number", 0.0, limits=_WHOLE),
-            "Visible": Property("boolean", True),
-            "Active": Property("boolean", False),
-            "ClipsDescendants": Property("boolean", False),
-            "BackgroundColor3": Property("Color3", _WHITE),
-            "BackgroundTransparency": _share(0.0),
-            "BorderColor3": Property("Color3", _BORDER),
-            "BorderSizePixel": Property("number", 1.0, limits=_PIXELS),
-        },
         {"MouseEnter": EventSpec(when=NEVER), "MouseLeave": EventSpec(when=NEVER)},
         creatable=False,
+        Size=Property("UDim2", (0.0, 100.0, 0.0, 100.0)),
+        Position=Property("UDim2", _NO_SIZE),
+        AnchorPoint=Property("Vector2", (0.0, 0.0)),
+        Rotation=Property("number", 0.0),
+        ZIndex=Property("number", 1.0, limits=_WHOLE),
+        LayoutOrder=Property("number", 0.0, limits=_WHOLE),
+        Visible=Property("boolean", True),
+        Active=Property("boolean", False),
+        ClipsDescendants=Property("boolean", False),
+        BackgroundColor3=Property("Color3", _WHITE),
+        BackgroundTransparency=_share(0.0),
+        BorderColor3=Property("Color3", _BORDER),
+        BorderSizePixel=Property("number", 1.0, limits=_PIXELS),
     ),
-    ClassSpec("Frame", "GuiObject"),
-    ClassSpec(
-        "TextLabel",
-        "GuiObject",
-        {**_text_properties(), "BackgroundTransparency": _share(1.0)},
-    ),
-    ClassSpec(
-        "ImageLabel",
-        "GuiObject",
-        {**_image_properties(), "BackgroundTransparency": _share(1.0)},
-    ),
-    ClassSpec(
+    class_row("Frame", "GuiObject"),
+    class_row("TextLabel", "GuiObject", **_text_properties(), BackgroundTransparency=_share(1.0)),
+    class_row("ImageLabel", "GuiObject", **_image_properties(), BackgroundTransparency=_share(1.0)),
+    class_row(
         "GuiButton",
         "GuiObject",
-        {"AutoButtonColor": Property("boolean", True)},
         {
             "MouseButton1Click": EventSpec(when="with an input GuiClick of the player who sees it"),
             "MouseButton1Down": EventSpec(when=NEVER),
@@ -129,11 +112,12 @@ GUI_ROWS: Final = (
             "Activated": EventSpec(when=NEVER),
         },
         creatable=False,
+        AutoButtonColor=Property("boolean", True),
     ),
-    ClassSpec("TextButton", "GuiButton", _text_properties()),
-    ClassSpec("ImageButton", "GuiButton", _image_properties()),
-    ClassSpec("UIComponent", creatable=False),
-    ClassSpec("UICorner", "UIComponent", {"CornerRadius": Property("UDim", (0.0, 8.0))}),
+    class_row("TextButton", "GuiButton", **_text_properties()),
+    class_row("ImageButton", "GuiButton", **_image_properties()),
+    class_row("UIComponent", creatable=False),
+    class_row("UICorner", "UIComponent", CornerRadius=Property("UDim", (0.0, 8.0))),
 )
 """The classes, a base before the classes that extend it."""
 

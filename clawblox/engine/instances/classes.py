@@ -11,26 +11,8 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from clawblox.engine.instances.spec import NEVER, ClassSpec, EventSpec, Property
+from clawblox.engine.instances.spec import NEVER, ClassSpec, EventSpec, Property, class_row
 from clawblox.engine.settings import GRAVITY, MOST_GRAVITY
-
-SERVICES: Final = (
-    "Workspace",
-    "Players",
-    "ReplicatedStorage",
-    "ServerScriptService",
-    "ServerStorage",
-    "RunService",
-    "AgentInputService",
-    "PhysicsService",
-    "RemoteEventService",
-    "HttpService",
-    "DataStoreService",
-    "Debris",
-    "CollectionService",
-    "TweenService",
-)
-"""The services, in the order in which ``game`` has them."""
 
 _NOT_NEGATIVE: Final = (0.0, math.inf)
 _SHARE: Final = (0.0, 1.0)
@@ -54,25 +36,19 @@ def _vector(default: tuple[float, float, float] = _ZERO, effect: str | None = No
 
 
 def _value_class(name: str, kind: str, default: object) -> ClassSpec:
-    return ClassSpec(name, "ValueBase", {"Value": Property(kind, default)})
+    return class_row(name, "ValueBase", Value=Property(kind, default))
 
 
 def _service(
     name: str, events: Mapping[str, EventSpec] | None = None, **properties: Property
 ) -> ClassSpec:
-    return ClassSpec(name, "Instance", properties, events or {}, creatable=False)
+    return class_row(name, "Instance", events, creatable=False, **properties)
 
 
 _TREE: Final = (
-    ClassSpec(
+    class_row(
         "Instance",
         None,
-        {
-            "Name": Property("string"),
-            "ClassName": Property("string", read_only=True),
-            "Parent": Property("Instance"),
-            "Archivable": _boolean(True),
-        },
         {
             "ChildAdded": EventSpec("child: Instance"),
             "ChildRemoved": EventSpec("child: Instance"),
@@ -87,181 +63,150 @@ _TREE: Final = (
             "Changed": EventSpec("property: string", "the new value instead, for value objects"),
         },
         creatable=False,
+        Name=Property("string"),
+        ClassName=Property("string", read_only=True),
+        Parent=Property("Instance"),
+        Archivable=_boolean(True),
     ),
-    ClassSpec("DataModel", creatable=False),
-    ClassSpec("Folder"),
-    ClassSpec("Configuration"),
-    ClassSpec("PVInstance", creatable=False),
-    ClassSpec("Model", "PVInstance", {"PrimaryPart": Property("BasePart")}),
-    ClassSpec(
+    class_row("DataModel", creatable=False),
+    class_row("Folder"),
+    class_row("Configuration"),
+    class_row("PVInstance", creatable=False),
+    class_row("Model", "PVInstance", PrimaryPart=Property("BasePart")),
+    class_row(
         "Workspace",
         "Model",
-        {
-            "Gravity": _number(GRAVITY, limits=(-MOST_GRAVITY, MOST_GRAVITY)),
-            "FluidForces": Property("Enum.FluidForces", "Default"),
-            "FallenPartsDestroyHeight": _number(-500.0),
-            "CurrentCamera": Property("Camera"),
-            "Terrain": Property("Terrain", read_only=True),
-            "DistributedGameTime": Property("number", 0.0, read_only=True),
-        },
         creatable=False,
+        Gravity=_number(GRAVITY, limits=(-MOST_GRAVITY, MOST_GRAVITY)),
+        FluidForces=Property("Enum.FluidForces", "Default"),
+        FallenPartsDestroyHeight=_number(-500.0),
+        CurrentCamera=Property("Camera"),
+        Terrain=Property("Terrain", read_only=True),
+        DistributedGameTime=Property("number", 0.0, read_only=True),
     ),
-    ClassSpec(
+    class_row(
         "Camera",
         "PVInstance",
-        {
-            "CFrame": Property("CFrame", ()),
-            "FieldOfView": _number(70.0),
-            "CameraType": Property("any"),
-            "CameraSubject": Property("Instance"),
-        },
+        CFrame=Property("CFrame", ()),
+        FieldOfView=_number(70.0),
+        CameraType=Property("any"),
+        CameraSubject=Property("Instance"),
     ),
-    ClassSpec("BaseScript", "Instance", {"Source": _string(effect="source")}, creatable=False),
-    ClassSpec(
+    class_row("BaseScript", creatable=False, Source=_string(effect="source")),
+    class_row(
         "Script",
         "BaseScript",
-        {"Disabled": _boolean(False, "disabled"), "Enabled": _boolean(True, "disabled")},
+        Disabled=_boolean(False, "disabled"),
+        Enabled=_boolean(True, "disabled"),
     ),
-    ClassSpec("LocalScript", "BaseScript", {"Disabled": _boolean(False)}),
-    ClassSpec("ModuleScript", "Instance", {"Source": _string(effect="source")}),
+    class_row("LocalScript", "BaseScript", Disabled=_boolean(False)),
+    class_row("ModuleScript", Source=_string(effect="source")),
 )
 
 _PARTS: Final = (
-    ClassSpec(
+    class_row(
         "BasePart",
         "PVInstance",
-        {
-            "Position": _vector(effect="pose"),
-            "CFrame": Property("CFrame"),
-            "Orientation": Property("Vector3"),
-            "Size": _vector((4.0, 1.0, 2.0), "shape"),
-            "Anchored": _boolean(False, "anchored"),
-            "CanCollide": _boolean(True, "collide"),
-            "CanQuery": _boolean(True),
-            "CanTouch": _boolean(True),
-            "CollisionGroup": _string("Default", "collide"),
-            "Massless": _boolean(False, "mass"),
-            "CustomPhysicalProperties": Property("PhysicalProperties", effect="mass"),
-            "Velocity": Property("Vector3"),
-            "AssemblyLinearVelocity": Property("Vector3"),
-            "AssemblyAngularVelocity": Property("Vector3"),
-            "RotVelocity": Property("Vector3"),
-            "Mass": Property("number", read_only=True),
-            "AssemblyMass": Property("number", read_only=True),
-            "Material": Property("Enum.Material", "Plastic"),
-            "Color": Property("Color3", (0.6, 0.6, 0.6)),
-            "BrickColor": Property("BrickColor"),
-            "Transparency": _number(0.0, limits=_SHARE),
-            "Reflectance": _number(0.0, limits=_SHARE),
-            "CastShadow": _boolean(True),
-            "Locked": _boolean(False),
-        },
         {"Touched": EventSpec("other: BasePart"), "TouchEnded": EventSpec("other: BasePart")},
         creatable=False,
+        Position=_vector(effect="pose"),
+        CFrame=Property("CFrame"),
+        Orientation=Property("Vector3"),
+        Size=_vector((4.0, 1.0, 2.0), "shape"),
+        Anchored=_boolean(False, "anchored"),
+        CanCollide=_boolean(True, "collide"),
+        CanQuery=_boolean(True),
+        CanTouch=_boolean(True),
+        CollisionGroup=_string("Default", "collide"),
+        Massless=_boolean(False, "mass"),
+        CustomPhysicalProperties=Property("PhysicalProperties", effect="mass"),
+        Velocity=Property("Vector3"),
+        AssemblyLinearVelocity=Property("Vector3"),
+        AssemblyAngularVelocity=Property("Vector3"),
+        RotVelocity=Property("Vector3"),
+        Mass=Property("number", read_only=True),
+        AssemblyMass=Property("number", read_only=True),
+        Material=Property("Enum.Material", "Plastic"),
+        Color=Property("Color3", (0.6, 0.6, 0.6)),
+        BrickColor=Property("BrickColor"),
+        Transparency=_number(0.0, limits=_SHARE),
+        Reflectance=_number(0.0, limits=_SHARE),
+        CastShadow=_boolean(True),
+        Locked=_boolean(False),
     ),
-    ClassSpec(
-        "Part",
-        "BasePart",
-        {"Shape": Property("Enum.PartType", "Block", effect="shape")},
-    ),
-    ClassSpec("Terrain", "BasePart", creatable=False),
-    ClassSpec("Attachment", "Instance", {"Position": _vector(), "CFrame": Property("CFrame", ())}),
-    ClassSpec(
-        "Constraint",
-        "Instance",
-        {"Enabled": _boolean(True, "joint")},
-        creatable=False,
-    ),
-    ClassSpec(
+    class_row("Part", "BasePart", Shape=Property("Enum.PartType", "Block", effect="shape")),
+    class_row("Terrain", "BasePart", creatable=False),
+    class_row("Attachment", Position=_vector(), CFrame=Property("CFrame", ())),
+    class_row("Constraint", creatable=False, Enabled=_boolean(True, "joint")),
+    class_row(
         "Weld",
         "Constraint",
-        {
-            "Part0": Property("BasePart", effect="joint"),
-            "Part1": Property("BasePart", effect="joint"),
-            "C0": Property("CFrame", (), effect="joint"),
-            "C1": Property("CFrame", (), effect="joint"),
-        },
+        Part0=Property("BasePart", effect="joint"),
+        Part1=Property("BasePart", effect="joint"),
+        C0=Property("CFrame", (), effect="joint"),
+        C1=Property("CFrame", (), effect="joint"),
     ),
-    ClassSpec(
+    class_row(
         "WeldConstraint",
         "Constraint",
-        {
-            "Part0": Property("BasePart", effect="joint"),
-            "Part1": Property("BasePart", effect="joint"),
-        },
+        Part0=Property("BasePart", effect="joint"),
+        Part1=Property("BasePart", effect="joint"),
     ),
-    ClassSpec("BodyMover", "Instance", creatable=False),
-    ClassSpec(
+    class_row("BodyMover", creatable=False),
+    class_row(
         "BodyVelocity",
         "BodyMover",
-        {
-            "Velocity": _vector(),
-            "MaxForce": _vector((4000.0, 4000.0, 4000.0)),
-            "P": _number(1250.0),
-        },
+        Velocity=_vector(),
+        MaxForce=_vector((4000.0, 4000.0, 4000.0)),
+        P=_number(1250.0),
     ),
-    ClassSpec("BodyForce", "BodyMover", {"Force": _vector()}),
-    ClassSpec(
+    class_row("BodyForce", "BodyMover", Force=_vector()),
+    class_row(
         "BodyAngularVelocity",
         "BodyMover",
-        {
-            "AngularVelocity": _vector(),
-            "MaxTorque": _vector((4000.0, 4000.0, 4000.0)),
-            "P": _number(1250.0),
-        },
+        AngularVelocity=_vector(),
+        MaxTorque=_vector((4000.0, 4000.0, 4000.0)),
+        P=_number(1250.0),
     ),
-    ClassSpec(
+    class_row(
         "VectorForce",
         "Constraint",
-        {
-            "Force": _vector(),
-            "Attachment0": Property("Attachment"),
-            "Attachment1": Property("Attachment"),
-            "RelativeTo": Property("any"),
-            "ApplyAtCenterOfMass": _boolean(False),
-        },
+        Force=_vector(),
+        Attachment0=Property("Attachment"),
+        Attachment1=Property("Attachment"),
+        RelativeTo=Property("any"),
+        ApplyAtCenterOfMass=_boolean(False),
     ),
-    ClassSpec(
+    class_row(
         "AlignPosition",
         "Constraint",
-        {
-            "Position": _vector(),
-            "Attachment0": Property("Attachment"),
-            "Attachment1": Property("Attachment"),
-            "MaxForce": _number(math.inf),
-            "MaxVelocity": _number(math.inf),
-            "Responsiveness": _number(10.0),
-            "RigidityEnabled": _boolean(False),
-            "Mode": Property("any"),
-        },
+        Position=_vector(),
+        Attachment0=Property("Attachment"),
+        Attachment1=Property("Attachment"),
+        MaxForce=_number(math.inf),
+        MaxVelocity=_number(math.inf),
+        Responsiveness=_number(10.0),
+        RigidityEnabled=_boolean(False),
+        Mode=Property("any"),
     ),
-    ClassSpec(
+    class_row(
         "AlignOrientation",
         "Constraint",
-        {
-            "CFrame": Property("CFrame", ()),
-            "Attachment0": Property("Attachment"),
-            "Attachment1": Property("Attachment"),
-            "MaxTorque": _number(math.inf),
-            "MaxAngularVelocity": _number(math.inf),
-            "Responsiveness": _number(10.0),
-            "RigidityEnabled": _boolean(False),
-            "Mode": Property("any"),
-        },
+        CFrame=Property("CFrame", ()),
+        Attachment0=Property("Attachment"),
+        Attachment1=Property("Attachment"),
+        MaxTorque=_number(math.inf),
+        MaxAngularVelocity=_number(math.inf),
+        Responsiveness=_number(10.0),
+        RigidityEnabled=_boolean(False),
+        Mode=Property("any"),
     ),
 )
 
 _CHARACTERS: Final = (
-    ClassSpec(
+    class_row(
         "Player",
         "Instance",
-        {
-            "UserId": Property("number", 0.0, read_only=True),
-            "DisplayName": _string(),
-            "Character": Property("Model"),
-            "PlayerGui": Property("PlayerGui", read_only=True),
-            "Team": Property("any"),
-        },
         {
             "CharacterAdded": EventSpec(
                 "character: Model",
@@ -274,25 +219,15 @@ _CHARACTERS: Final = (
             ),
         },
         creatable=False,
+        UserId=Property("number", 0.0, read_only=True),
+        DisplayName=_string(),
+        Character=Property("Model"),
+        PlayerGui=Property("PlayerGui", read_only=True),
+        Team=Property("any"),
     ),
-    ClassSpec(
+    class_row(
         "Humanoid",
         "Instance",
-        {
-            "Health": _number(100.0),
-            "MaxHealth": _number(100.0, limits=_NOT_NEGATIVE),
-            "WalkSpeed": _number(16.0, limits=_NOT_NEGATIVE),
-            "JumpPower": _number(50.0, limits=_NOT_NEGATIVE),
-            "JumpHeight": _number(7.2, limits=_NOT_NEGATIVE),
-            "Jump": _boolean(False),
-            "AutoRotate": _boolean(True),
-            "HipHeight": _number(2.0),
-            "MoveDirection": Property("Vector3", _ZERO, read_only=True),
-            "DisplayName": _string(),
-            "RootPart": Property("BasePart", read_only=True),
-            "PlatformStand": _boolean(False),
-            "Sit": _boolean(False),
-        },
         {
             "Died": EventSpec(when="when Health passes from above 0 to 0"),
             "HealthChanged": EventSpec("health: number"),
@@ -303,67 +238,96 @@ _CHARACTERS: Final = (
             "StateChanged": EventSpec("old: Enum.HumanoidStateType, new: Enum.HumanoidStateType"),
             "Jumping": EventSpec("active: boolean", NEVER),
         },
+        Health=_number(100.0),
+        MaxHealth=_number(100.0, limits=_NOT_NEGATIVE),
+        WalkSpeed=_number(16.0, limits=_NOT_NEGATIVE),
+        JumpPower=_number(50.0, limits=_NOT_NEGATIVE),
+        JumpHeight=_number(7.2, limits=_NOT_NEGATIVE),
+        Jump=_boolean(False),
+        AutoRotate=_boolean(True),
+        HipHeight=_number(2.0),
+        MoveDirection=Property("Vector3", _ZERO, read_only=True),
+        DisplayName=_string(),
+        RootPart=Property("BasePart", read_only=True),
+        PlatformStand=_boolean(False),
+        Sit=_boolean(False),
     ),
-    ClassSpec("Animation", "Instance", {"AnimationId": _string()}),
-    ClassSpec("Animator", "Instance"),
-    ClassSpec(
+    class_row("Animation", AnimationId=_string()),
+    class_row("Animator"),
+    class_row(
         "AnimationTrack",
         "Instance",
-        {
-            "Animation": Property("Animation", read_only=True),
-            "Length": Property("number", 0.0, read_only=True),
-            "Priority": Property("any", 0.0),
-            "Looped": _boolean(False),
-            "Speed": _number(1.0, limits=(-1e6, 1e6)),
-            "TimePosition": _number(0.0, limits=(0.0, 1e6)),
-            "IsPlaying": Property("boolean", False, read_only=True),
-            "WeightCurrent": Property("number", 0.0, read_only=True),
-            "WeightTarget": Property("number", 0.0, read_only=True),
-        },
         {
             "Stopped": EventSpec(when="at its end, or with Stop"),
             "Ended": EventSpec(when="when it has faded out"),
             "DidLoop": EventSpec(when="when a looped track begins again"),
         },
         creatable=False,
+        Animation=Property("Animation", read_only=True),
+        Length=Property("number", 0.0, read_only=True),
+        Priority=Property("any", 0.0),
+        Looped=_boolean(False),
+        Speed=_number(1.0, limits=(-1e6, 1e6)),
+        TimePosition=_number(0.0, limits=(0.0, 1e6)),
+        IsPlaying=Property("boolean", False, read_only=True),
+        WeightCurrent=Property("number", 0.0, read_only=True),
+        WeightTarget=Property("number", 0.0, read_only=True),
     ),
 )
 
 _OBJECTS: Final = (
-    ClassSpec(
+    class_row(
         "RemoteEvent",
         "Instance",
-        {},
         {
             "OnServerEvent": EventSpec("player: Player, payload: any", "with an input RemoteEvent"),
             "OnClientEvent": EventSpec("payload: any", NEVER),
         },
     ),
-    ClassSpec("BindableEvent", "Instance", {}, {"Event": EventSpec("...: any", "with Fire")}),
-    ClassSpec(
+    class_row("BindableEvent", "Instance", {"Event": EventSpec("...: any", "with Fire")}),
+    class_row(
         "Sound",
         "Instance",
-        {
-            "SoundId": _string(),
-            "Volume": _number(0.5, limits=(0.0, 10.0)),
-            "PlaybackSpeed": _number(1.0, limits=_NOT_NEGATIVE),
-            "Looped": _boolean(False),
-            "Playing": _boolean(False),
-            "TimePosition": Property("number", limits=_NOT_NEGATIVE),
-            "IsPlaying": Property("boolean", read_only=True),
-            "IsPaused": Property("boolean", read_only=True),
-            "TimeLength": Property("number", read_only=True),
-            "RollOffMaxDistance": _number(10000.0),
-            "RollOffMinDistance": _number(10.0),
-        },
         {
             "Played": EventSpec("id: string"),
             "Paused": EventSpec("id: string"),
             "Stopped": EventSpec("id: string"),
             "Ended": EventSpec("id: string", NEVER),
         },
+        SoundId=_string(),
+        Volume=_number(0.5, limits=(0.0, 10.0)),
+        PlaybackSpeed=_number(1.0, limits=_NOT_NEGATIVE),
+        Looped=_boolean(False),
+        Playing=_boolean(False),
+        TimePosition=Property("number", limits=_NOT_NEGATIVE),
+        IsPlaying=Property("boolean", read_only=True),
+        IsPaused=Property("boolean", read_only=True),
+        TimeLength=Property("number", read_only=True),
+        RollOffMaxDistance=_number(10000.0),
+        RollOffMinDistance=_number(10.0),
     ),
-    ClassSpec("ValueBase", creatable=False),
+    class_row(
+        "TweenBase",
+        "Instance",
+        {
+            "Completed": EventSpec(
+                "state: Enum.PlaybackState", "at its end, and when it is cancelled"
+            )
+        },
+        creatable=False,
+        PlaybackState=Property("Enum.PlaybackState", "Begin", read_only=True),
+    ),
+    class_row(
+        "Tween",
+        "TweenBase",
+        creatable=False,
+        Instance=Property("Instance", read_only=True),
+        TweenInfo=Property("TweenInfo", read_only=True),
+    ),
+    class_row("GlobalDataStore", creatable=False),
+    class_row("DataStore", "GlobalDataStore", creatable=False),
+    class_row("OrderedDataStore", "GlobalDataStore", creatable=False),
+    class_row("ValueBase", creatable=False),
     _value_class("IntValue", "number", 0.0),
     _value_class("NumberValue", "number", 0.0),
     _value_class("BoolValue", "boolean", False),
@@ -389,9 +353,7 @@ _SERVICES: Final = (
         MaxPlayers=Property("number", 8.0, read_only=True),
         CharacterAutoLoads=_boolean(True),
     ),
-    _service("ReplicatedStorage"),
-    _service("ServerScriptService"),
-    _service("ServerStorage"),
+    *map(_service, ("ReplicatedStorage", "ServerScriptService", "ServerStorage")),
     _service(
         "RunService",
         {
@@ -402,35 +364,10 @@ _SERVICES: Final = (
         },
     ),
     _service(
-        "AgentInputService",
-        {"InputReceived": EventSpec("player: Player, type: string, data: any")},
+        "AgentInputService", {"InputReceived": EventSpec("player: Player, type: string, data: any")}
     ),
-    _service("PhysicsService"),
-    _service("RemoteEventService"),
-    _service("HttpService"),
-    _service("DataStoreService"),
+    *map(_service, ("PhysicsService", "RemoteEventService", "HttpService", "DataStoreService")),
     _service("Debris"),
-    _service("TweenService"),
-    ClassSpec(
-        "TweenBase",
-        "Instance",
-        {"PlaybackState": Property("Enum.PlaybackState", "Begin", read_only=True)},
-        {
-            "Completed": EventSpec(
-                "state: Enum.PlaybackState", "at its end, and when it is cancelled"
-            )
-        },
-        creatable=False,
-    ),
-    ClassSpec(
-        "Tween",
-        "TweenBase",
-        {
-            "Instance": Property("Instance", read_only=True),
-            "TweenInfo": Property("TweenInfo", read_only=True),
-        },
-        creatable=False,
-    ),
     _service(
         "CollectionService",
         {
@@ -438,10 +375,11 @@ _SERVICES: Final = (
             "TagRemoved": EventSpec("tag: string", "with the last instance that had it"),
         },
     ),
-    ClassSpec("GlobalDataStore", creatable=False),
-    ClassSpec("DataStore", "GlobalDataStore", creatable=False),
-    ClassSpec("OrderedDataStore", "GlobalDataStore", creatable=False),
+    _service("TweenService"),
 )
+
+SERVICES: Final = ("Workspace", *(row.name for row in _SERVICES))
+"""The services, in the order in which ``game`` has them."""
 
 ROWS: Final = (*_TREE, *_PARTS, *_CHARACTERS, *_OBJECTS, *_SERVICES)
 """The classes, a base before the classes that extend it."""

@@ -89,6 +89,18 @@ class ClassSpec:
     methods: dict[str, Any] = attrs.field(init=False, factory=dict)
 
 
+def class_row(
+    name: str,
+    base: str | None = "Instance",
+    events: Mapping[str, EventSpec] | None = None,
+    *,
+    creatable: bool = True,
+    **properties: Property,
+) -> ClassSpec:
+    """Return a class as its row in the table of classes, with what it has besides its base."""
+    return ClassSpec(name, base, properties, events or {}, creatable=creatable)
+
+
 class ClassTable:
     """All classes of a world.
 
