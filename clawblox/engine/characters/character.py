@@ -13,7 +13,7 @@ from clawblox.engine.characters.walker import Gait, Triple, Walker
 from clawblox.engine.instances.instance import ROTATION, Instance
 from clawblox.engine.instances.members import wrong_argument
 from clawblox.engine.instances.spec import ClassTable
-from clawblox.engine.physics import Movement
+from clawblox.engine.physics.walking import Movement
 from clawblox.engine.scheduler import TICK_S
 from clawblox.engine.values.enums import ENUM, EnumItem, enum_item
 from clawblox.engine.values.value import singles

@@ -12,7 +12,9 @@ from typing import Any, Final, NamedTuple
 import attrs
 
 from clawblox.engine import shapes
-from clawblox.engine.physics import GAP, HALF_HEIGHT, Movement, Space
+from clawblox.engine.physics.colliders import HALF_HEIGHT
+from clawblox.engine.physics.space import Space
+from clawblox.engine.physics.walking import GAP, Movement
 from clawblox.engine.scheduler import TICK_RATE, TICK_S
 
 AIR_CONTROL: Final = 220.0

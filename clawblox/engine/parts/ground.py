@@ -6,7 +6,9 @@ from typing import Any, Final, Protocol
 
 from clawblox.engine import shapes
 from clawblox.engine.instances.instance import Instance
-from clawblox.engine.physics import BLOCK, Shape, Space, Traits
+from clawblox.engine.physics.bodies import Traits
+from clawblox.engine.physics.colliders import BLOCK, Shape
+from clawblox.engine.physics.space import Space
 
 CELL: Final = 4.0
 """Length of a cell's side, in studs."""

@@ -12,7 +12,7 @@ from typing import Any
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.parts.part_members import world_cframe
 from clawblox.engine.parts.poses import triple
-from clawblox.engine.physics import Space
+from clawblox.engine.physics.space import Space
 from clawblox.engine.scheduler import TICK_RATE, TICK_S
 from clawblox.engine.values import rotations
 from clawblox.engine.values.cframe import CFrame, invert, multiply

@@ -11,7 +11,7 @@ from clawblox.engine.instances.members import as_list
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.parts.poses import read_cframe, rotation, triple, write_cframe
 from clawblox.engine.parts.syncing import ANGULAR, LINEAR, VELOCITY, Marks, material, part_shape
-from clawblox.engine.physics import volume
+from clawblox.engine.physics.colliders import volume
 from clawblox.engine.values.brick_color import BrickColor, brick_color3, nearest_brick_color
 from clawblox.engine.values.cframe import CFrame, make_cframe, multiply
 from clawblox.engine.values.rotations import IDENTITY, from_euler, to_euler

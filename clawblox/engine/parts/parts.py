@@ -16,14 +16,9 @@ from clawblox.engine.parts.pivots import ModelPlacing, add_pivots
 from clawblox.engine.parts.poses import triple, write_pose
 from clawblox.engine.parts.searches import Searches
 from clawblox.engine.parts.syncing import COLLIDE, POSE, Groups, Marks
-from clawblox.engine.physics import (
-    LIBRARY,
-    SPACE_SHAPE,
-    Space,
-    TooCrowdedError,
-    restore_space,
-    space_document,
-)
+from clawblox.engine.physics.overlaps import TooCrowdedError
+from clawblox.engine.physics.saved import LIBRARY, SPACE_SHAPE, restore_space, space_document
+from clawblox.engine.physics.space import Space
 from clawblox.engine.slots import Slots
 from clawblox.luau import Vector
 

@@ -15,7 +15,7 @@ from clawblox.engine.parts.boxes import Box, ball_overlaps, boxes_overlap
 from clawblox.engine.parts.pivots import part_box
 from clawblox.engine.parts.poses import rotation, triple
 from clawblox.engine.parts.syncing import Marks, part_shape
-from clawblox.engine.physics import Hit
+from clawblox.engine.physics.queries import Hit
 from clawblox.engine.values.cframe import CFrame
 from clawblox.engine.values.query_params import OverlapParams, QueryParams, RaycastResult
 from clawblox.luau import HostValue, LuaTable, Vector, make_vector

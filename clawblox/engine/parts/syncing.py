@@ -15,16 +15,9 @@ from clawblox.engine.parts import ground
 from clawblox.engine.parts.ground import Ground
 from clawblox.engine.parts.poses import rotation, triple
 from clawblox.engine.parts.welds import Fixture, Welds
-from clawblox.engine.physics import (
-    ANCHORED,
-    CHARACTER,
-    DYNAMIC,
-    FIXED,
-    Motion,
-    Shape,
-    Space,
-    Traits,
-)
+from clawblox.engine.physics.bodies import ANCHORED, CHARACTER, DYNAMIC, FIXED, Motion, Traits
+from clawblox.engine.physics.colliders import Shape
+from clawblox.engine.physics.space import Space
 from clawblox.luau import HostValue, LuaTable, Vector
 
 POSE, VELOCITY, SHAPE, MOTION, COLLIDE, MATERIAL = 1, 2, 4, 8, 16, 32

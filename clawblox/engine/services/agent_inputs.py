@@ -19,6 +19,7 @@ from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import as_list
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.physics.numbers import LIMIT
+from clawblox.engine.slots import Slots
 from clawblox.foreign_values import finite_number
 from clawblox.luau import LuaTable
 from clawblox.luau.runtime.host import to_luau
@@ -178,7 +179,7 @@ class AgentInputs:
         """Return whether the queue of a player has inputs."""
         return getattr(player, "number", 0) in self._queues
 
-    def document(self) -> list[Any]:
+    def document(self, slots: Slots) -> list[Any]:
         """Return the inputs that no tick has processed, and the inputs that no script has taken.
 
         Both are the latest inputs of a player, so a player has a single list and two lengths.
@@ -195,7 +196,7 @@ class AgentInputs:
         inputs = [[waiting.action, waiting.data] for waiting in max(arrived, queued, key=len)]
         return [number, len(arrived), len(queued), inputs]
 
-    def restore(self, document: list[Any]) -> None:
+    def restore(self, document: list[Any], slots: Slots) -> None:
         """Restore the inputs of a snapshot."""
         for number, arrived, queued, saved in document:
             inputs = [_Input(action, data) for action, data in saved]

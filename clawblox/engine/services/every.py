@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from typing import Any, Final
-
-import attrs
+from typing import Any, ClassVar, Final
 
 from clawblox.engine.instances import tree_changes as tree
 from clawblox.engine.instances.instance import DataModel, Instance
@@ -67,20 +65,6 @@ def add_services(classes: ClassTable) -> None:
         add(classes)
 
 
-_SHAPE: Final = {
-    "players": players.SHAPE,
-    "data_stores": data_stores.SHAPE,
-    "inputs": agent_inputs.SHAPE,
-    "speech": speech.SHAPE,
-    "remote_events": remote_events.SHAPE,
-    "collision_groups": physics_groups.SHAPE,
-    "debris": game.DEBRIS_SHAPE,
-    "at_close": game.SHAPE,
-    "terrain": terrain.SHAPE,
-}
-
-
-@attrs.frozen
 class Services:
     """The services with state.
 
@@ -99,37 +83,40 @@ class Services:
         game: The functions that scripts run at the end.
     """
 
-    model: DataModel
-    players: Players
-    data_stores: DataStores
-    inputs: AgentInputs
-    speech: Speech
-    remote_events: RemoteEvents
-    collision_groups: CollisionGroups
-    debris: DebrisQueue
-    game: ClosingCalls
+    def __init__(self, model: DataModel, players: Players, data_stores: DataStores) -> None:
+        self.model = model
+        self.players = players
+        self.data_stores = data_stores
+        self.inputs = AgentInputs(model)
+        self.speech = Speech(model)
+        self.remote_events = RemoteEvents(model)
+        self.collision_groups = CollisionGroups()
+        self.debris = DebrisQueue(model)
+        self.game = ClosingCalls(model)
+        self.inputs.effects["RemoteEvent"] = self.remote_events.receive
+        self._saved: dict[str, Any] = {
+            "players": players,
+            "data_stores": data_stores,
+            "inputs": self.inputs,
+            "speech": self.speech,
+            "remote_events": self.remote_events,
+            "collision_groups": self.collision_groups,
+            "debris": self.debris,
+            "at_close": self.game,
+        }
 
-    @classmethod
-    def make(cls, model: DataModel, players: Players, data_stores: DataStores) -> Services:
-        """Return the services of a world, with what only the world can make."""
-        services = cls(
-            model,
-            players,
-            data_stores,
-            AgentInputs(model),
-            Speech(model),
-            RemoteEvents(model),
-            CollisionGroups(),
-            DebrisQueue(model),
-            ClosingCalls(model),
-        )
-        services.inputs.effects["RemoteEvent"] = services.remote_events.receive
-        return services
-
-    @property
-    def shape(self) -> Shape:
-        """What `document` returns."""
-        return _SHAPE
+    shape: ClassVar[Shape] = {
+        "players": players.SHAPE,
+        "data_stores": data_stores.SHAPE,
+        "inputs": agent_inputs.SHAPE,
+        "speech": speech.SHAPE,
+        "remote_events": remote_events.SHAPE,
+        "collision_groups": physics_groups.SHAPE,
+        "debris": game.DEBRIS_SHAPE,
+        "at_close": game.SHAPE,
+        "terrain": terrain.SHAPE,
+    }
+    """What `document` returns."""
 
     def begin(self) -> None:
         """Connect the state with the instances of a new world, and make its ground."""
@@ -151,17 +138,8 @@ class Services:
 
     def document(self, slots: Slots) -> dict[str, Any]:
         """Return the part of a snapshot about the services."""
-        return {
-            "players": self.players.document(slots),
-            "data_stores": self.data_stores.document(slots),
-            "inputs": self.inputs.document(),
-            "speech": self.speech.document(slots),
-            "remote_events": self.remote_events.document(),
-            "collision_groups": self.collision_groups.document(),
-            "debris": self.debris.document(slots),
-            "at_close": self.game.document(slots),
-            "terrain": terrain_document(self.model),
-        }
+        saved = {name: state.document(slots) for name, state in self._saved.items()}
+        return {**saved, "terrain": terrain_document(self.model)}
 
     def restore(self, document: Any, slots: Slots) -> None:
         """Restore the services of a snapshot, and connect them with its instances.
@@ -170,14 +148,8 @@ class Services:
             ValueError: The snapshot is damaged.
         """
         self._connect()
-        self.players.restore(document["players"], slots)
-        self.data_stores.restore(document["data_stores"], slots)
-        self.inputs.restore(document["inputs"])
-        self.speech.restore(document["speech"], slots)
-        self.remote_events.restore(document["remote_events"])
-        self.collision_groups.restore(document["collision_groups"])
-        self.debris.restore(document["debris"], slots)
-        self.game.restore(document["at_close"], slots)
+        for name, state in self._saved.items():
+            state.restore(document[name], slots)
         restore_terrain(self.model, document["terrain"])
 
 

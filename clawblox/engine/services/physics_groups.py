@@ -14,6 +14,7 @@ from clawblox.engine import shapes
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.members import as_list, text_argument
 from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.slots import Slots
 from clawblox.luau import LuaTable, RuntimeFault
 
 DEFAULT_GROUP: Final = "Default"
@@ -134,11 +135,11 @@ class CollisionGroups:
             return True
         return self.are_collidable(other, group) if group in self._names else other == group
 
-    def document(self) -> list[list[Any]]:
+    def document(self, slots: Slots) -> list[list[Any]]:
         """Return its part of a snapshot: names and masks."""
         return [list(self._names), list(self._masks)]
 
-    def restore(self, document: list[list[Any]]) -> None:
+    def restore(self, document: list[list[Any]], slots: Slots) -> None:
         """Restore the groups of a snapshot."""
         names, masks = document
         self._names, self._masks = list(names), list(masks)

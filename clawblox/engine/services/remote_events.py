@@ -18,6 +18,7 @@ from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.json_text import MAX_DEPTH, array_length, key_text
 from clawblox.engine.scheduler import TICK_RATE
+from clawblox.engine.slots import Slots
 from clawblox.luau import LuaTable, RuntimeFault, Userdata, Vector
 from clawblox.luau.core.operators import shown_type
 from clawblox.luau.runtime.host import to_luau
@@ -205,7 +206,7 @@ class RemoteEvents:
                 event.fire("OnServerEvent", player, to_luau(data.get("payload")))
                 return
 
-    def document(self) -> dict[str, Json]:
+    def document(self, slots: Slots) -> dict[str, Json]:
         """Return its part of a snapshot."""
         return {
             "fired": [list(event) for event in self._fired],
@@ -213,7 +214,7 @@ class RemoteEvents:
             "published": self._published,
         }
 
-    def restore(self, document: dict[str, Json]) -> None:
+    def restore(self, document: dict[str, Json], slots: Slots) -> None:
         """Restore the events of a snapshot."""
         self._fired.extend(document["fired"])
         self._recent.extend((to, event) for to, event in document["recent"])

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, ClassVar, Final
 
+import attrs
+
 from clawblox.engine.values.color3 import Color3, make_color3
 from clawblox.engine.values.value import (
     Check,
@@ -16,7 +18,6 @@ from clawblox.engine.values.value import (
     expect_contents,
     instance_check,
     number,
-    operator,
 )
 from clawblox.luau import RuntimeFault
 from clawblox.luau.core.iteration import charge_work
@@ -131,14 +132,13 @@ _NAMES: Final = {number: name for number, _, name in COLORS}
 _NUMBERS: Final = {name: number for number, _, name in reversed(COLORS)}  # of equal names the first
 
 
+@attrs.define(eq=False, repr=False)
 class BrickColor(Value):
     """A colour of the list.
 
     Args:
         number: Its number there.
     """
-
-    __slots__ = ("number",)
 
     number: float
 
@@ -152,19 +152,16 @@ class BrickColor(Value):
         "b": lambda color: brick_color3(color).b,
     }
 
-    def __init__(self, number: float) -> None:
-        self.number = number
-
-    def contents(self) -> tuple[float]:
-        """Return the number."""
-        return (self.number,)
-
     def fill(self, *values: Any) -> None:
         """Restore contents."""
         expect_contents(values, float)
         if values[0] not in _COLORS:
             raise ValueError(f"there is no BrickColor {values[0]}")
         (self.number,) = values
+
+    def text(self) -> str:
+        """Return the name."""
+        return _NAMES[int(self.number)]
 
 
 brick_color: Check = instance_check(BrickColor, "BrickColor")
@@ -242,8 +239,3 @@ for _function, _name in (
     ("Blue", "Bright blue"),
 ):
     _add_constant(_function, _name)
-
-
-@operator(BrickColor, "__tostring", brick_color)
-def _text(color: BrickColor) -> str:
-    return _NAMES[int(color.number)]

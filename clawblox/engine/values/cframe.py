@@ -18,7 +18,6 @@ from clawblox.engine.values.value import (
     expect_contents,
     instance_check,
     number,
-    numbers_text,
     operator,
     optional,
     singles,
@@ -27,7 +26,7 @@ from clawblox.engine.values.value import (
 from clawblox.engine.values.vector3 import FUZZ, ZERO, triple
 from clawblox.luau import RuntimeFault, Vector, make_vector
 from clawblox.luau.core.iteration import charge_work
-from clawblox.luau.core.numbers import single
+from clawblox.luau.core.numbers import format_number, single
 from clawblox.luau.core.operators import shown_type
 from clawblox.luau.lib.support import arguments as arg
 
@@ -66,15 +65,10 @@ class CFrame(Value):
         "YVector": lambda frame: Vector(*frame.rotation[1::3]),
         "ZVector": lambda frame: Vector(*frame.rotation[2::3]),
     }
-    getters |= {
-        "p": getters["Position"],
-        "x": getters["X"],
-        "y": getters["Y"],
-        "z": getters["Z"],
-        "rightVector": getters["RightVector"],
-        "upVector": getters["UpVector"],
-        "lookVector": getters["LookVector"],
-    }
+    getters["p"] = getters["Position"]
+    for _name in ("X", "Y", "Z", "RightVector", "UpVector", "LookVector"):
+        getters[_name[0].lower() + _name[1:]] = getters[_name]
+    del _name
 
     def __init__(self, position: Vector, rotation: Rotation = IDENTITY) -> None:
         self.position = position
@@ -89,6 +83,10 @@ class CFrame(Value):
         expect_contents(values, Vector, *[float] * 9)
         self.position = values[0]
         self.rotation = values[1:]
+
+    def text(self) -> str:
+        """Return the numbers."""
+        return ", ".join(map(format_number, self.parts()))
 
     def parts(self) -> tuple[float, ...]:
         """Return the twelve numbers: the position, then the rotation row by row."""
@@ -338,11 +336,6 @@ def _subtract(left: Any, right: Any) -> CFrame:
 def _no_arithmetic(word: str, left: Any, right: Any) -> RuntimeFault:
     kinds = f"{shown_type(left)} and {shown_type(right)}"
     return RuntimeFault(f"attempt to perform arithmetic ({word}) on {kinds}")
-
-
-@operator(CFrame, "__tostring", cframe)
-def _text(frame: CFrame) -> str:
-    return numbers_text(*frame.parts())
 
 
 IDENTITY_CFRAME = CFrame(ZERO)

@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import attrs
+
 from clawblox.engine.values.value import (
     Check,
     Functions,
@@ -16,8 +18,6 @@ from clawblox.engine.values.value import (
     expect_contents,
     instance_check,
     number,
-    numbers_text,
-    operator,
     optional,
     singles,
     string,
@@ -30,10 +30,9 @@ CONSTRUCTORS: Functions = {}
 _HEX = re.compile(r"#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
 
 
+@attrs.define(eq=False, repr=False)
 class Color3(Value):
     """A colour; its parts are 32-bit floats from 0 to 1 already."""
-
-    __slots__ = ("b", "g", "r")
 
     r: float
     g: float
@@ -47,15 +46,6 @@ class Color3(Value):
         "B": lambda color: color.b,
     }
     getters |= {"r": getters["R"], "g": getters["G"], "b": getters["B"]}
-
-    def __init__(self, r: float, g: float, b: float) -> None:
-        self.r = r
-        self.g = g
-        self.b = b
-
-    def contents(self) -> tuple[float, float, float]:
-        """Return red, green and blue."""
-        return self.r, self.g, self.b
 
     def fill(self, *values: Any) -> None:
         """Restore contents."""
@@ -115,8 +105,3 @@ def _to_hsv(color: Color3) -> tuple[float, ...]:
 def to_hex(color: Color3) -> str:
     """Return a colour as ``#RRGGBB``."""
     return "#" + "".join(f"{math.floor(part * 255.0 + 0.5):02X}" for part in color.contents())
-
-
-@operator(Color3, "__tostring", color3)
-def _text(color: Color3) -> str:
-    return numbers_text(*color.contents())

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from clawblox.engine.values.enums import EnumItem
 from clawblox.engine.values.value import (
     Functions,
-    Value,
+    Record,
     expect_contents,
-    instance_check,
-    numbers_text,
-    operator,
+    members,
     singles,
 )
 from clawblox.luau.lib.support import arguments as arg
@@ -50,37 +47,22 @@ MATERIALS: Final[dict[str, tuple[float, float, float, float, float]]] = {
 """Density, friction, elasticity and the weights of both; other materials are like Plastic."""
 
 
-class PhysicalProperties(Value):
+class PhysicalProperties(Record):
     """Density, friction and elasticity, and how much the latter two count against another part's.
 
     Args:
         numbers: The five numbers, which are 32-bit floats within their limits already.
     """
 
-    __slots__ = ("numbers",)
-
-    numbers: tuple[float, ...]
+    __slots__ = ()
 
     type_name = "PhysicalProperties"
-    getters: ClassVar[dict[str, Callable[[PhysicalProperties], Any]]] = {
-        "Density": lambda value: value.numbers[0],
-        "Friction": lambda value: value.numbers[1],
-        "Elasticity": lambda value: value.numbers[2],
-        "FrictionWeight": lambda value: value.numbers[3],
-        "ElasticityWeight": lambda value: value.numbers[4],
-    }
-
-    def __init__(self, *numbers: float) -> None:
-        self.numbers = numbers
-
-    def contents(self) -> tuple[float, ...]:
-        """Return the five numbers."""
-        return self.numbers
+    getters = members(*_NAMES)
 
     def fill(self, *values: Any) -> None:
         """Restore contents."""
         expect_contents(values, *[float] * len(_NAMES))
-        self.numbers = _make(*values).numbers
+        self._contents = _make(*values).contents()
 
 
 def _make(*numbers: float) -> PhysicalProperties:
@@ -102,9 +84,3 @@ def _new(*args: Any) -> PhysicalProperties:
 
 
 CONSTRUCTORS["new"] = _new
-_properties = instance_check(PhysicalProperties, "PhysicalProperties")
-
-
-@operator(PhysicalProperties, "__tostring", _properties)
-def _text(value: PhysicalProperties) -> str:
-    return numbers_text(*value.numbers)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from clawblox.engine.values.enums import EnumItem, enum_item
 from clawblox.engine.values.value import (
     Functions,
+    Record,
     Value,
     any_value,
     checked,
     expect_contents,
     instance_check,
-    operator,
+    members,
 )
 from clawblox.luau import HostObject, LuaTable, RuntimeFault, Vector
 from clawblox.luau.core.iteration import charge_work
@@ -80,6 +81,10 @@ class QueryParams(Value):
             self.members[key] = _copy_list(key, value)
         else:
             self.members[key] = _check(key, self.defaults[key], value)
+
+    def text(self) -> str:
+        """Return the name of the type."""
+        return self.type_name
 
     __hash__ = object.__hash__
 
@@ -149,55 +154,27 @@ def _add_to_filter(params: QueryParams, added: Any) -> tuple[()]:
     return ()
 
 
-def _text(params: QueryParams) -> str:
-    return params.type_name
-
-
 for _type in (RaycastParams, OverlapParams):
     _params = instance_check(_type, _type.type_name)
     checked(_type.methods, "AddToFilter", _params, any_value)(_add_to_filter)
-    operator(_type, "__tostring", _params)(_text)
 
 RAYCAST_CONSTRUCTORS: Functions = {"new": lambda *_: RaycastParams()}
 OVERLAP_CONSTRUCTORS: Functions = {"new": lambda *_: OverlapParams()}
 
 
-class RaycastResult(Value):
+class RaycastResult(Record):
     """The hit of a ray: part, position, normal, distance and material."""
 
-    __slots__ = ("_contents",)
-
-    _contents: tuple[Any, ...]
+    __slots__ = ()
 
     type_name = "RaycastResult"
-    getters: ClassVar[dict[str, Callable[[RaycastResult], Any]]] = {
-        "Instance": lambda result: result.contents()[0],
-        "Position": lambda result: result.contents()[1],
-        "Normal": lambda result: result.contents()[2],
-        "Distance": lambda result: result.contents()[3],
-        "Material": lambda result: result.contents()[4],
-    }
+    kinds = (HostObject, Vector, Vector, float, EnumItem)
+    getters = members("Instance", "Position", "Normal", "Distance", "Material")
 
-    def __init__(
-        self, instance: HostObject, position: Vector, normal: Vector, distance: float, material: Any
-    ) -> None:
-        self._contents = (instance, position, normal, distance, material)
-
-    def contents(self) -> tuple[Any, ...]:
-        """Return its members in the order of the constructor's arguments."""
-        return self._contents
-
-    def fill(self, *values: Any) -> None:
-        """Restore contents."""
-        expect_contents(values, HostObject, Vector, Vector, float, EnumItem)
-        instance, position, normal, distance, material = values
-        self._contents = (instance, position, normal, distance, material)
-
-
-@operator(RaycastResult, "__tostring", instance_check(RaycastResult, "RaycastResult"))
-def _result_text(result: RaycastResult) -> str:
-    instance, position, normal, distance, material = map(to_text, result.contents())
-    return (
-        f"RaycastResult{{{instance} @ {position}; normal = {normal}; material = {material}; "
-        f"distance = {distance}}}"
-    )
+    def text(self) -> str:
+        """Return the members as the public engine shows them."""
+        instance, position, normal, distance, material = map(to_text, self.contents())
+        return (
+            f"RaycastResult{{{instance} @ {position}; normal = {normal}; material = {material}; "
+            f"distance = {distance}}}"
+        )

@@ -12,7 +12,6 @@ from clawblox.engine.values.value import (
     expect_contents,
     instance_check,
     number,
-    operator,
     optional,
     table,
 )
@@ -51,6 +50,10 @@ class Random(Value):
         expect_contents(values, float, float)
         self.stream = PcgRandom(0)
         self.stream.state = int(values[0]) << 32 | int(values[1])
+
+    def text(self) -> str:
+        """Return the name of the type."""
+        return self.type_name
 
     __hash__ = object.__hash__
 
@@ -119,8 +122,3 @@ def _clone(random: Random) -> Random:
     copy = Random(0)
     copy.stream.state = random.stream.state
     return copy
-
-
-@operator(Random, "__tostring", _random)
-def _text(random: Random) -> str:
-    return "Random"

@@ -6,16 +6,16 @@ import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import attrs
+
 from clawblox.engine.values.cframe import CFrame
 from clawblox.engine.values.rotations import dot, normalize
 from clawblox.engine.values.value import (
     Functions,
     Value,
     checked,
-    expect_contents,
     instance_check,
     number,
-    operator,
     vector,
 )
 from clawblox.engine.values.vector3 import triple
@@ -27,15 +27,15 @@ RAY_METHODS: Functions = {}
 RAY_CONSTRUCTORS: Functions = {}
 
 
+@attrs.define(eq=False, repr=False)
 class Ray(Value):
     """A half-line: where it begins, and its direction, whose length `FindPartOnRay` uses."""
-
-    __slots__ = ("direction", "origin")
 
     origin: Vector
     direction: Vector
 
     type_name = "Ray"
+    kinds = (Vector, Vector)
     methods = RAY_METHODS
     getters: ClassVar[dict[str, Callable[[Ray], Any]]] = {
         "Origin": lambda ray: ray.origin,
@@ -43,18 +43,9 @@ class Ray(Value):
         "Unit": lambda ray: _unit(ray),
     }
 
-    def __init__(self, origin: Vector, direction: Vector) -> None:
-        self.origin = origin
-        self.direction = direction
-
-    def contents(self) -> tuple[Vector, Vector]:
-        """Return the origin and the direction."""
-        return self.origin, self.direction
-
-    def fill(self, *values: Any) -> None:
-        """Restore contents."""
-        expect_contents(values, Vector, Vector)
-        self.origin, self.direction = values
+    def text(self) -> str:
+        """Return the origin and the direction in braces."""
+        return f"{{{to_text(self.origin)}}}, {{{to_text(self.direction)}}}"
 
 
 _ray = instance_check(Ray, "Ray")
@@ -86,39 +77,24 @@ def _distance(ray: Ray, point: Vector) -> float:
     return single(math.sqrt(sum((a - b) * (a - b) for a, b in pairs)))
 
 
-@operator(Ray, "__tostring", _ray)
-def _ray_text(ray: Ray) -> str:
-    return f"{{{to_text(ray.origin)}}}, {{{to_text(ray.direction)}}}"
-
-
 METHODS: Functions = {}
 CONSTRUCTORS: Functions = {}
 
 
+@attrs.define(eq=False, repr=False)
 class Region3(Value):
     """A box along the axes, by its smallest and largest corner."""
 
-    __slots__ = ("high", "low")
+    low: Vector
+    high: Vector
 
     type_name = "Region3"
+    kinds = (Vector, Vector)
     methods = METHODS
     getters: ClassVar[dict[str, Callable[[Region3], Any]]] = {
         "CFrame": lambda box: CFrame(box.center()),
         "Size": lambda box: box.size(),
     }
-
-    def __init__(self, low: Vector, high: Vector) -> None:
-        self.low = low
-        self.high = high
-
-    def contents(self) -> tuple[Vector, Vector]:
-        """Return the corners."""
-        return self.low, self.high
-
-    def fill(self, *values: Any) -> None:
-        """Restore contents."""
-        expect_contents(values, Vector, Vector)
-        self.low, self.high = values
 
     def center(self) -> Vector:
         """Return the middle of the box."""
@@ -129,6 +105,10 @@ class Region3(Value):
         """Return the lengths of its sides."""
         a, b = self.low, self.high
         return make_vector(b.x - a.x, b.y - a.y, b.z - a.z)
+
+    def text(self) -> str:
+        """Return the frame of the centre and the size."""
+        return f"{to_text(CFrame(self.center()))}; {to_text(self.size())}"
 
 
 _region3 = instance_check(Region3, "Region3")
@@ -153,8 +133,3 @@ def _expand_to_grid(box: Region3, step: float) -> Region3:
 def _on_grid(to_whole: Callable[[float], int], value: float, step: float) -> float:
     lines = value / step
     return to_whole(lines) * step if math.isfinite(lines) else value
-
-
-@operator(Region3, "__tostring", _region3)
-def _text(box: Region3) -> str:
-    return f"{to_text(CFrame(box.center()))}; {to_text(box.size())}"

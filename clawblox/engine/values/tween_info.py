@@ -8,23 +8,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from clawblox.engine.values.enums import EnumItem, enum_check, enum_item
 from clawblox.engine.values.rotations import cosine, sine
 from clawblox.engine.values.value import (
     Functions,
-    Value,
+    Record,
     any_value,
     checked,
     expect_contents,
-    instance_check,
+    members,
     number,
-    operator,
     optional,
 )
 from clawblox.luau.core.numbers import raise_to
-from clawblox.luau.core.operators import to_text
 
 CONSTRUCTORS: Functions = {}
 
@@ -33,26 +31,15 @@ _SHORTEST_S: Final = 1e-9
 _MOST_REPEATS: Final = 2.0**31 - 1.0
 
 
-class TweenInfo(Value):
+class TweenInfo(Record):
     """The time of a tween in seconds, its easing, how often it repeats, and its delay."""
 
-    __slots__ = ("_contents",)
-
-    _contents: tuple[Any, ...]
+    __slots__ = ()
 
     type_name = "TweenInfo"
-    getters: ClassVar[dict[str, Callable[[TweenInfo], Any]]] = {
-        "Time": lambda info: info.contents()[0],
-        "EasingStyle": lambda info: info.contents()[1],
-        "EasingDirection": lambda info: info.contents()[2],
-        "RepeatCount": lambda info: info.contents()[3],
-        "Reverses": lambda info: info.contents()[4],
-        "DelayTime": lambda info: info.contents()[5],
-    }
-
-    def contents(self) -> tuple[Any, ...]:
-        """Return time, style, direction, repeats, whether it reverses, and the delay."""
-        return self._contents
+    getters = members(
+        "Time", "EasingStyle", "EasingDirection", "RepeatCount", "Reverses", "DelayTime"
+    )
 
     def fill(self, *values: Any) -> None:
         """Restore contents."""
@@ -99,11 +86,6 @@ def make_tween_info(*values: Any) -> TweenInfo:
     info = TweenInfo.empty()
     info.fill(*values)
     return info
-
-
-@operator(TweenInfo, "__tostring", instance_check(TweenInfo, "TweenInfo"))
-def _text(info: TweenInfo) -> str:
-    return ", ".join(to_text(value) for value in info.contents())
 
 
 _OVERSHOOT: Final = 1.70158  # a tenth of the way

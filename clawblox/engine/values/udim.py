@@ -6,19 +6,21 @@ import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import attrs
+
 from clawblox.engine.values.value import (
     Check,
     Functions,
     Value,
+    add_arithmetic,
     checked,
     expect_contents,
     instance_check,
     number,
-    numbers_text,
-    operator,
     optional,
 )
 from clawblox.luau.core.numbers import single
+from clawblox.luau.core.operators import to_text
 from clawblox.luau.lib.support import arguments as arg
 
 UDIM_CONSTRUCTORS: Functions = {}
@@ -28,6 +30,7 @@ CONSTRUCTORS: Functions = {}
 _MAX_OFFSET = float(2**31 - 1)
 
 
+@attrs.define(eq=False, repr=False)
 class UDim(Value):
     """A length: a part of the parent's, and pixels.
 
@@ -35,8 +38,6 @@ class UDim(Value):
         scale: The part, a 32-bit float.
         offset: The pixels, a whole number.
     """
-
-    __slots__ = ("offset", "scale")
 
     scale: float
     offset: float
@@ -47,29 +48,21 @@ class UDim(Value):
         "Offset": lambda length: length.offset,
     }
 
-    def __init__(self, scale: float, offset: float) -> None:
-        self.scale = scale
-        self.offset = offset
-
-    def contents(self) -> tuple[float, float]:
-        """Return the scale and the offset."""
-        return self.scale, self.offset
-
     def fill(self, *values: Any) -> None:
         """Restore contents."""
         expect_contents(values, float, float)
         self.scale, self.offset = values[0], _whole(values[1])
 
 
+@attrs.define(eq=False, repr=False)
 class UDim2(Value):
     """A place or size of two lengths."""
-
-    __slots__ = ("x", "y")
 
     x: UDim
     y: UDim
 
     type_name = "UDim2"
+    kinds = (UDim, UDim)
     methods = METHODS
     getters: ClassVar[dict[str, Callable[[UDim2], Any]]] = {
         "X": lambda pair: pair.x,
@@ -78,18 +71,9 @@ class UDim2(Value):
         "Height": lambda pair: pair.y,
     }
 
-    def __init__(self, x: UDim, y: UDim) -> None:
-        self.x = x
-        self.y = y
-
-    def contents(self) -> tuple[UDim, UDim]:
-        """Return the lengths."""
-        return self.x, self.y
-
-    def fill(self, *values: Any) -> None:
-        """Restore contents."""
-        expect_contents(values, UDim, UDim)
-        self.x, self.y = values
+    def text(self) -> str:
+        """Return both lengths in braces."""
+        return f"{{{to_text(self.x)}}}, {{{to_text(self.y)}}}"
 
 
 udim: Check = instance_check(UDim, "UDim")
@@ -109,24 +93,7 @@ def _whole(value: float) -> float:
     return float(math.trunc(max(-_MAX_OFFSET, min(_MAX_OFFSET, value))))
 
 
-@operator(UDim, "__add", udim, udim)
-def _add(a: UDim, b: UDim) -> UDim:
-    return make_udim(a.scale + b.scale, a.offset + b.offset)
-
-
-@operator(UDim, "__sub", udim, udim)
-def _subtract(a: UDim, b: UDim) -> UDim:
-    return make_udim(a.scale - b.scale, a.offset - b.offset)
-
-
-@operator(UDim, "__unm", udim)
-def _negate(a: UDim) -> UDim:
-    return make_udim(-a.scale, -a.offset)
-
-
-@operator(UDim, "__tostring", udim)
-def _udim_text(length: UDim) -> str:
-    return numbers_text(*length.contents())
+add_arithmetic(UDim, make_udim, UDim.contents)
 
 
 def make_udim2(x_scale: float, x_offset: float, y_scale: float, y_offset: float) -> UDim2:
@@ -164,21 +131,8 @@ def mix_udims(a: UDim, b: UDim, alpha: float) -> UDim:
     return make_udim(scale, a.offset + (b.offset - a.offset) * alpha)
 
 
-@operator(UDim2, "__add", udim2, udim2)
-def _add_pairs(a: UDim2, b: UDim2) -> UDim2:
-    return UDim2(_add(a.x, b.x), _add(a.y, b.y))
+def _numbers(pair: UDim2) -> tuple[float, ...]:
+    return (*pair.x.contents(), *pair.y.contents())
 
 
-@operator(UDim2, "__sub", udim2, udim2)
-def _subtract_pairs(a: UDim2, b: UDim2) -> UDim2:
-    return UDim2(_subtract(a.x, b.x), _subtract(a.y, b.y))
-
-
-@operator(UDim2, "__unm", udim2)
-def _negate_pair(a: UDim2) -> UDim2:
-    return UDim2(_negate(a.x), _negate(a.y))
-
-
-@operator(UDim2, "__tostring", udim2)
-def _text(pair: UDim2) -> str:
-    return f"{{{numbers_text(*pair.x.contents())}}}, {{{numbers_text(*pair.y.contents())}}}"
+add_arithmetic(UDim2, make_udim2, _numbers)

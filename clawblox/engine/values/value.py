@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 from clawblox.engine.errors import suggest
 from clawblox.luau import HostValue, LuaTable, RuntimeFault, Vector
-from clawblox.luau.core.numbers import format_number
+from clawblox.luau.core.operators import to_text
 from clawblox.luau.core.values import describe_key, key_value
 from clawblox.luau.lib.support import arguments as arg
 
@@ -83,18 +84,46 @@ def optional(check: Check, default: Any) -> Check:
     return check_optional
 
 
+def operator(cls: type[HostValue], event: str, *checks: Check) -> Callable[[F], F]:
+    """Register an operator of a type, such as ``__add``, as `checked` does."""
+    return checked(vars(cls)["meta"], event, *checks)
+
+
 class Value(HostValue):
     """A value that is equal to any other of its type with the same contents.
 
+    Its contents are its fields, in their order; a subclass whose values are made of anything else
+    has its own `contents` and `fill`.
+
     Attributes:
+        kinds: The classes of its fields.
         getters: Its members by name, each as a function of the value.
         methods: Its methods by name.
     """
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
 
+    kinds: ClassVar[tuple[type[Any], ...]] = ()
     getters: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
     methods: ClassVar[Functions] = {}
+
+    def __init_subclass__(cls) -> None:
+        """Let ``tostring`` show `text`."""
+        super().__init_subclass__()
+        operator(cls, "__tostring", instance_check(cls, cls.type_name))(lambda value: value.text())
+
+    def contents(self) -> tuple[Any, ...]:
+        """Return the fields."""
+        return tuple([getattr(self, name) for name in self.__slots__])
+
+    def fill(self, *values: Any) -> None:
+        """Restore the fields."""
+        expect_contents(values, *self.kinds)
+        self.__init__(*values)  # type: ignore[misc]  # of the subclass, with its fields
+
+    def text(self) -> str:
+        """Return what ``tostring`` shows."""
+        return ", ".join(map(to_text, self.contents()))
 
     def __getitem__(self, key: Any) -> Any:
         getter = self.getters.get(key)
@@ -130,9 +159,52 @@ class Value(HostValue):
         )
 
 
-def operator(cls: type[HostValue], event: str, *checks: Check) -> Callable[[F], F]:
-    """Register an operator of a type, such as ``__add``, as `checked` does."""
-    return checked(vars(cls)["meta"], event, *checks)
+class Record(Value):
+    """A value with a name for each of its contents.
+
+    Args:
+        contents: The values of its members, in order.
+    """
+
+    __slots__ = ("_contents",)
+
+    def __init__(self, *contents: Any) -> None:
+        self._contents = contents
+
+    def contents(self) -> tuple[Any, ...]:
+        """Return the members."""
+        return self._contents
+
+
+def members(*names: str) -> dict[str, Callable[[Any], Any]]:
+    """Return the getters of a record whose contents have these names."""
+    return {name: partial(_member, at) for at, name in enumerate(names)}
+
+
+def _member(at: int, record: Record) -> Any:
+    return record.contents()[at]
+
+
+def add_arithmetic(
+    cls: type[Value], make: Callable[..., Value], numbers: Callable[[Any], Iterable[float]]
+) -> None:
+    """Register the sum, the difference and the negative of values that are computed by component.
+
+    Args:
+        cls: Their type.
+        make: Makes a value of its numbers.
+        numbers: Returns the numbers of a value.
+    """
+    check = instance_check(cls, cls.type_name)
+
+    def register(event: str, compute: Callable[..., float], count: int) -> None:
+        @operator(cls, event, *[check] * count)
+        def combine(*values: Value) -> Value:
+            return make(*map(compute, *map(numbers, values)))
+
+    register("__add", float.__add__, 2)
+    register("__sub", float.__sub__, 2)
+    register("__unm", float.__neg__, 1)
 
 
 def expect_contents(values: tuple[Any, ...], *classes: type[Any]) -> None:
@@ -143,11 +215,6 @@ def expect_contents(values: tuple[Any, ...], *classes: type[Any]) -> None:
     """
     if len(values) != len(classes) or not all(map(isinstance, values, classes)):
         raise TypeError(f"expected {', '.join(cls.__name__ for cls in classes)}")
-
-
-def numbers_text(*numbers: float) -> str:
-    """Return numbers as ``tostring`` shows them within a value."""
-    return ", ".join(map(format_number, numbers))
 
 
 _STRUCTS = [struct.Struct(f"{count}f") for count in range(13)]  # native: too large a number is inf

@@ -6,16 +6,17 @@ import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import attrs
+
 from clawblox.engine.values.value import (
     Check,
     Functions,
     Value,
+    add_arithmetic,
     any_value,
     checked,
-    expect_contents,
     instance_check,
     number,
-    numbers_text,
     operator,
     optional,
     singles,
@@ -28,15 +29,15 @@ METHODS: Functions = {}
 CONSTRUCTORS: Functions = {}
 
 
+@attrs.define(eq=False, repr=False)
 class Vector2(Value):
     """Two numbers, which are 32-bit floats already."""
-
-    __slots__ = ("x", "y")
 
     x: float
     y: float
 
     type_name = "Vector2"
+    kinds = (float, float)
     methods = METHODS
     getters: ClassVar[dict[str, Callable[[Vector2], Any]]] = {
         "X": lambda value: value.x,
@@ -44,19 +45,6 @@ class Vector2(Value):
         "Magnitude": lambda value: single(math.sqrt(value.x * value.x + value.y * value.y)),
         "Unit": lambda value: _unit(value),
     }
-
-    def __init__(self, x: float, y: float) -> None:
-        self.x = x
-        self.y = y
-
-    def contents(self) -> tuple[float, float]:
-        """Return the components."""
-        return self.x, self.y
-
-    def fill(self, *values: Any) -> None:
-        """Restore contents."""
-        expect_contents(values, float, float)
-        self.x, self.y = values
 
 
 _vector2: Check = instance_check(Vector2, "Vector2")
@@ -89,19 +77,7 @@ def _lerp(start: Vector2, goal: Vector2, alpha: float) -> Vector2:
     return make_vector2(start.x + (goal.x - start.x) * alpha, start.y + (goal.y - start.y) * alpha)
 
 
-@operator(Vector2, "__add", _vector2, _vector2)
-def _add(a: Vector2, b: Vector2) -> Vector2:
-    return make_vector2(a.x + b.x, a.y + b.y)
-
-
-@operator(Vector2, "__sub", _vector2, _vector2)
-def _subtract(a: Vector2, b: Vector2) -> Vector2:
-    return make_vector2(a.x - b.x, a.y - b.y)
-
-
-@operator(Vector2, "__unm", _vector2)
-def _negate(a: Vector2) -> Vector2:
-    return Vector2(-a.x, -a.y)
+add_arithmetic(Vector2, make_vector2, Vector2.contents)
 
 
 def _add_scaling(event: str, word: str, compute: Callable[[float, float], float]) -> None:
@@ -122,11 +98,6 @@ def _pair(value: Any) -> tuple[Any, Any]:
 
 _add_scaling("__mul", "mul", float.__mul__)
 _add_scaling("__div", "div", divide)
-
-
-@operator(Vector2, "__tostring", _vector2)
-def _text(value: Vector2) -> str:
-    return numbers_text(*value.contents())
 
 
 CONSTANTS = {

@@ -200,7 +200,7 @@ class Assembly:
         )
         worker = None if store is None else Worker(store)
         data_stores = DataStores(self.model, worker, self.settings.game_id)
-        services = Services.make(self.model, players, data_stores)
+        services = Services(self.model, players, data_stores)
         services.inputs.effects["Reset"] = _reset
         return services
 

@@ -4,7 +4,9 @@ import attrs
 import pytest
 
 from clawblox.engine.characters.walker import Gait, Walker
-from clawblox.engine.physics import BLOCK, CHARACTER, CYLINDER, DYNAMIC, WEDGE, Shape, Space, Traits
+from clawblox.engine.physics.bodies import CHARACTER, DYNAMIC, Traits
+from clawblox.engine.physics.colliders import BLOCK, CYLINDER, WEDGE, Shape
+from clawblox.engine.physics.space import Space
 
 CAPSULE = Shape(CYLINDER, 2.0, 5.0, 2.0)
 ROOT = 2

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from clawblox.engine.physics import LIBRARY
+from clawblox.engine.physics.saved import LIBRARY
 
 from . import scenes
 from .bench import Bench

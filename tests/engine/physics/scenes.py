@@ -5,22 +5,10 @@ import json
 import random
 import sys
 
-from clawblox.engine.physics import (
-    ALL_GROUPS,
-    ANCHORED,
-    BALL,
-    BLOCK,
-    CHARACTER,
-    CYLINDER,
-    DYNAMIC,
-    RING,
-    WEDGE,
-    Shape,
-    Space,
-    Traits,
-    restore_space,
-    space_document,
-)
+from clawblox.engine.physics.bodies import ALL_GROUPS, ANCHORED, CHARACTER, DYNAMIC, Traits
+from clawblox.engine.physics.colliders import BALL, BLOCK, CYLINDER, RING, WEDGE, Shape
+from clawblox.engine.physics.saved import restore_space, space_document
+from clawblox.engine.physics.space import Space
 
 SHAPES = (BLOCK, BALL, CYLINDER, WEDGE, RING)
 CAPSULE = Shape(CYLINDER, 2.0, 5.0, 2.0)

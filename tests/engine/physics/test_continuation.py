@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from clawblox.engine.physics import space_document
+from clawblox.engine.physics.saved import space_document
 
 from . import scenes
 

@@ -74,7 +74,7 @@ class Bench:
             log=self.lines.append,
         )
         data_stores = DataStores(self.model, self.worker, "game")
-        self.services = Services.make(self.model, players, data_stores)
+        self.services = Services(self.model, players, data_stores)
 
     def _spawn(self, player: Instance) -> None:
         character = self.model.make("Model")
