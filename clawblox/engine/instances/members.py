@@ -10,7 +10,7 @@ from clawblox.engine.errors import suggest
 from clawblox.engine.instances import tree_changes as tree
 from clawblox.engine.instances.attributes import copy_attribute
 from clawblox.engine.instances.instance import ATTRIBUTE_SIGNAL, PROPERTY_SIGNAL, Instance
-from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.instances.spec import ClassTable, methods_in
 from clawblox.engine.scheduler import Scheduler, ticks_in
 from clawblox.engine.slots import Slots
 from clawblox.luau import LuaTable, RuntimeFault
@@ -256,33 +256,7 @@ def add_members(classes: ClassTable, scheduler: Scheduler) -> None:
     scheduler.searches[ChildSearch.kind] = ChildSearch.read
     classes.add(
         "Instance",
-        methods={
-            "SetAttribute": set_attribute,
-            "GetAttribute": get_attribute,
-            "GetAttributes": get_attributes,
-            "GetAttributeChangedSignal": get_attribute_changed_signal,
-            "GetPropertyChangedSignal": get_property_changed_signal,
-            "AddTag": add_tag,
-            "HasTag": has_tag,
-            "RemoveTag": remove_tag,
-            "GetTags": get_tags,
-            "Clone": clone,
-            "Destroy": destroy,
-            "ClearAllChildren": clear_all_children,
-            "FindFirstChild": find_first_child,
-            "FindFirstChildOfClass": find_first_child_of_class,
-            "FindFirstChildWhichIsA": find_first_child_which_is_a,
-            "FindFirstAncestor": find_first_ancestor,
-            "FindFirstAncestorOfClass": find_first_ancestor_of_class,
-            "GetChildren": get_children,
-            "GetDescendants": get_descendants,
-            "GetDebugId": get_debug_id,
-            "GetFullName": get_full_name,
-            "IsA": is_a,
-            "IsDescendantOf": is_descendant_of,
-            "IsAncestorOf": is_ancestor_of,
-            "WaitForChild": wait_for_child,
-        },
+        methods=methods_in(globals(), "instance"),
         getters={
             "Name": lambda instance: instance.name,
             "ClassName": lambda instance: instance.spec.name,

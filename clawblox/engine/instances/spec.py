@@ -184,6 +184,26 @@ class ClassTable:
         return self._host.raw(f"{class_name}:{name}")(checked_method(class_name, name, function))
 
 
+def methods_in(module: Mapping[str, Any], receiver: str) -> dict[str, Callable[..., Any]]:
+    """Return the methods that a module defines for a class, by the names that scripts use.
+
+    They are its public functions whose first parameter has the name of the receiver:
+    ``get_players(service)`` is ``GetPlayers``.
+
+    Args:
+        module: The globals of the module.
+        receiver: The name of that parameter.
+    """
+    return {
+        "".join(map(str.capitalize, name.split("_"))): function
+        for name, function in module.items()
+        if isinstance(function, FunctionType)
+        and function.__module__ == module["__name__"]
+        and function.__code__.co_varnames[:1] == (receiver,)
+        and not name.startswith("_")
+    }
+
+
 def _own_default(name: str, default: HostValue) -> Getter:
     """Return a getter that gives an instance a default of its own when a script first reads it.
 

@@ -32,7 +32,7 @@ from clawblox.engine.datastore.store import (
 from clawblox.engine.datastore.worker import RequestBatch, Worker
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import text_argument
-from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.instances.spec import ClassTable, methods_in
 from clawblox.engine.json_text import read_text, to_text, write_text
 from clawblox.engine.slots import Slots
 from clawblox.luau import Coroutine, LuaError, LuaTable, RuntimeFault, fail_call
@@ -429,35 +429,26 @@ def _incremented(old: Any, delta: float, ordered: bool) -> Any:
     return old
 
 
-def get_sorted_async(store: Instance, ascending: Any, limit: Any) -> Any:
+def get_sorted_async(ordered_store: Instance, ascending: Any, limit: Any) -> Any:
     """``GetSortedAsync(ascending, limit)``: an array of ``{key, value}``."""
-    name, _ = _address(store, "", "GetSortedAsync")
+    name, _ = _address(ordered_store, "", "GetSortedAsync")
     limit = _DEFAULT_LIMIT if limit is None else limit
     if limit.__class__ is not float or not limit >= 0:
         raise RuntimeFault(
             "invalid argument #2 to 'GetSortedAsync' (number of at least 0 expected)"
         )
     request = ReadSorted(name, ascending not in (None, False), int(min(limit, 1e15)))
-    return _state(store).call("GetSortedAsync", request)
+    return _state(ordered_store).call("GetSortedAsync", request)
 
 
 def add_data_stores(classes: ClassTable) -> None:
     """Give the service and its stores their members."""
     classes.add(
         "DataStoreService",
-        methods={
-            "GetDataStore": get_data_store,
-            "GetOrderedDataStore": get_ordered_data_store,
-        },
+        methods=methods_in(globals(), "service"),
     )
     classes.add(
         "GlobalDataStore",
-        methods={
-            "GetAsync": get_async,
-            "SetAsync": set_async,
-            "RemoveAsync": remove_async,
-            "UpdateAsync": update_async,
-            _INCREMENT: increment_async,
-        },
+        methods=methods_in(globals(), "store"),
     )
-    classes.add(_ORDERED, methods={"GetSortedAsync": get_sorted_async})
+    classes.add(_ORDERED, methods=methods_in(globals(), "ordered_store"))

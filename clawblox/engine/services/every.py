@@ -9,10 +9,11 @@ import math
 import uuid
 from typing import Any, ClassVar, Final
 
+from clawblox.engine.instances import members
 from clawblox.engine.instances import tree_changes as tree
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.members import as_list, get_tags, text_argument, wrong_argument
-from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.instances.members import as_list, text_argument, wrong_argument
+from clawblox.engine.instances.spec import ClassTable, methods_in
 from clawblox.engine.instances.tree_changes import TAG_ADDED, TAG_REMOVED, TAG_SERVICE
 from clawblox.engine.json_text import read_text, write_text
 from clawblox.engine.scheduler import TICK_S
@@ -261,62 +262,53 @@ def _instance(value: Any, function: str) -> Instance:
     return value
 
 
-def add_tag(service: Instance, instance: Any, tag: Any) -> Any:
+def add_tag(collection: Instance, instance: Any, tag: Any) -> Any:
     """``AddTag(instance, tag)``."""
     name = text_argument(tag, 2, "AddTag")
     tree.add_tag(_instance(instance, "AddTag"), name)
     return ()
 
 
-def remove_tag(service: Instance, instance: Any, tag: Any) -> Any:
+def remove_tag(collection: Instance, instance: Any, tag: Any) -> Any:
     """``RemoveTag(instance, tag)``."""
     name = text_argument(tag, 2, "RemoveTag")
     tree.remove_tag(_instance(instance, "RemoveTag"), name)
     return ()
 
 
-def has_tag(service: Instance, instance: Any, tag: Any) -> Any:
+def has_tag(collection: Instance, instance: Any, tag: Any) -> Any:
     """``HasTag(instance, tag)``."""
     return text_argument(tag, 2, "HasTag") in _instance(instance, "HasTag").tags
 
 
-def list_tags(service: Instance, instance: Any) -> Any:
+def get_tags(collection: Instance, instance: Any) -> Any:
     """``GetTags(instance)``, in the order in which they were added."""
-    return get_tags(_instance(instance, "GetTags"))
+    return members.get_tags(_instance(instance, "GetTags"))
 
 
-def get_tagged(service: Instance, tag: Any) -> Any:
+def get_tagged(collection: Instance, tag: Any) -> Any:
     """``GetTagged(tag)``: the instances below ``game``, in the order in which they were made."""
-    return as_list(tree.find_tagged(service.model, text_argument(tag, 1, "GetTagged")))
+    return as_list(tree.find_tagged(collection.model, text_argument(tag, 1, "GetTagged")))
 
 
-def get_all_tags(service: Instance) -> Any:
+def get_all_tags(collection: Instance) -> Any:
     """``GetAllTags()``, sorted."""
-    return as_list(tree.list_tags(service.model))
+    return as_list(tree.list_tags(collection.model))
 
 
-def get_added_signal(service: Instance, tag: Any) -> Any:
+def get_instance_added_signal(collection: Instance, tag: Any) -> Any:
     """``GetInstanceAddedSignal(tag)``: an instance below ``game`` has the tag now."""
-    return service.signal(TAG_ADDED + text_argument(tag, 1, "GetInstanceAddedSignal"))
+    return collection.signal(TAG_ADDED + text_argument(tag, 1, "GetInstanceAddedSignal"))
 
 
-def get_removed_signal(service: Instance, tag: Any) -> Any:
+def get_instance_removed_signal(collection: Instance, tag: Any) -> Any:
     """``GetInstanceRemovedSignal(tag)``: an instance below ``game`` has the tag no more."""
-    return service.signal(TAG_REMOVED + text_argument(tag, 1, "GetInstanceRemovedSignal"))
+    return collection.signal(TAG_REMOVED + text_argument(tag, 1, "GetInstanceRemovedSignal"))
 
 
 def add_collection(classes: ClassTable) -> None:
     """Give the service its members."""
     classes.add(
         TAG_SERVICE,
-        methods={
-            "AddTag": add_tag,
-            "RemoveTag": remove_tag,
-            "HasTag": has_tag,
-            "GetTags": list_tags,
-            "GetTagged": get_tagged,
-            "GetAllTags": get_all_tags,
-            "GetInstanceAddedSignal": get_added_signal,
-            "GetInstanceRemovedSignal": get_removed_signal,
-        },
+        methods=methods_in(globals(), "collection"),
     )

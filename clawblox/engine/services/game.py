@@ -7,7 +7,7 @@ from typing import Any, Final
 from clawblox.engine import shapes
 from clawblox.engine.errors import WorldHalted, suggest, to_text
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.instances.spec import ClassTable, methods_in
 from clawblox.engine.instances.tree_changes import destroy
 from clawblox.engine.scheduler import ticks_in
 from clawblox.engine.slots import Slots
@@ -95,11 +95,7 @@ def add_game(classes: ClassTable) -> None:
     """Give ``game`` its members."""
     classes.add(
         "DataModel",
-        methods={
-            "GetService": get_service,
-            "FindService": find_service,
-            "BindToClose": bind_to_close,
-        },
+        methods=methods_in(globals(), "game"),
         getters={"workspace": _workspace},
     )
 

@@ -15,7 +15,7 @@ from clawblox.engine import shapes
 from clawblox.engine.errors import to_luau_text, to_text
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import as_list, text_argument
-from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.instances.spec import ClassTable, methods_in
 from clawblox.engine.instances.tree_changes import destroy, set_parent
 from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.slots import Slots
@@ -301,11 +301,6 @@ def add_players(classes: ClassTable) -> None:
     """Give the service and its players their members."""
     classes.add(
         "Players",
-        methods={
-            "GetPlayers": get_players,
-            "GetPlayerByUserId": get_player_by_user_id,
-            "GetPlayerFromCharacter": get_player_from_character,
-            "AddBot": add_bot,
-        },
+        methods=methods_in(globals(), "service"),
     )
-    classes.add("Player", methods={"Kick": kick})
+    classes.add("Player", methods=methods_in(globals(), "player"))

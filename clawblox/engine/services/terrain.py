@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from clawblox.engine import shapes
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.instances.spec import ClassTable, methods_in
 from clawblox.engine.parts.ground import CELL
 from clawblox.engine.services.voxels import AIR, FULL, Cell, Voxels, overlap
 from clawblox.engine.values import rotations
@@ -242,9 +242,5 @@ def add_terrain(classes: ClassTable) -> None:
     """Give the ground its members."""
     classes.add(
         "Terrain",
-        methods={
-            "FillBlock": fill_block,
-            "ReadVoxelChannels": read_voxel_channels,
-            "WriteVoxelChannels": write_voxel_channels,
-        },
+        methods=methods_in(globals(), "terrain"),
     )
