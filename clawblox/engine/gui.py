@@ -30,7 +30,7 @@ def _share(default: float) -> Property:
     return Property("number", default, limits=_SHARE)
 
 
-def _text_properties() -> dict[str, Property]:
+def _text_properties() -> dict[str, Any]:
     return {
         "Text": Property("string", ""),
         "TextColor3": Property("Color3", _BLACK),
@@ -47,7 +47,7 @@ def _text_properties() -> dict[str, Property]:
     }
 
 
-def _image_properties() -> dict[str, Property]:
+def _image_properties() -> dict[str, Any]:
     return {
         "Image": Property("string", ""),
         "ImageColor3": Property("Color3", _WHITE),

@@ -123,34 +123,34 @@ def read_settings(directory: Path) -> EngineSettings:
     observation, speech = table.below("observation"), table.below("speech")
     rules: dict[str, Any] = {
         "max_players": table.count("max_players", 8),
-        "afk_timeout_s": float(table.get("afk_timeout", 300, _is_not_negative, "0 or more")),
+        "afk_timeout_s": table.number("afk_timeout", 300, "0 or more", 0),
         "observation_radius": observation.positive("radius", 100),
         "speech_is_near": speech.choice("mode", "global", "proximity") == "proximity",
         "hearing_radius": speech.positive("hearing_radius", 30),
         "allow_reset": table.below("agent_api").flag("allow_reset", default=False),
-        "gravity": float(
-            table.below("physics").get(
-                "gravity", GRAVITY, _is_gravity, "a number from -1000000 to 1000000"
-            )
+        "gravity": table.below("physics").number(
+            "gravity",
+            GRAVITY,
+            "a number from -1000000 to 1000000",
+            low=-MOST_GRAVITY,
+            high=MOST_GRAVITY,
         ),
         "player_object_physics": clawblox.flag("player_object_physics", default=True),
-        "solver_iterations": clawblox.below("physics").get(
-            "solver_iterations", 4, _is_number_of_iterations, "a whole number from 1 to 32"
+        "solver_iterations": clawblox.below("physics").count(
+            "solver_iterations", 4, "a whole number from 1 to 32", 32
         ),
     }
     memory_mib = clawblox.count("memory_mib", _MEMORY_MIB)
     return EngineSettings(
         directory=directory,
-        name=table.get("name", "", _is_filled, "a non-empty string"),
+        name=table.get("name", "", lambda name: _is_text(name) and name, "a non-empty string"),
         main=_find_main(scripts),
         tree=_find_tree(scripts),
         skill=scripts.path("skill", "API.md"),
         steps_per_tick=clawblox.count("steps_per_tick", STEPS_PER_TICK),
         memory_bytes=memory_mib << 20,
-        watchdog_cpu_s=float(
-            clawblox.get(
-                "watchdog_cpu_s", _WATCHDOG_CPU_S, _is_watchdog_time, "a finite number, 1 or more"
-            )
+        watchdog_cpu_s=clawblox.number(
+            "watchdog_cpu_s", _WATCHDOG_CPU_S, "a finite number, 1 or more", 1
         ),
         watchdog_memory_bytes=clawblox.count(
             "watchdog_memory_mib", max(_WATCHDOG_MIB, _MIB_PER_HEAP_MIB * memory_mib)
@@ -176,32 +176,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _is_positive(value: Any) -> bool:
-    return _is_number(value) and value > 0
-
-
-def _is_watchdog_time(value: Any) -> bool:
-    return _is_number(value) and value >= 1
-
-
-def _is_not_negative(value: Any) -> bool:
-    return _is_number(value) and value >= 0
-
-
-def _is_gravity(value: Any) -> bool:
-    return _is_number(value) and abs(value) <= MOST_GRAVITY
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value > 0
-
-
-def _is_number_of_iterations(value: Any) -> bool:
-    return _is_count(value) and value <= 32  # noqa: PLR2004, RUF100 - named where it is used
-
-
-def _is_filled(value: Any) -> bool:
-    return isinstance(value, str) and value != ""
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 def _is_path(value: Any) -> bool:
@@ -246,13 +222,31 @@ class _Table:
             self.refuse(key, f"must be {expected}")
         return value
 
-    def count(self, key: str, default: int) -> int:
+    def count(
+        self,
+        key: str,
+        default: int,
+        expected: str = "a whole number above 0",
+        most: float = math.inf,
+    ) -> int:
         """Return the value of a key that is a number of things."""
-        return self.get(key, default, _is_count, "a whole number above 0")
+        return self.get(
+            key, default, lambda count: type(count) is int and 0 < count <= most, expected
+        )
+
+    def number(
+        self, key: str, default: float, expected: str, low: float, high: float = math.inf
+    ) -> float:
+        """Return a finite number within two limits."""
+        return float(
+            self.get(
+                key, default, lambda value: _is_number(value) and low <= value <= high, expected
+            )
+        )
 
     def positive(self, key: str, default: float) -> float:
         """Return the value of a key that is a positive number."""
-        return float(self.get(key, default, _is_positive, "a finite number above 0"))
+        return self.number(key, default, "a finite number above 0", math.ulp(0.0))
 
     def flag(self, key: str, *, default: bool) -> bool:
         """Return the value of a key that is true or false."""
@@ -310,7 +304,7 @@ def _find_tree(scripts: _Table) -> str:
 def _read_renderer(table: _Table) -> RendererSettings:
     usual = RendererSettings()
     return RendererSettings(
-        name=table.get("name", usual.name, lambda value: isinstance(value, str), "a string"),
+        name=table.get("name", usual.name, _is_text, "a string"),
         mode=table.choice("mode", "module", "default"),
         api_version=table.count("api_version", usual.api_version),
         entry=_find_entry(table),
@@ -319,7 +313,7 @@ def _read_renderer(table: _Table) -> RendererSettings:
 
 
 def _is_list_of_text(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(member, str) for member in value)
+    return isinstance(value, list) and all(map(_is_text, value))
 
 
 def _find_entry(table: _Table) -> str | None:

@@ -66,10 +66,7 @@ class Slots:
         """
         value = self.take(number)
         if not isinstance(value, kind):
-            raise ValueError(
-                f"the snapshot has a {shown_type(value)} as Luau value number {number}, which must "
-                f"be a {kind.__name__}"
-            )
+            raise _wrong_value(number, value, kind.__name__)
         return value
 
     def take_function(self, number: int) -> Any:
@@ -80,10 +77,7 @@ class Slots:
         """
         value = self.take(number)
         if not is_function(value):
-            raise ValueError(
-                f"the snapshot has a {shown_type(value)} as Luau value number {number}, which must "
-                "be a function"
-            )
+            raise _wrong_value(number, value, "function")
         return value
 
     def take_all(self, numbers: list[int]) -> tuple[Any, ...]:
@@ -118,3 +112,10 @@ class Slots:
         for number in range(1, len(table) + 1):
             slots.put(table.get(float(number)))
         return slots
+
+
+def _wrong_value(number: int, value: Any, wanted: str) -> ValueError:
+    return ValueError(
+        f"the snapshot has a {shown_type(value)} as Luau value number {number}, which must "
+        f"be a {wanted}"
+    )

@@ -26,9 +26,13 @@ from clawblox.engine.instances.kinds import check_value
 from clawblox.engine.instances.members import wrong_argument
 from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.slots import Slots
-from clawblox.engine.values import cframe, color3, udim, vector2, vector3
+from clawblox.engine.values import vector3
+from clawblox.engine.values.cframe import CFrame
+from clawblox.engine.values.color3 import Color3
 from clawblox.engine.values.enums import EnumItem, enum_item
 from clawblox.engine.values.tween_info import TweenInfo, ease
+from clawblox.engine.values.udim import UDim2, mix_udims
+from clawblox.engine.values.vector2 import Vector2
 from clawblox.luau import LuaTable, RuntimeFault
 from clawblox.luau.core.values import describe_key, key_value
 
@@ -51,11 +55,11 @@ _MIXES: Final[dict[str, Callable[[Any, Any, float], Any]]] = {
     "number": _mix_numbers,
     "boolean": _mix_flags,
     "Vector3": vector3.METHODS["Lerp"],
-    "Vector2": vector2.METHODS["Lerp"],
-    "CFrame": cframe.METHODS["Lerp"],
-    "Color3": color3.METHODS["Lerp"],
-    "UDim": udim.mix_udims,
-    "UDim2": udim.METHODS["Lerp"],
+    "Vector2": Vector2.methods["Lerp"],
+    "CFrame": CFrame.methods["Lerp"],
+    "Color3": Color3.methods["Lerp"],
+    "UDim": mix_udims,
+    "UDim2": UDim2.methods["Lerp"],
 }
 """How values are mixed, by the type of the property."""
 

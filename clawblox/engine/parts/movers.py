@@ -42,17 +42,18 @@ class Movers:
         """Apply the forces of a tick to the bodies, in the order of the movers' numbers."""
         for number in sorted(self._movers):
             mover = self._movers[number]
-            _PUSHES[mover.spec.name](self._space, mover)
+            root = _find_root(self._space, mover)
+            if root is not None and self._space.forces.is_dynamic(root):
+                _PUSHES[mover.spec.name](self._space, root, mover)
 
 
-def _parent_body(space: Space, mover: Instance) -> int | None:
-    parent = mover.parent
-    return None if parent is None else _dynamic_root(space, parent.number)
-
-
-def _dynamic_root(space: Space, number: int) -> int | None:
-    root = space.forces.root(number)
-    return root if root is not None and space.forces.is_dynamic(root) else None
+def _find_root(space: Space, mover: Instance) -> int | None:
+    """Return the body that a mover controls: of its parent, or of its first attachment's part."""
+    holder: Instance | None = mover
+    if mover.is_a("Constraint"):
+        holder = mover.read("Attachment0") if mover.read("Enabled") else None
+    part = None if holder is None else holder.parent
+    return None if part is None else space.forces.root(part.number)
 
 
 def _push_to_velocity(space: Space, number: int, goal: Triple, most: Triple | float) -> None:
@@ -83,40 +84,22 @@ def _limited(force: Any, most: Triple | float) -> Triple:
     return (x * allowed / size, y * allowed / size, z * allowed / size)
 
 
-def _body_velocity(space: Space, mover: Instance) -> None:
-    number = _parent_body(space, mover)
-    if number is not None:
-        goal, most = triple(mover.read("Velocity")), triple(mover.read("MaxForce"))
-        _push_to_velocity(space, number, goal, most)
+def _body_velocity(space: Space, number: int, mover: Instance) -> None:
+    goal, most = triple(mover.read("Velocity")), triple(mover.read("MaxForce"))
+    _push_to_velocity(space, number, goal, most)
 
 
-def _body_force(space: Space, mover: Instance) -> None:
-    number = _parent_body(space, mover)
-    if number is not None:
-        space.forces.push(number, triple(mover.read("Force")))
+def _body_force(space: Space, number: int, mover: Instance) -> None:
+    space.forces.push(number, triple(mover.read("Force")))
 
 
-def _body_angular_velocity(space: Space, mover: Instance) -> None:
-    number = _parent_body(space, mover)
-    if number is not None:
-        goal, most = triple(mover.read("AngularVelocity")), triple(mover.read("MaxTorque"))
-        _turn_to_velocity(space, number, goal, most)
+def _body_angular_velocity(space: Space, number: int, mover: Instance) -> None:
+    goal, most = triple(mover.read("AngularVelocity")), triple(mover.read("MaxTorque"))
+    _turn_to_velocity(space, number, goal, most)
 
 
-def _held_body(space: Space, mover: Instance) -> tuple[Instance, int] | None:
-    """Return the first attachment of a constraint and the body that it controls, if it can move."""
-    attachment = mover.read("Attachment0")
-    if attachment is None or attachment.parent is None or not mover.read("Enabled"):
-        return None
-    number = _dynamic_root(space, attachment.parent.number)
-    return None if number is None else (attachment, number)
-
-
-def _vector_force(space: Space, mover: Instance) -> None:
-    held = _held_body(space, mover)
-    if held is None:
-        return
-    attachment, number = held
+def _vector_force(space: Space, number: int, mover: Instance) -> None:
+    attachment: Instance = mover.read("Attachment0")
     force = triple(mover.read("Force"))
     frame = _force_frame(mover, attachment)
     if frame is not None:
@@ -136,11 +119,8 @@ def _force_frame(mover: Instance, attachment: Instance) -> CFrame | None:
     return None if other is None else world_cframe(other)
 
 
-def _align_position(space: Space, mover: Instance) -> None:
-    held = _held_body(space, mover)
-    if held is None:
-        return
-    attachment, number = held
+def _align_position(space: Space, number: int, mover: Instance) -> None:
+    attachment: Instance = mover.read("Attachment0")
     other = mover.read("Attachment1")
     goal = mover.read("Position") if other is None else world_cframe(other).position
     at = world_cframe(attachment).position
@@ -149,11 +129,8 @@ def _align_position(space: Space, mover: Instance) -> None:
     _push_to_velocity(space, number, _towards(way, speed, mover.read("MaxVelocity")), most)
 
 
-def _align_orientation(space: Space, mover: Instance) -> None:
-    held = _held_body(space, mover)
-    if held is None:
-        return
-    attachment, number = held
+def _align_orientation(space: Space, number: int, mover: Instance) -> None:
+    attachment: Instance = mover.read("Attachment0")
     other = mover.read("Attachment1")
     goal = mover.read("CFrame") if other is None else world_cframe(other)
     here = world_cframe(attachment)

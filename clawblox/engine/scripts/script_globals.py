@@ -6,13 +6,12 @@ from typing import Any
 
 from clawblox.engine.errors import suggest, to_text
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.members import text_argument
+from clawblox.engine.instances.members import text_argument, wrong_argument
 from clawblox.engine.instances.tree_changes import set_parent
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.scripts.script_runner import ScriptRunner
 from clawblox.luau import VM, Coroutine, Host, LuaTable, RuntimeFault
 from clawblox.luau.core import operators
-from clawblox.luau.core.operators import shown_type
 from clawblox.luau.core.values import describe_key, is_function, raw_set
 from clawblox.luau.lib.support import arguments as arg
 
@@ -75,7 +74,7 @@ def make_task_globals(host: Host, scheduler: Scheduler) -> dict[str, Any]:
     @host.raw("task.cancel")
     def cancel(thread: Any = None, *_: Any) -> Any:
         if not isinstance(thread, Coroutine):
-            raise _wrong_type(1, "cancel", "thread", thread)
+            raise wrong_argument(thread, 1, "cancel", "thread")
         scheduler.cancel(thread)
         return ()
 
@@ -109,20 +108,14 @@ def _seconds(value: Any, function: str) -> float:
     if value is None:
         return 0.0
     if value.__class__ is not float:
-        raise _wrong_type(1, function, "number", value)
+        raise wrong_argument(value, 1, function, "number")
     return float(value)
 
 
 def _target(value: Any, at: int, function: str) -> Any:
     if not is_function(value) and not isinstance(value, Coroutine):
-        raise _wrong_type(at, function, "function or thread", value)
+        raise wrong_argument(value, at, function, "function or thread")
     return value
-
-
-def _wrong_type(at: int, function: str, wanted: str, value: Any) -> RuntimeFault:
-    return RuntimeFault(
-        f"invalid argument #{at} to '{function}' ({wanted} expected, got {shown_type(value)})"
-    )
 
 
 def make_instance_library(host: Host, model: DataModel) -> LuaTable:

@@ -12,7 +12,6 @@ import attrs
 from clawblox.engine.values.color3 import Color3, make_color3
 from clawblox.engine.values.value import (
     Check,
-    Functions,
     Value,
     checked,
     expect_contents,
@@ -122,8 +121,6 @@ PALETTE: Final = (
 """The numbers of the colours in the order of `BrickColor.palette`, from 0."""
 
 
-CONSTRUCTORS: Functions = {}
-
 _UNKNOWN: Final = 194  # Medium stone grey, for unknown numbers and names
 _STEPS: Final = 40  # comparing a colour with all of them
 _ALL_BITS: Final = 255
@@ -203,10 +200,10 @@ def _new(*args: Any) -> BrickColor:
     return BrickColor(value if value in _COLORS else float(_UNKNOWN))
 
 
-CONSTRUCTORS["new"] = _new
+BrickColor.constructors["new"] = _new
 
 
-@checked(CONSTRUCTORS, "palette", number)
+@checked(BrickColor.constructors, "palette", number)
 def _palette(index: float) -> BrickColor:
     if not 0.0 <= index < len(PALETTE):
         last = len(PALETTE) - 1
@@ -218,14 +215,14 @@ def _random(*_: Any) -> BrickColor:
     return BrickColor(float(COLORS[current.vm.random.between(0, len(COLORS) - 1)][0]))
 
 
-CONSTRUCTORS["random"] = _random
+BrickColor.constructors["random"] = _random
 
 
 def _add_constant(function: str, name: str) -> None:
     def make(*_: Any) -> BrickColor:
         return BrickColor(float(_NUMBERS[name]))
 
-    CONSTRUCTORS[function] = make
+    BrickColor.constructors[function] = make
 
 
 for _function, _name in (

@@ -11,7 +11,6 @@ from clawblox.engine.values.enums import EnumItem, enum_check
 from clawblox.engine.values.rotations import IDENTITY, Rotation
 from clawblox.engine.values.value import (
     Check,
-    Functions,
     Value,
     any_value,
     checked,
@@ -33,9 +32,6 @@ from clawblox.luau.lib.support import arguments as arg
 _Y_AXIS = Vector(0.0, 1.0, 0.0)
 _STEPS = 8  # making a rotation
 
-METHODS: Functions = {}
-CONSTRUCTORS: Functions = {}
-
 
 class CFrame(Value):
     """A position and a rotation that never change.
@@ -51,7 +47,6 @@ class CFrame(Value):
     rotation: Rotation
 
     type_name = "CFrame"
-    methods = METHODS
     getters: ClassVar[dict[str, Callable[[CFrame], Any]]] = {
         "Position": lambda frame: frame.position,
         "X": lambda frame: frame.position.x,
@@ -160,11 +155,11 @@ def _new(*args: Any) -> CFrame:
     return make_cframe(x, y, z, rotation)  # type: ignore[arg-type]
 
 
-CONSTRUCTORS["new"] = _new
-checked(CONSTRUCTORS, "lookAt", vector, vector, optional(vector, _Y_AXIS))(look_at)
+CFrame.constructors["new"] = _new
+checked(CFrame.constructors, "lookAt", vector, vector, optional(vector, _Y_AXIS))(look_at)
 
 
-@checked(CONSTRUCTORS, "lookAlong", vector, vector, optional(vector, _Y_AXIS))
+@checked(CFrame.constructors, "lookAlong", vector, vector, optional(vector, _Y_AXIS))
 def _look_along(at: Vector, direction: Vector, up: Vector) -> CFrame:
     turn = rotations.facing(triple(direction), triple(up))
     return make_cframe(at.x, at.y, at.z, turn)
@@ -183,41 +178,41 @@ def _from_angles(order: str) -> Callable[[float, float, float], CFrame]:
 
 
 for _name in ("Angles", "fromEulerAnglesXYZ"):
-    checked(CONSTRUCTORS, _name, _angle, _angle, _angle)(_from_angles("XYZ"))
+    checked(CFrame.constructors, _name, _angle, _angle, _angle)(_from_angles("XYZ"))
 for _name in ("fromOrientation", "fromEulerAnglesYXZ"):
-    checked(CONSTRUCTORS, _name, _angle, _angle, _angle)(_from_angles("YXZ"))
+    checked(CFrame.constructors, _name, _angle, _angle, _angle)(_from_angles("YXZ"))
 
 _order = optional(enum_check("RotationOrder"), None)
 
 
-@checked(CONSTRUCTORS, "fromEulerAngles", _angle, _angle, _angle, _order)
+@checked(CFrame.constructors, "fromEulerAngles", _angle, _angle, _angle, _order)
 def _from_euler_angles(x: float, y: float, z: float, order: EnumItem | None) -> CFrame:
     return _turned(rotations.from_euler(order.name if order else "XYZ", (x, y, z)))
 
 
-@checked(CONSTRUCTORS, "fromAxisAngle", vector, number)
+@checked(CFrame.constructors, "fromAxisAngle", vector, number)
 def _from_axis_angle(axis: Vector, angle: float) -> CFrame:
     return _turned(rotations.from_axis_angle(triple(axis), angle))
 
 
-@checked(CONSTRUCTORS, "fromMatrix", vector, vector, vector, optional(vector, None))
+@checked(CFrame.constructors, "fromMatrix", vector, vector, vector, optional(vector, None))
 def _from_matrix(at: Vector, right: Vector, up: Vector, back: Vector | None) -> CFrame:
     x, y = triple(right), triple(up)
     z = triple(back) if back else rotations.normalize(rotations.cross(x, y))
     return make_cframe(at.x, at.y, at.z, rotations.from_columns(x, y, z or (0.0, 0.0, 0.0)))
 
 
-@checked(CONSTRUCTORS, "fromRotationBetweenVectors", vector, vector)
+@checked(CFrame.constructors, "fromRotationBetweenVectors", vector, vector)
 def _from_rotation_between(start: Vector, goal: Vector) -> CFrame:
     return _turned(rotations.between(triple(start), triple(goal)))
 
 
 # Methods
 
-checked(METHODS, "Inverse", cframe)(invert)
+checked(CFrame.methods, "Inverse", cframe)(invert)
 
 
-@checked(METHODS, "Lerp", cframe, cframe, number)
+@checked(CFrame.methods, "Lerp", cframe, cframe, number)
 def lerp(start: CFrame, goal: CFrame, alpha: float) -> CFrame:
     """Return the CFrame at a fraction of the way; the rotation turns evenly."""
     a, b = start.position, goal.position
@@ -227,7 +222,7 @@ def lerp(start: CFrame, goal: CFrame, alpha: float) -> CFrame:
     return make_cframe(*place, rotations.slerp(start.rotation, goal.rotation, alpha))
 
 
-@checked(METHODS, "Orthonormalize", cframe)
+@checked(CFrame.methods, "Orthonormalize", cframe)
 def _orthonormalize(frame: CFrame) -> CFrame:
     return make_cframe(*triple(frame.position), rotations.orthonormalize(frame.rotation))
 
@@ -242,7 +237,7 @@ def _add_mapping(name: str, check: Check, compute: Callable[[CFrame, Any], Any])
         arg.charge(args)
         return tuple(compute(frame, check(args, at, name)) for at in range(1, len(args)))
 
-    METHODS[name] = call
+    CFrame.methods[name] = call
 
 
 def _unmove_point(frame: CFrame, point: Vector) -> Vector:
@@ -268,36 +263,36 @@ _add_mapping(
 
 
 for _name in ("GetComponents", "components"):
-    checked(METHODS, _name, cframe)(CFrame.parts)
+    checked(CFrame.methods, _name, cframe)(CFrame.parts)
 
 
 def _angles(order: str) -> Callable[[CFrame], tuple[float, ...]]:
     return lambda frame: singles(*rotations.to_euler(order, frame.rotation))
 
 
-checked(METHODS, "ToEulerAnglesXYZ", cframe)(_angles("XYZ"))
-checked(METHODS, "ToEulerAnglesYXZ", cframe)(_angles("YXZ"))
-checked(METHODS, "ToOrientation", cframe)(_angles("YXZ"))
+checked(CFrame.methods, "ToEulerAnglesXYZ", cframe)(_angles("XYZ"))
+checked(CFrame.methods, "ToEulerAnglesYXZ", cframe)(_angles("YXZ"))
+checked(CFrame.methods, "ToOrientation", cframe)(_angles("YXZ"))
 
 
-@checked(METHODS, "ToEulerAngles", cframe, _order)
+@checked(CFrame.methods, "ToEulerAngles", cframe, _order)
 def _to_euler_angles(frame: CFrame, order: EnumItem | None) -> tuple[float, ...]:
     return _angles(order.name if order else "XYZ")(frame)
 
 
-@checked(METHODS, "ToAxisAngle", cframe)
+@checked(CFrame.methods, "ToAxisAngle", cframe)
 def _to_axis_angle(frame: CFrame) -> tuple[Vector, float]:
     axis, angle = rotations.to_axis_angle(frame.rotation)
     return make_vector(*axis), single(angle)
 
 
-@checked(METHODS, "AngleBetween", cframe, cframe)
+@checked(CFrame.methods, "AngleBetween", cframe, cframe)
 def _angle_between(frame: CFrame, other: CFrame) -> float:
     turn = rotations.multiply(rotations.invert(frame.rotation), other.rotation)
     return single(rotations.to_axis_angle(turn)[1])
 
 
-@checked(METHODS, "FuzzyEq", cframe, cframe, optional(number, FUZZ))
+@checked(CFrame.methods, "FuzzyEq", cframe, cframe, optional(number, FUZZ))
 def _fuzzy_equal(frame: CFrame, other: CFrame, epsilon: float) -> bool:
     pairs = zip(frame.parts(), other.parts(), strict=True)
     return all(math.fabs(a - b) <= epsilon for a, b in pairs)
@@ -338,4 +333,4 @@ def _no_arithmetic(word: str, left: Any, right: Any) -> RuntimeFault:
     return RuntimeFault(f"attempt to perform arithmetic ({word}) on {kinds}")
 
 
-IDENTITY_CFRAME = CFrame(ZERO)
+IDENTITY_CFRAME = CFrame.constants["identity"] = CFrame(ZERO)

@@ -12,7 +12,6 @@ import attrs
 
 from clawblox.engine.values.value import (
     Check,
-    Functions,
     Value,
     checked,
     expect_contents,
@@ -23,9 +22,6 @@ from clawblox.engine.values.value import (
     string,
 )
 from clawblox.luau import RuntimeFault
-
-METHODS: Functions = {}
-CONSTRUCTORS: Functions = {}
 
 _HEX = re.compile(r"#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
 
@@ -39,7 +35,6 @@ class Color3(Value):
     b: float
 
     type_name = "Color3"
-    methods = METHODS
     getters: ClassVar[dict[str, Callable[[Color3], Any]]] = {
         "R": lambda color: color.r,
         "G": lambda color: color.g,
@@ -57,7 +52,7 @@ color3: Check = instance_check(Color3, "Color3")
 _part = optional(number, 0.0)
 
 
-@checked(CONSTRUCTORS, "new", _part, _part, _part)
+@checked(Color3.constructors, "new", _part, _part, _part)
 def make_color3(r: float, g: float, b: float) -> Color3:
     """Return the colour of three numbers, each clamped to 0 to 1."""
     return Color3(*singles(_clamp(r), _clamp(g), _clamp(b)))
@@ -69,17 +64,17 @@ def _clamp(value: float) -> float:
     return 0.0  # NaN too
 
 
-@checked(CONSTRUCTORS, "fromRGB", _part, _part, _part)
+@checked(Color3.constructors, "fromRGB", _part, _part, _part)
 def _from_rgb(r: float, g: float, b: float) -> Color3:
     return make_color3(r / 255.0, g / 255.0, b / 255.0)
 
 
-@checked(CONSTRUCTORS, "fromHSV", number, number, number)
+@checked(Color3.constructors, "fromHSV", number, number, number)
 def _from_hsv(hue: float, saturation: float, value: float) -> Color3:
     return make_color3(*colorsys.hsv_to_rgb(_clamp(hue), _clamp(saturation), _clamp(value)))
 
 
-@checked(CONSTRUCTORS, "fromHex", string)
+@checked(Color3.constructors, "fromHex", string)
 def _from_hex(text: str) -> Color3:
     match = _HEX.fullmatch(text)
     if match is None:
@@ -90,18 +85,18 @@ def _from_hex(text: str) -> Color3:
     return _from_rgb(*(float(int(digits[at : at + 2], 16)) for at in (0, 2, 4)))
 
 
-@checked(METHODS, "Lerp", color3, color3, number)
+@checked(Color3.methods, "Lerp", color3, color3, number)
 def _lerp(start: Color3, goal: Color3, alpha: float) -> Color3:
     pairs = zip(start.contents(), goal.contents(), strict=True)
     return make_color3(*(a + (b - a) * alpha for a, b in pairs))
 
 
-@checked(METHODS, "ToHSV", color3)
+@checked(Color3.methods, "ToHSV", color3)
 def _to_hsv(color: Color3) -> tuple[float, ...]:
     return singles(*colorsys.rgb_to_hsv(*color.contents()))
 
 
-@checked(METHODS, "ToHex", color3)
+@checked(Color3.methods, "ToHex", color3)
 def to_hex(color: Color3) -> str:
     """Return a colour as ``#RRGGBB``."""
     return "#" + "".join(f"{math.floor(part * 255.0 + 0.5):02X}" for part in color.contents())

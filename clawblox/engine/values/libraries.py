@@ -19,27 +19,10 @@ from clawblox.engine.values import (
     vector2,
     vector3,
 )
-from clawblox.engine.values.value import Functions
+from clawblox.engine.values.value import Functions, Value
 from clawblox.luau import Host, LuaTable, Vector
 
-LIBRARIES: dict[str, tuple[Functions, dict[str, Any]]] = {
-    "Vector3": (vector3.CONSTRUCTORS, dict(vector3.CONSTANTS)),
-    "Vector2": (vector2.CONSTRUCTORS, dict(vector2.CONSTANTS)),
-    "CFrame": (cframe.CONSTRUCTORS, {"identity": cframe.IDENTITY_CFRAME}),
-    "Color3": (color3.CONSTRUCTORS, {}),
-    "BrickColor": (brick_color.CONSTRUCTORS, {}),
-    "UDim": (udim.UDIM_CONSTRUCTORS, {}),
-    "UDim2": (udim.CONSTRUCTORS, {}),
-    "Region3": (ray_and_region.CONSTRUCTORS, {}),
-    "Ray": (ray_and_region.RAY_CONSTRUCTORS, {}),
-    "PhysicalProperties": (physical_properties.CONSTRUCTORS, {}),
-    "TweenInfo": (tween_info.CONSTRUCTORS, {}),
-    "Random": (random_stream.CONSTRUCTORS, {}),
-    "RaycastParams": (query_params.RAYCAST_CONSTRUCTORS, {}),
-    "OverlapParams": (query_params.OVERLAP_CONSTRUCTORS, {}),
-}
-
-VALUE_TYPES = (
+VALUE_TYPES: tuple[type[Value], ...] = (
     vector2.Vector2,
     cframe.CFrame,
     color3.Color3,
@@ -55,6 +38,15 @@ VALUE_TYPES = (
     query_params.OverlapParams,
     query_params.RaycastResult,
 )
+
+LIBRARIES: dict[str, tuple[Functions, dict[str, Any]]] = {
+    "Vector3": (vector3.CONSTRUCTORS, dict(vector3.CONSTANTS)),
+    **{
+        value_type.type_name: (value_type.constructors, value_type.constants)
+        for value_type in VALUE_TYPES
+        if value_type.constructors
+    },
+}
 
 _ENUM_TYPES = (
     (enums.ITEM_TYPE, enums.ITEM_METHODS),

@@ -6,15 +6,12 @@ from typing import Any, Final
 
 from clawblox.engine.values.enums import EnumItem
 from clawblox.engine.values.value import (
-    Functions,
     Record,
     expect_contents,
     members,
     singles,
 )
 from clawblox.luau.lib.support import arguments as arg
-
-CONSTRUCTORS: Functions = {}
 
 _NAMES: Final = ("Density", "Friction", "Elasticity", "FrictionWeight", "ElasticityWeight")
 _LIMITS: Final = ((1e-4, 100.0), (0.0, 2.0), (0.0, 1.0), (0.0, 100.0), (0.0, 100.0))
@@ -83,4 +80,4 @@ def _new(*args: Any) -> PhysicalProperties:
     return _make(*given, *weights)
 
 
-CONSTRUCTORS["new"] = _new
+PhysicalProperties.constructors["new"] = _new

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from clawblox.engine.values.enums import EnumItem, enum_item
 from clawblox.engine.values.value import (
-    Functions,
     Record,
     Value,
     any_value,
@@ -98,7 +97,6 @@ class RaycastParams(QueryParams):
     __slots__ = ()
 
     type_name = "RaycastParams"
-    methods: ClassVar[Functions] = {}
     defaults: ClassVar[dict[str, Any]] = {**QueryParams.defaults, "IgnoreWater": False}
 
 
@@ -108,7 +106,6 @@ class OverlapParams(QueryParams):
     __slots__ = ()
 
     type_name = "OverlapParams"
-    methods: ClassVar[Functions] = {}
     defaults: ClassVar[dict[str, Any]] = {**QueryParams.defaults, "MaxParts": 0.0}
 
 
@@ -158,8 +155,8 @@ for _type in (RaycastParams, OverlapParams):
     _params = instance_check(_type, _type.type_name)
     checked(_type.methods, "AddToFilter", _params, any_value)(_add_to_filter)
 
-RAYCAST_CONSTRUCTORS: Functions = {"new": lambda *_: RaycastParams()}
-OVERLAP_CONSTRUCTORS: Functions = {"new": lambda *_: OverlapParams()}
+RaycastParams.constructors["new"] = lambda *_: RaycastParams()
+OverlapParams.constructors["new"] = lambda *_: OverlapParams()
 
 
 class RaycastResult(Record):

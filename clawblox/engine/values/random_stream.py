@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from clawblox.engine.values.value import (
-    Functions,
     Value,
     checked,
     expect_contents,
@@ -22,9 +21,6 @@ from clawblox.luau.core.random import PcgRandom
 from clawblox.luau.core.tables import border
 from clawblox.luau.core.values import check_writable
 
-METHODS: Functions = {}
-CONSTRUCTORS: Functions = {}
-
 _LOW_HALF = 0xFFFFFFFF
 _MAX_WHOLE = 2.0**53
 
@@ -35,7 +31,6 @@ class Random(Value):
     __slots__ = ("stream",)
 
     type_name = "Random"
-    methods = METHODS
 
     def __init__(self, seed: int) -> None:
         self.stream = PcgRandom(seed)
@@ -64,19 +59,19 @@ class Random(Value):
 _random = instance_check(Random, "Random")
 
 
-@checked(CONSTRUCTORS, "new", optional(number, None))
+@checked(Random.constructors, "new", optional(number, None))
 def _new(seed: float | None) -> Random:
     if seed is None:
         return Random(current.vm.random.next())
     return Random(int(seed) if math.isfinite(seed) else 0)
 
 
-@checked(METHODS, "NextNumber", _random, optional(number, 0.0), optional(number, 1.0))
+@checked(Random.methods, "NextNumber", _random, optional(number, 0.0), optional(number, 1.0))
 def _next_number(random: Random, low: float, high: float) -> float:
     return low + (high - low) * random.stream.fraction()
 
 
-@checked(METHODS, "NextInteger", _random, number, number)
+@checked(Random.methods, "NextInteger", _random, number, number)
 def _next_integer(random: Random, low: float, high: float) -> float:
     if not (abs(low) <= _MAX_WHOLE and abs(high) <= _MAX_WHOLE):
         raise RuntimeFault("invalid argument to 'NextInteger' (interval is too large)")
@@ -93,7 +88,7 @@ def _between(stream: PcgRandom, first: int, last: int) -> int:
     return first + (((last - first + 1) * wide) >> 64)
 
 
-@checked(METHODS, "NextUnitVector", _random)
+@checked(Random.methods, "NextUnitVector", _random)
 def _next_unit_vector(random: Random) -> Vector:
     height = 2.0 * random.stream.fraction() - 1.0
     turn = 2.0 * math.pi * random.stream.fraction()
@@ -101,7 +96,7 @@ def _next_unit_vector(random: Random) -> Vector:
     return make_vector(radius * math.cos(turn), radius * math.sin(turn), height)
 
 
-@checked(METHODS, "Shuffle", _random, table)
+@checked(Random.methods, "Shuffle", _random, table)
 def _shuffle(random: Random, values: LuaTable) -> tuple[()]:
     check_writable(values)
     length = int(border(values))
@@ -117,7 +112,7 @@ def _shuffle(random: Random, values: LuaTable) -> tuple[()]:
     return ()
 
 
-@checked(METHODS, "Clone", _random)
+@checked(Random.methods, "Clone", _random)
 def _clone(random: Random) -> Random:
     copy = Random(0)
     copy.stream.state = random.stream.state

@@ -11,7 +11,6 @@ import attrs
 from clawblox.engine.values.cframe import CFrame
 from clawblox.engine.values.rotations import dot, normalize
 from clawblox.engine.values.value import (
-    Functions,
     Value,
     checked,
     instance_check,
@@ -23,9 +22,6 @@ from clawblox.luau import RuntimeFault, Vector, make_vector
 from clawblox.luau.core.numbers import single
 from clawblox.luau.core.operators import to_text
 
-RAY_METHODS: Functions = {}
-RAY_CONSTRUCTORS: Functions = {}
-
 
 @attrs.define(eq=False, repr=False)
 class Ray(Value):
@@ -36,7 +32,6 @@ class Ray(Value):
 
     type_name = "Ray"
     kinds = (Vector, Vector)
-    methods = RAY_METHODS
     getters: ClassVar[dict[str, Callable[[Ray], Any]]] = {
         "Origin": lambda ray: ray.origin,
         "Direction": lambda ray: ray.direction,
@@ -51,7 +46,7 @@ class Ray(Value):
 _ray = instance_check(Ray, "Ray")
 
 
-@checked(RAY_CONSTRUCTORS, "new", vector, vector)
+@checked(Ray.constructors, "new", vector, vector)
 def _new_ray(origin: Vector, direction: Vector) -> Ray:
     return Ray(origin, direction)
 
@@ -61,7 +56,7 @@ def _unit(ray: Ray) -> Ray:
     return ray if direction is None else Ray(ray.origin, make_vector(*direction))
 
 
-@checked(RAY_METHODS, "ClosestPoint", _ray, vector)
+@checked(Ray.methods, "ClosestPoint", _ray, vector)
 def _closest_point(ray: Ray, point: Vector) -> Vector:
     a, b, way = triple(ray.origin), triple(point), triple(ray.direction)
     along = dot((b[0] - a[0], b[1] - a[1], b[2] - a[2]), way)
@@ -70,15 +65,11 @@ def _closest_point(ray: Ray, point: Vector) -> Vector:
     return make_vector(*(at + part * along for at, part in zip(a, way, strict=True)))
 
 
-@checked(RAY_METHODS, "Distance", _ray, vector)
+@checked(Ray.methods, "Distance", _ray, vector)
 def _distance(ray: Ray, point: Vector) -> float:
     closest, at = triple(_closest_point(ray, point)), triple(point)
     pairs = zip(closest, at, strict=True)
     return single(math.sqrt(sum((a - b) * (a - b) for a, b in pairs)))
-
-
-METHODS: Functions = {}
-CONSTRUCTORS: Functions = {}
 
 
 @attrs.define(eq=False, repr=False)
@@ -90,7 +81,6 @@ class Region3(Value):
 
     type_name = "Region3"
     kinds = (Vector, Vector)
-    methods = METHODS
     getters: ClassVar[dict[str, Callable[[Region3], Any]]] = {
         "CFrame": lambda box: CFrame(box.center()),
         "Size": lambda box: box.size(),
@@ -114,13 +104,13 @@ class Region3(Value):
 _region3 = instance_check(Region3, "Region3")
 
 
-@checked(CONSTRUCTORS, "new", vector, vector)
+@checked(Region3.constructors, "new", vector, vector)
 def _new(a: Vector, b: Vector) -> Region3:
     low = Vector(min(a.x, b.x), min(a.y, b.y), min(a.z, b.z))
     return Region3(low, Vector(max(a.x, b.x), max(a.y, b.y), max(a.z, b.z)))
 
 
-@checked(METHODS, "ExpandToGrid", _region3, number)
+@checked(Region3.methods, "ExpandToGrid", _region3, number)
 def _expand_to_grid(box: Region3, step: float) -> Region3:
     if not (step > 0.0 and math.isfinite(step)):
         raise RuntimeFault("Region3:ExpandToGrid() needs a resolution above 0")

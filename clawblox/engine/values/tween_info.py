@@ -13,7 +13,6 @@ from typing import Any, Final
 from clawblox.engine.values.enums import EnumItem, enum_check, enum_item
 from clawblox.engine.values.rotations import cosine, sine
 from clawblox.engine.values.value import (
-    Functions,
     Record,
     any_value,
     checked,
@@ -23,8 +22,6 @@ from clawblox.engine.values.value import (
     optional,
 )
 from clawblox.luau.core.numbers import raise_to
-
-CONSTRUCTORS: Functions = {}
 
 _LONGEST_S: Final = 1e9
 _SHORTEST_S: Final = 1e-9
@@ -72,7 +69,7 @@ def _flag(args: tuple[Any, ...], at: int, name: str) -> bool:
 
 
 @checked(
-    CONSTRUCTORS,
+    TweenInfo.constructors,
     "new",
     optional(number, 1.0),
     optional(enum_check("EasingStyle"), enum_item("EasingStyle", "Quad")),

@@ -10,7 +10,6 @@ import attrs
 
 from clawblox.engine.values.value import (
     Check,
-    Functions,
     Value,
     add_arithmetic,
     checked,
@@ -22,10 +21,6 @@ from clawblox.engine.values.value import (
 from clawblox.luau.core.numbers import single
 from clawblox.luau.core.operators import to_text
 from clawblox.luau.lib.support import arguments as arg
-
-UDIM_CONSTRUCTORS: Functions = {}
-METHODS: Functions = {}
-CONSTRUCTORS: Functions = {}
 
 _MAX_OFFSET = float(2**31 - 1)
 
@@ -63,7 +58,6 @@ class UDim2(Value):
 
     type_name = "UDim2"
     kinds = (UDim, UDim)
-    methods = METHODS
     getters: ClassVar[dict[str, Callable[[UDim2], Any]]] = {
         "X": lambda pair: pair.x,
         "Y": lambda pair: pair.y,
@@ -81,7 +75,7 @@ udim2: Check = instance_check(UDim2, "UDim2")
 _part = optional(number, 0.0)
 
 
-@checked(UDIM_CONSTRUCTORS, "new", _part, _part)
+@checked(UDim.constructors, "new", _part, _part)
 def make_udim(scale: float, offset: float) -> UDim:
     """Return a length; its offset is cut to an integer."""
     return UDim(single(scale), _whole(offset))
@@ -107,20 +101,20 @@ def _new(*args: Any) -> UDim2:
     return make_udim2(*(arg.optional_number(args, at, "new", 0.0) for at in range(4)))
 
 
-CONSTRUCTORS["new"] = _new
+UDim2.constructors["new"] = _new
 
 
-@checked(CONSTRUCTORS, "fromScale", _part, _part)
+@checked(UDim2.constructors, "fromScale", _part, _part)
 def _from_scale(x: float, y: float) -> UDim2:
     return make_udim2(x, 0.0, y, 0.0)
 
 
-@checked(CONSTRUCTORS, "fromOffset", _part, _part)
+@checked(UDim2.constructors, "fromOffset", _part, _part)
 def _from_offset(x: float, y: float) -> UDim2:
     return make_udim2(0.0, x, 0.0, y)
 
 
-@checked(METHODS, "Lerp", udim2, udim2, number)
+@checked(UDim2.methods, "Lerp", udim2, udim2, number)
 def _lerp(start: UDim2, goal: UDim2, alpha: float) -> UDim2:
     return UDim2(mix_udims(start.x, goal.x, alpha), mix_udims(start.y, goal.y, alpha))
 

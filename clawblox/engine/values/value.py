@@ -99,6 +99,8 @@ class Value(HostValue):
         kinds: The classes of its fields.
         getters: Its members by name, each as a function of the value.
         methods: Its methods by name.
+        constructors: The functions of its library.
+        constants: The values of its library.
     """
 
     __slots__: tuple[str, ...] = ()
@@ -106,10 +108,14 @@ class Value(HostValue):
     kinds: ClassVar[tuple[type[Any], ...]] = ()
     getters: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
     methods: ClassVar[Functions] = {}
+    constructors: ClassVar[Functions] = {}
+    constants: ClassVar[dict[str, Any]] = {}
 
     def __init_subclass__(cls) -> None:
-        """Let ``tostring`` show `text`."""
+        """Give the type functions of its own, and let ``tostring`` show `text`."""
         super().__init_subclass__()
+        if "methods" not in vars(cls):  # else attrs makes the class again, with its slots
+            cls.methods, cls.constructors, cls.constants = {}, {}, {}
         operator(cls, "__tostring", instance_check(cls, cls.type_name))(lambda value: value.text())
 
     def contents(self) -> tuple[Any, ...]:

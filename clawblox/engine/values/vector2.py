@@ -10,7 +10,6 @@ import attrs
 
 from clawblox.engine.values.value import (
     Check,
-    Functions,
     Value,
     add_arithmetic,
     any_value,
@@ -25,9 +24,6 @@ from clawblox.luau import RuntimeFault
 from clawblox.luau.core.numbers import divide, single
 from clawblox.luau.core.operators import shown_type
 
-METHODS: Functions = {}
-CONSTRUCTORS: Functions = {}
-
 
 @attrs.define(eq=False, repr=False)
 class Vector2(Value):
@@ -38,7 +34,6 @@ class Vector2(Value):
 
     type_name = "Vector2"
     kinds = (float, float)
-    methods = METHODS
     getters: ClassVar[dict[str, Callable[[Vector2], Any]]] = {
         "X": lambda value: value.x,
         "Y": lambda value: value.y,
@@ -51,7 +46,7 @@ _vector2: Check = instance_check(Vector2, "Vector2")
 _part = optional(number, 0.0)
 
 
-@checked(CONSTRUCTORS, "new", _part, _part)
+@checked(Vector2.constructors, "new", _part, _part)
 def make_vector2(x: float, y: float) -> Vector2:
     """Return a vector of two numbers that are not rounded yet."""
     return Vector2(*singles(x, y))
@@ -62,17 +57,17 @@ def _unit(value: Vector2) -> Vector2:
     return make_vector2(value.x / size, value.y / size) if size else value
 
 
-@checked(METHODS, "Dot", _vector2, _vector2)
+@checked(Vector2.methods, "Dot", _vector2, _vector2)
 def _dot(a: Vector2, b: Vector2) -> float:
     return single(a.x * b.x + a.y * b.y)
 
 
-@checked(METHODS, "Cross", _vector2, _vector2)
+@checked(Vector2.methods, "Cross", _vector2, _vector2)
 def _cross(a: Vector2, b: Vector2) -> float:
     return single(a.x * b.y - a.y * b.x)
 
 
-@checked(METHODS, "Lerp", _vector2, _vector2, number)
+@checked(Vector2.methods, "Lerp", _vector2, _vector2, number)
 def _lerp(start: Vector2, goal: Vector2, alpha: float) -> Vector2:
     return make_vector2(start.x + (goal.x - start.x) * alpha, start.y + (goal.y - start.y) * alpha)
 
@@ -100,9 +95,9 @@ _add_scaling("__mul", "mul", float.__mul__)
 _add_scaling("__div", "div", divide)
 
 
-CONSTANTS = {
-    "zero": Vector2(0.0, 0.0),
-    "one": Vector2(1.0, 1.0),
-    "xAxis": Vector2(1.0, 0.0),
-    "yAxis": Vector2(0.0, 1.0),
-}
+Vector2.constants.update(
+    zero=Vector2(0.0, 0.0),
+    one=Vector2(1.0, 1.0),
+    xAxis=Vector2(1.0, 0.0),
+    yAxis=Vector2(0.0, 1.0),
+)
