@@ -10,7 +10,7 @@ import hmac
 import logging
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -97,10 +97,7 @@ def create_app(
             yield
             tasks.cancel_scope.cancel()
 
-    routes: list[BaseRoute] = [
-        Route(path, endpoint, methods=[method]) for method, path, endpoint in api.table()
-    ]
-    routes += world.simulation.routes(world)
+    routes = [*api.routes(), *world.simulation.routes(world)]
 
     async def answer_halted(request: Request, error: Exception) -> Response:
         log = "" if settings.log_name is None else f": {settings.log_name}"
@@ -118,12 +115,7 @@ def create_app(
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
-
-    async def answer_after_due_ticks(scope: Scope, receive: Receive, send: Send) -> None:
-        clock.catch_up()
-        await app(scope, receive, send)
-
-    return _Gate(answer_after_due_ticks, ServerAddress(settings.host, settings.port))
+    return _gate(app, clock, ServerAddress(settings.host, settings.port))
 
 
 class _Api:
@@ -132,18 +124,18 @@ class _Api:
         self._clock = clock
         self._operator_token = operator_token
 
-    def table(self) -> list[tuple[str, str, Callable[[Request], Awaitable[Response]]]]:
+    def routes(self) -> list[BaseRoute]:
         return [
-            ("GET", API_ROUTE, self.api_doc),
-            ("GET", API_ALIAS_ROUTE, self.api_doc),
-            ("GET", HEALTH_ROUTE, self.health),
-            ("POST", JOIN_ROUTE, self.join),
-            ("POST", LEAVE_ROUTE, self.leave),
-            ("GET", OBSERVE_ROUTE, self.observe),
-            ("POST", INPUT_ROUTE, self.input),
-            ("POST", CHAT_ROUTE, self.chat),
-            ("GET", CHAT_MESSAGES_ROUTE, self.chat_messages),
-            ("GET", SNAPSHOT_ROUTE, self.snapshot),
+            Route(API_ROUTE, self.api_doc),
+            Route(API_ALIAS_ROUTE, self.api_doc),
+            Route(HEALTH_ROUTE, self.health),
+            Route(JOIN_ROUTE, self.join, methods=["POST"]),
+            Route(LEAVE_ROUTE, self.leave, methods=["POST"]),
+            Route(OBSERVE_ROUTE, self.observe),
+            Route(INPUT_ROUTE, self.input, methods=["POST"]),
+            Route(CHAT_ROUTE, self.chat, methods=["POST"]),
+            Route(CHAT_MESSAGES_ROUTE, self.chat_messages),
+            Route(SNAPSHOT_ROUTE, self.snapshot),
         ]
 
     async def api_doc(self, request: Request) -> Response:
@@ -251,16 +243,12 @@ class _Api:
         return hmac.compare_digest(given[0].encode("latin-1"), self._operator_token)
 
 
-class _Gate:
-    """ASGI middleware that passes on only requests that are addressed to this world."""
+def _gate(app: ASGIApp, clock: WorldClock, address: ServerAddress) -> ASGIApp:
+    """Return an application that passes on requests to this world, each after the due ticks."""
 
-    def __init__(self, app: ASGIApp, address: ServerAddress) -> None:
-        self._app = app
-        self._address = address
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
-            await self._app(scope, receive, send)
+            await app(scope, receive, send)
             return
 
         async def send_with_headers(message: Message) -> None:
@@ -269,9 +257,13 @@ class _Gate:
             await send(message)
 
         read = Headers(scope=scope).getlist
-        refusal = find_refusal(self._address.matches, scope.get("method", ""), read, has_pages=True)
-        app = self._app if refusal is None else PlainTextResponse(refusal[1], refusal[0])
-        await app(scope, receive, send_with_headers)
+        refusal = find_refusal(address.matches, scope.get("method", ""), read, has_pages=True)
+        if refusal is None:
+            clock.catch_up()
+        chosen = app if refusal is None else PlainTextResponse(refusal[1], refusal[0])
+        await chosen(scope, receive, send_with_headers)
+
+    return answer
 
 
 def _with_defaults(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

@@ -106,10 +106,6 @@ class Connection(H11Protocol):
         self._clear_deadline()
         super().connection_lost(exc)
 
-    def close(self) -> None:
-        """Close the connection once all buffered data is sent."""
-        self.transport.close()
-
     def _set_deadline(self) -> None:
         self._deadline = self.loop.call_later(self._request_timeout, self._expire)
 
@@ -123,20 +119,17 @@ class Connection(H11Protocol):
             return
         has_begun = self.conn.their_state is h11.SEND_BODY or bool(self.conn.trailing_data[0])
         if has_begun and self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            self._answer_late()
-        self.close()
-
-    def _answer_late(self) -> None:
-        if self.conn.their_state is h11.SEND_BODY:
-            self.cycle.disconnected = True  # the reader of the body sees its end
-            self.cycle.message_event.set()
-        text = f"The request did not come within {self._request_timeout:g} s"
-        self._send_text(408, b"Request Timeout", text)
+            if self.conn.their_state is h11.SEND_BODY:
+                self.cycle.disconnected = True  # the reader of the body sees its end
+                self.cycle.message_event.set()
+            text = f"The request did not come within {self._request_timeout:g} s"
+            self._send_text(408, b"Request Timeout", text)
+        self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
         """Answer a request that is not HTTP, and close; uvicorn calls it."""
         self._send_text(400, b"Bad Request", msg)
-        self.close()
+        self.transport.close()
 
     def _send_text(self, status: int, reason: bytes, text: str) -> None:
         headers = [
@@ -228,7 +221,11 @@ class Acceptor:
             if len(self._connections) < self._settings.max_connections:
                 await self._accept()
             elif not self._make_room():
-                self._report_shortage()
+                if self._shortages.count():
+                    _log.warning(
+                        "all %d connections are in use: new ones wait",
+                        self._settings.max_connections,
+                    )
                 await anyio.sleep(ROOM_PAUSE_S)
 
     async def _accept(self) -> None:
@@ -238,7 +235,8 @@ class Acceptor:
             return
         except OSError as error:
             self._make_room()
-            self._report_failure(error)
+            if times := self._failures.count():
+                _log.error("connections cannot be accepted (%d times lately): %s", times, error)
             await anyio.sleep(ACCEPT_PAUSE_S)
             return
         try:
@@ -267,20 +265,10 @@ class Acceptor:
             and connection.idle_since <= now - MIN_IDLE_S
         ]
         if idle:
-            min(idle, key=lambda connection: connection.idle_since).close()
+            min(idle, key=lambda connection: connection.idle_since).transport.close()
         elif unread is not None:
             unread.transport.abort()
         return bool(idle) or unread is not None
-
-    def _report_shortage(self) -> None:
-        if self._shortages.count():
-            _log.warning(
-                "all %d connections are in use: new ones wait", self._settings.max_connections
-            )
-
-    def _report_failure(self, error: OSError) -> None:
-        if times := self._failures.count():
-            _log.error("connections cannot be accepted (%d times lately): %s", times, error)
 
 
 BACKLOG: Final = 2048

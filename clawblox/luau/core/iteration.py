@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any
 
@@ -315,7 +316,7 @@ def _first_cursor(table: LuaTable, last: Cursor | None) -> Cursor:
         key = next(iter(table), None)
         searches += 1
     keys = ordered_keys(table) if raw_get(table, key) is None else [key]
-    return Cursor(keys, searches)
+    return Cursor(keys, searches=searches)
 
 
 def _charged_keys(table: LuaTable) -> list[Any]:
@@ -323,6 +324,7 @@ def _charged_keys(table: LuaTable) -> list[Any]:
     return ordered_keys(table)
 
 
+@dataclass(slots=True, eq=False)
 class Cursor:
     """The position of ``next`` in a table.
 
@@ -333,12 +335,9 @@ class Cursor:
             depends.
     """
 
-    __slots__ = ("keys", "position", "searches")
-
-    def __init__(self, keys: list[Any], searches: int = 0) -> None:
-        self.keys = keys
-        self.position = 0
-        self.searches = searches
+    keys: list[Any]
+    position: int = 0
+    searches: int = 0
 
     def after(self, key: Any) -> int:
         """Return the position behind a key; -1 if the key is not there."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any
 
@@ -37,6 +38,7 @@ _TEXT_PER_STEP = 2  # characters that Python compiles
 FORMAT = 5  # of snapshots: it must change whenever the same source is lowered differently
 
 
+@dataclass(slots=True, eq=False)
 class Continuation:
     """The rest of a function behind one call.
 
@@ -48,23 +50,12 @@ class Continuation:
         length: The number of lines of generated code.
     """
 
-    __slots__ = ("_function", "length", "line", "names", "prototype", "site")
-
-    def __init__(
-        self,
-        prototype: Prototype,
-        site: Site,
-        function: FunctionType,
-        names: list[str],
-        length: int,
-    ) -> None:
-        self.prototype = prototype
-        self.length = length
-        self.site = site
-        unit = prototype.chunk.units[MAIN_UNIT]
-        self.line = unit.lines[unit.sites.index(site)]
-        self._function = function
-        self.names = names
+    prototype: Prototype
+    site: Site
+    line: int
+    names: list[str]
+    length: int
+    _function: FunctionType
 
     def function(self, environment: CellType) -> Callable[..., Any]:
         """Return the code as a function with the globals in a cell."""
@@ -127,7 +118,9 @@ class Prototype:
         defined: dict[str, Any] = {}
         self.chunk.compile(writer, f"{self.index}/{site.ordinal}", defined)
         length = sum(map(bool, writer.lines))  # the others depend on the version of Python
-        return Continuation(self, site, defined[f"M{self.index}"](None), names, length)
+        unit = self.chunk.units[MAIN_UNIT]
+        line = unit.lines[unit.sites.index(site)]
+        return Continuation(self, site, line, names, length, defined[f"M{self.index}"](None))
 
 
 class Chunk:
@@ -279,11 +272,16 @@ def checked(function: FunctionType) -> Any:
 
 def environment_cell(function: Any) -> CellType | None:
     """Return the cell of a Luau function's globals; None if it uses no globals."""
+    closure = _generated(function)
+    return None if closure is None else closure_cells(closure).get("E")
+
+
+def _generated(function: Any) -> FunctionType | None:
+    """Return the Python function of a Luau function; None for a built-in one."""
     if function.__class__ is CheckedFunction:
         function = function.function
-    if not isinstance(function, FunctionType) or not is_generated(function.__code__):
-        return None
-    return closure_cells(function).get("E")
+    is_luau = isinstance(function, FunctionType) and is_generated(function.__code__)
+    return function if is_luau else None
 
 
 def closure_cells(function: FunctionType) -> dict[str, CellType]:
@@ -304,14 +302,8 @@ def is_continuation(code: CodeType) -> bool:
 
 def find_prototype(function: Any) -> Prototype | None:
     """Return the prototype of a Luau function; None for a built-in one."""
-    if function.__class__ is CheckedFunction:
-        function = function.function
-    if not isinstance(function, FunctionType):
-        return None
-    code = function.__code__
-    if not is_generated(code):
-        return None
-    return prototype_in(code, function.__globals__)
+    closure = _generated(function)
+    return None if closure is None else prototype_in(closure.__code__, closure.__globals__)
 
 
 def prototype_in(code: CodeType, names: dict[str, Any]) -> Prototype:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from clawblox.luau.core.deep import COUNTS_C_CALLS, MAX_CALLS, call_limit
@@ -185,6 +186,7 @@ RESUME_CODES.add(_run.__code__)
 _WRAP_CODE = WrapFunction.__call__.__code__
 
 
+@dataclass(slots=True, eq=False)
 class FailedCall(SuspendedFrame):
     """Stands for the call in which a coroutine is suspended, and fails instead of returning.
 
@@ -192,14 +194,11 @@ class FailedCall(SuspendedFrame):
         error: The error.
     """
 
-    __slots__ = ("_error",)
-
-    def __init__(self, error: LuaError) -> None:
-        self._error = error
+    error: LuaError
 
     def rest(self, result: Any) -> tuple[Callable[[Any], Any], Any]:
         """Fail."""
-        raise self._error
+        raise self.error
 
 
 def fail_call(coroutine: Coroutine, error: LuaError) -> None:

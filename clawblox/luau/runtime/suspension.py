@@ -7,6 +7,7 @@ its way adds a frame to it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import CellType, FunctionType
 from typing import Any
 
@@ -32,6 +33,7 @@ class Yield(BaseException):
         self.frames: list[SuspendedFrame] = []
 
 
+@dataclass(slots=True, eq=False)
 class ScriptFrame(SuspendedFrame):
     """A Luau function suspended at a call.
 
@@ -41,27 +43,20 @@ class ScriptFrame(SuspendedFrame):
         environment: The cell of the function's globals, which it shares with the function.
     """
 
-    __slots__ = ("continuation", "environment", "values")
-
-    def __init__(
-        self, continuation: Continuation, values: list[Any], environment: CellType
-    ) -> None:
-        self.continuation = continuation
-        self.values = values
-        self.environment = environment
+    continuation: Continuation
+    values: list[Any]
+    environment: CellType
 
     def rest(self, result: Any) -> tuple[Callable[[Any], Any], Any]:
         """Return the rest of the function and its variables; nothing else may keep those alive."""
         return self.continuation.function(self.environment), [*self.values, result]
 
 
+@dataclass(slots=True, eq=False)
 class ProtectedFrame(SuspendedFrame):
     """A suspended ``pcall``, or ``xpcall`` with its handler."""
 
-    __slots__ = ("handler",)
-
-    def __init__(self, handler: Function | None) -> None:
-        self.handler = handler
+    handler: Function | None
 
     def rest(self, result: Any) -> tuple[Callable[[Any], Any], Any]:
         """Return the function that reports success."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import Any
 
@@ -14,6 +15,7 @@ from clawblox.luau.core.values import as_result
 from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.registry import install
 
+_DIGITS = re.compile("[0-9]+")
 _MAX_INTEGER = 16
 _NATIVE_ALIGNMENT = 8
 _MAX_SIZE = 2**30
@@ -49,12 +51,11 @@ class _FormatReader:
         return self._at < len(self._form)
 
     def _digits(self) -> int | None:
-        start = self._at
-        while self._at < len(self._form) and "0" <= self._form[self._at] <= "9":
-            self._at += 1
-        if start == self._at:
+        digits = _DIGITS.match(self._form, self._at)
+        if digits is None:
             return None
-        size = int(self._form[start : self._at][:20])
+        self._at = digits.end()
+        size = int(digits[0][:20])
         if size > _MAX_SIZE:
             raise RuntimeFault("size specifier is too large")
         return size
