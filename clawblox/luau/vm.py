@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FunctionType
 from typing import Any, TypeVar
@@ -14,7 +13,6 @@ from clawblox.luau.core.deep import is_deep, run_deep
 from clawblox.luau.core.errors import LuaError, VMSnapshotError
 from clawblox.luau.core.machine import Coroutine, current
 from clawblox.luau.core.numbers import format_number
-from clawblox.luau.core.random import DEFAULT_SEED, PcgRandom
 from clawblox.luau.core.values import (
     Function,
     LuaTable,
@@ -109,19 +107,12 @@ class VM(LimitedMachine):
         self._is_entered = False  # a budget is in use
         self._is_ready = False  # the budget in use is the present thread's, which is deep
         self.output = output
-        self.error_stack = None
-        self.random = PcgRandom(DEFAULT_SEED)
-        self.roots = {}
-        self.held: Callable[[], Iterable[Any]] = tuple
         self.globals, self.string_library = build_globals()
         self.main_environment = self.globals
-        self.main_coroutine: Coroutine | None = None
         self.string_metatable = LuaTable()
         self.string_metatable["__index"] = self.string_library
         self.string_metatable["__metatable"] = "The metatable is locked"
         freeze(self.string_metatable)
-        self.clock = time.perf_counter
-        self.wall_clock = time.time
 
     # Loading and calling
 

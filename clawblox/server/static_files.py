@@ -199,13 +199,9 @@ class _FileAnswer(Response):
         return await self._read(start, end)
 
     async def _read(self, start: int, end: int) -> bytes:
+        length = min(_PIECE, end - start)
         return await to_thread.run_sync(
-            _read_piece,
-            self._path,
-            self._found,
-            start,
-            min(_PIECE, end - start),
-            limiter=self._limiter,
+            _read_piece, self._path, self._found, start, length, limiter=self._limiter
         )
 
 

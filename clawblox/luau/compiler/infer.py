@@ -16,11 +16,12 @@ class DirectFunctions:
         names: The locals that name them, by function.
         returns: Their ``return`` statements, by that local.
         single: The locals of those that always return exactly one value.
+        bodies: The function that the local of a ``local function`` names.
         statements: The statements of all functions of the chunk.
     """
 
     def __init__(self, functions: list[ast.FunctionBody]) -> None:
-        self._bodies: dict[ast.Local, ast.FunctionBody] = {}
+        self.bodies: dict[ast.Local, ast.FunctionBody] = {}
         self._uses: dict[ast.Local, int] = {}
         self.calls: dict[ast.Local, list[ast.Call]] = {}
         self.statements: dict[ast.FunctionBody, list[ast.Statement]] = {}
@@ -29,18 +30,14 @@ class DirectFunctions:
             for node in nodes:
                 self._note(node)
             self.statements[function] = [node for node in nodes if isinstance(node, ast.Statement)]
-        self.calls = {local: self.calls.get(local, []) for local in self._bodies
+        self.calls = {local: self.calls.get(local, []) for local in self.bodies
                       if self._is_direct(local)}  # fmt: skip
-        self.names = {self._bodies[local]: local for local in self.calls}
+        self.names = {self.bodies[local]: local for local in self.calls}
         self.returns = {
             local: [node for node in self.statements[body] if isinstance(node, ast.Return)]
             for body, local in self.names.items()
         }
         self.single = self._find_single()
-
-    def body(self, local: ast.Local) -> ast.FunctionBody:
-        """Return the function that a direct function's local names."""
-        return self._bodies[local]
 
     def callee(self, expression: ast.Expression) -> ast.Local | None:
         """Return the local of the direct function that an expression calls, or None."""
@@ -51,7 +48,7 @@ class DirectFunctions:
 
     def _note(self, node: ast.Node) -> None:
         if isinstance(node, ast.LocalFunction):
-            self._bodies[node.local] = node.function.body
+            self.bodies[node.local] = node.function.body
         elif isinstance(node, ast.LocalName):
             self._uses[node.local] = self._uses.get(node.local, 0) + 1
         elif isinstance(node, ast.Call) and isinstance(node.function, ast.LocalName):
@@ -61,13 +58,13 @@ class DirectFunctions:
         calls = self.calls.get(local, [])
         return (
             local.writes == 0
-            and not self._bodies[local].is_vararg
+            and not self.bodies[local].is_vararg
             and self._uses.get(local, 0) == len(calls)
             and not any(call.arguments and is_multiple(call.arguments[-1]) for call in calls)
         )
 
     def _find_single(self) -> set[ast.Local]:
-        single = {local for local in self.calls if always_returns(self._bodies[local].body)}
+        single = {local for local in self.calls if always_returns(self.bodies[local].body)}
         while True:
             wrong = {local for local in single if not self._returns_one(local, single)}
             if not wrong:

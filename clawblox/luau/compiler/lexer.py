@@ -372,10 +372,8 @@ class TokenReader:
         """
         if self.token.kind == kind:
             return self.next()
-        if self.token.line == opener.line:
-            place = f"column {opener.column}"
-        else:
-            place = f"line {opener.line}"
+        is_near = self.token.line == opener.line
+        place = f"column {opener.column}" if is_near else f"line {opener.line}"
         self.fail(f"Expected '{kind}' (to close '{opener.kind}' at {place}), got {self.token.text}")
 
     def enter(self, what: str) -> None:

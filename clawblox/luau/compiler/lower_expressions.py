@@ -156,7 +156,7 @@ class ExpressionLowering(OperatorLowering):
             is_return=want == "return",
             method=method,
             receiver=receiver,
-            callee=None if local is None else direct.body(local).index,
+            callee=None if local is None else direct.bodies[local].index,
         )
         if result is None:
             return ""
@@ -178,7 +178,7 @@ class ExpressionLowering(OperatorLowering):
         local = direct.callee(expression)
         if local is None:
             return self.value_list(expression.arguments)[0]
-        values = self.adjusted(expression.arguments, len(direct.body(local).params))
+        values = self.adjusted(expression.arguments, len(direct.bodies[local].params))
         return ", ".join(value.text for value in values)
 
     def _method_parts(self, expression: ast.MethodCall) -> tuple[str, str, str]:

@@ -125,7 +125,7 @@ class Lowering:
     def local_variable(self, local: ast.Local) -> Variable:
         """Return the kind of variable that a local is."""
         if local in self.numbers.direct.calls:
-            function = self.numbers.direct.body(local).index
+            function = self.numbers.direct.bodies[local].index
             return Variable("func", is_boxed=local.boxed, function=function)
         return Variable(self.local_kind(local), is_boxed=local.boxed)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from clawblox.luau.compiler import syntax as ast
 from clawblox.luau.compiler.expressions import ExpressionParser
@@ -88,8 +88,11 @@ class Parser(ExpressionParser):
         return variables, body
 
     def _statement(self) -> ast.Statement | None:
-        read = _READERS.get(self.token.kind)
-        return self._expression_statement() if read is None else read(self)
+        if self.token.kind == "@":
+            return self._attributed()
+        read = getattr(self, f"_{self.token.kind}_statement", self._expression_statement)
+        statement: ast.Statement | None = read()
+        return statement
 
     def _if_statement(self) -> ast.Statement:
         opener = self.next()
@@ -282,18 +285,3 @@ class Parser(ExpressionParser):
     def _note_write(self, target: ast.Expression) -> None:
         if isinstance(target, ast.LocalName):
             target.local.writes += 1
-
-
-_READERS: dict[str, Callable[[Parser], ast.Statement]] = {
-    "if": Parser._if_statement,
-    "while": Parser._while_statement,
-    "do": Parser._do_statement,
-    "repeat": Parser._repeat_statement,
-    "for": Parser._for_statement,
-    "function": Parser._function_statement,
-    "local": Parser._local_statement,
-    "return": Parser._return_statement,
-    "break": Parser._break_statement,
-    "@": Parser._attributed,
-}
-"""Readers of statements by the kind of their first token."""

@@ -111,11 +111,7 @@ def _steps(value: float, limit: float, step: float) -> Iterator[float]:
 class LoopIterator:
     """One running generic ``for``."""
 
-    __slots__ = ("control", "function", "state")
-
-    function: Any
-    state: Any
-    control: Any
+    __slots__ = ()
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         raise NotImplementedError
@@ -125,15 +121,13 @@ class LoopIterator:
         return chain(((key, value),), iter(self))
 
 
+@dataclass(slots=True, eq=False)
 class FunctionLoop(LoopIterator):
     """Calls an iterator function; the code of the loop makes the call, because it may yield."""
 
-    __slots__ = ()
-
-    def __init__(self, function: Any, state: Any, control: Any) -> None:
-        self.function = function
-        self.state = state
-        self.control = control
+    function: Any
+    state: Any
+    control: Any
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         return repeat((CALL, None))
@@ -145,15 +139,13 @@ class FunctionLoop(LoopIterator):
         return values
 
 
+@dataclass(slots=True, eq=False)
 class TableLoop(LoopIterator):
     """Goes through the keys that a table had at the start, reading each value when it is due."""
 
-    __slots__ = ("_position", "keys")
-
-    def __init__(self, table: LuaTable, keys: list[Any]) -> None:
-        self.state = table
-        self.keys = keys
-        self._position: Any = None
+    state: LuaTable
+    keys: list[Any]
+    _position: Any = None
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         table = self.state  # nothing was removed since its keys were listed
@@ -179,14 +171,12 @@ class TableLoop(LoopIterator):
         return self.keys[len(self.keys) - left :]
 
 
+@dataclass(slots=True, eq=False)
 class SequenceLoop(LoopIterator):
     """Goes through 1, 2, 3, … up to the first nil."""
 
-    __slots__ = ()
-
-    def __init__(self, table: LuaTable, control: float) -> None:
-        self.state = table
-        self.control = control
+    state: LuaTable
+    control: float
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         return _entries_in_order(self.state.get, int(self.control) + 1)
@@ -194,7 +184,7 @@ class SequenceLoop(LoopIterator):
     def again(self, key: Any, value: Any) -> Iterator[tuple[Any, Any]]:
         """Return the running iteration and the rest."""
         self.control = key
-        return super().again(key, value)
+        return LoopIterator.again(self, key, value)
 
 
 def _entries_in_order(get: Callable[[float], Any], start: int) -> Iterator[tuple[Any, Any]]:

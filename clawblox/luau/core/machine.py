@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, cast
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
 
 from clawblox.luau.core.errors import LuaError
 from clawblox.luau.core.limits import BYTES_PER_STEP, LONG_TEXT
-from clawblox.luau.core.random import PcgRandom
+from clawblox.luau.core.random import DEFAULT_SEED, PcgRandom
 
 if TYPE_CHECKING:
     from clawblox.luau.core.values import LuaTable
-
-
-class Members(Protocol):
-    """The members of vectors besides their components.
-
-    Attributes:
-        name: What ``typeof`` calls a vector.
-        properties: Functions that compute what ``vector.name`` is.
-        methods: The functions that ``vector:name()`` calls.
-        functions: The same functions by the names that snapshots have for them.
-    """
-
-    name: str
-    properties: Mapping[str, Any]
-    methods: Mapping[str, Any]
-    functions: Mapping[str, Any]
-
-    def read(self, vector: Any, key: Any) -> Any:
-        """Return a member of a vector that is no property.
-
-        Raises:
-            RuntimeFault: Vectors have no such member.
-        """
 
 
 class SuspendedFrame:
@@ -53,6 +32,7 @@ class SuspendedFrame:
         raise NotImplementedError
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
 class Coroutine:
     """A Luau thread.
 
@@ -64,19 +44,15 @@ class Coroutine:
         error: The error that killed it, for ``coroutine.close``; None otherwise.
     """
 
-    __slots__ = (
-        "__weakref__", "_serial", "environment", "error", "frames", "function", "status",
-    )  # fmt: skip
-
-    def __init__(self, function: Callable[..., Any] | None, environment: Any) -> None:
-        self.status = "suspended"
-        self.function = function
-        self.frames: list[SuspendedFrame] = []
-        self.environment = environment
-        self.error: LuaError | None = None
+    function: Callable[..., Any] | None
+    environment: Any
+    status: str = "suspended"
+    frames: list[SuspendedFrame] = field(default_factory=list)
+    error: LuaError | None = None
+    _serial: int = field(init=False)
 
 
-class Machine(Protocol):
+class Machine:
     """The VM as `current` gives it to operators, coroutines and libraries.
 
     Attributes:
@@ -103,27 +79,28 @@ class Machine(Protocol):
         wall_clock: The clock of ``os.time``, in seconds since 1970.
     """
 
-    c_calls: int
-    base_c_calls: int
-    depth: int
-    has_headroom: bool
-    extra_calls: int
-    running: Coroutine | None
-    error_stack: str | None
-    main_environment: Any
-    has_weak_tables: bool
-
-    vectors: Members
-    roots: dict[str, Any]
-    held: Callable[[], Iterable[Any]]
     globals: LuaTable
     string_library: LuaTable
     string_metatable: LuaTable
-    main_coroutine: Coroutine | None
-    random: PcgRandom
-    output: Callable[[str], None] | None
-    clock: Callable[[], float]
-    wall_clock: Callable[[], float]
+    main_environment: Any
+    vectors: Any  # the `VectorType`
+
+    def __init__(self) -> None:
+        self.c_calls = 0
+        self.base_c_calls = 0
+        self.depth = 0
+        self.has_headroom = False
+        self.extra_calls = 0
+        self.running: Coroutine | None = None
+        self.error_stack: str | None = None
+        self.has_weak_tables = False
+        self.roots: dict[str, Any] = {}
+        self.held: Callable[[], Iterable[Any]] = tuple
+        self.main_coroutine: Coroutine | None = None
+        self.random = PcgRandom(DEFAULT_SEED)
+        self.output: Callable[[str], None] | None = None
+        self.clock: Callable[[], float] = time.perf_counter
+        self.wall_clock: Callable[[], float] = time.time
 
     def charge(self, steps: int) -> None:
         """Take steps of a script's loop, and account for the heap it may fill."""
@@ -133,6 +110,7 @@ class Machine(Protocol):
 
     def is_new_pattern(self, pattern: str) -> bool:
         """Return whether the call from the host has to pay for reading a pattern of strings."""
+        raise NotImplementedError
 
     def take_steps(self, steps: int) -> None:
         """Take steps for work that cannot be refused, such as handling an error."""
@@ -151,9 +129,11 @@ class Machine(Protocol):
 
     def identify(self, value: Any) -> str:
         """Return the type and serial number of a value that has no other text."""
+        raise NotImplementedError
 
     def load_charged(self, source: str, name: str, environment: Any) -> Callable[..., Any]:
         """Compile a chunk for the running script; return its main function."""
+        raise NotImplementedError
 
 
 class _Context(threading.local):

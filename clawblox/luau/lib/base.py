@@ -368,6 +368,13 @@ def collectgarbage(*args: Any) -> Any:
 # Environments
 
 
+def _level(args: arg.Arguments, function: str) -> int:
+    level = arg.integer(args, 0, function)
+    if level < 0:
+        arg.wrong(0, function, "level must be non-negative")
+    return level
+
+
 def _frame_at(level: int, function: str) -> FrameType | ScriptFrame | None:
     found = next(islice(stack(sys._getframe(2)), level - 1, None), None)
     if found is None:
@@ -386,9 +393,7 @@ def getfenv(*args: Any) -> Any:
     if is_function(target):
         cell = environment_cell(target)
         return thread_environment() if cell is None else cell.cell_contents
-    level = arg.integer((target,), 0, "getfenv")
-    if level < 0:
-        arg.wrong(0, "getfenv", "level must be non-negative")
+    level = _level((target,), "getfenv")
     if level == 0:
         return thread_environment()
     frame = _frame_at(level, "getfenv")
@@ -408,9 +413,7 @@ def setfenv(*args: Any) -> Any:
     environment = arg.table(args, 1, "setfenv")
     closure = args[0]
     if not is_function(closure):
-        level = arg.integer(args, 0, "setfenv")
-        if level < 0:
-            arg.wrong(0, "setfenv", "level must be non-negative")
+        level = _level(args, "setfenv")
         if level == 0:
             if current.vm.running is None:
                 current.vm.main_environment = environment

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from clawblox.luau.core.errors import RuntimeFault
@@ -196,15 +197,13 @@ def match(*args: Any) -> Any:
     return None if matched is None else as_result(matched.captures(whole=True))
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class MatchIterator(NativeFunction):
     """An iterator that ``string.gmatch`` returns."""
 
-    __slots__ = ("pattern", "position", "text")
-
-    def __init__(self, text: str, pattern: str, position: int = 0) -> None:
-        self.text = text
-        self.pattern = pattern
-        self.position = position
+    text: str
+    pattern: str
+    position: int = 0
 
     def __call__(self, *_: Any) -> Any:
         """Call it as scripts do."""

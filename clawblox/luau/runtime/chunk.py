@@ -76,11 +76,6 @@ class Prototype:
             to be numbers; None for a function that any code may call.
     """
 
-    __slots__ = (
-        "_continuations", "_liveness", "block", "chunk", "index", "is_vararg", "line", "name",
-        "numeric_parameters", "parameters", "sites", "upvalues", "variables",
-    )  # fmt: skip
-
     def __init__(self, chunk: Chunk, body: ast.FunctionBody) -> None:
         self.chunk = chunk
         self.index = body.index
@@ -125,10 +120,6 @@ class Prototype:
 
 class Chunk:
     """One loaded source."""
-
-    __slots__ = (
-        "__weakref__", "name", "namespace", "prototypes", "shown_name", "source", "tokens", "units",
-    )  # fmt: skip
 
     def __init__(
         self, source: str, name: str, names: dict[str, Any], charge: Charge = free_of_charge
@@ -223,6 +214,7 @@ def is_generated(code: CodeType) -> bool:
     return code.co_filename.startswith(UNIT_PREFIX)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class CheckedFunction(NativeFunction):
     """A direct function that a script has found by its place on the stack.
 
@@ -230,10 +222,7 @@ class CheckedFunction(NativeFunction):
     checked here.
     """
 
-    __slots__ = ("function",)
-
-    def __init__(self, function: FunctionType) -> None:
-        self.function = function
+    function: FunctionType
 
     def __call__(self, *arguments: Any) -> Any:
         """Call it as scripts do.

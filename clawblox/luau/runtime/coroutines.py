@@ -24,13 +24,11 @@ _MAX_LEVELS = 1000  # of a traceback
 _MOST_CALLS_BELOW = 200  # a coroutine that is started deeper gets no calls of its own
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class WrapFunction(NativeFunction):
     """A function that ``coroutine.wrap`` returns."""
 
-    __slots__ = ("coroutine",)
-
-    def __init__(self, coroutine: Coroutine) -> None:
-        self.coroutine = coroutine
+    coroutine: Coroutine
 
     def __call__(self, *values: Any) -> Any:
         """Call it as scripts do."""

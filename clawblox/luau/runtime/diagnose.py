@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast as python
 import gc
 from collections.abc import Iterator
+from itertools import islice
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any, NamedTuple
 
@@ -257,16 +258,10 @@ def describe(levels: list[Level]) -> str:
 
 def _error_levels(error: BaseException) -> list[Level]:
     """Return the innermost levels from where an error was raised to where it was caught."""
-    levels: list[Level] = []
     links = _links(error)
     current.vm.take_steps(len(links) * _STEPS_PER_LINK)
-    for link in reversed(links):
-        if len(levels) == _MAX_TRACED:
-            break
-        level = _level(link.tb_frame, link.tb_lineno)
-        if level is not None:
-            levels.append(level)
-    return levels
+    levels = (_level(link.tb_frame, link.tb_lineno) for link in reversed(links))
+    return list(islice((level for level in levels if level is not None), _MAX_TRACED))
 
 
 def run_handler(handler: Function, error: LuaError) -> Any:

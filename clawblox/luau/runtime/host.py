@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
@@ -21,6 +22,7 @@ from clawblox.luau.runtime.raw import HostValue, make_raw, raw_name, suspend_raw
 from clawblox.luau.runtime.suspension import Yield
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class HostFunction(NativeFunction):
     """A Python function that scripts can call.
 
@@ -33,11 +35,8 @@ class HostFunction(NativeFunction):
         function: The Python function.
     """
 
-    __slots__ = ("function", "name")
-
-    def __init__(self, name: str, function: Callable[..., Any]) -> None:
-        self.name = name
-        self.function = function
+    name: str
+    function: Callable[..., Any]
 
     def __call__(self, *arguments: Any) -> Any:
         """Call it as scripts do."""
@@ -49,9 +48,7 @@ class HostFunction(NativeFunction):
             raise
         if result is None:
             return ()
-        if isinstance(result, tuple):
-            return results(result)
-        return to_luau(result)
+        return results(result) if isinstance(result, tuple) else to_luau(result)
 
 
 def results(values: tuple[Any, ...]) -> Any:

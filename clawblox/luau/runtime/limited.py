@@ -25,7 +25,7 @@ from clawblox.luau.core.limits import (
     Charge,
     free_of_charge,
 )
-from clawblox.luau.core.machine import MAX_C_CALLS, MAX_C_CALLS_IN_HANDLER, Coroutine, Machine
+from clawblox.luau.core.machine import MAX_C_CALLS, MAX_C_CALLS_IN_HANDLER, Machine
 from clawblox.luau.runtime.chunk import Chunk
 from clawblox.luau.runtime.heap import collect, heap_bytes
 
@@ -58,15 +58,10 @@ class LimitedMachine(Machine):
     """
 
     def __init__(self, steps: int | None, memory_bytes: int | None, names: dict[str, Any]) -> None:
+        super().__init__()
         self.step_limit = steps
         self.memory_limit = memory_bytes
         self.block_limit: int | None = None  # bytes of a single allocation
-        self.c_calls = 0
-        self.base_c_calls = 0
-        self.depth = 0
-        self.has_headroom = False
-        self.extra_calls = 0
-        self.running: Coroutine | None = None
         self.chunks: WeakSet[Chunk] = WeakSet()
         self.steps_left: int | None = None
         self.is_interrupted = False
@@ -76,7 +71,6 @@ class LimitedMachine(Machine):
         self.allocated = 0
         self._compiling = 0  # bytes that the compiler is using
         self.observer: Callable[[FrameType], None] | None = None
-        self.has_weak_tables = False
         self.steps_since_collection = 0
         self._patterns: set[str] = set()  # that the present call has paid for
         self.serials_given = 0

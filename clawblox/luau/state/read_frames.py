@@ -9,10 +9,11 @@ from typing import Any
 from clawblox.luau.compiler.ir import Variable
 from clawblox.luau.core import iteration
 from clawblox.luau.core.iteration import FunctionLoop, LoopIterator, SequenceLoop, TableLoop
-from clawblox.luau.core.machine import Members, SuspendedFrame
+from clawblox.luau.core.machine import SuspendedFrame
 from clawblox.luau.core.values import LuaTable
 from clawblox.luau.runtime.chunk import Chunk, Prototype, find_prototype
 from clawblox.luau.runtime.host import Host
+from clawblox.luau.runtime.raw import VectorType
 from clawblox.luau.runtime.suspension import ProtectedFrame, ScriptFrame
 from clawblox.luau.state.document import Json
 from clawblox.luau.state.read_values import ValueReader, check_kind, items, position, whole
@@ -25,7 +26,7 @@ class FrameReader(ValueReader):
     document that no VM would write.
     """
 
-    def __init__(self, host: Host | None, vectors: Members) -> None:
+    def __init__(self, host: Host | None, vectors: VectorType) -> None:
         super().__init__(host, vectors)
         self._boxes: list[tuple[list[Any], Variable]] = []
         self._owners: dict[int, tuple[Chunk, str]] = {}  # the local that a box belongs to

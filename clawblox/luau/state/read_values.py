@@ -7,12 +7,12 @@ from typing import Any
 
 from clawblox.luau.core.errors import VMSnapshotError
 from clawblox.luau.core.iteration import is_position
-from clawblox.luau.core.machine import Members
 from clawblox.luau.core.values import TYPE_NAMES, LuaTable, check_key, flag, is_function
 from clawblox.luau.core.vectors import make_vector
 from clawblox.luau.lib.support.registry import BUILTINS
 from clawblox.luau.runtime.chunk import Chunk, Prototype
 from clawblox.luau.runtime.host import Host
+from clawblox.luau.runtime.raw import VectorType
 from clawblox.luau.state.document import Json
 
 _LARGEST = 2**53
@@ -107,7 +107,7 @@ _UNUSUAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 class ValueReader:
     """Finds the values that a document names."""
 
-    def __init__(self, host: Host | None, vectors: Members) -> None:
+    def __init__(self, host: Host | None, vectors: VectorType) -> None:
         self._host = host
         self._functions = {**vectors.functions, **({} if host is None else host.functions)}
         self.chunks: list[Chunk] = []

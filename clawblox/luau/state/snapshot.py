@@ -14,7 +14,7 @@ from typing import Any
 
 from clawblox.luau.core import iteration
 from clawblox.luau.core.errors import VMSnapshotError
-from clawblox.luau.core.iteration import Cursor, LoopIterator, SequenceLoop, TableLoop
+from clawblox.luau.core.iteration import Cursor, FunctionLoop, LoopIterator, SequenceLoop, TableLoop
 from clawblox.luau.core.limits import SHORT_TEXT
 from clawblox.luau.core.machine import Coroutine, SuspendedFrame
 from clawblox.luau.core.values import (
@@ -198,6 +198,7 @@ class Saver:
             return ["l", "table", self.value(loop.state), list(map(self.value, loop.rest()))]
         if isinstance(loop, SequenceLoop):
             return ["l", "sequence", self.value(loop.state), loop.control]
+        assert isinstance(loop, FunctionLoop)
         parts = (loop.function, loop.state, loop.control)
         return ["l", "function", *map(self.value, parts)]
 

@@ -144,13 +144,12 @@ def _reading_steps(body: str) -> int:
 
 def _slow_search(text: str, items: list[Item], start: int, anchored: bool) -> PatternMatch | None:
     matcher = Matcher(text, items)
+    end = None
     for at in range(start, start + 1 if anchored else len(text) + 1):
-        end = matcher.match(at)
-        if end is not None:
-            matcher.charge_rest()
-            return PatternMatch(text, at, end, matcher.captures)
+        if (end := matcher.match(at)) is not None:
+            break
     matcher.charge_rest()
-    return None
+    return None if end is None else PatternMatch(text, at, end, matcher.captures)
 
 
 @lru_cache(maxsize=MOST_PATTERNS)
@@ -246,14 +245,6 @@ def _set_text(chosen: frozenset[str]) -> str:
     if len(chosen) == 1:
         return re.escape(next(iter(chosen)))
     negated = len(chosen) > 128
-    codes = sorted(map(ord, ALL_CHARACTERS - chosen if negated else chosen))
-    ranges: list[list[int]] = []
-    for code in codes:
-        if ranges and ranges[-1][1] == code - 1:
-            ranges[-1][1] = code
-        else:
-            ranges.append([code, code])
-    body = "".join(
-        f"\\x{low:02x}" if low == high else f"\\x{low:02x}-\\x{high:02x}" for low, high in ranges
-    )
+    listed = sorted(ALL_CHARACTERS - chosen if negated else chosen)
+    body = "".join(f"\\x{ord(character):02x}" for character in listed)
     return f"[{'^' if negated else ''}{body}]"
