@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import mmap
 import sys
-from typing import NamedTuple
 
 import msgspec
 
@@ -38,11 +37,6 @@ class _Fields(msgspec.Struct):
     time: msgspec.Raw = _NULL
 
 
-class _Values(NamedTuple):
-    format: bytes
-    time: bytes
-
-
 def read_header(fd: int) -> Header:
     """Check a whole file and return its header. Blocks.
 
@@ -54,25 +48,25 @@ def read_header(fd: int) -> Header:
         OSError: It cannot be mapped.
     """
     try:
-        values = _find_values(fd)
-        return Header(_usable_format(values.format), _usable_time(values.time))
+        snapshot_format, time = _find_values(fd)
+        return Header(_usable_format(snapshot_format), _usable_time(time))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidDocument(str(error)) from error
 
 
-def _find_values(fd: int) -> _Values:
+def _find_values(fd: int) -> tuple[bytes, bytes]:
     with mmap.mmap(fd, 0, prot=mmap.PROT_READ) as mapped, memoryview(mapped) as view:
         try:
             return _copy_values(view)
         except msgspec.ValidationError:  # not an object, as its first byte shows
             msgspec.json.decode(view, type=msgspec.Raw)
-            return _Values(b"null", b"null")
+            return b"null", b"null"
 
 
-def _copy_values(view: memoryview) -> _Values:
+def _copy_values(view: memoryview) -> tuple[bytes, bytes]:
     # Copy the values, because the mapped file cannot be closed while anything refers to it.
     fields = msgspec.json.decode(view, type=_Fields)
-    return _Values(_copy_short(fields.format), _copy_short(fields.time))
+    return _copy_short(fields.format), _copy_short(fields.time)
 
 
 def _copy_short(value: msgspec.Raw) -> bytes:

@@ -54,12 +54,9 @@ class RowsCopy:
         Raises:
             OSError: The world has not written a regular file of the permitted size.
         """
-        fd = open_regular(self.partial, max_bytes=MAX_ROWS_BYTES)
-        try:
-            os.fsync(fd)
-            self.size_bytes = os.fstat(fd).st_size
-        finally:
-            os.close(fd)
+        with os.fdopen(open_regular(self.partial, max_bytes=MAX_ROWS_BYTES), "rb") as copy:
+            os.fsync(copy)
+            self.size_bytes = os.fstat(copy.fileno()).st_size
         self.sha256 = digest_file(self.partial, max_bytes=MAX_ROWS_BYTES)
 
     def publish(self, snapshot: Path) -> None:

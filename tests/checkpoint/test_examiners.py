@@ -49,7 +49,7 @@ def run(tmp_path: Path) -> Run:
 def forget() -> None:
     """Forget what was searched, so that it is searched again."""
     for memory in (verdicts, content_verdicts):
-        memory._verdicts.clear()
+        memory.clear()
 
 
 @pytest.fixture

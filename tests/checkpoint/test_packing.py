@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import random
 import threading
@@ -26,8 +25,6 @@ from clawblox.checkpoint import (
 from clawblox.checkpoint.archive import packing, writer
 from clawblox.checkpoint.archive.earlier import (
     EarlierArchives,
-    EarlierMember,
-    EarlierMembers,
     Packed,
     earlier_members,
 )
@@ -385,17 +382,6 @@ def test_an_archive_that_replaces_the_one_it_copies_from_is_whole(run: Run, defl
     for _ in range(2):
         assert packed_members(run.save("a", overwrite=True)) == before
     assert deflated == []
-
-
-def test_members_are_remembered_up_to_a_number(tmp_path: Path):
-    memory = EarlierMembers(2)
-    digests = [hashlib.sha256(bytes((number,))).digest() for number in range(3)]
-    packed = Packed(
-        method=STORED, crc=0, size=1, packed_size=1, sha256=b"", packed_sha256=b"", content=None
-    )
-    member = EarlierMember(tmp_path, start=0, packed=packed)
-    memory.remember((digest, member) for digest in digests)
-    assert [memory.find(digest) is not None for digest in digests] == [False, True, True]
 
 
 # --------------------------------------------------------------- what is known to be clean

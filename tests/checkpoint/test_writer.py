@@ -12,13 +12,14 @@ from pathlib import Path
 import attrs
 import pytest
 
-from clawblox.checkpoint.archive.earlier import EarlierArchives, EarlierMembers
+from clawblox.checkpoint.archive.earlier import EarlierArchives
 from clawblox.checkpoint.archive.intake import CHUNK_BYTES, UnreadableSource, VanishedSource
 from clawblox.checkpoint.archive.layout import DEFLATED, STORED, Entry
 from clawblox.checkpoint.archive.reader import Archive
 from clawblox.checkpoint.archive.writer import ArchiveWriter
 from clawblox.checkpoint.model import Source
 from clawblox.checkpoint.progress import Progress
+from clawblox.checkpoint.recent import RecentValues
 from clawblox.errors import CheckpointError
 
 PREFIX = "agents/rocky/workspace"
@@ -64,7 +65,7 @@ def target(tmp_path: Path) -> Iterator[Target]:
     files.mkdir()
     path = tmp_path / "a.ckpt"
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    with EarlierArchives(EarlierMembers(0)) as earlier:
+    with EarlierArchives(RecentValues(0)) as earlier:
         progress = Progress(None, 0)
         writer = ArchiveWriter(
             fd, metadata_bytes=len(DOCUMENT) + 9, progress=progress, earlier=earlier

@@ -12,12 +12,13 @@ import contextlib
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Self
 
 import attrs
 
+from clawblox.checkpoint.recent import RecentValues
 from clawblox.system.regular_files import open_regular
 
 _CHUNK_BYTES: Final = 256 << 10
@@ -72,45 +73,8 @@ class EarlierMember:
     packed: Packed
 
 
-class EarlierMembers:
-    """The most recent members, by the digest of their content. Thread-safe.
-
-    Args:
-        capacity: The number of members to remember.
-    """
-
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._members: dict[bytes, EarlierMember] = {}
-        self._lock = threading.Lock()
-
-    def remember(self, members: Iterable[tuple[bytes, EarlierMember]]) -> None:
-        """Remember members by the digest of their content; the oldest are forgotten."""
-        with self._lock:
-            for sha256, member in members:
-                self._members.pop(sha256, None)
-                self._members[sha256] = member
-            while len(self._members) > self._capacity:
-                del self._members[next(iter(self._members))]
-
-    def find(self, sha256: bytes) -> EarlierMember | None:
-        """Return the member with this content, or None."""
-        with self._lock:
-            return self._members.get(sha256)
-
-    def sizes(self) -> frozenset[int]:
-        """Return the sizes of all contents."""
-        with self._lock:
-            return frozenset(member.packed.size for member in self._members.values())
-
-    def clear(self) -> None:
-        """Forget everything."""
-        with self._lock:
-            self._members.clear()
-
-
-earlier_members: Final = EarlierMembers(capacity=1 << 15)
-"""The members that this process has written; about 16 MB when full."""
+earlier_members: Final = RecentValues[EarlierMember](capacity=1 << 15)
+"""The members that this process has written, by their digests; about 16 MB when full."""
 
 
 class EarlierArchives:
@@ -122,9 +86,9 @@ class EarlierArchives:
         members: The remembered members.
     """
 
-    def __init__(self, members: EarlierMembers = earlier_members) -> None:
+    def __init__(self, members: RecentValues[EarlierMember] = earlier_members) -> None:
         self._members = members
-        self._sizes = members.sizes()
+        self._sizes = {member.packed.size for member in members.values()}
         self._files: dict[Path, int | None] = {}
         self._lock = threading.Lock()
 
@@ -150,7 +114,7 @@ class EarlierArchives:
         Returns:
             The member that was copied; None if there is no such member or its bytes are damaged.
         """
-        member = self._members.find(sha256)
+        member = self._members.recall(sha256)
         fd = self._open(member.archive) if member else None
         if member is None or fd is None:
             return None

@@ -171,14 +171,12 @@ def _copy_small(sha256: bytes, earlier: EarlierArchives) -> Packed | None:
     return copied and attrs.evolve(copied, is_copied=True, content=b"".join(parts))
 
 
+@attrs.frozen(eq=False, repr=False)
 class _Stream:
-    def __init__(
-        self, sink: FileSink, intake: Intake, earlier: EarlierArchives, count: Count
-    ) -> None:
-        self._sink = sink
-        self._intake = intake
-        self._earlier = earlier
-        self._count = count
+    _sink: FileSink
+    _intake: Intake
+    _earlier: EarlierArchives
+    _count: Count
 
     def pack(self) -> Packed:
         if self._earlier.may_have(self._intake.length) and (copied := self._copy()):

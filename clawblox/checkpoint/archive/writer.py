@@ -50,6 +50,7 @@ _METADATA_MODE: Final = 0o600
 _INT64: Final = 2**63
 
 
+@attrs.define(eq=False, repr=False)
 class ArchiveWriter:
     """Writes an archive into ``fd`` and overwrites the file's content.
 
@@ -66,25 +67,22 @@ class ArchiveWriter:
             archive, by its name.
     """
 
-    def __init__(
-        self,
-        fd: int,
-        *,
-        metadata_bytes: int,
-        progress: Progress,
-        earlier: EarlierArchives,
-        on_added: Callable[[str, int], object] = lambda _sha256, _size: None,
-    ) -> None:
-        self.files: dict[str, dict[str, Any]] = {}
-        self.copied: dict[str, bytes] = {}
-        self._fd = fd
-        self._metadata_bytes = metadata_bytes
-        self._progress = progress
-        self._earlier = earlier
-        self._on_added = on_added
-        self._entries: list[Entry] = []
-        self._packed: list[Packed] = []
-        self._end = local_header_size(METADATA_NAME, metadata_bytes) + metadata_bytes
+    _fd: int
+    _metadata_bytes: int = attrs.field(kw_only=True)
+    _progress: Progress = attrs.field(kw_only=True)
+    _earlier: EarlierArchives = attrs.field(kw_only=True)
+    _on_added: Callable[[str, int], object] = attrs.field(
+        default=lambda _sha256, _size: None, kw_only=True
+    )
+    files: dict[str, dict[str, Any]] = attrs.field(factory=dict, init=False)
+    copied: dict[str, bytes] = attrs.field(factory=dict, init=False)
+    _entries: list[Entry] = attrs.field(factory=list, init=False)
+    _packed: list[Packed] = attrs.field(factory=list, init=False)
+    _end: int = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        reserved = self._metadata_bytes
+        self._end = local_header_size(METADATA_NAME, reserved) + reserved
 
     @property
     def members(self) -> list[Member]:
@@ -166,10 +164,9 @@ class ArchiveWriter:
         Args:
             path: Path of the published archive.
         """
-        earlier_members.remember(
-            (packed.sha256, EarlierMember(path, _content_start(entry), packed))
-            for entry, packed in zip(self._entries, self._packed, strict=True)
-        )
+        for entry, packed in zip(self._entries, self._packed, strict=True):
+            member = EarlierMember(path, _content_start(entry), packed)
+            earlier_members.remember(packed.sha256, member)
 
     def _append(self, name: str, packed: Packed) -> None:
         """Write the header of a member, and its content unless a sink has it; then record it."""

@@ -114,7 +114,13 @@ class Examiner:
             ExaminerLost: The process ended.
         """
         self.open_bytes.update({place: member.entry.size for place, member in members.items()})
-        self._send([_request(place, member) for place, member in members.items()])
+        self._send(
+            [
+                # Without the name, messages stay small.
+                (place, attrs.astuple(attrs.evolve(member.entry, name="")), *member[1:])
+                for place, member in members.items()
+            ]
+        )
 
     def receive(self) -> tuple[int, list[Answer]]:
         """Return the number of further bytes searched, and answers. Blocks until a message comes.
@@ -149,14 +155,6 @@ def _noticing_loss() -> Iterator[None]:
         yield
     except OSError as error:
         raise ExaminerLost from error
-
-
-def _request(place: int, member: Member) -> list[object]:
-    nameless = attrs.evolve(member.entry, name="")  # messages stay small
-    return [place, attrs.astuple(nameless), member.start, member.sha256]
-
-
-# The program
 
 
 def main() -> None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import threading
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 import attrs
 
-_T = TypeVar("_T")
+from clawblox.checkpoint.recent import RecentValues
 
 PROCESS_KEY: Final = secrets.token_bytes(32)
 
@@ -36,34 +35,6 @@ class Verdict:
     beginnings: tuple[int, ...] = ()
 
 
-class Verdicts(Generic[_T]):
-    """The most recent verdicts by their keys; thread-safe.
-
-    Args:
-        capacity: Maximum number of verdicts.
-    """
-
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._verdicts: dict[bytes, _T] = {}
-        self._lock = threading.Lock()
-
-    def recall(self, key: bytes) -> _T | None:
-        """Return the verdict with a key; None if none is remembered."""
-        with self._lock:
-            verdict = self._verdicts.pop(key, None)
-            if verdict is not None:
-                self._verdicts[key] = verdict  # now the most recent
-            return verdict
-
-    def remember(self, key: bytes, verdict: _T) -> None:
-        """Keep a verdict; drop the oldest if there are too many."""
-        with self._lock:
-            self._verdicts[key] = verdict
-            if len(self._verdicts) > self._capacity:
-                del self._verdicts[next(iter(self._verdicts))]
-
-
 def verdict_key(content: bytes, *circumstances: bytes | int) -> bytes:
     """Return the key of a window, or of the digest of a whole content.
 
@@ -76,8 +47,8 @@ def verdict_key(content: bytes, *circumstances: bytes | int) -> bytes:
     return state.digest()
 
 
-verdicts: Final = Verdicts[Verdict](capacity=1 << 17)
+verdicts: Final = RecentValues[Verdict](capacity=1 << 17)
 """The verdicts on windows: with windows of 128 KiB, 16 GiB of content in about 30 MB."""
 
-content_verdicts: Final = Verdicts[int](capacity=1 << 16)
+content_verdicts: Final = RecentValues[int](capacity=1 << 16)
 """The verdicts on whole contents: how many containers were decoded in each."""

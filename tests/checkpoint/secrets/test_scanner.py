@@ -11,6 +11,7 @@ import attrs
 import pytest
 
 from clawblox.checkpoint.model import Allowance
+from clawblox.checkpoint.recent import RecentValues
 from clawblox.checkpoint.secrets import (
     RULESET,
     Scanner,
@@ -200,7 +201,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return original(text, known)
 
     monkeypatch.setattr(content, "find_matches", counting)
-    monkeypatch.setattr(content, "verdicts", verdicts.Verdicts(capacity=1000))
+    monkeypatch.setattr(content, "verdicts", RecentValues(capacity=1000))
     return searched
 
 
@@ -248,7 +249,7 @@ def test_lines_are_counted_through_windows_that_are_remembered(judged: list[int]
 
 
 def test_the_number_of_remembered_verdicts_is_bounded() -> None:
-    remembered = verdicts.Verdicts(capacity=2)
+    remembered = RecentValues[verdicts.Verdict](capacity=2)
     for key in (b"a", b"b", b"c"):
         remembered.remember(key, verdicts.Verdict(0, 0, None))
         remembered.recall(b"a")

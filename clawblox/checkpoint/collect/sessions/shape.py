@@ -154,13 +154,17 @@ class SessionFormat(ABC):
         usage = _read_usage(agent_dir)
         session_id = self.recorded_id(agent_dir)
         located = self.find(agent_dir, session_id)
-        companions = _companion_sources(agent_dir, self._companions() | _segments(agent_dir))
+        companions = self._companions() | _segments(agent_dir)
         return AgentSession(
             id=session_id,
             state_dir=located.state_dir,
             sources=(
                 *(self.source(agent_dir, name, path) for name, path in located.files.items()),
-                *(_with_content(source, usage) for source in companions),
+                *(
+                    _with_content(self.source(agent_dir, name, path), usage)
+                    for name, path in companions.items()
+                    if tree.is_file(agent_dir, path)
+                ),
             ),
             excluded=located.excluded,
             mid_turn=self._is_mid_turn(agent_dir, located.transcript),
@@ -266,7 +270,7 @@ class SessionFormat(ABC):
         return session_id
 
     def source(self, agent_dir: Path, name: str, path: str) -> Source:
-        """Return a file of the conversation, ready to be archived.
+        """Return a file of the conversation or its record, ready to be archived.
 
         Raises:
             CheckpointError: The file cannot be prepared, for example decompressed.
@@ -275,7 +279,7 @@ class SessionFormat(ABC):
             name=name,
             path=agent_dir / path,
             open=tree.file_opener(agent_dir, path),
-            whole_lines=path.endswith(".jsonl"),
+            whole_lines=path.endswith((".jsonl", ".log")),
             transform=self.save_transform(name),
         )
 
@@ -368,16 +372,3 @@ def _open_content(content: bytes) -> int:
     write_all(fd, content)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
-
-
-def _companion_sources(agent_dir: Path, places: Mapping[str, str]) -> list[Source]:
-    return [
-        Source(
-            name=name,
-            path=agent_dir / path,
-            open=tree.file_opener(agent_dir, path),
-            whole_lines=path.endswith(".log"),
-        )
-        for name, path in places.items()
-        if tree.is_file(agent_dir, path)
-    ]

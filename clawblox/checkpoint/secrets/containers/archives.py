@@ -112,6 +112,7 @@ class ZipMember:
         return _MemberDecoder(inside, stream, self.header_size, self.content_size)
 
 
+@attrs.define(eq=False, repr=False)
 class _MemberDecoder:
     """Decodes a member.
 
@@ -122,23 +123,16 @@ class _MemberDecoder:
         content_size: Compressed size in bytes; None decodes up to the end of the stream.
     """
 
-    def __init__(
-        self,
-        inside: Sink,
-        stream: CompressedStream | None,
-        header_size: int,
-        content_size: int | None,
-    ) -> None:
-        self._inside = inside
-        self._stream = stream
-        self._header = header_size
-        self._left = content_size
-        self._is_over = False  # whether the stream ended before its member
+    _inside: Sink
+    _stream: CompressedStream | None
+    _header_size: int
+    _content_size: int | None
+    _is_over: bool = attrs.field(default=False, init=False)  # the stream ended before its member
 
     def feed(self, data: bytes) -> bytes | None:
         """Take the next bytes of header and member; return those after it."""
-        skipped = min(self._header, len(data))
-        self._header -= skipped
+        skipped = min(self._header_size, len(data))
+        self._header_size -= skipped
         data = data[skipped:]
         if not data:
             return None
@@ -152,16 +146,16 @@ class _MemberDecoder:
         self._inside.close()
 
     def _read(self, data: bytes) -> bytes | None:
-        if self._left is None:
+        if self._content_size is None:
             assert self._stream
             return self._stream.feed(data)
-        piece, rest = data[: self._left], data[self._left :]
-        self._left -= len(piece)
+        piece, rest = data[: self._content_size], data[self._content_size :]
+        self._content_size -= len(piece)
         if not self._stream:
             self._inside.feed(piece)
         elif not self._is_over and self._stream.feed(piece) is not None:
             self._is_over = True
-        return None if self._left else rest
+        return None if self._content_size else rest
 
 
 def _packed_size(extra: bytes, full: int) -> int:
@@ -199,12 +193,10 @@ class TarDecoder(EntryDecoder):
         where: Suffix for the names of members.
     """
 
-    def __init__(self, outer: OuterContent, where: str = "") -> None:
-        super().__init__(outer, where)
-        self._block = b""
-        self._is_ending = False  # two blocks of NULs end an archive
-        self._left = 0  # bytes of the member
-        self._padding = 0  # bytes after it
+    _block = b""
+    _is_ending = False  # two blocks of NULs end an archive
+    _left = 0  # bytes of the member
+    _padding = 0  # bytes after it
 
     def feed(self, data: bytes) -> bytes | None:
         """Take the next bytes; return those after the last block, None while it continues.

@@ -70,12 +70,10 @@ class PngDecoder(EntryDecoder):
         where: Suffix for the names of the texts.
     """
 
-    def __init__(self, outer: OuterContent, where: str = "") -> None:
-        super().__init__(outer, where)
-        self._header = b""
-        self._left = 0  # bytes of the chunk's data
-        self._skipped = len(_MAGIC)  # bytes to skip before the next header
-        self._is_last = False
+    _header = b""
+    _left = 0  # bytes of the chunk's data
+    _skipped = len(_MAGIC)  # bytes to skip before the next header
+    _is_last = False
 
     def feed(self, data: bytes) -> bytes | None:
         """Take the next bytes; return those after the picture, None while it continues.
@@ -254,20 +252,12 @@ class _Kind:
     opener: Callable[[bytes], Opener | None]
 
 
+def _if(is_kind: Callable[[bytes], bool], opener: Opener) -> Callable[[bytes], Opener | None]:
+    return lambda head: opener if is_kind(head) else None
+
+
 def _gzip(head: bytes) -> Opener | None:
     return open_gzip if is_gzip(head) and _is_stream(head, 31) else None
-
-
-def _bzip2(head: bytes) -> Opener | None:
-    return open_bzip2 if is_bzip2(head) else None
-
-
-def _xz(head: bytes) -> Opener | None:
-    return open_xz if is_xz(head) else None
-
-
-def _zstd(head: bytes) -> Opener | None:
-    return open_zstd if is_zstd(head) else None
 
 
 def _zlib(head: bytes) -> Opener | None:
@@ -282,10 +272,6 @@ def _zip(head: bytes) -> Opener | None:
 def _pack(head: bytes) -> Opener | None:
     stream = first_entry_stream(head) if is_pack_header(head) else b""
     return PackDecoder if is_zlib(stream) and _is_stream(stream, 15) else None
-
-
-def _png(head: bytes) -> Opener | None:
-    return PngDecoder if is_png(head) else None
 
 
 def _seven_zip(head: bytes) -> Opener | None:
@@ -325,15 +311,15 @@ _SEVEN_ZIP: Final = b"7z\xbc\xaf\x27\x1c"
 _RAR: Final = b"Rar!\x1a\x07\x00"
 
 _KINDS: Final = (
-    _Kind(b"PN", 1, _png),
+    _Kind(b"PN", 1, _if(is_png, PngDecoder)),
     _Kind(b"PK", 0, _zip),
     _Kind(b"PA", 0, _pack),
     _Kind(b"\x1f\x8b", 0, _gzip),
-    _Kind(b"BZ", 0, _bzip2),
-    _Kind(b"7z", 1, _xz),
+    _Kind(b"BZ", 0, _if(is_bzip2, open_bzip2)),
+    _Kind(b"7z", 1, _if(is_xz, open_xz)),
     _Kind(b"7z", 0, _seven_zip),
     _Kind(b"!\x1a", 3, _rar),
-    _Kind(b"\x28\xb5", 0, _zstd),
+    _Kind(b"\x28\xb5", 0, _if(is_zstd, open_zstd)),
     # Zlib windows of less than 32 KiB are rare, but their first bytes are common. They are
     # expected only where a stream of a PDF begins, after a line that ends in "stream".
     *(_Kind(bytes((0x78, flags)), 0, _zlib) for flags in (0x01, 0x5E, 0x9C, 0xDA)),

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
+import attrs
+
 from clawblox.checkpoint.secrets.containers.streams import Codec, Damaged
 
 MAX_RATIO: Final = 1100
@@ -119,6 +121,7 @@ class CompressedStream:
         return self._codec.rest if self._codec.is_finished else None
 
 
+@attrs.define(eq=False, repr=False)
 class StreamDecoder:
     """Decodes a container of one compressed stream, or of several streams in a row.
 
@@ -129,20 +132,15 @@ class StreamDecoder:
         sure_after: Damage before this many decoded bytes means that it is not such a stream.
     """
 
-    def __init__(
-        self,
-        inside: Sink,
-        codec: Callable[[], Codec],
-        *,
-        magic: bytes | None = None,
-        sure_after: int = 0,
-    ) -> None:
-        self._inside = inside
-        self._codec = codec
-        self._magic = magic
-        self._sure_after = sure_after
-        self._stream: CompressedStream | None = CompressedStream(codec(), self._inside)
-        self._between = b""
+    _inside: Sink
+    _codec: Callable[[], Codec]
+    _magic: bytes | None = attrs.field(default=None, kw_only=True)
+    _sure_after: int = attrs.field(default=0, kw_only=True)
+    _stream: CompressedStream | None = attrs.field(init=False)
+    _between: bytes = attrs.field(default=b"", init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._stream = CompressedStream(self._codec(), self._inside)
 
     def feed(self, data: bytes) -> bytes | None:
         """Take the next bytes; return those after the last stream, None while it continues.

@@ -8,7 +8,6 @@ from typing import Final
 from clawblox.checkpoint.secrets.containers.decoder import (
     CompressedStream,
     EntryDecoder,
-    OuterContent,
     Refusal,
     Sink,
 )
@@ -38,12 +37,10 @@ class PackDecoder(EntryDecoder):
         where: Suffix for the names of entries.
     """
 
-    def __init__(self, outer: OuterContent, where: str = "") -> None:
-        super().__init__(outer, where)
-        self._pending = b""
-        self._offset = 0
-        self._left: int | None = None  # entries; None before the header
-        self._stream: CompressedStream | None = None
+    _pending = b""
+    _offset = 0
+    _left: int | None = None  # entries; None before the header
+    _stream: CompressedStream | None = None
 
     def feed(self, data: bytes) -> bytes | None:
         """Take the next bytes; return those after the entries, None while they continue.

@@ -7,7 +7,7 @@ import contextlib
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 from clawblox.checkpoint.zstd import Frame, find_zstandard
 
@@ -32,25 +32,6 @@ def is_zlib(head: bytes) -> bool:
 
 class Damaged(Exception):  # noqa: N818 - names the condition
     """A compressed stream cannot be decoded further."""
-
-
-class Codec(Protocol):
-    """Decodes a stream."""
-
-    def decode(self, data: bytes) -> Iterator[bytes]:
-        """Decode the next bytes of the stream; yield pieces of bounded size.
-
-        Raises:
-            Damaged: The stream cannot be decoded further.
-        """
-
-    @property
-    def is_finished(self) -> bool:
-        """Return whether the stream has ended."""
-
-    @property
-    def rest(self) -> bytes:
-        """Return the bytes after the end of the stream, from the last call of ``decode``."""
 
 
 class Inflate:
@@ -132,6 +113,10 @@ class _Blockwise:
     @property
     def is_finished(self) -> bool:
         return self._decompressor.eof
+
+
+Codec: TypeAlias = Inflate | _Blockwise
+"""Decodes a compressed stream piece by piece."""
 
 
 def bunzip2() -> Codec:

@@ -8,7 +8,7 @@ file. ``shapes`` searches for them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 import attrs
@@ -52,13 +52,16 @@ class Rule:
     rank: int = 1
 
 
-def _word(name: str, keywords: str, body: str, left: bytes) -> Rule:
-    pattern = re.compile(left + b"(?:" + body.encode() + b")")
-    return Rule(name=name, keywords=tuple(keywords.encode().split()), pattern=pattern)
-
-
-def _words(*rules: tuple[str, str, str], left: bytes = _LEFT) -> Iterable[Rule]:
-    return (_word(*rule, left) for rule in rules)
+def _words(*rules: tuple[str, str, str], left: bytes = _LEFT) -> list[Rule]:
+    """Return rules for keys without context: their names, keywords and patterns."""
+    return [
+        Rule(
+            name=name,
+            keywords=tuple(keywords.encode().split()),
+            pattern=re.compile(left + b"(?:" + body.encode() + b")"),
+        )
+        for name, keywords, body in rules
+    ]
 
 
 def _context(

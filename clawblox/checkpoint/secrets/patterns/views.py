@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import attrs
 
@@ -60,18 +60,7 @@ class _Escape:
     meaning: bytes
 
 
-class TextView(Protocol):
-    """A reading of some bytes."""
-
-    @property
-    def text(self) -> bytes:
-        """Return the bytes of the view."""
-
-    def origin(self, at: int) -> int:
-        """Return the position in the original of the byte at ``at`` of :attr:`text`."""
-
-
-def find_views(text: bytes) -> Iterator[TextView]:
+def find_views(text: bytes) -> Iterator[WithoutNuls | Unescaped]:
     """Yield every other reading of a text that must be searched too."""
     if b"\0" in text:
         yield WithoutNuls(text)
