@@ -110,6 +110,10 @@ class Checkers:
     """The checkers of this process that are idle. Thread-safe."""
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the processes; in a fork, they belong to the parent."""
         self._lock = threading.Lock()
         self._holders = 0
         self._idle: list[Checker] = []
@@ -147,17 +151,11 @@ class Checkers:
                 return
         checker.end()
 
-    def after_fork(self) -> None:
-        """Drop the parent's checkers in a forked child."""
-        self._lock = threading.Lock()
-        self._holders = 0
-        self._idle = []
-
 
 checkers = Checkers()
 """Shared by all event loops of this process."""
 
-os.register_at_fork(after_in_child=checkers.after_fork)
+os.register_at_fork(after_in_child=checkers.reset)
 
 
 class Check:

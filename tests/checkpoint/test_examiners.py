@@ -214,7 +214,7 @@ def kill_all(begun: list[Examiner]) -> None:
             os.kill(each.pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("kill", [kill_first, kill_all])
+@pytest.mark.parametrize("kill", [kill_first, pytest.param(kill_all, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("when", ["booting", "at work"])
 def test_an_examiner_that_is_killed_costs_time_and_nothing_else(
     run: Run,

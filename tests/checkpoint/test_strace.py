@@ -85,6 +85,7 @@ def test_calls_that_the_kernel_lets_fail_cost_no_archive(tmp_path: Path, inject:
 
 @pytest.mark.needs("strace")
 @needs_tracing
+@pytest.mark.thorough  # the default run kills a save at every call in test_crash
 @pytest.mark.parametrize("inject", ["pwrite64:signal=KILL:when=27", "fsync:signal=KILL:when=10"])
 def test_a_kill_in_the_middle_of_a_call_costs_no_archive(tmp_path: Path, inject: str):
     run = make_run(tmp_path)

@@ -168,14 +168,12 @@ def _end_records(end: End) -> bytes:
     count = min(end.members, _FULL_16)
     place = (min(end.size, _FULL_32), min(end.offset, _FULL_32))
     plain = _END.pack(_END_SIGNATURE, 0, 0, count, count, *place, 0)
-    return _end64_records(end) + plain if is_large else plain
-
-
-def _end64_records(end: End) -> bytes:
+    if not is_large:
+        return plain
     versions = (_UNIX << 8 | _VERSION_64, _VERSION_64)
     numbers = (0, 0, end.members, end.members, end.size, end.offset)
     record = _END64.pack(_END64_SIGNATURE, _END64.size - 12, *versions, *numbers)
-    return record + _LOCATOR.pack(_LOCATOR_SIGNATURE, 0, end.offset + end.size, 1)
+    return record + _LOCATOR.pack(_LOCATOR_SIGNATURE, 0, end.offset + end.size, 1) + plain
 
 
 # Reading

@@ -47,7 +47,8 @@ def read_lineage(runs: tuple[Path, ...], snapshot: Path | None) -> dict[str, str
             then that run's id is returned.
     """
     run = _read_run(runs[0]) if runs else {}
-    run_id = None if snapshot is None else _find_run_id(snapshot)
+    registered = None if snapshot is None else find_checkpoint(snapshot)
+    run_id = None if registered is None else _text(registered[1].get("run_id"))
     if run_id is not None and run_id != run.get("id"):
         run = {"id": run_id} if "id" in run else {**run, "id": run_id}
     resume_from = _text(run.get("resume_from"))
@@ -63,12 +64,6 @@ def _read_run(run_dir: Path) -> ManifestEntry:
         return read_manifest(run_dir).run
     except ManifestError:  # not a reason to lose the state of a run
         return {}
-
-
-def _find_run_id(snapshot: Path) -> str | None:
-    """Return the id of the run that a snapshot is registered for."""
-    found = find_checkpoint(snapshot)
-    return None if found is None else _text(found[1].get("run_id"))
 
 
 def describe_archive(path: Path, fd: int, metadata: Mapping[str, Any]) -> SavedCheckpoint:

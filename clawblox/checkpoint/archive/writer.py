@@ -255,8 +255,4 @@ def _in_threads(
 
 
 def _here(source: Source, size: int, earlier: EarlierArchives) -> _Outcome:
-    return partial(pack_small, source, earlier) if is_small(source, size) else _not_small
-
-
-def _not_small() -> None:
-    return None
+    return partial(pack_small, source, earlier) if is_small(source, size) else lambda: None

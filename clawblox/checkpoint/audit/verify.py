@@ -212,11 +212,5 @@ def _digest(archive: Archive, entry: Entry) -> str:
 
 def _differing_keys(one: Archive, other: Archive) -> tuple[str, ...]:
     keys = (one.metadata.keys() | other.metadata.keys()).difference(_DERIVED_KEYS)
-    missing = object()
-    return tuple(
-        sorted(
-            key
-            for key in keys
-            if one.metadata.get(key, missing) != other.metadata.get(key, missing)
-        )
-    )
+    first, second = one.metadata, other.metadata  # JSON, so ``...`` is no value in them
+    return tuple(key for key in sorted(keys) if first.get(key, ...) != second.get(key, ...))

@@ -78,11 +78,9 @@ def plan(
     for name, directory in agents.items():
         session_format = None if workspace_only else _choose_format(directory, backend)
         _add_workspace(contents, name, directory, keep)
-        contents.agents[name] = (
-            AgentState()
-            if session_format is None
-            else _add_session(contents, name, session_format.collect(directory), session_format)
-        )
+        contents.agents[name] = AgentState()
+        if session_format is not None:
+            _add_session(contents, name, session_format.collect(directory))
     return contents
 
 
@@ -121,9 +119,7 @@ def _choose_format(agent_dir: Path, backend: str | None) -> SessionFormat | None
     return recorded[0] if recorded else None
 
 
-def _add_session(
-    contents: Plan, agent: str, session: AgentSession, session_format: SessionFormat
-) -> AgentState:
+def _add_session(contents: Plan, agent: str, session: AgentSession) -> None:
     prefix = f"agents/{agent}/session/"
     contents.sources += [
         attrs.evolve(source, name=prefix + source.name) for source in session.sources
@@ -131,13 +127,7 @@ def _add_session(
     contents.excluded += [
         Excluded(path=prefix + path, reason=_NOT_IN_FORMAT) for path in session.excluded
     ]
-    return AgentState(
-        backend=session_format.backend,
-        session_format=session_format.name,
-        session_id=session.id,
-        state_dir=session.state_dir,
-        mid_turn=session.mid_turn,
-    )
+    contents.agents[agent] = session.state
 
 
 def _add_workspace(

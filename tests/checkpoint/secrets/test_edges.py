@@ -21,7 +21,7 @@ def filler(size: int) -> bytes:
     return (line * (size // len(line) + 1))[: size - 1] + b" " if size else b""
 
 
-@pytest.mark.parametrize("edge", sampled(EDGES, 3))
+@pytest.mark.parametrize("edge", sampled(EDGES, 6))
 def test_a_token_on_an_edge_is_found_once_at_every_offset(edge: int) -> None:
     token = fake("github-token")
     for displacement in range(-len(token) - 2, 3):

@@ -61,7 +61,7 @@ def test_a_short_last_line_belongs_to_a_token(prefix: bytes) -> None:
         *(pytest.param(*counts, marks=pytest.mark.thorough) for counts in ((0, 1), (1, 0), (2, 1))),
     ],
 )
-@pytest.mark.parametrize("encoding", sampled(ENCODINGS, 4))
+@pytest.mark.parametrize("encoding", sampled(ENCODINGS, 8))
 def test_a_token_is_found_anywhere_in_a_large_encoded_file(
     encoding: str, before: int, after: int
 ) -> None:

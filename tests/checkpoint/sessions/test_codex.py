@@ -79,7 +79,7 @@ def test_a_compressed_rollout_is_stored_plain(tmp_path, decoder):
     for path in agent.family:
         compress(path)
     assert archived(agent) == plain
-    assert not collect(agent).mid_turn
+    assert not collect(agent).state.mid_turn
 
 
 def test_an_uncompressed_rollout_wins_over_its_compressed_copy(tmp_path, no_decoder):

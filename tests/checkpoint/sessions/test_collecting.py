@@ -85,7 +85,7 @@ def test_only_the_recorded_session_and_its_sub_agents_are_collected(tmp_path, ba
         agent.dir / name for name in (f"{backend}_session_id.txt", "logs/agent.log", *COMPANIONS)
     }
     assert collected == {*agent.family, *records}
-    assert session.id == agent.session_id
+    assert session.state.session_id == agent.session_id
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -180,7 +180,7 @@ null
 @pytest.mark.parametrize("mid_turn", [False, True])
 def test_a_turn_in_progress_is_recognised(tmp_path, backend, mid_turn):
     agent = build_agent(tmp_path / "rocky", backend, mid_turn=mid_turn)
-    assert collect(agent).mid_turn is mid_turn
+    assert collect(agent).state.mid_turn is mid_turn
     assert find_format(backend).is_mid_turn(agent.dir) is mid_turn
 
 
@@ -191,7 +191,7 @@ def test_torn_and_foreign_records_do_not_end_a_turn(tmp_path, backend, tail):
         agent = build_agent(tmp_path / str(mid_turn) / "rocky", backend, mid_turn=mid_turn)
         with agent.transcript.open("ab") as file:
             file.write(tail)
-        assert collect(agent).mid_turn is mid_turn
+        assert collect(agent).state.mid_turn is mid_turn
 
 
 def test_a_pending_tool_call_of_claude_is_within_the_turn(tmp_path):
@@ -199,7 +199,7 @@ def test_a_pending_tool_call_of_claude_is_within_the_turn(tmp_path):
     *until_called, result = agent.transcript.read_bytes().splitlines(keepends=True)
     assert b"tool_result" in result
     agent.transcript.write_bytes(b"".join(until_called))
-    assert collect(agent).mid_turn
+    assert collect(agent).state.mid_turn
 
 
 def test_a_sub_agent_of_claude_does_not_end_the_turn(tmp_path):
@@ -207,7 +207,7 @@ def test_a_sub_agent_of_claude_does_not_end_the_turn(tmp_path):
     aside = {"type": "assistant", "isSidechain": True, "message": {"stop_reason": "end_turn"}}
     with agent.transcript.open("ab") as file:
         file.write(lines(aside))
-    assert collect(agent).mid_turn
+    assert collect(agent).state.mid_turn
 
 
 def test_the_last_record_is_found_behind_very_long_ones(tmp_path):
@@ -216,4 +216,4 @@ def test_the_last_record_is_found_behind_very_long_ones(tmp_path):
     with agent.transcript.open("ab") as file:
         file.write(lines(long, {"type": "event_msg", "payload": {"type": "task_complete"}}))
         file.write(lines(long, long))
-    assert not collect(agent).mid_turn
+    assert not collect(agent).state.mid_turn

@@ -48,7 +48,7 @@ try:
 except ClawbloxError as error:
     print(type(error).__name__)
 else:
-    print("saved", "mid-turn" if session.mid_turn else "at rest")
+    print("saved", "mid-turn" if session.state.mid_turn else "at rest")
 """
 
 
@@ -81,6 +81,7 @@ def test_a_line_of_millions_of_values_takes_no_memory_of_a_save(
     assert save(keep(tmp_path, program, end + marked), program) == "saved at rest"
 
 
+@pytest.mark.thorough
 def test_the_state_of_a_kimi_session_is_limited_in_its_values(tmp_path: Path) -> None:
     agent_dir = keep(tmp_path, "kimi", json.dumps(ENDS["kimi"]).encode() + b"\n")
     state = agent_dir / "session" / f"sessions/wd_old_0123456789ab/{ID}/state.json"

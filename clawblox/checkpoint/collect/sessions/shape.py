@@ -23,7 +23,7 @@ from clawblox.checkpoint import names
 from clawblox.checkpoint.collect import tree
 from clawblox.checkpoint.collect.sessions import transcripts
 from clawblox.checkpoint.collect.sessions.transcripts import Record
-from clawblox.checkpoint.model import Source, Transform
+from clawblox.checkpoint.model import AgentState, Source, Transform
 from clawblox.errors import CheckpointError, CheckpointFormatError
 from clawblox.system import regular_files
 from clawblox.system.files import write_all
@@ -68,18 +68,14 @@ class AgentSession:
     """A recorded conversation, ready to be archived.
 
     Attributes:
-        id: The id by which its program resumes it.
-        state_dir: Its state directory, relative to the agent directory.
+        state: The agent's metadata.
         sources: Its files; their names are relative to the session tier.
         excluded: Names of its files that the format does not allow.
-        mid_turn: Whether it was in the middle of a turn.
     """
 
-    id: str
-    state_dir: str
+    state: AgentState
     sources: tuple[Source, ...]
     excluded: tuple[str, ...]
-    mid_turn: bool
 
 
 @attrs.frozen(kw_only=True)
@@ -156,8 +152,13 @@ class SessionFormat(ABC):
         located = self.find(agent_dir, session_id)
         companions = self._companions() | _segments(agent_dir)
         return AgentSession(
-            id=session_id,
-            state_dir=located.state_dir,
+            state=AgentState(
+                backend=self.backend,
+                session_format=self.name,
+                session_id=session_id,
+                state_dir=located.state_dir,
+                mid_turn=self._is_mid_turn(agent_dir, located.transcript),
+            ),
             sources=(
                 *(self.source(agent_dir, name, path) for name, path in located.files.items()),
                 *(
@@ -167,7 +168,6 @@ class SessionFormat(ABC):
                 ),
             ),
             excluded=located.excluded,
-            mid_turn=self._is_mid_turn(agent_dir, located.transcript),
         )
 
     def is_mid_turn(self, agent_dir: Path) -> bool:

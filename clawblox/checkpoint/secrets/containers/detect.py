@@ -60,7 +60,11 @@ def opener_for(head: bytes) -> Opener | None:
         return TarDecoder if is_tar_header(head) else None
     if is_pack_header(head):
         return PackDecoder
-    return _stream(head) or (TarDecoder if is_tar_header(head) else None) or _closed(head)
+    if opener := _stream(head) or (TarDecoder if is_tar_header(head) else None):
+        return opener
+    return next(
+        (refusing_opener(_CLOSED[magic]) for magic in _CLOSED if head.startswith(magic)), None
+    )
 
 
 def is_doubtful(head: bytes) -> bool:
@@ -174,13 +178,6 @@ def open_zstd(outer: OuterContent, where: str = "") -> Decoder:
         raise Refusal("zstd stream; Python 3.14 or the package zstandard can decode it")
     sure_after = 1 if where else 0
     return StreamDecoder(outer.spawn(f"zstd{where}"), codec, magic=_ZSTD, sure_after=sure_after)
-
-
-def _closed(head: bytes) -> Opener | None:
-    for magic, what in _CLOSED.items():
-        if head.startswith(magic):
-            return refusing_opener(what)
-    return None
 
 
 def refusing_opener(what: str) -> Opener:
