@@ -6,7 +6,6 @@ snapshot: ``17.Touched`` is the event ``Touched`` of instance 17, ``c5`` the fif
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -245,25 +244,15 @@ def restore_signal(
 
 
 def _add_methods(host: Host, signal_type: HostType, connection_type: HostType) -> None:
-    def method(host_type: HostType, name: str) -> Callable[[Callable[..., Any]], None]:
-        def add(function: Callable[..., Any]) -> None:
-            host_type.methods[name] = host.raw(f"{host_type.name}:{name}")(function)
-
-        return add
-
-    @method(signal_type, "Connect")
     def connect(signal: Any = None, function: Any = None, *_: Any) -> Any:
         return _signal(signal, "Connect").connect(function)
 
-    @method(signal_type, "Once")
     def once(signal: Any = None, function: Any = None, *_: Any) -> Any:
         return _signal(signal, "Once").connect(function, once=True)
 
-    @method(signal_type, "Wait")
     def wait(signal: Any = None, *_: Any) -> Any:
         raise _signal(signal, "Wait").wait()
 
-    @method(connection_type, "Disconnect")
     def disconnect(connection: Any = None, *_: Any) -> Any:
         if not isinstance(connection, SignalConnection):
             raise RuntimeFault("Expected ':' not '.' calling member function Disconnect")
@@ -272,6 +261,12 @@ def _add_methods(host: Host, signal_type: HostType, connection_type: HostType) -
             signal.hub.scheduler.charge(len(signal.connections) // _CONNECTIONS_PER_STEP)
         connection.disconnect()
         return ()
+
+    methods = {signal_type: (connect, once, wait), connection_type: (disconnect,)}
+    for host_type, functions in methods.items():
+        for function in functions:
+            name = function.__name__.capitalize()
+            host_type.methods[name] = host.raw(f"{host_type.name}:{name}")(function)
 
 
 def _signal(value: Any, name: str) -> Signal:

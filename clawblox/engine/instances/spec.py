@@ -123,16 +123,10 @@ class ClassTable:
             self._specs[row.name] = self._inherit(row)
 
     def _inherit(self, row: ClassSpec) -> ClassSpec:
-        base = None if row.base is None else self._specs[row.base]
-        inherited = {} if base is None else dict(base.properties)
-        spec = ClassSpec(
-            row.name,
-            row.base,
-            {**inherited, **row.properties},
-            {**({} if base is None else base.events), **row.events},
-            creatable=row.creatable,
-        )
-        spec.lineage = (row.name, *(() if base is None else base.lineage))
+        base = ClassSpec("") if row.base is None else self._specs[row.base]
+        properties, events = {**base.properties, **row.properties}, {**base.events, **row.events}
+        spec = ClassSpec(row.name, row.base, properties, events, creatable=row.creatable)
+        spec.lineage = (row.name, *base.lineage)
         spec.event_names = frozenset(spec.events)
         spec.defaults = {
             name: self._make_default(rule.kind, rule.default)

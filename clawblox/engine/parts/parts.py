@@ -156,7 +156,7 @@ class Parts:
         model.moved.append(self._move)
         add_part_members(model.classes, self._marks)
         add_pivots(model.classes)
-        ModelPlacing(self._marks).add_to(model.classes)
+        model.classes.add("Model", methods={"MoveTo": ModelPlacing(self._marks).move_to})
         Searches(self._marks).add_to(model.classes)
 
     @property
@@ -234,13 +234,11 @@ class Parts:
         try:
             lost = space.step()
         except TooCrowdedError as error:
-            raise WorldHalted(
-                "Physics", f"{error}, one of them {self._name(error.number)}"
-            ) from None
+            reason = f"{error}, one of them {self._name(error.number)}"
+            raise WorldHalted("Physics", reason) from None
         if lost:
-            raise WorldHalted(
-                "Physics", f"the pose or velocity of {self._name(lost[0])} is no longer finite"
-            )
+            reason = f"the pose or velocity of {self._name(lost[0])} is no longer finite"
+            raise WorldHalted("Physics", reason)
 
     def _name(self, number: int) -> str:
         part = self._members.get(number)

@@ -171,10 +171,6 @@ class ModelPlacing:
     def __init__(self, marks: Marks) -> None:
         self._marks = marks
 
-    def add_to(self, classes: ClassTable) -> None:
-        """Give models their method."""
-        classes.add("Model", methods={"MoveTo": self.move_to})
-
     def move_to(self, model: Instance, position: Any) -> Any:
         """``MoveTo(position)``: up from there, until no solid part and no ground is in the way.
 

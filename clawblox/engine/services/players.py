@@ -47,6 +47,7 @@ class PlayerRecord:
     is_bot: bool
 
 
+@attrs.define(eq=False)
 class Players:
     """The players of a world, in the order in which they joined.
 
@@ -60,27 +61,17 @@ class Players:
         log: Called with each line about a removed player.
     """
 
-    def __init__(
-        self,
-        model: DataModel,
-        *,
-        max_players: int,
-        afk_timeout_s: float,
-        spawn: Callable[[Instance], None],
-        leave: Callable[[Instance], None],
-        log: Callable[[str], None],
-    ) -> None:
-        self.max_players = max_players
-        self._model = model
-        self._afk_ticks = afk_timeout_s * TICK_RATE
-        self._spawn = spawn
-        self._leave = leave
-        self._log = log
-        self._by_agent: dict[str, Instance] = {}
-        self._kicks: list[tuple[Instance, str]] = []
-        self._bots: list[str] = []
-        self._bots_made = 0
-        self._removed: list[str] = []
+    _model: DataModel
+    max_players: int
+    _afk_timeout_s: float
+    _spawn: Callable[[Instance], None]
+    _leave: Callable[[Instance], None]
+    _log: Callable[[str], None]
+    _by_agent: dict[str, Instance] = attrs.field(init=False, factory=dict)
+    _kicks: list[tuple[Instance, str]] = attrs.field(init=False, factory=list)
+    _bots: list[str] = attrs.field(init=False, factory=list)
+    _bots_made: int = attrs.field(init=False, default=0)
+    _removed: list[str] = attrs.field(init=False, factory=list)
 
     @property
     def service(self) -> Instance:
@@ -166,7 +157,7 @@ class Players:
         kicks, self._kicks = self._kicks, []
         for player, reason in kicks:
             self._drop(player, f"[Kick] Removing player {self._shown(player)} - Reason: {reason}")
-        if self._afk_ticks and self._model.scheduler.tick % _TICKS_BETWEEN_CHECKS == 0:
+        if self._afk_timeout_s and self._model.scheduler.tick % _TICKS_BETWEEN_CHECKS == 0:
             self._remove_idle()
         bots, self._bots = self._bots, []
         for name in bots:
@@ -189,7 +180,7 @@ class Players:
         for _, player in self.listed():
             record: PlayerRecord = player.extra
             idle = self._model.scheduler.tick - record.active_at
-            if idle > self._afk_ticks and not record.is_bot:
+            if idle > self._afk_timeout_s * TICK_RATE and not record.is_bot:
                 name = to_text(player.name)
                 self._drop(
                     player, f"[AFK] Kicking player {name} (idle for {idle / TICK_RATE:.1f}s)"

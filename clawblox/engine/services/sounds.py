@@ -67,24 +67,25 @@ def set_playback_speed(sound: Instance, speed: float) -> None:
 
 def play(sound: Instance) -> Any:
     """``Play()``: from the beginning."""
-    was_playing = sound.read("Playing")
-    sound.store("Playing", True)
-    _begin(sound, 0.0)
-    if not was_playing:
-        sound.tell_changed("Playing")
+    _rewind(sound, playing=True)
     sound.fire("Played", sound.read("SoundId"))
     return ()
 
 
 def stop(sound: Instance) -> Any:
     """``Stop()``: the next ``Play`` or ``Resume`` begins at the beginning."""
-    was_playing = sound.read("Playing")
-    sound.store("Playing", False)
-    _begin(sound, 0.0)
-    if was_playing:
-        sound.tell_changed("Playing")
+    if _rewind(sound, playing=False):
         sound.fire("Stopped", sound.read("SoundId"))
     return ()
+
+
+def _rewind(sound: Instance, *, playing: bool) -> bool:
+    """Put a sound at its beginning; return whether that starts or stops it."""
+    has_changed = sound.store("Playing", playing)
+    _begin(sound, 0.0)
+    if has_changed:
+        sound.tell_changed("Playing")
+    return has_changed
 
 
 def pause(sound: Instance) -> Any:

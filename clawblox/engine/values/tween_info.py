@@ -44,14 +44,8 @@ class TweenInfo(Record):
         time, style, direction, repeats, reverses, delay = values
         if style.enum.name != "EasingStyle" or direction.enum.name != "EasingDirection":
             raise TypeError("expected an EasingStyle and an EasingDirection")
-        self._contents = (
-            _seconds(time),
-            style,
-            direction,
-            _whole(repeats),
-            reverses,
-            _seconds(delay),
-        )
+        time, delay = _seconds(time), _seconds(delay)
+        self._contents = (time, style, direction, _whole(repeats), reverses, delay)
 
 
 def _seconds(value: float) -> float:

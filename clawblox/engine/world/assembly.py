@@ -23,6 +23,7 @@ from clawblox.engine.instances.classes import ROWS, SERVICES
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import add_members
 from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.instances.tree_document import make_tree
 from clawblox.engine.parts.parts import Parts
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.scripts.script_files import read_scripts
@@ -42,7 +43,7 @@ from clawblox.engine.values.enums import find_enum_object
 from clawblox.engine.values.libraries import lend_values, make_default
 from clawblox.engine.values.vector3 import VECTOR_TYPE
 from clawblox.engine.world.console import Console, quote
-from clawblox.engine.world.world_state import System, check_document, read_tree, read_world
+from clawblox.engine.world.world_state import System, check_document, read_world
 from clawblox.luau import VM, Host, HostObject, LuauSyntaxError
 
 
@@ -180,7 +181,7 @@ class Assembly:
             ValueError: The same.
         """
         check_document(self.systems, state)
-        kept = read_tree(self.model, state)
+        kept = make_tree(self.model, state["tree"])
         self.vm = self.scheduler.vm = VM.restore(state["vm"], host=self._host, **self._options)
         self._equip_vm()
         with self.vm.entered():
@@ -195,7 +196,7 @@ class Assembly:
             max_players=self.settings.max_players,
             afk_timeout_s=self.settings.afk_timeout_s,
             spawn=spawn_character,
-            leave=self._forget,
+            leave=lambda player: self.services.inputs.remove_player(player),
             log=self.console.error,
         )
         worker = None if store is None else Worker(store)
@@ -203,10 +204,6 @@ class Assembly:
         services = Services(self.model, players, data_stores)
         services.inputs.effects["Reset"] = _reset
         return services
-
-    def _forget(self, player: Instance) -> None:
-        """Forget a leaving player."""
-        self.services.inputs.remove_player(player)
 
     def _equip_vm(self) -> None:
         self.vm.clock = self.vm.wall_clock = lambda: self.scheduler.time

@@ -279,13 +279,13 @@ class EngineWorld(Simulation):
         player = self._player(agent_id)
         radius = view_radius(player, self.settings.observation_radius)
         others = self._parts.services.players.listed()
-        workspace = self._parts.model.workspace
+        entities = observe_entities(self._parts.model.workspace, player_position(player), radius)
         return {
             "tick": self.tick,
             "game_status": "active" if self.failure is None else "failed",
             "player": observe_player(player, agent_id),
             "other_players": observe_others(player, others, radius, self._parts.parts.sees),
-            "world": {"entities": observe_entities(workspace, player_position(player), radius)},
+            "world": {"entities": list(entities)},
             "events": [],
             "recent_events": self._parts.services.remote_events.latest_for(agent_id),
         }

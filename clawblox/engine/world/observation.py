@@ -165,11 +165,6 @@ def observe_others(
     return seen
 
 
-def observe_entities(workspace: Instance, eye: Vector, radius: float) -> list[dict[str, Json]]:
-    """Return the parts and folders that are seen from a place, in the order of the tree."""
-    return list(_entities(workspace, eye, radius))
-
-
 def observe_map(workspace: Instance) -> list[dict[str, Json]]:
     """Return the parts that `observe_entities` leaves out, in the order of the tree."""
     return [
@@ -183,7 +178,8 @@ def _is_part(instance: Instance) -> bool:
     return "BasePart" in instance.spec.lineage and instance.spec.name != "Terrain"
 
 
-def _entities(workspace: Instance, eye: Vector, radius: float) -> Iterator[dict[str, Json]]:
+def observe_entities(workspace: Instance, eye: Vector, radius: float) -> Iterator[dict[str, Json]]:
+    """Return the parts and folders that are seen from a place, in the order of the tree."""
     reach = radius * radius
     for instance in workspace.descendants():
         if instance.spec.name == "Folder":

@@ -17,7 +17,6 @@ from clawblox.engine.instances.tree_document import (
     SIGNALS_SHAPE,
     TREE_SHAPE,
     fill_tree,
-    make_tree,
     restore_signals,
     signals_document,
     tree_document,
@@ -181,16 +180,11 @@ def check_document(systems: Mapping[str, System], document: Json) -> None:
     shapes.check_shape(document, {**_SHAPE, "systems": own}, "state")
 
 
-def read_tree(model: DataModel, document: Json) -> list[Instance]:
-    """Make the instances of a snapshot, without their contents; the caller keeps the list."""
-    return make_tree(model, document["tree"])
-
-
 def read_world(model: DataModel, vm: VM, systems: Mapping[str, System], document: Json) -> None:
     """Fill the instances of a snapshot, and restore everything that refers to the VM.
 
     Args:
-        model: The data model, with the instances that `read_tree` made.
+        model: The data model, with the instances that `make_tree` made.
         vm: The restored VM.
         systems: The parts with a state of their own.
         document: What `write_world` returned.

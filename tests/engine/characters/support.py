@@ -8,6 +8,7 @@ from clawblox.engine.instances.instance import DataModel
 from clawblox.engine.instances.members import add_members
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.instances.tree_changes import set_parent
+from clawblox.engine.instances.tree_document import make_tree
 from clawblox.engine.parts.parts import Parts
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.scripts.script_globals import make_instance_library, make_task_globals
@@ -15,7 +16,7 @@ from clawblox.engine.services.physics_groups import CollisionGroups
 from clawblox.engine.values.enums import find_enum_object
 from clawblox.engine.values.libraries import lend_values, make_default
 from clawblox.engine.values.vector3 import VECTOR_TYPE
-from clawblox.engine.world.world_state import read_tree, read_world, write_world
+from clawblox.engine.world.world_state import read_world, write_world
 from clawblox.luau import VM, Host
 
 FLOOR = """
@@ -72,7 +73,7 @@ class SmallWorld:
             "animations": self.animations,
         }
         if state is not None:
-            kept = read_tree(self.model, state)
+            kept = make_tree(self.model, state["tree"])
             self.vm = self.scheduler.vm = VM.restore(state["vm"], host=host, vectors=VECTOR_TYPE)
             with self.vm.entered():
                 read_world(self.model, self.vm, self.systems, state)
