@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 
 import anyio
 
@@ -21,6 +21,8 @@ from clawblox.rundir.manifest_updates import RestartedBy, restart_update, run_up
 from clawblox.rundir.paths import file_stamp, records_journal
 from clawblox.rundir.records import restore_records
 from clawblox.system.clock import format_utc, utc_now
+from clawblox.telemetry.log_index import LogIndex
+from clawblox.telemetry.log_times import LEFT
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.telemetry.throttle import Throttle
 
@@ -33,13 +35,7 @@ _log = OwnLog(__name__)
 class Emit(Protocol):
     """Sends an event of an instance."""
 
-    def __call__(
-        self,
-        kind: EventKind,
-        instance: str,
-        labels: Labels,
-        **detail: Any,
-    ) -> None:
+    def __call__(self, kind: EventKind, instance: str, labels: Labels, **detail: Any) -> None:
         """Report ``kind`` of ``instance``."""
 
 
@@ -96,9 +92,7 @@ class Bookkeeping:
         """
         event = "stopped" if by == "request" else "exited"
         self._note_end(event, f"{event}: {_brief(self._instance.exit)}")
-        if self._instance.log_index is not None:
-            with self._contained("restart not noted in the log"):
-                self._instance.log_index.note("restarted", f"restarted {launch.source}")
+        self._in_log(lambda index: index.note("restarted", f"restarted {launch.source}"))
 
     def register_restart(self, exit_before: str, launch: Launch, by: RestartedBy) -> None:
         """Register in the manifest that the instance was brought back.
@@ -123,9 +117,7 @@ class Bookkeeping:
 
     def leave_running(self) -> None:
         """Release a detached instance; it continues to run."""
-        if self._instance.log_index is not None:
-            with self._contained("end not noted in the log"):
-                self._instance.log_index.leave()
+        self._in_log(lambda index: index.note(LEFT, ""))
         self._instance.release()
 
     def put_away(self, end: End, *, was_stopped: bool) -> None:
@@ -153,23 +145,22 @@ class Bookkeeping:
             self._instance.release()
 
     def _note_end(self, event: str, text: str) -> None:
+        self._in_log(lambda index: index.note_end(event, text))
+
+    def _in_log(self, note: Callable[[LogIndex], None]) -> None:
         if self._instance.log_index is not None:
-            with self._contained("end not noted in the log"):
-                self._instance.log_index.note_end(event, text)
+            with self._contained("event not noted in the log"):
+                note(self._instance.log_index)
 
     def _contained(self, what: str) -> AbstractContextManager[None, bool]:
         return _log.contain(what, expected=_WRITE_ERRORS, instance=self._instance.name)
 
 
-FindInstances: TypeAlias = Callable[[], Iterable[Instance]]
-"""Returns the instances whose records are kept."""
-
-
-async def watch_records(find: FindInstances) -> None:
+async def watch_records(find: Callable[[], Iterable[Instance]]) -> None:
     """Check for lost records once a second, and write them again, until it is cancelled.
 
     Args:
-        find: Returns the instances.
+        find: Returns the instances whose records are kept.
 
     Cancellation: finishes a check that is under way.
     """
@@ -190,7 +181,10 @@ class _RecordKeeper:
 
     def look(self, instances: Iterable[Instance]) -> None:
         """Restore the lost records of instances. Blocks."""
-        for run_dir, members in _group_by_run_dir(instances).items():
+        groups: dict[Path, list[Instance]] = {}
+        for instance in dict.fromkeys(instances):  # lock each only once
+            groups.setdefault(instance.launch.run_dir, []).append(instance)
+        for run_dir, members in groups.items():
             stamp = file_stamp(records_journal(run_dir))
             # A run directory that was moved or removed is not created again.
             if (stamp is None or stamp != self._stamps.get(run_dir)) and run_dir.is_dir():
@@ -220,13 +214,6 @@ def _restore_all(run_dir: Path, instances: Iterable[Instance]) -> list[str]:
         for _, claim in kept if lost else ():
             claim.renew()  # the file of its lock may have gone too
     return lost
-
-
-def _group_by_run_dir(instances: Iterable[Instance]) -> dict[Path, list[Instance]]:
-    groups: dict[Path, list[Instance]] = {}
-    for instance in dict.fromkeys(instances):  # lock each only once
-        groups.setdefault(instance.launch.run_dir, []).append(instance)
-    return groups
 
 
 def _brief(exit_: ProcessExit | None) -> str:

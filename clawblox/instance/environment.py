@@ -58,11 +58,8 @@ def world_environment(
         port: Port that the world must bind.
         variables: Variables of a world that runs already, with its tokens.
     """
-    manifest, rows, outer = (
-        manifest_path(launch.instance_dir),
-        launch.own_rows(name),
-        launch.inherited,
-    )
+    manifest, rows = manifest_path(launch.instance_dir), launch.own_rows(name)
+    outer = launch.inherited
     if outer.get(protocol.LEASE_ENV) and outer.get(protocol.PORT_ENV) == str(port):
         manifest = Path(outer.get(protocol.MANIFEST_ENV) or manifest)
         rows = Path(given) if (given := outer.get(protocol.DATASTORE_ENV)) else rows

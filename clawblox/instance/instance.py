@@ -159,6 +159,10 @@ class Instance:
     def error_fields(self) -> dict[str, Any]:
         """Return the fields of an error about this instance. Blocks."""
         named, running = self._named, self._running
+        log_lines: tuple[str, ...] = ()
+        if running is not None:
+            start, tokens = running.processes.log_start, self._secrets()
+            log_lines = last_lines(running.named.log_file, start=start, secrets=tokens)
         return {
             "instance": self.name or None,
             "world_dir": self.launch.config.dir,
@@ -167,11 +171,7 @@ class Instance:
             "url": self.url if self.port else None,
             "port": self.port or self.launch.options.port,
             "exit": self.exit,
-            "log_lines": last_lines(
-                running.named.log_file, start=running.processes.log_start, secrets=self._secrets()
-            )
-            if running
-            else (),
+            "log_lines": log_lines,
         }
 
     def _secrets(self) -> tuple[str, ...]:
@@ -265,11 +265,12 @@ class Instance:
         hands_over = launch.hands_listener_over
         inherited = open_listener(launch.options.host, self.port) if hands_over else nullcontext()
         with inherited as listener:
-            processes.start_world(world_command(launch), env, named.log_file, listener)
+            processes.start(world_command(launch), env, named.log_file, listener=listener)
         tree.watch()
         self.write_record("starting")
         for sidecar in config.sidecars:
-            processes.start_sidecar(sidecar.name, fill_command(sidecar.command), env)
+            log_file = named.log_file.with_name(f"{named.log_file.stem}-{sidecar.name}.log")
+            processes.start(fill_command(sidecar.command), env, log_file, sidecar=sidecar.name)
             tree.watch()
         return processes.world.pidfd if processes.world is not None else -1
 
@@ -280,9 +281,7 @@ class Instance:
             port=self.port,
             environment=environment,
             processes=WorldProcesses(
-                ProcessTree(self._cookie),
-                self.launch.config.dir,
-                self.launch.options.tmux_session,
+                ProcessTree(self._cookie), self.launch.config.dir, self.launch.options.tmux_session
             ),
         )
 

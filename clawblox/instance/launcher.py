@@ -15,7 +15,7 @@ import os
 import select
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, suppress
 from enum import Enum
 from functools import partial
@@ -89,11 +89,7 @@ class Launcher:
     # -- in the event loop ------------------------------------------------------------------
 
     async def run(
-        self,
-        instance: Instance,
-        *,
-        on_spawned: Callable[[], None],
-        on_pace: Callable[[Pace], None],
+        self, instance: Instance, *, on_spawned: Callable[[], None], on_pace: Callable[[Pace], None]
     ) -> Ending:
         """Bring an instance up and wait until it is ready or its start has failed.
 
@@ -153,18 +149,15 @@ class Launcher:
                 while True:
                     await self._has_work.wait()
                     self._has_work = anyio.Event()
-                    await self._process_in_thread()
-
-    async def _process_in_thread(self) -> None:
-        """Process starts until none is left; a defect of the whole thread fails them all."""
-        try:
-            await run_blocking(self._work, limiter=anyio.CapacityLimiter(1))
-        except Exception as error:  # noqa: BLE001 - it belongs to the callers of `run`
-            self._waiting.clear()
-            for start in self._unsettled:
-                start.error = start.error or error
-                start.is_over.set()
-            _log.defect("launcher failed", error)
+                    try:
+                        await run_blocking(self._work, limiter=anyio.CapacityLimiter(1))
+                    except Exception as error:  # noqa: BLE001 - it belongs to the callers of `run`
+                        # A defect of the whole thread fails all starts.
+                        self._waiting.clear()
+                        for start in self._unsettled:
+                            start.error = start.error or error
+                            start.is_over.set()
+                        _log.defect("launcher failed", error)
 
     async def _relay(self) -> None:
         while True:
@@ -233,6 +226,7 @@ def _open_eventfd(stack: ExitStack) -> int:
     return fd
 
 
+@attrs.define(eq=False)
 class _Work:
     """The starts that are under way in the thread.
 
@@ -245,17 +239,14 @@ class _Work:
         running: The starts.
     """
 
-    def __init__(
-        self, ramp: Ramp, epoll: select.epoll, tell: Callable[[_Start, Callable[[], None]], None]
-    ) -> None:
-        self._ramp = ramp
-        self._epoll = epoll
-        self._tell = tell
-        self.running: set[_Start] = set()
-        self._by_fd: dict[int, _Start] = {}
-        self._timers: list[tuple[float, int, _Start]] = []
-        self._serial = itertools.count(1)
-        self._next_look_at = 0.0
+    _ramp: Ramp
+    _epoll: select.epoll
+    _tell: Callable[[_Start, Callable[[], None]], None]
+    running: set[_Start] = attrs.field(factory=set, init=False)
+    _by_fd: dict[int, _Start] = attrs.field(factory=dict, init=False)
+    _timers: list[tuple[float, int, _Start]] = attrs.field(factory=list, init=False)
+    _serial: Iterator[int] = attrs.field(factory=partial(itertools.count, 1), init=False)
+    _next_look_at: float = attrs.field(default=0.0, init=False)
 
     def seconds_to_timer(self) -> float:
         """Return the seconds until the next timer; ``math.inf`` without one."""

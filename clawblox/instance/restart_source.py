@@ -113,8 +113,7 @@ class RestartSource:
                     "must be a snapshot, not an archive", key="resume", value=str(path)
                 )
             launch = self.first.restored(path, digest)
-        lacks_save = not options.fresh and launch is self.first
-        reason = NO_GOOD_SAVE if lacks_save else None
+        reason = NO_GOOD_SAVE if not options.fresh and launch is self.first else None
         if options.reseed is not None:
             launch = launch.reseeded(options.reseed)
             self.first = launch.begun

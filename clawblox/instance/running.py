@@ -61,19 +61,22 @@ class WorldProcesses:
     log_start: int = 0
     _status_files: list[Path] = attrs.field(factory=list, init=False)
 
-    def start_world(
+    def start(
         self,
         command: Sequence[str],
         env: Mapping[str, str],
         log_file: Path,
-        listener: socket.socket | None,
+        *,
+        sidecar: str | None = None,
+        listener: socket.socket | None = None,
     ) -> None:
-        """Start the world's own process.
+        """Start the world's own process, or a sidecar after it.
 
         Args:
             command: Its argv.
             env: Its complete environment.
             log_file: File for its output.
+            sidecar: Name of the sidecar; None starts the world.
             listener: Listening socket for it to inherit; None for no socket.
 
         Raises:
@@ -81,45 +84,21 @@ class WorldProcesses:
             OSError: The log cannot be written.
             TmuxError: The tmux window cannot be opened.
         """
-        self.log_files = []
-        self.world = self._start(command, env, log_file, None, listener)
-
-    def start_sidecar(self, name: str, command: Sequence[str], env: Mapping[str, str]) -> None:
-        """Start a sidecar; its log is next to the world's.
-
-        Args:
-            name: Its name.
-            command: Its argv.
-            env: Its complete environment.
-
-        Raises:
-            CannotExecute: The command cannot be executed.
-            OSError: The log cannot be written.
-            TmuxError: The tmux window cannot be opened.
-        """
-        log_file = self.log_files[0].with_name(f"{self.log_files[0].stem}-{name}.log")
-        self.sidecars[name] = self._start(command, env, log_file, name, None)
-
-    def _start(
-        self,
-        command: Sequence[str],
-        env: Mapping[str, str],
-        log_file: Path,
-        sidecar: str | None,
-        listener: socket.socket | None,
-    ) -> Process:
-        self.log_files.append(log_file)
         log, log_start = open_log(log_file)
+        self.log_files.append(log_file)
         if sidecar is None:
-            self.log_start = log_start
+            self.log_files, self.log_start = [log_file], log_start
         try:
             if self.tmux_session is None:
                 fd = None if listener is None else listener.fileno()
                 process = spawn(command, cwd=self.cwd, env=env, output=log, listener=fd)
             else:
                 process = self._start_in_tmux(command, env, log_file, sidecar)
+            if sidecar is None:
+                self.world = process
+            else:
+                self.sidecars[sidecar] = process
             self.tree.add(process)
-            return process
         finally:
             os.close(log)
 

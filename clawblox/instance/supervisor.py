@@ -303,8 +303,7 @@ class Supervisor:
             await anyio.sleep(restart_delay(before))
             if not await self._clear_away():
                 return self._give_up("its processes do not end")
-            lacks_save = asks_for_save and launch is self.source.first
-            reason = NO_GOOD_SAVE if lacks_save else None
+            reason = NO_GOOD_SAVE if asks_for_save and launch is self.source.first else None
             if await self._restart(launch, "policy", reason) is None:
                 return True
 

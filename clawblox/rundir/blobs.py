@@ -20,12 +20,7 @@ from typing import Any, Final
 
 from clawblox.errors import UsageError
 from clawblox.rundir.paths import state_dir
-from clawblox.system.files import (
-    fsync_directory,
-    has_digest,
-    make_private_dir,
-    write_all,
-)
+from clawblox.system.files import fsync_directory, has_digest, make_private_dir, write_all
 from clawblox.system.locks import lock_descriptor
 from clawblox.system.regular_files import open_file, open_own
 
@@ -74,7 +69,14 @@ def write_piece(run_dir: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
             gone then.
         OSError: The disk is full, for example; earlier bytes are kept.
     """
-    sha256, size, offset, data = _read_write(asked)
+    sha256 = asked.get("sha256")
+    if not isinstance(sha256, str) or not _DIGEST.fullmatch(sha256):
+        raise UsageError(f"sha256: must be 64 hexadecimal digits, not {sha256!r}")
+    try:
+        data = base64.b64decode(asked.get("data", ""), validate=True)
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise UsageError(f"data: must be base64: {error}") from error
+    size, offset = _read_number(asked, "size_bytes"), _read_number(asked, "offset")
     directory = make_private_dir(state_dir(run_dir) / "blobs")
     complete, partial_path = directory / sha256, directory / f"{sha256}.partial"
     if complete.is_file():
@@ -114,17 +116,6 @@ def _open_blob(run_dir: Path, path: object) -> int:
         raise UsageError(
             f"path: must be a regular file below the run directory, not {path!r}: {error}"
         ) from error
-
-
-def _read_write(asked: Mapping[str, Any]) -> tuple[str, int, int, bytes]:
-    sha256 = asked.get("sha256")
-    if not isinstance(sha256, str) or not _DIGEST.fullmatch(sha256):
-        raise UsageError(f"sha256: must be 64 hexadecimal digits, not {sha256!r}")
-    try:
-        data = base64.b64decode(asked.get("data", ""), validate=True)
-    except (binascii.Error, TypeError, ValueError) as error:
-        raise UsageError(f"data: must be base64: {error}") from error
-    return sha256, _read_number(asked, "size_bytes"), _read_number(asked, "offset"), data
 
 
 def _read_number(asked: Mapping[str, Any], key: str) -> int:

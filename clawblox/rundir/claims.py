@@ -170,11 +170,7 @@ def _held_run_error(run_dir: Path, path: Path, owner: LockOwner | None) -> RunLo
 
 
 def claim_name(
-    run_dir: Path,
-    name: str | None,
-    *,
-    may_be_alive: bool = False,
-    taken: Collection[str] = (),
+    run_dir: Path, name: str | None, *, may_be_alive: bool = False, taken: Collection[str] = ()
 ) -> Claim:
     """Claim ``name``, or the first free of ``w000``, ``w001``, … for None. Blocks.
 

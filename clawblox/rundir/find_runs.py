@@ -22,11 +22,7 @@ from clawblox.config.home import home_dir
 from clawblox.errors import ManifestError
 from clawblox.protocol import INSTANCE_ENV, MANIFEST_ENV
 from clawblox.rundir.journal import append_line, drop_lines, read_lines
-from clawblox.rundir.paths import (
-    STATE_DIR_NAME,
-    resolve_run_dir,
-    run_dir_candidates,
-)
+from clawblox.rundir.paths import STATE_DIR_NAME, resolve_run_dir, run_dir_candidates
 from clawblox.rundir.records import has_records, read_records
 from clawblox.system.files import make_private_dir
 from clawblox.system.process_tree import find_variables

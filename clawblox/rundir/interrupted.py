@@ -118,7 +118,11 @@ def select_interrupted(
     claim_run(run_dir).release()
     chosen: list[InstanceRecord] = []
     left: dict[str, str] = {}
-    for record in _select(run_dir, names, world_dir):
+    records = [relocated(run_dir, record) for record in read_records(run_dir)]
+    if world_dir is not None:
+        resolve, place = functools.cache(os.path.realpath), os.path.realpath(world_dir)
+        records = [record for record in records if resolve(record.world_dir) == place]
+    for record in choose_named(run_dir, records, names):
         why = _why_left(run_dir, record, is_named=bool(names))
         if why is None:
             chosen.append(record)
@@ -181,20 +185,6 @@ def set_aside(run_dir: Path, names: Iterable[str]) -> None:
 
 
 # -- which ----------------------------------------------------------------------------------------
-
-
-def _select(run_dir: Path, names: Sequence[str], world_dir: Path | None) -> list[InstanceRecord]:
-    records = [relocated(run_dir, record) for record in read_records(run_dir)]
-    if world_dir is not None:
-        its = _is_at(world_dir)
-        records = [record for record in records if its(record.world_dir)]
-    return choose_named(run_dir, records, names)
-
-
-def _is_at(world_dir: Path) -> Callable[[str], bool]:
-    """Return a function that reports whether a path leads to a world directory."""
-    place = os.path.realpath(world_dir)
-    return functools.cache(lambda path: os.path.realpath(path) == place)
 
 
 def _why_left(run_dir: Path, record: InstanceRecord, *, is_named: bool) -> str | None:

@@ -7,6 +7,7 @@ makes no sense is passed over, and each instance appears exactly once whatever t
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
@@ -133,14 +134,13 @@ class _Manifests:
         """Return the manifest of a directory; an unreadable one is empty and noted."""
         if directory not in self._known:
             path = manifest_path(directory)
+            self._known[directory] = Manifest(path)
             try:
                 self._known[directory] = read_manifest(path)
             except ManifestError as error:
                 self.problems.append(error)
-                self._known[directory] = Manifest(path)
             except (ConfigError, OSError, ValueError) as error:
                 self.problems.append(ManifestError(f"it cannot be read: {error}", path=path))
-                self._known[directory] = Manifest(path)
         return self._known[directory]
 
     def read_saves(self, directory: Path, name: str) -> list[LineageSave]:
@@ -252,11 +252,10 @@ class _SaveIndex:
 
     def _find_outside(self, path: Path) -> ManifestEntry:
         if path not in self._outside:
-            try:
-                found = find_checkpoint(path)
-            except (OSError, ValueError):
-                found = None
-            self._outside[path] = found[1] if found else {}
+            self._outside[path] = {}
+            with contextlib.suppress(OSError, ValueError):
+                if (found := find_checkpoint(path)) is not None:
+                    self._outside[path] = found[1]
         return self._outside[path]
 
 
@@ -356,11 +355,9 @@ def _describe_end(draft: _Draft, state: InstanceState | None) -> dict[str, Any]:
 
 
 def _find_labels(draft: _Draft) -> Mapping[str, Any]:
-    told = draft.record.labels if draft.record else draft.run.get("labels")
-    if not isinstance(told, Mapping):
-        return {}
-    told = clean_value(told)
-    return {key: value for key, value in told.items() if isinstance(value, str | int | float)}
+    labels = draft.record.labels if draft.record else draft.run.get("labels")
+    cleaned = clean_value(labels) if isinstance(labels, Mapping) else {}
+    return {key: value for key, value in cleaned.items() if isinstance(value, str | int | float)}
 
 
 # -- the tree -------------------------------------------------------------------------------

@@ -152,9 +152,8 @@ class Manifest:
         Merging the same updates again changes nothing.
         """
         if len(updates) > 1 and any(one.retired or one.forked or one.left for one in updates):
-            return functools.reduce(
-                Manifest.merged, updates, self
-            )  # removals depend on the present entries
+            # Removals depend on the present entries.
+            return functools.reduce(Manifest.merged, updates, self)
         root = self.state_root
         run = dict(self.run)
         for update in updates:
@@ -377,18 +376,11 @@ def read_runs(folder: Path | str) -> list[Manifest]:
     """
     place = check_read_path(folder, "folder")
     try:
-        directories = sorted(place.iterdir())
+        directories = [path for path in sorted(place.iterdir()) if manifest_path(path).exists()]
     except OSError as error:
         message = f"the folder of runs cannot be read: {error.strerror}"
         raise ManifestError(message, path=place) from error
-    return sorted(
-        (
-            read_manifest(directory)
-            for directory in directories
-            if manifest_path(directory).exists()
-        ),
-        key=_run_order,
-    )
+    return sorted(map(read_manifest, directories), key=_run_order)
 
 
 def _run_order(manifest: Manifest) -> tuple[bool, int, str]:

@@ -13,13 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from clawblox.config.arguments import (
-    check_choice,
-    check_count,
-    check_labels,
-    check_seed,
-    mismatch,
-)
+from clawblox.config.arguments import check_choice, check_count, check_labels, check_seed, mismatch
 from clawblox.errors import ConfigError
 from clawblox.results import Labels, SavedSnapshot
 from clawblox.rundir.manifest import Update
@@ -68,13 +62,17 @@ def run_update(
     Raises:
         ConfigError: A value is not of its kind; names the argument.
     """
+    if isinstance(resume_from, Mapping):
+        resume_path: str | None = _path_in(resume_from, "resume_from")
+    else:
+        resume_path = _absolute("resume_from", resume_from)
     given = {
         "id": _checked("id", id, _check_filled),
         "index": _checked("index", index, partial(check_count, at_least=0)),
         "status": _checked("status", status, partial(check_choice, choices=get_args(RunStatus))),
         "started_at": _stamp("started_at", started_at),
         "ended_at": _stamp("ended_at", ended_at),
-        "resume_from": _checkpoint_path(resume_from),
+        "resume_from": resume_path,
         "parent_sha256": _checked("parent_sha256", parent_sha256, _check_filled),
         "resume_archive": _absolute("resume_archive", resume_archive),
         "labels": None if labels is None else check_labels(labels),
@@ -284,12 +282,6 @@ def _absolute(key: str, value: Path | str | None) -> str | None:
     if not (isinstance(value, Path) or is_filled(value)):
         raise mismatch(key, "a path", value)
     return str(Path(value).absolute())
-
-
-def _checkpoint_path(value: Path | str | Mapping[str, Any] | None) -> str | None:
-    if isinstance(value, Mapping):
-        return _path_in(value, "resume_from")
-    return _absolute("resume_from", value)
 
 
 def _path_in(checkpoint: Mapping[str, Any], key: str) -> str:

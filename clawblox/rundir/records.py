@@ -218,7 +218,7 @@ def replace_record(run_dir: Path, record: InstanceRecord) -> None:
     Raises:
         OSError: The old record is still valid.
     """
-    with _locked_name(run_dir, record.name) as is_locked:
+    with locked_name(run_dir, record.name) as is_locked:
         known = read_record(run_dir, record.name) if is_locked else None
         if known is not None and known.cookie == record.cookie:
             write_record(run_dir, record)
@@ -290,7 +290,7 @@ def _is_stale(record: InstanceRecord) -> bool:
 
 
 def _close(run_dir: Path, name: str) -> bool:
-    with _locked_name(run_dir, name) as is_locked:
+    with locked_name(run_dir, name) as is_locked:
         # The last owner of the name may have written another record since.
         record = read_record(run_dir, name) if is_locked else None
         if record is None or not _is_stale(record):
@@ -313,7 +313,7 @@ def note_end_without_owner(record: InstanceRecord, *, was_interrupted: bool) -> 
 
 
 @contextlib.contextmanager
-def _locked_name(run_dir: Path, name: str) -> Iterator[bool]:
+def locked_name(run_dir: Path, name: str) -> Iterator[bool]:
     """Take the lock of a name for a moment; yield whether it was free. Blocks."""
     lock_path = name_lock(run_dir, name)
     fd = lock_file(lock_path)

@@ -19,10 +19,10 @@ import attrs
 from clawblox.errors import ManifestError, UsageError
 from clawblox.protocol import INSTANCE_ENV, TickRate
 from clawblox.results import Labels, ProcessExit, format_label, has_labels
-from clawblox.rundir.paths import name_lock, run_lock
-from clawblox.rundir.records import InstanceRecord, read_record, read_records
+from clawblox.rundir.paths import run_lock
+from clawblox.rundir.records import InstanceRecord, locked_name, read_record, read_records
 from clawblox.rundir.saves import LineageSave, last_saves
-from clawblox.system.locks import lock_file, lock_owner, unlock_file
+from clawblox.system.locks import lock_owner
 from clawblox.system.process_tree import (
     Mark,
     Search,
@@ -319,13 +319,9 @@ def is_owned(run_dir: Path, record: InstanceRecord) -> bool:
         return False
     if record.state == "planned":
         return run_owner(run_dir) == record.orchestrator_pid
-    lock_path = name_lock(run_dir, record.name)
-    fd = lock_file(lock_path)
-    if fd is None:
-        return True
-    # It is detached, or another program has the number of its orchestrator.
-    unlock_file(lock_path, fd)
-    return False
+    # Where the lock is free, it is detached, or another program has its orchestrator's number.
+    with locked_name(run_dir, record.name) as is_free:
+        return not is_free
 
 
 def make_mark(record: InstanceRecord) -> Mark:
@@ -387,10 +383,7 @@ def _describe_run(
 
 
 def _describe_status(
-    run_dir: Path,
-    record: InstanceRecord,
-    usage: tuple[int, float] | None,
-    save: LineageSave | None,
+    run_dir: Path, record: InstanceRecord, usage: tuple[int, float] | None, save: LineageSave | None
 ) -> InstanceStatus:
     is_alive = usage is not None
     names = [name for name in attrs.fields_dict(InstanceStatus) if hasattr(record, name)]

@@ -265,12 +265,6 @@ class _Request:
     answer: list[Proc] | OSError | None = None
     is_woken: anyio.Event = attrs.field(factory=anyio.Event)
 
-    async def wait(self) -> None:
-        """Wait for an answer, or for the turn of its own task to make the pass."""
-        if self.is_woken.is_set():
-            self.is_woken = anyio.Event()
-        await self.is_woken.wait()
-
 
 class Finder:
     """Answers all tasks that look for processes at the same time with the same pass.
@@ -316,12 +310,16 @@ class Finder:
         try:
             while request.answer is None:
                 if self._is_passing:
-                    await request.wait()
+                    # Wait for an answer, or for the turn of this task to make the pass.
+                    if request.is_woken.is_set():
+                        request.is_woken = anyio.Event()
+                    await request.is_woken.wait()
                 else:
                     await self._make_pass()
         finally:
             self._waiting.pop(request, None)
-            self._wake_next()
+            if not self._is_passing and self._waiting:  # another task makes the next pass
+                next(iter(self._waiting)).is_woken.set()
         if isinstance(request.answer, OSError):  # several may raise it, each its own
             raise OSError(request.answer.errno, request.answer.strerror) from request.answer
         return request.answer
@@ -329,7 +327,10 @@ class Finder:
     async def _make_pass(self) -> None:
         self._is_passing = True
         try:
-            await self._gather()
+            self._all_wait = anyio.Event()
+            self._note_change()
+            with anyio.move_on_after(_GATHER_S):
+                await self._all_wait.wait()  # at least one turn of the loop, for tasks of that turn
             batch = list(self._waiting)
             answers = await run_blocking(_find_and_signal, batch)
         finally:
@@ -339,20 +340,9 @@ class Finder:
             request.is_woken.set()
             self._waiting.pop(request, None)
 
-    async def _gather(self) -> None:
-        self._all_wait = anyio.Event()
-        self._note_change()
-        with anyio.move_on_after(_GATHER_S):
-            await self._all_wait.wait()  # at least one turn of the loop, for tasks that ask in it
-
     def _note_change(self) -> None:
         if len(self._waiting) >= self._lookers:
             self._all_wait.set()
-
-    def _wake_next(self) -> None:
-        """Have a task that still waits make the next pass."""
-        if not self._is_passing and self._waiting:
-            next(iter(self._waiting)).is_woken.set()
 
 
 @per_loop

@@ -25,7 +25,6 @@ from clawblox.system.files import publish_bytes
 from clawblox.system.regular_files import open_regular, read_regular
 from clawblox.telemetry.log_times import (
     INDEX_VERSION,
-    LEFT,
     MAX_INDEX_BYTES,
     STARTED,
     Entry,
@@ -107,10 +106,6 @@ class LogIndex:
             if not self._is_over:
                 self._is_over = True
                 self._note(event, text)
-
-    def leave(self) -> None:
-        """Note that no orchestrator watches the log any more."""
-        self.note(LEFT, "")
 
     def _note(self, event: str, text: str) -> None:
         self._look()

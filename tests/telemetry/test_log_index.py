@@ -15,7 +15,7 @@ from anyio.to_thread import run_sync
 from clawblox.results import LogLine
 from clawblox.telemetry import log_index
 from clawblox.telemetry.log_index import LogIndex, note_end
-from clawblox.telemetry.log_times import LogTimes, cutting, index_path
+from clawblox.telemetry.log_times import LEFT, LogTimes, cutting, index_path
 from clawblox.telemetry.logs import LogReader
 
 DEADLINE_S = 30.0
@@ -93,7 +93,7 @@ def test_what_was_not_looked_at_yet_has_the_time_of_the_last_write(clock: Clock)
     index.look()
     clock.write("unseen\n", after=3)
     assert times(clock.log) == [("seen", "01.000"), ("unseen", "04.000")]
-    index.leave()
+    index.note(LEFT, "")
     clock.write("in absence\n", after=1)
     assert (times(clock.log))[-1] == ("in absence", "")
     assert (times(clock.log, is_watched=False))[1:] == [

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +15,10 @@ import pytest
 from clawblox import AsyncWorld, ProcessExit, SnapshotError, StartedWorld, WorldExitedError
 from clawblox.instance.supervisor import Supervisor
 from clawblox.protocol import parse_halt
+from clawblox.results import Access
 from clawblox.telemetry.log_times import index_path
 from clawblox.world.agent_client import AsyncAgentClient
+from clawblox.world.places import FleetPlace, make_granter
 from tests.crowd import join, kinds, leftovers, on_disk, past, until
 from tests.instance.supervision.support import LIFE, now
 from tests.running import manifest_of
@@ -147,7 +150,7 @@ CALLS: dict[str, Call] = {
         for number, name in enumerate(CALLS)
     ],
 )
-async def test_a_halt_that_any_call_sees_is_recorded_and_brought_back_immediately(
+async def test_a_halt_that_any_call_sees_is_recorded_and_brought_back_at_once(
     name: str, tmp_path: Path, run: Path
 ) -> None:
     directory = tally(tmp_path, liveness=PATIENT)
@@ -188,7 +191,11 @@ async def test_an_agent_whose_proxy_gets_the_answer_of_a_halt_hurries_the_probe(
     directory = tally(tmp_path, liveness=PATIENT)
     async with AsyncWorld(dir=directory) as world, world.events() as events:
         await halted_unseen(world, run)
-        world._open_fleet().find("w000").calls.pacer.hurry()
+        place = FleetPlace(world._open_fleet(), world._open_fleet().find("w000"))
+        grants: list[Any] = []
+        agent: Any = SimpleNamespace(grant_access=lambda grant: grants.append(grant) or "")
+        await make_granter(place)(agent, Access("s", None, "Rocky", {}, "", ""))
+        grants[0].suspect()  # as the proxy of an agent does
         await until(events, "halted", ["w000"])
 
 
@@ -294,6 +301,7 @@ HALTING = """
 import json, os, sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 class World(BaseHTTPRequestHandler):
     def do_GET(self):
