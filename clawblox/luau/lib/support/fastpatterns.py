@@ -7,24 +7,13 @@ The charged matcher in `patterns` does the rest.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.limits import BYTES_PER_STEP, MOST_PATTERNS
 from clawblox.luau.core.machine import current
-from clawblox.luau.lib.support.patterns import (
-    ALL_CHARACTERS,
-    OPEN,
-    POSITION,
-    Item,
-    Matcher,
-    parse_pattern,
-    read_pattern,
-)
+from clawblox.luau.lib.support.patterns import _ALL, Item, Matcher, parse_pattern, read_pattern
 
 _LONG_PATTERN = 256  # longer patterns are read each time they are used, and never by `re`
 _STEPS_TO_READ = 16
@@ -35,14 +24,16 @@ _WORK_PER_STEP = 1 << 13  # generous, as the worst case is rare
 _REPEAT = {"*": "*", "+": "+", "-": "*?", "?": "?"}
 
 
-@dataclass(slots=True)
 class PatternMatch:
-    """A match; its spans are those of `Matcher.captures`."""
+    """A match."""
 
-    text: str
-    start: int
-    end: int
-    spans: Sequence[tuple[int, int]]
+    __slots__ = ("_source", "end", "start", "text")
+
+    def __init__(self, text: str, start: int, end: int, source: Any) -> None:
+        self.text = text
+        self.start = start
+        self.end = end
+        self._source = source
 
     def captures(self, *, whole: bool) -> tuple[Any, ...]:
         """Return all captures; with ``whole``, the whole match if there are no captures.
@@ -50,10 +41,23 @@ class PatternMatch:
         Raises:
             LuaError: A capture is unfinished, or there is no room for them.
         """
-        values = tuple(map(self.capture, range(len(self.spans) or whole)))
+        values = self._captures(whole=whole)
         if self.end - self.start >= BYTES_PER_STEP:
             current.vm.allocate(sum(len(value) for value in values if value.__class__ is str))
         return values
+
+    def _captures(self, *, whole: bool) -> tuple[Any, ...]:
+        if isinstance(self._source, Matcher):
+            return self._source.values(self.start, self.end, whole=whole)
+        match, program = self._source
+        if not program.captures:
+            return (self.text[self.start : self.end],) if whole else ()
+        return tuple(self._group(match, program, index) for index in range(len(program.captures)))
+
+    def _group(self, match: re.Match[str], program: PatternExpression, index: int) -> Any:
+        if program.captures[index]:
+            return float(match.start(index + 1) + 1)
+        return match.group(index + 1)
 
     def capture(self, index: int) -> Any:
         """Return a capture; the whole match if the first is asked for and there is no capture.
@@ -61,19 +65,14 @@ class PatternMatch:
         Raises:
             RuntimeFault: There is no such capture, or it is unfinished.
         """
-        if index >= len(self.spans):
-            if index == 0:
-                return self.text[self.start : self.end]
-            raise RuntimeFault("invalid capture index")
-        begin, length = self.spans[index]
-        if length == POSITION:
-            return float(begin + 1)
-        if length == OPEN:
-            raise RuntimeFault("unfinished capture")
-        return self.text[begin : begin + length]
+        if isinstance(self._source, Matcher):
+            return self._source.capture(index, self.start, self.end)
+        match, program = self._source
+        if index < len(program.captures):
+            return self._group(match, program, index)
+        return Matcher(self.text, []).capture(index, self.start, self.end)
 
 
-@dataclass(slots=True)
 class PatternExpression:
     """A pattern as a regular expression.
 
@@ -83,10 +82,15 @@ class PatternExpression:
         power, choices: On a subject of n characters, the worst case is n ** power * 2 ** choices.
     """
 
-    expression: re.Pattern[str]
-    captures: list[bool]
-    power: int
-    choices: int
+    __slots__ = ("captures", "choices", "expression", "power")
+
+    def __init__(
+        self, expression: re.Pattern[str], captures: list[bool], power: int, choices: int
+    ) -> None:
+        self.expression = expression
+        self.captures = captures
+        self.power = power
+        self.choices = choices
 
     def worst_case(self, size: int) -> int | None:
         """Return the work on a subject of a size; None if it is too much for ``re``."""
@@ -129,12 +133,7 @@ def search(
         match = expression.match(text, start) if anchored else expression.search(text, start)
         if match is None:
             return None
-        (begin, end), *groups = match.regs
-        spans = [
-            (first, POSITION if is_position else last - first)
-            for is_position, (first, last) in zip(program.captures, groups, strict=True)
-        ]
-        return PatternMatch(text, begin, end, spans)
+        return PatternMatch(text, match.start(), match.end(), (match, program))
     return _slow_search(text, parse_pattern(body), start, anchored)
 
 
@@ -144,12 +143,13 @@ def _reading_steps(body: str) -> int:
 
 def _slow_search(text: str, items: list[Item], start: int, anchored: bool) -> PatternMatch | None:
     matcher = Matcher(text, items)
-    end = None
     for at in range(start, start + 1 if anchored else len(text) + 1):
-        if (end := matcher.match(at)) is not None:
-            break
+        end = matcher.match(at)
+        if end is not None:
+            matcher.charge_rest()
+            return PatternMatch(text, at, end, matcher)
     matcher.charge_rest()
-    return None if end is None else PatternMatch(text, at, end, matcher.captures)
+    return None
 
 
 @lru_cache(maxsize=MOST_PATTERNS)
@@ -212,11 +212,11 @@ def _follow(rest: list[Item]) -> tuple[frozenset[str], bool]:
         if item[0] == "end":
             return follow, True
         if item[0] != "set":
-            return ALL_CHARACTERS, False
+            return _ALL, False
         follow |= item[1]
         if item[2] in ("", "+"):
             return follow, False
-    return (follow, True) if not follow else (ALL_CHARACTERS, True)
+    return (follow, True) if not follow else (_ALL, True)
 
 
 def _ends_open(items: list[Item]) -> bool:
@@ -245,6 +245,6 @@ def _set_text(chosen: frozenset[str]) -> str:
     if len(chosen) == 1:
         return re.escape(next(iter(chosen)))
     negated = len(chosen) > 128
-    listed = sorted(ALL_CHARACTERS - chosen if negated else chosen)
+    listed = sorted(_ALL - chosen if negated else chosen)
     body = "".join(f"\\x{ord(character):02x}" for character in listed)
     return f"[{'^' if negated else ''}{body}]"

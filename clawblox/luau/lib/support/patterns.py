@@ -16,8 +16,8 @@ _ITEM = 5  # characters that take as long as one item
 _CHARACTERS_PER_STEP = 10
 _BYTES_PER_CHARACTER = 64  # bytes whose copying and comparing take as long as one character
 _CHARACTERS_PER_CHARGE = 1000
-OPEN, POSITION = -1, -2  # instead of the length of a capture
-ALL_CHARACTERS = frozenset(map(chr, range(256)))
+_OPEN, _POSITION = -1, -2
+_ALL = frozenset(map(chr, range(256)))
 _CLASSES = {
     "a": frozenset(ascii_text.ascii_letters),
     "c": frozenset(map(chr, [*range(32), 127])),
@@ -40,7 +40,7 @@ def class_set(letter: str) -> frozenset[str] | None:
     chosen = _CLASSES.get(letter.lower())
     if chosen is None:
         return None
-    return ALL_CHARACTERS - chosen if letter.isupper() else chosen
+    return _ALL - chosen if letter.isupper() else chosen
 
 
 class _Parser:
@@ -111,7 +111,7 @@ class _Parser:
             chosen = class_set(letter) or frozenset(letter)
         else:
             self._at += 1
-            chosen = ALL_CHARACTERS if character == "." else frozenset(character)
+            chosen = _ALL if character == "." else frozenset(character)
         suffix = pattern[self._at : self._at + 1]
         repeat = suffix if suffix in tuple("*+-?") else ""
         self._at += len(repeat)
@@ -136,7 +136,7 @@ class _Parser:
                 chosen.add(character)
                 at += 1
         self._at = end + 1
-        return ALL_CHARACTERS - chosen if negated else frozenset(chosen)
+        return _ALL - chosen if negated else frozenset(chosen)
 
     def _bracket_end(self, at: int) -> int:
         """Return the place of a set's ``]``: neither its first character nor behind a ``%``."""
@@ -163,7 +163,7 @@ class Matcher:
     def __init__(self, subject: str, items: list[Item]) -> None:
         self.subject = subject
         self._items = items
-        self.captures: list[tuple[int, int]] = []  # (start, length)
+        self.captures: list[tuple[int, int]] = []  # (start, length), or _OPEN or _POSITION
         self._depth = 0
         self._gone_through = 0
 
@@ -283,7 +283,7 @@ class Matcher:
     def _open(self, at: int, item: int, is_position: bool) -> int | None:
         if len(self.captures) >= MAX_CAPTURES:
             raise RuntimeFault("too many captures")
-        self.captures.append((at, POSITION if is_position else OPEN))
+        self.captures.append((at, _POSITION if is_position else _OPEN))
         stop = self._match(at, item + 1)
         if stop is None:
             self.captures.pop()
@@ -292,22 +292,22 @@ class Matcher:
     def _close(self, at: int, item: int) -> int | None:
         for index in range(len(self.captures) - 1, -1, -1):
             start, length = self.captures[index]
-            if length == OPEN:
+            if length == _OPEN:
                 self.captures[index] = (start, at - start)
                 stop = self._match(at, item + 1)
                 if stop is None:
-                    self.captures[index] = (start, OPEN)
+                    self.captures[index] = (start, _OPEN)
                 return stop
         raise RuntimeFault("invalid pattern capture")
 
     def _captured(self, digit: str) -> str | None:
         """Return the text of a capture; None for a position: it matches nothing."""
         index = ord(digit) - ord("1")
-        if not 0 <= index < len(self.captures) or self.captures[index][1] == OPEN:
+        if not 0 <= index < len(self.captures) or self.captures[index][1] == _OPEN:
             raise RuntimeFault(f"invalid capture index %{index + 1}")
         start, length = self.captures[index]
         self._charge(max(length, 0) // _BYTES_PER_CHARACTER)
-        return None if length == POSITION else self.subject[start : start + length]
+        return None if length == _POSITION else self.subject[start : start + length]
 
     def _balance(self, at: int, opening: str, closing: str) -> int | None:
         subject = self.subject
@@ -325,3 +325,29 @@ class Matcher:
                 depth += 1
         self._charge(len(subject) - at)
         return None
+
+    def capture(self, index: int, start: int, end: int) -> Any:
+        """Return a capture; the whole match if the first is asked for and there is no capture.
+
+        Raises:
+            RuntimeFault: There is no such capture, or it is unfinished.
+        """
+        if index >= len(self.captures):
+            if index == 0:
+                return self.subject[start:end]
+            raise RuntimeFault("invalid capture index")
+        begin, length = self.captures[index]
+        if length == _POSITION:
+            return float(begin + 1)
+        if length == _OPEN:
+            raise RuntimeFault("unfinished capture")
+        return self.subject[begin : begin + length]
+
+    def values(self, start: int, end: int, *, whole: bool) -> tuple[Any, ...]:
+        """Return all captures; with ``whole``, the whole match if there are no captures.
+
+        Raises:
+            RuntimeFault: A capture is unfinished.
+        """
+        count = len(self.captures) or (1 if whole else 0)
+        return tuple(self.capture(index, start, end) for index in range(count))
