@@ -65,13 +65,18 @@ def multiplying(otherwise: Operator) -> Operator:
     slow = scaling(otherwise, float.__mul__)
 
     def mul(left: Any, right: Any) -> Any:
-        if left.__class__ is float and right.__class__ is Vector:
-            left, right = right, left
         if left.__class__ is Vector and right.__class__ is float:
             (scale,) = _unpack_one(_pack_one(right))
             result = _new(Vector)
             result.x, result.y, result.z = _unpack(
                 _pack(left.x * scale, left.y * scale, left.z * scale)
+            )
+            return result
+        if left.__class__ is float and right.__class__ is Vector:
+            (scale,) = _unpack_one(_pack_one(left))
+            result = _new(Vector)
+            result.x, result.y, result.z = _unpack(
+                _pack(scale * right.x, scale * right.y, scale * right.z)
             )
             return result
         return slow(left, right)

@@ -261,16 +261,11 @@ def checked(function: FunctionType) -> Any:
 
 def environment_cell(function: Any) -> CellType | None:
     """Return the cell of a Luau function's globals; None if it uses no globals."""
-    closure = _generated(function)
-    return None if closure is None else closure_cells(closure).get("E")
-
-
-def _generated(function: Any) -> FunctionType | None:
-    """Return the Python function of a Luau function; None for a built-in one."""
     if function.__class__ is CheckedFunction:
         function = function.function
-    is_luau = isinstance(function, FunctionType) and is_generated(function.__code__)
-    return function if is_luau else None
+    if not isinstance(function, FunctionType) or not is_generated(function.__code__):
+        return None
+    return closure_cells(function).get("E")
 
 
 def closure_cells(function: FunctionType) -> dict[str, CellType]:
@@ -291,8 +286,11 @@ def is_continuation(code: CodeType) -> bool:
 
 def find_prototype(function: Any) -> Prototype | None:
     """Return the prototype of a Luau function; None for a built-in one."""
-    closure = _generated(function)
-    return None if closure is None else prototype_in(closure.__code__, closure.__globals__)
+    if function.__class__ is CheckedFunction:
+        function = function.function
+    if not isinstance(function, FunctionType) or not is_generated(function.__code__):
+        return None
+    return prototype_in(function.__code__, function.__globals__)
 
 
 def prototype_in(code: CodeType, names: dict[str, Any]) -> Prototype:
