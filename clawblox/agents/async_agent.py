@@ -498,11 +498,19 @@ class AsyncAgent:
         return await tasks.own(begin, undo=undo)
 
     async def _make_owner(self, order: Order, tasks: Tasks) -> Owner:
-        """Create a new owner, once the previous one has ended."""
+        """Create a new owner, once the previous one has ended, and serve other processes.
+
+        Raises:
+            AgentStartError: Another orchestrator runs the agent.
+        """
         if self._owner is not None:
             await self._owner.stop(DEFAULT_GRACE_S)
         await self._close_control()
-        self._control = await self._open_control(tasks)
+        control = make_control_server(AgentDir(self.dir), _Asked(self), self._record)
+        is_served = await open_control(control, self.name, self.dir)
+        self._control = control if is_served else None
+        if is_served:
+            tasks.start_soon(control.run)
         if self._first_started_at is None:
             self._first_started_at = anyio.current_time()
         owner = self._owner = Owner(order, self._lifecycle, self._hub, self._first_started_at)
@@ -537,18 +545,6 @@ class AsyncAgent:
             if control is not None:
                 with anyio.CancelScope(shield=True):
                     await control.aclose()
-
-    async def _open_control(self, tasks: Tasks) -> ControlServer | None:
-        """Serve requests of other processes, and keep them from starting the agent too.
-
-        Raises:
-            AgentStartError: Another orchestrator runs the agent.
-        """
-        server = make_control_server(AgentDir(self.dir), _Asked(self), self._record)
-        if not await open_control(server, self.name, self.dir):
-            return None
-        tasks.start_soon(server.run)
-        return server
 
     def _record(self) -> AgentRecord:
         if self._owner is None:

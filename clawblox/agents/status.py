@@ -157,17 +157,6 @@ class AgentStatus:
         return self.state not in _UNDER_WAY
 
 
-def judge_status(directory: Path, record: AgentRecord) -> AgentStatus:
-    """Return the current status for a record. Blocks: checks that the orchestrator is alive.
-
-    Args:
-        directory: The agent's directory.
-        record: Its record, from the file.
-    """
-    was_left = record.state in _UNDER_WAY and not record.has_owner
-    return make_status(directory, record, was_left=was_left)
-
-
 def make_status(directory: Path, record: AgentRecord, *, was_left: bool = False) -> AgentStatus:
     """Return the status that a record stands for.
 
@@ -212,7 +201,8 @@ def read_status(directory: Path) -> AgentStatus | None:
         raise _unreadable(directory, f"cannot be read: {error.strerror}") from error
     except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
         raise _unreadable(directory, f"is not the status of an agent: {error}") from error
-    return judge_status(directory, record)
+    was_left = record.state in _UNDER_WAY and not record.has_owner
+    return make_status(directory, record, was_left=was_left)
 
 
 def _unreadable(directory: Path, problem: str) -> AgentError:

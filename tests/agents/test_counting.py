@@ -28,7 +28,7 @@ from clawblox.agents.programs.kimi import work_dir_key
 from clawblox.agents.programs.program import project_slug
 from clawblox.agents.running.agenda import Hold
 from clawblox.agents.running.bookkeeping import Bookkeeping
-from clawblox.agents.running.hooks import Hooks, NoEnclosure
+from clawblox.agents.running.hooks import Enclosure, Hooks
 from clawblox.agents.running.lifecycle import MOVES
 from clawblox.agents.running.order import Order, Start
 from clawblox.agents.running.output import OutputReader, read_reports
@@ -145,7 +145,7 @@ class Life:
             env={},
             inherited={},
             hooks=Hooks(
-                enclosure=NoEnclosure(),
+                enclosure=Enclosure(),
                 access=AgentAccess("Eko", self.directory, is_sandboxed=False, limits=Limits()),
                 window=None,
                 status=StatusWriter(self.directory),

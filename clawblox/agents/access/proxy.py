@@ -160,7 +160,9 @@ class Proxy:
         try:
             answer = await self._answer(client)
         except Refusal as refusal:
-            self._note_refusal(refusal)
+            if times := self._refused.count():
+                status = refusal.status
+                _log.info("agent request refused", agent=self._agent, status=status, times=times)
             waits = ["Retry-After: 1"] if refusal.status == HTTPStatus.TOO_MANY_REQUESTS else []
             answer = _make_answer(refusal.status, f"{refusal.text}\n".encode(), headers=waits)
         except _Gone:
@@ -223,12 +225,6 @@ class Proxy:
         if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
             grant.suspect()
         return _pass_on(answer)
-
-    def _note_refusal(self, refusal: Refusal) -> None:
-        if times := self._refused.count():
-            _log.info(
-                "agent request refused", agent=self._agent, status=refusal.status, times=times
-            )
 
 
 class _Gone(Exception):  # noqa: N818 - named after the condition

@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 
 import anyio
 
-from clawblox.agents.drivers.driver import Conversation, Invocation, Turn
+from clawblox.agents.drivers.driver import AgentSetup, Conversation, Invocation, Turn
 from clawblox.agents.running.agenda import Agenda, Message
 from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.dialogue import BudgetUsedUp, Dialogue, ProgramError
 from clawblox.agents.running.order import Order
 from clawblox.agents.running.output import CHUNK_BYTES, LogPoller, OutputReader, read_reports
-from clawblox.agents.running.preparation import Prepared, build_environment, write_script
+from clawblox.agents.running.preparation import build_environment, write_script
 from clawblox.agents.running.program import (
     ErrorOutput,
     StdinFull,
@@ -66,7 +66,7 @@ class Attempt:
 
     Args:
         order: The order of the start.
-        prepared: Results of the preparation.
+        setup: The agent's setup for its driver.
         books: Records its events.
         agenda: The messages to the program.
         tree: The processes of the agent.
@@ -84,7 +84,7 @@ class Attempt:
     def __init__(
         self,
         order: Order,
-        prepared: Prepared,
+        setup: AgentSetup,
         books: Bookkeeping,
         agenda: Agenda,
         *,
@@ -93,13 +93,13 @@ class Attempt:
         turn: Turn,
     ) -> None:
         self._order = order
-        self._prepared = prepared
+        self._setup = setup
         self._books = books
         self._agenda = agenda
         self._tree = tree
         self._message = message
         self._turn = turn
-        self._conversation: Conversation = order.driver.converse(prepared.setup, turn)
+        self._conversation: Conversation = order.driver.converse(setup, turn)
         self._opened = ExitStack()
         self._stdin: StdinWriter | None = None
         self._reader: OutputReader
@@ -134,7 +134,7 @@ class Attempt:
 
         Cancellation: a process that was spawned is kept as :attr:`process`.
         """
-        invocation = self._order.driver.invocation(self._prepared.setup, self._turn)
+        invocation = self._order.driver.invocation(self._setup, self._turn)
         if invocation.has_stdin or invocation.input:
             self._stdin = StdinWriter()
             self._opened.callback(self._stdin.close)
@@ -166,7 +166,7 @@ class Attempt:
         return self.process
 
     def _spawn(self, invocation: Invocation, is_asked_for: bool) -> None:
-        order, setup, directory = self._order, self._prepared.setup, self._order.directory
+        order, setup, directory = self._order, self._setup, self._order.directory
         env = build_environment(order, setup, self._tree.cookie, invocation.env)
         self._expected, cwd = Expected.of_turn(order, self._turn), directory.workspace
         enclosed = order.hooks.enclosure.enclose(invocation.argv, env, setup.workspace)

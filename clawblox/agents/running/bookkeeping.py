@@ -189,22 +189,18 @@ class Bookkeeping:
         if to in ("stopped", "failed"):
             self._is_within_turn = False
         self.reason = reason
-        self.notify_waiters()
-
-    def notify_waiters(self) -> None:
-        """Wake all tasks that wait for a change."""
         self.changed.set()
         self.changed = anyio.Event()
 
     def exceeded(self) -> str | None:
         """Return the limit of the budget that is used up; None if none is."""
-        budget = self._order.budget
+        budget = self._order.options.budget
         return None if budget is None else budget.exceeded(self.usage, self._minutes)
 
     @property
     def is_out_of_time(self) -> bool:
         """Whether the minutes of the budget are used up. Unlike other limits, this ends a turn."""
-        budget = self._order.budget
+        budget = self._order.options.budget
         limit = None if budget is None else budget.minutes
         return limit is not None and self._minutes >= limit
 
@@ -312,7 +308,8 @@ class Bookkeeping:
         # The id comes first: a reader that sees the session in an event must find its record.
         if self.is_confirmed and self.session_id != self._recorded_id:
             with self._contained("session id"):
-                self._record_id()
+                publish_bytes(self._order.id_file, f"{self.session_id}\n".encode())
+                self._recorded_id = self.session_id
         with self._contained("events"):
             self._file.append(events)
         if not self._is_ledger_saved:
@@ -323,10 +320,6 @@ class Bookkeeping:
         if self._order.directory.runtime.is_dir():  # missing if the start failed early
             with self._contained("status"):
                 self._order.hooks.status.write(record)
-
-    def _record_id(self) -> None:
-        publish_bytes(self._order.id_file, f"{self.session_id}\n".encode())
-        self._recorded_id = self.session_id
 
     def _contained(self, what: str) -> AbstractContextManager[None, bool]:
         """Log a failure in the block instead of raising it, so that the next write still runs."""

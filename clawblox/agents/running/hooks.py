@@ -9,7 +9,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 
@@ -62,23 +62,37 @@ class Enclosed:
         return self.argv
 
 
-class Enclosure(Protocol):
-    """The sandbox around the programs of an agent."""
+class Enclosure:
+    """What surrounds the programs of an agent; by itself no sandbox.
+
+    Without one, programs run on this machine as the current user.
+    """
 
     @property
     def level(self) -> SandboxLevel:
         """Its level."""
+        return "none"
 
     @property
     def facts(self) -> Mapping[str, Any]:
         """Facts of the open sandbox for events: its level, and its weakness, if any."""
+        return {"level": self.level}
 
     @property
     def native_settings(self) -> Mapping[str, Any] | None:
         """Settings for the program's own sandbox; None leaves it off."""
+        return None
 
     def view(self, directory: AgentDir, binary: Path) -> View:
         """Return the agent's directories as the program sees them. Touches no file."""
+        return View(
+            binary=str(binary),
+            workspace=directory.workspace,
+            home=directory.home,
+            state=directory.state,
+            runtime=directory.runtime,
+            is_root=os.geteuid() == 0,
+        )
 
     def open(self, directory: AgentDir, binary: Path) -> None:
         """Check that programs can be enclosed here, and prepare the sandbox. Blocks.
@@ -104,6 +118,8 @@ class Enclosure(Protocol):
         Raises:
             OSError: The program cannot be enclosed.
         """
+        del cwd
+        return Enclosed(argv=argv, env=env)
 
     async def after_spawn(self) -> Mapping[str, socket.socket]:
         """Return the listening sockets of the enclosed process by name, once it runs.
@@ -114,57 +130,13 @@ class Enclosure(Protocol):
         Raises:
             OSError: The sockets did not arrive.
         """
+        return {}
 
     async def release(self) -> None:
         """Close all resources of the latest process, after its end.
 
         Cancellation: called shielded.
         """
-
-
-class NoEnclosure:
-    """No sandbox: programs run on this machine as the current user."""
-
-    @property
-    def level(self) -> SandboxLevel:
-        """See :attr:`Enclosure.level`."""
-        return "none"
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """See :attr:`Enclosure.facts`."""
-        return {"level": self.level}
-
-    @property
-    def native_settings(self) -> Mapping[str, Any] | None:
-        """See :attr:`Enclosure.native_settings`."""
-        return None
-
-    def view(self, directory: AgentDir, binary: Path) -> View:
-        """See :meth:`Enclosure.view`."""
-        return View(
-            binary=str(binary),
-            workspace=directory.workspace,
-            home=directory.home,
-            state=directory.state,
-            runtime=directory.runtime,
-            is_root=os.geteuid() == 0,
-        )
-
-    def open(self, directory: AgentDir, binary: Path) -> None:
-        """See :meth:`Enclosure.open`."""
-
-    def enclose(self, argv: tuple[str, ...], env: Mapping[str, str], cwd: Path) -> Enclosed:
-        """See :meth:`Enclosure.enclose`."""
-        del cwd
-        return Enclosed(argv=argv, env=env)
-
-    async def after_spawn(self) -> Mapping[str, socket.socket]:
-        """See :meth:`Enclosure.after_spawn`."""
-        return {}
-
-    async def release(self) -> None:
-        """See :meth:`Enclosure.release`."""
 
 
 Service = Callable[[], Awaitable[None]]

@@ -13,7 +13,6 @@ from clawblox.agents.layout import AgentDir
 from clawblox.agents.options import AgentOptions
 from clawblox.agents.running.agenda import Hold
 from clawblox.agents.running.hooks import Hooks
-from clawblox.agents.usage import Budget
 from clawblox.protocol import SECRET_NAME
 
 MAX_LOG_BYTES = 2 << 30
@@ -92,11 +91,6 @@ class Order:
     def name(self) -> str:
         """Full name of the agent."""
         return self.options.name
-
-    @property
-    def budget(self) -> Budget | None:
-        """Budget of the agent; None sets no limit."""
-        return self.options.budget
 
     @property
     def id_file(self) -> Path:

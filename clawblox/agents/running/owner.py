@@ -16,7 +16,7 @@ from typing import Final
 
 import anyio
 
-from clawblox.agents.drivers.driver import Begin, Branch, Continue, Requirement, Turn
+from clawblox.agents.drivers.driver import AgentSetup, Begin, Branch, Continue, Requirement, Turn
 from clawblox.agents.events import AgentEventHub
 from clawblox.agents.running.agenda import Agenda, Message
 from clawblox.agents.running.attempt import Attempt
@@ -26,7 +26,6 @@ from clawblox.agents.running.hooks import Service
 from clawblox.agents.running.lifecycle import is_hopeless, retry_delay
 from clawblox.agents.running.order import Order, Start
 from clawblox.agents.running.preparation import (
-    Prepared,
     build_environment,
     prepare,
     prepare_home,
@@ -262,7 +261,7 @@ class Owner:
         return _log.contain(what, agent=self._name)
 
     async def _work(self, services: Tasks) -> None:
-        prepared = await self._prepare()
+        setup = await self._prepare()
         hooks = self._order.hooks
         await run_blocking(hooks.access.open)
         for service in hooks.services:
@@ -272,7 +271,7 @@ class Owner:
         message = self._first
         while True:
             try:
-                following = await self._attempt_once(prepared, message)
+                following = await self._attempt_once(setup, message)
             except ProgramError as trouble:
                 following = await self._recover(trouble)
             message = following or await self._wait_for_message()
@@ -281,32 +280,32 @@ class Owner:
         with self._contained("service of an agent failed"):
             await service()
 
-    async def _prepare(self) -> Prepared:
+    async def _prepare(self) -> AgentSetup:
         """Prepare the files of the program, and check that the program can work."""
         order = self._order
         if order.start is Start.CONTINUE:
             self.books.session_id = await run_blocking(read_session_id, order)
         elif isinstance(order.start, Branch):
             self.books.session_id = await run_blocking(find_branch, order, order.start)
-        prepared = await run_blocking(prepare, order)
+        binary, setup = await run_blocking(prepare, order)
         await run_blocking(self.books.load)
         await catch_up(order, self.books)
         if order.hooks.enclosure.level != "none":
             self.books.emit("sandbox", order.hooks.enclosure.facts)
         await run_blocking(self._tree.watch)
         turn = self._make_turn(self._first)
-        own = order.driver.invocation(prepared.setup, turn).env
-        env = build_environment(order, prepared.setup, self._tree.cookie, own)
-        version = await read_version(order, prepared, self._tree.cookie, turn)
+        own = order.driver.invocation(setup, turn).env
+        env = build_environment(order, setup, self._tree.cookie, own)
+        version = await read_version(order, binary, setup, self._tree.cookie, turn)
         self.books.version = find_number(version)
-        doubts = await prepare_home(order, prepared.setup, env, version, turn.start)
+        doubts = await prepare_home(order, setup, env, version, turn.start)
         if isinstance(order.start, Branch):
             self.books.session_id = await run_blocking(find_branch, order, order.start)
         for doubt in doubts:
             problem, hint = doubt.problem, doubt.hint
             _log.warning("agent may not work", agent=order.name, problem=problem, hint=hint)
         self._doubts = doubts
-        return prepared
+        return setup
 
     def _make_turn(self, message: Message) -> Turn:
         start: Begin | Continue | Branch
@@ -320,7 +319,7 @@ class Owner:
 
     # -- processes --------------------------------------------------------------------------
 
-    async def _attempt_once(self, prepared: Prepared, message: Message) -> Message | None:
+    async def _attempt_once(self, setup: AgentSetup, message: Message) -> Message | None:
         """Run one process to its end.
 
         Returns:
@@ -335,7 +334,7 @@ class Owner:
             await run_blocking(require_transcript, self._order, turn.source_id)
         self._attempt = attempt = Attempt(
             self._order,
-            prepared,
+            setup,
             self.books,
             self._agenda,
             tree=self._tree,

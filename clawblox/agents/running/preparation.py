@@ -48,19 +48,6 @@ _MAX_ARGUMENT_BYTES = 128 * 1024 - 1
 """Limit of Linux, without the final NUL; see execve(2)."""
 
 
-@attrs.frozen(kw_only=True)
-class Prepared:
-    """Results of the preparation.
-
-    Attributes:
-        binary: The program.
-        setup: The agent's setup for its driver.
-    """
-
-    binary: Path
-    setup: AgentSetup
-
-
 def find_binary(order: Order) -> Path:
     """Return the program of an agent.
 
@@ -86,8 +73,11 @@ def _name_binary(order: Order) -> str:
     return order.driver.name_binary(chosen, options.command)
 
 
-def prepare(order: Order) -> Prepared:
+def prepare(order: Order) -> tuple[Path, AgentSetup]:
     """Create the directories and files of an agent; its workspace is not changed. Blocks.
+
+    Returns:
+        The program, and the agent's setup for its driver.
 
     Raises:
         AgentSetupError: The program is missing, or cannot run in the sandbox here.
@@ -101,7 +91,7 @@ def prepare(order: Order) -> Prepared:
     if order.system_prompt is not None:
         publish_bytes(directory.system_prompt_file, prompt.encode(), durable=False)
     order.hooks.enclosure.open(directory, binary)
-    return Prepared(binary=binary, setup=make_setup(order, binary, prompt))
+    return binary, make_setup(order, binary, prompt)
 
 
 def make_setup(order: Order, binary: Path, prompt: str) -> AgentSetup:
@@ -172,12 +162,12 @@ async def check_setup(order: Order) -> None:
     env = build_environment(order, setup, tree.cookie, {})
     await run_blocking(tree.watch)
     try:
-        version = await read_version(order, Prepared(binary=binary, setup=setup), tree.cookie)
+        version = await read_version(order, binary, setup, tree.cookie)
     finally:
         with anyio.CancelScope(shield=True):
             await run_blocking(tree.forget)
     requirements = await run_blocking(order.driver.check, order.directory, setup, env, version)
-    _require_usable(order, [missing for missing in requirements if missing.is_certain])
+    _require_usable(order, requirements)
     await run_blocking(_try_enclosure, order, binary)
 
 
@@ -201,7 +191,9 @@ def build_environment(
         own: Variables from the driver.
     """
     program = order.driver.program
-    world = {} if program.reads_prompts else _world_variables(order)
+    world = {} if program.reads_prompts else {AGENT_NAME_ENV: display_name(order.name)}
+    if not program.reads_prompts and (url := order.hooks.access.base_url) is not None:
+        world[WORLD_URL_ENV] = url
     return agent_environment(
         program,
         inherited=order.inherited,
@@ -212,26 +204,18 @@ def build_environment(
     )
 
 
-def _world_variables(order: Order) -> dict[str, str]:
-    """Return the variables that name the world and the agent in it."""
-    variables = {AGENT_NAME_ENV: display_name(order.name)}
-    if (url := order.hooks.access.base_url) is not None:
-        variables[WORLD_URL_ENV] = url
-    return variables
-
-
 async def read_version(
-    order: Order, prepared: Prepared, cookie: str, turn: Turn | None = None
+    order: Order, binary: Path, setup: AgentSetup, cookie: str, turn: Turn | None = None
 ) -> str:
     """Return the output of the version command; '' if it does not end within 20 seconds.
 
     It runs without a sandbox, so it gets an empty home: the agent's home has files of the agent,
-        and
-    the path of a home inside a sandbox may belong to another user of this machine.
+    and the path of a home inside a sandbox may belong to another user of this machine.
 
     Args:
         order: The order of the start.
-        prepared: Results of the preparation.
+        binary: The program.
+        setup: The agent.
         cookie: Marks the processes of the agent.
         turn: The turn for which the program is started; None if unknown.
 
@@ -241,13 +225,13 @@ async def read_version(
 
     Cancellation: ends the process.
     """
-    argv = order.driver.version_argv(str(prepared.binary))
+    argv = order.driver.version_argv(str(binary))
     if not argv:
         return ""
     with anyio.CancelScope(shield=True):  # otherwise the directory could be left behind
         home = Path(await run_blocking(partial(tempfile.mkdtemp, prefix="clawblox-version-")))
     try:
-        setup = attrs.evolve(prepared.setup, home=home, state=home)
+        setup = attrs.evolve(setup, home=home, state=home)
         own = {} if turn is None else order.driver.invocation(setup, turn).env
         env = build_environment(order, setup, cookie, own)
         answer = await ask_version(argv, env=env, cookie=cookie, timeout=_VERSION_TIMEOUT_S)
@@ -285,33 +269,25 @@ async def prepare_home(
 
     Cancellation: a conversation may have been moved partly; the next start moves the rest.
     """
-    interruption = Interruption()
-    write = partial(_write_home, order, setup, env, version, start, interruption)
+    driver, directory, interruption = order.driver, order.directory, Interruption()
+
+    def write() -> list[Requirement]:
+        requirements = driver.check(directory, setup, env, version)
+        _require_usable(order, requirements)
+        match start:
+            case Continue(session_id):
+                driver.adopt(directory, setup, session_id, interruption)
+            case Branch(parent_id):
+                driver.adopt(directory, setup, parent_id, interruption)
+                driver.branch(directory, setup, start, interruption)
+        driver.prepare(directory, setup, env)
+        return requirements
+
     return await run_interruptible(write, interruption.set)
 
 
-def _write_home(
-    order: Order,
-    setup: AgentSetup,
-    env: Mapping[str, str],
-    version: str,
-    start: Begin | Continue | Branch,
-    interruption: Interruption,
-) -> list[Requirement]:
-    requirements = order.driver.check(order.directory, setup, env, version)
-    _require_usable(order, [missing for missing in requirements if missing.is_certain])
-    match start:
-        case Continue(session_id):
-            order.driver.adopt(order.directory, setup, session_id, interruption)
-        case Branch(parent_id):
-            order.driver.adopt(order.directory, setup, parent_id, interruption)
-            order.driver.branch(order.directory, setup, start, interruption)
-    order.driver.prepare(order.directory, setup, env)
-    return requirements
-
-
-def _require_usable(order: Order, missing: list[Requirement]) -> None:
-    if missing:
+def _require_usable(order: Order, requirements: list[Requirement]) -> None:
+    if missing := [requirement for requirement in requirements if requirement.is_certain]:
         raise AgentSetupError(
             "; ".join(requirement.problem for requirement in missing),
             agent=order.name,

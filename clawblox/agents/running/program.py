@@ -93,8 +93,8 @@ class StdinWriter:
     def put(self, data: bytes) -> None:
         """Queue ``data`` for the program.
 
-        StdinFull: Too many bytes are queued already.
-        StdinFull: Too much is queued already.
+        Raises:
+            StdinFull: Too many bytes are queued already.
         """
         if not data or self._is_broken or self._is_ended:
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, Self
@@ -79,14 +80,6 @@ def read_session_id(order: Order) -> str:
         message = f"{path.name}: must be a session id of {order.options.agent}, not {text!r}"
         raise _refusal(order, message)
     return text
-
-
-def find_session_id(order: Order) -> str | None:
-    """Return the recorded conversation; None if there is none."""
-    try:
-        return read_session_id(order)
-    except AgentResumeError:
-        return None
 
 
 def find_branch(order: Order, branch: Branch) -> str | None:
@@ -191,7 +184,10 @@ async def catch_up(order: Order, books: Bookkeeping) -> None:
 
     Cancellation: the rest is read next time.
     """
-    session_id = books.session_id or await run_blocking(find_session_id, order)
+    session_id = books.session_id
+    if session_id is None:
+        with suppress(AgentResumeError):
+            session_id = await run_blocking(read_session_id, order)
     await count_rest(order, books, session_id)
     if session_id is not None:
         await books.count_recorded(session_id)

@@ -18,7 +18,7 @@ from typing import Any
 from clawblox.agents.access.agent_access import AgentAccess
 from clawblox.agents.options import AgentOptions
 from clawblox.agents.programs import CLAUDE, Program
-from clawblox.agents.running.hooks import Enclosure, NoEnclosure, Service
+from clawblox.agents.running.hooks import Enclosure, Service
 from clawblox.agents.sandbox.bubblewrap import Bubblewrap
 from clawblox.agents.sandbox.native import NativeSandbox
 
@@ -56,4 +56,4 @@ def choose_sandbox(
         return bubblewrap, (bubblewrap.serve,)
     if has_native:
         return NativeSandbox(options.name, lambda: access.base_url, settings), ()
-    return NoEnclosure(), ()
+    return Enclosure(), ()

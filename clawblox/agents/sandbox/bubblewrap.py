@@ -20,7 +20,7 @@ import anyio
 import attrs
 
 from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
-from clawblox.agents.running.hooks import Enclosed, View
+from clawblox.agents.running.hooks import Enclosed, Enclosure, View
 from clawblox.agents.sandbox.endpoints import WORLD_ENDPOINT, Endpoint, find_endpoints
 from clawblox.agents.sandbox.entry import ControlGroup, Entry, Limits, find_limits
 from clawblox.agents.sandbox.inside import (
@@ -80,7 +80,7 @@ _NAMESPACES_HINT: Final = (
 )
 
 
-class Bubblewrap:
+class Bubblewrap(Enclosure):
     """The sandbox of one agent; see :class:`clawblox.agents.running.hooks.Enclosure`.
 
     Args:

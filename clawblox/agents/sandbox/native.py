@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from clawblox.agents.layout import AgentDir
-from clawblox.agents.running.hooks import Enclosed, NoEnclosure
+from clawblox.agents.running.hooks import Enclosed, Enclosure
 from clawblox.agents.values import SandboxLevel
 from clawblox.errors import AgentSetupError
 from clawblox.system.files import publish_bytes
@@ -97,7 +97,7 @@ def require_native(outcome: Outcome, agent: str) -> None:
 
 
 @attrs.define(eq=False)
-class NativeSandbox(NoEnclosure):
+class NativeSandbox(Enclosure):
     """Only Claude Code's own sandbox; see :class:`Enclosure` in ``running.hooks``.
 
     Attributes:
