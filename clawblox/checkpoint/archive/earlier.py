@@ -27,7 +27,7 @@ _MOST_OPEN: Final = 8
 PLAIN_MODE: Final = 0o600
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True, eq=False, on_setattr=attrs.setters.frozen)
 class Packed:
     """A source that was packed.
 
@@ -39,7 +39,7 @@ class Packed:
         sha256: Digest of the content.
         packed_sha256: Digest of the bytes in the archive.
         is_copied: Whether these bytes were verified in an earlier archive.
-        content: The bytes in the archive; None when they were written to a sink.
+        content: The bytes for the archive until they are written; None if a sink has them.
         mode: 0o700 for a file that its owner may execute, else 0o600.
         mtime_ns: When the file was last modified.
         is_unstable: Whether the file changed each time it was read.
@@ -52,7 +52,7 @@ class Packed:
     sha256: bytes
     packed_sha256: bytes
     is_copied: bool = False
-    content: bytes | None = attrs.field(default=None, repr=False)
+    content: bytes | None = attrs.field(default=None, repr=False, on_setattr=attrs.setters.NO_OP)
     mode: int = PLAIN_MODE
     mtime_ns: int = 0
     is_unstable: bool = False

@@ -13,7 +13,7 @@ import stat
 import zlib
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 
@@ -92,7 +92,8 @@ def pack_small(source: Source, earlier: EarlierArchives) -> Packed | None:
         with open_intake(source) as intake:
             if not is_small(source, intake.length):
                 return None
-            packed = _completed(_pack_content(b"".join(intake.chunks()), earlier), intake)
+            content = b"".join(intake.chunks())
+            packed = _pack_content(content, earlier, **_facts(intake))
         if not packed.is_unstable:
             break
     return packed
@@ -114,20 +115,21 @@ def pack_to(sink: FileSink, source: Source, earlier: EarlierArchives, count: Cou
     """
     for _ in range(1 + _RETRIES):
         with open_intake(source) as intake:
-            packed = _completed(_Stream(sink, intake, earlier, count).pack(), intake)
+            packed = _Stream(sink, intake, earlier, count).pack()
+            packed = attrs.evolve(packed, **_facts(intake))
         if not packed.is_unstable:
             break
     return packed
 
 
-def _completed(packed: Packed, intake: Intake) -> Packed:
+def _facts(intake: Intake) -> dict[str, Any]:
+    """Return the facts about a file that was read to its end."""
     is_executable = intake.status.st_mode & stat.S_IXUSR
-    return attrs.evolve(
-        packed,
-        mode=_EXECUTABLE_MODE if is_executable else PLAIN_MODE,
-        mtime_ns=intake.status.st_mtime_ns,
-        is_unstable=intake.has_changed(),
-    )
+    return {
+        "mode": _EXECUTABLE_MODE if is_executable else PLAIN_MODE,
+        "mtime_ns": intake.status.st_mtime_ns,
+        "is_unstable": intake.has_changed(),
+    }
 
 
 def new_deflater() -> zlib._Compress:
@@ -144,9 +146,9 @@ def _shrinks(content: bytes) -> bool:
 # Small sources
 
 
-def _pack_content(content: bytes, earlier: EarlierArchives) -> Packed:
+def _pack_content(content: bytes, earlier: EarlierArchives, **facts: Any) -> Packed:
     digest = hashlib.sha256(content).digest()
-    if earlier.may_have(len(content)) and (copied := _copy_small(digest, earlier)):
+    if earlier.may_have(len(content)) and (copied := _copy_small(digest, earlier, facts)):
         return copied
     method, data = STORED, content
     if _shrinks(content):
@@ -162,13 +164,14 @@ def _pack_content(content: bytes, earlier: EarlierArchives) -> Packed:
         sha256=digest,
         packed_sha256=digest if method == STORED else hashlib.sha256(data).digest(),
         content=data,
+        **facts,
     )
 
 
-def _copy_small(sha256: bytes, earlier: EarlierArchives) -> Packed | None:
+def _copy_small(sha256: bytes, earlier: EarlierArchives, facts: dict[str, Any]) -> Packed | None:
     parts: list[bytes] = []
     copied = earlier.copy(sha256, parts.append)
-    return copied and attrs.evolve(copied, is_copied=True, content=b"".join(parts))
+    return copied and attrs.evolve(copied, is_copied=True, content=b"".join(parts), **facts)
 
 
 @attrs.frozen(eq=False, repr=False)

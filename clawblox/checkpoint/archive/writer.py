@@ -183,7 +183,8 @@ class ArchiveWriter:
         write_at(self._fd, header + (packed.content or b""), self._end)
         # Last, because a member that is not recorded is overwritten by the next.
         self._entries.append(entry)
-        self._packed.append(attrs.evolve(packed, content=None))
+        packed.content = None
+        self._packed.append(packed)
         self._end += len(header) + packed.packed_size
         if packed.is_copied:
             self.copied[name] = packed.packed_sha256
