@@ -36,7 +36,7 @@ from clawblox.agents.prompts import (
     default_system_prompt,
 )
 from clawblox.agents.running.agenda import Hold
-from clawblox.agents.running.branching import make_branch, require_branching
+from clawblox.agents.running.branching import make_branch, require_branching, require_connection
 from clawblox.agents.running.hooks import Hooks
 from clawblox.agents.running.lifecycle import MOVES
 from clawblox.agents.running.order import Limits, Order, Start
@@ -341,7 +341,8 @@ class AsyncAgent:
 
         Raises:
             ConfigError: An argument is wrong.
-            UsageError: The agent is not open.
+            UsageError: The agent is not open; or it is a branch outside the sandbox that must be
+                connected first, because its conversation names the address of a world.
             AgentResumeError: The recorded conversation cannot be continued exactly. It is never
                 replaced by a new one.
             AgentError: As for :meth:`start`.
@@ -351,6 +352,8 @@ class AsyncAgent:
         prompt = check_prompt(prompt, "prompt")
         start = self._branch or Start.CONTINUE
         order = self._order(prompt, env, start=start, system_prompt=None)
+        if self._branch is not None:
+            await run_blocking(require_connection, order)
         started = await self._own_begin(order)
         self._branch = None
         return started
@@ -366,8 +369,10 @@ class AsyncAgent:
 
         The branch is not started: connect it to its world, then :meth:`send` it a message. That
         begins a conversation under a new id, with everything in the conversation of this agent,
-        which may work on. Nothing in this agent's directory is opened for writing. Links in the
-        workspace are copied as links. The usage and the budget of the branch begin at zero.
+        which may work on. Without a sandbox, a branch of an agent that was connected to a world
+        gets the same address, so it can run only while this agent and its other branches are
+        stopped. Nothing in this agent's directory is opened for writing. Links in the workspace are
+        copied as links. The usage and the budget of the branch begin at zero.
 
         Args:
             dir: Directory of the branch, new or empty, and outside this agent's directory.
@@ -379,8 +384,9 @@ class AsyncAgent:
 
         Raises:
             ConfigError: An argument is wrong.
-            UsageError: The agent is in a turn, or run by another process; its driver cannot branch
-                conversations; or the directory is in use.
+            UsageError: The agent is in a turn, or run by another process; it runs without a
+                sandbox and has been connected to a world; its driver cannot branch conversations;
+                or the directory is in use.
             AgentResumeError: The recorded conversation cannot be continued exactly.
             AgentError: The usage of this agent cannot be read, or a file cannot be copied.
 
@@ -396,8 +402,9 @@ class AsyncAgent:
             self._require_between_turns()
             books = None if self._owner is None else self._owner.books
             check = self._require_between_turns
+            is_running = self._owner is not None and not self._owner.is_over
             make = partial(make_branch, order, books, branch.dir, system_prompt, check)
-            branch._branch = await in_own_task(make)
+            branch._branch = await in_own_task(partial(make, is_running=is_running))
         return branch
 
     def _require_between_turns(self) -> None:

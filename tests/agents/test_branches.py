@@ -9,11 +9,12 @@ from typing import Any
 import anyio
 import pytest
 
-from clawblox import Agent, AsyncAgent, ConfigError, UsageError
+from clawblox import Agent, AgentResumeError, AsyncAgent, ConfigError, UsageError
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.layout import AgentDir
 from tests.agents.standins import hold, install, read_dumps
 from tests.agents.test_sessions import KEYS
+from tests.running import running
 from tests.support import HANG_S
 
 pytestmark = pytest.mark.anyio
@@ -21,7 +22,9 @@ pytestmark = pytest.mark.anyio
 SECRET_WORD = "SAY the word is heron"
 
 
-def make_agent(directory: Path, program: str, version: str | None = None) -> AsyncAgent:
+def make_agent(
+    directory: Path, program: str, version: str | None = None, *, sandbox: bool = False
+) -> AsyncAgent:
     binary = install(directory.parent / "bin", program, version=version)
     return AsyncAgent(
         agent=program,
@@ -30,6 +33,7 @@ def make_agent(directory: Path, program: str, version: str | None = None) -> Asy
         binary=binary,
         model="openai/m1" if program == "opencode" else None,
         auto_continue=False,
+        sandbox=sandbox,
     )
 
 
@@ -229,6 +233,52 @@ async def test_a_branch_needs_a_directory_of_its_own(tmp_path: Path) -> None:
             with pytest.raises(UsageError, match="is a branch"):
                 await branch.start(initial_prompt="Begin")
     assert {path.name for path in tmp_path.iterdir()} == {"Eko", "bin", "branch"}
+
+
+async def test_without_a_sandbox_one_branch_at_a_time_has_the_address_of_the_original(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as (world, _), make_agent(tmp_path / "Eko", "claude") as agent:
+        address = (await world.connect(agent))["base_url"]
+        await begin(agent)
+        with pytest.raises(UsageError, match=f"knows its world as {address}") as caught:
+            await agent.fork(tmp_path / "early")
+        assert "sandbox=True" in str(caught.value.hint)
+        await agent.stop()
+        first, second = [await agent.fork(tmp_path / name, name=name) for name in ("a", "b")]
+        async with first, second:
+            with pytest.raises(UsageError, match=f"knows its world as {address}") as caught:
+                await first.send("WHO", env=KEYS["claude"])  # else it would act as the original
+            assert "world.connect(agent=branch)" in str(caught.value.hint)
+            assert (await world.connect(first))["base_url"] == address
+            assert (await ask(first))["told"] == [SECRET_WORD, "WHO"]
+            with pytest.raises(AgentResumeError, match="taken by the agent a of this process"):
+                await world.connect(second)
+            await first.stop()
+            assert (await world.connect(second))["base_url"] == address
+            assert (await ask(second))["told"] == [SECRET_WORD, "WHO"]
+            await second.stop()
+            assert (await ask(agent))["told"] == [SECRET_WORD, "WHO"]
+    assert not (tmp_path / "early").exists()
+
+
+@pytest.mark.needs("bwrap")
+@pytest.mark.thorough
+async def test_in_sandboxes_an_agent_and_its_branches_have_one_address_at_the_same_time(
+    tmp_path: Path,
+) -> None:
+    async with (
+        running(tmp_path) as (world, _),
+        make_agent(tmp_path / "Eko", "claude", sandbox=True) as agent,
+    ):
+        address = (await world.connect(agent))["base_url"]
+        await begin(agent)
+        branches = [await agent.fork(tmp_path / name, name=name) for name in ("a", "b")]
+        for branch in branches:
+            async with branch:
+                assert (await world.connect(branch))["base_url"] == address
+                assert (await ask(branch))["told"] == [SECRET_WORD, "WHO"]
+        assert (await ask(agent))["told"] == [SECRET_WORD, "WHO"]
 
 
 @pytest.mark.thorough

@@ -41,7 +41,7 @@ WORLD_LISTENER: Final = "world"
 """Name of the listening socket of a sandboxed process."""
 
 _HOST: Final = "127.0.0.1"
-_MAX_RECORD_BYTES: Final = 64 << 10
+MAX_RECORD_BYTES: Final = 64 << 10
 _PORT_URL = re.compile(rf"http://{re.escape(_HOST)}:([1-9][0-9]{{0,4}})")
 _NAME_URL = re.compile(r"http://([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)")
 
@@ -116,7 +116,7 @@ class AgentAccess:
         """
         with self._address_lock:
             self._is_resting = False
-            recorded = self._read_recorded()
+            recorded = self.read_recorded()
             base_url = self._base_url or recorded or self._new_address(grant.world)
             self._open_at(base_url)
             try:
@@ -266,10 +266,15 @@ class AgentAccess:
 
     # -- its record ---------------------------------------------------------------------------
 
-    def _read_recorded(self) -> str | None:
+    def read_recorded(self) -> str | None:
+        """Return the recorded address; None if the agent never had one. Blocks.
+
+        Raises:
+            AgentResumeError: It cannot be read, or the agent cannot reach it with this sandbox.
+        """
         path = self._directory.access_file
         try:
-            record = json.loads(read_file(path.parent, path.name, max_bytes=_MAX_RECORD_BYTES))
+            record = json.loads(read_file(path.parent, path.name, max_bytes=MAX_RECORD_BYTES))
             base_url = record["base_url"]
             port_url, is_name = _PORT_URL.fullmatch(base_url), bool(_NAME_URL.fullmatch(base_url))
         except FileNotFoundError:

@@ -10,12 +10,14 @@ import shutil
 import stat
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import anyio
 
+from clawblox.agents.access.agent_access import MAX_RECORD_BYTES
 from clawblox.agents.drivers.driver import Branch, Driver, Interruption
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.prompts import check_text
@@ -35,7 +37,7 @@ from clawblox.concurrency.threads import run_blocking, run_interruptible
 from clawblox.errors import AgentError, ConfigError, UsageError
 from clawblox.supervision.lifecycle import Lifecycle
 from clawblox.system.files import make_private_dir, publish_bytes
-from clawblox.system.regular_files import open_regular
+from clawblox.system.regular_files import open_regular, read_file
 from clawblox.telemetry.events import Hub
 
 _UUID_CHARS: Final = 36
@@ -71,12 +73,37 @@ def require_branching(
         raise ConfigError(message, key="system_prompt")
 
 
+def require_connection(order: Order) -> None:
+    """Check that a branch has the address by which its conversation knows the world. Blocks.
+
+    Without a sandbox, the original's world may answer at that address, and would obey.
+
+    Args:
+        order: The first order of the branch.
+
+    Raises:
+        UsageError: The branch is not connected.
+        AgentResumeError: The recorded address cannot be read.
+    """
+    access = order.hooks.access
+    if access.granted is not None or order.options.sandbox:
+        return
+    if (address := access.read_recorded()) is not None:
+        raise UsageError(
+            f"the branch {order.name!r} knows its world as {address}, where the original's world"
+            " may answer",
+            hint="connect it to its own world first: world.connect(agent=branch)",
+        )
+
+
 async def make_branch(
     order: Order,
     books: Bookkeeping | None,
     target: Path,
     system_prompt: str | None,
     require_between_turns: Callable[[], None],
+    *,
+    is_running: bool,
 ) -> Branch:
     """Copy an agent's workspace, home and conversation into the directory of a branch.
 
@@ -86,13 +113,14 @@ async def make_branch(
         target: The directory of the branch, absolute.
         system_prompt: The system prompt of the branch; None keeps the one of the original.
         require_between_turns: Raises an error if the original is in a turn.
+        is_running: Whether this process runs the original.
 
     Returns:
         The branch, for its first start.
 
     Raises:
-        UsageError: The directory is in use or within the original, or the original is in a turn
-            or run by another process.
+        UsageError: The directory is in use or within the original, or the original is in a turn,
+            run by another process, or needs the address that the branch would need.
         AgentResumeError: The conversation is not recorded, or cannot be continued exactly.
         AgentError: The usage of the original cannot be read, or a file cannot be copied.
 
@@ -100,6 +128,8 @@ async def make_branch(
     does not interrupt that.
     """
     await run_blocking(_require_target, order, target)
+    if is_running:
+        await run_blocking(_require_shared_address, order)
     if books is None:
         await run_blocking(_require_unowned, order)
         books = Bookkeeping(order, Lifecycle[AgentState](MOVES, "new"), Hub(), 0.0)
@@ -140,6 +170,18 @@ def _require_target(order: Order, target: Path) -> None:
         raise UsageError(f"dir: must be a new or empty directory, not {target}")
 
 
+def _require_shared_address(order: Order) -> None:
+    """Check that a branch can have the address that the conversation of a running agent names."""
+    address = order.hooks.access.read_recorded()
+    if address is not None and not order.options.sandbox:
+        raise UsageError(
+            f"the agent {order.name!r} knows its world as {address}, and without a sandbox a branch"
+            " can only have that address when the agent does not run",
+            hint="stop it first, and run one branch at a time; or make it with sandbox=True, where"
+            " any number run in parallel",
+        )
+
+
 def _require_unowned(order: Order) -> None:
     status = read_status(order.options.dir)
     if status is not None and not status.is_over:
@@ -167,6 +209,9 @@ def _copy(
         make_private_dir(branch.runtime)
         publish_bytes(branch.system_prompt_file, prompt.encode())
         ledger.save(branch.usage_file)
+        with suppress(FileNotFoundError):  # it was never connected
+            record = read_file(origin.path, origin.access_file.name, max_bytes=MAX_RECORD_BYTES)
+            publish_bytes(branch.access_file, record)
     except BaseException:
         shutil.rmtree(partial_dir, ignore_errors=True)
         raise
