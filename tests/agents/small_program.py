@@ -7,6 +7,7 @@ a list of words and arguments, separated by blanks; see ``WORDS``.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import signal
@@ -134,6 +135,12 @@ def until(path: str) -> None:
         time.sleep(0.005)
 
 
+def keep_later(path: str) -> None:
+    """Keep something more after the end of the turn, once there is such a file."""
+    atexit.register(record, "kept later")
+    atexit.register(until, path)
+
+
 WORDS = {
     "crash": crash,
     "crash-once": crash_once,
@@ -144,6 +151,7 @@ WORDS = {
     "flood": flood,
     "grumble": grumble,
     "hang": hang,
+    "keep-later": keep_later,
     "leave": leave,
     "long-line": long_line,
     "mutter": mutter,

@@ -256,6 +256,20 @@ async def test_a_log_without_end_ends_the_agent(tmp_path: Path) -> None:
     assert len(records(agent, "process.started")) == 1
 
 
+async def test_an_agent_is_idle_when_the_program_of_its_turn_has_kept_all_and_exited(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path) as agent, agent.events() as events:
+        await agent.start(initial_prompt=f"keep-later {tmp_path / 'due'}")
+        await until(events, "turn.finished")
+        await anyio.wait_all_tasks_blocked()
+        assert (agent.state, agent.is_between_turns) == ("working", False)
+        (tmp_path / "due").touch()
+        assert (await agent.wait()).state == "idle"
+        assert agent.is_between_turns
+        assert transcript(agent)[-1] == "kept later"
+
+
 async def test_an_agent_whose_log_is_full_continues_in_another_segment(
     tmp_path: Path, flags: tuple[str, ...]
 ) -> None:

@@ -109,6 +109,7 @@ class Attempt:
         self._confirm_by = math.inf
         self._leave_by = math.inf
         self._next_search = 0.0
+        self._takes_more = False
         self._end_offset: int | None = None
         self._unheard: list[tuple[int, Report]] = []
         self._turn_offset = 0
@@ -135,7 +136,8 @@ class Attempt:
         Cancellation: a process that was spawned is kept as :attr:`process`.
         """
         invocation = self._order.driver.invocation(self._setup, self._turn)
-        if invocation.has_stdin or invocation.input:
+        self._takes_more = invocation.has_stdin
+        if self._takes_more or invocation.input:
             self._stdin = StdinWriter()
             self._opened.callback(self._stdin.close)
             self._stdin.put(invocation.input)
@@ -341,9 +343,8 @@ class Attempt:
         """Whether the program cannot receive a message now."""
         dialogue = self.dialogue
         assert dialogue is not None
-        return (
-            dialogue.is_working or dialogue.trouble is not None or self.following is not None
-        ) or not dialogue.is_confirmed
+        is_leaving = dialogue.trouble is not None or self._leave_by < math.inf
+        return is_leaving or dialogue.is_working or not dialogue.is_confirmed
 
     def _send_next(self, dialogue: Dialogue, now: float) -> None:
         """Send the message that is due; a message that the program refuses waits for the next one.
@@ -414,8 +415,8 @@ class Attempt:
             raise ProgramError("stall", message)
         if now >= self._leave_by:
             raise dialogue.trouble or _Left
-        if dialogue.trouble is not None:
-            self._see_off(now)
+        if dialogue.trouble is not None or not (self._is_busy or self._takes_more):
+            self._see_off(now)  # it may still be writing the turn to its transcript
         elif not self._is_busy:
             self._send_next(dialogue, now)
 
