@@ -74,6 +74,7 @@ def test_the_floor_of_the_engine_serves_its_routes() -> None:
     assert min(trips.values()) > 0
 
 
+@pytest.mark.thorough
 def test_an_installation_that_fails_fails_the_comparison() -> None:
     with pytest.raises(RuntimeError, match="wait status"):
         paired.measure_imports({"before": sys.executable, "after": "/bin/false"}, 1)

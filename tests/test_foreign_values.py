@@ -72,6 +72,7 @@ def test_a_long_text_is_cut(limit: int) -> None:
     assert clean_text("x" * 11, max_chars=10) == "x" * 7 + "..."
 
 
+@pytest.mark.thorough
 def test_limits_bound_depth_members_and_length() -> None:
     assert clean_value(nested(100_000), max_depth=2) == [[None]]
     assert len(clean_value([0] * 1000, max_members=10)) < 10

@@ -53,6 +53,7 @@ def test_the_help_of_the_command_line_loads_click_alone() -> None:
     assert "asyncio" not in loaded
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["AsyncWorld", "Manifest", "WorldError"])
 def test_a_public_name_loads_neither_an_http_client_nor_a_logger(name: str) -> None:
     loaded = loaded_by(f"import clawblox; clawblox.{name}")

@@ -80,6 +80,7 @@ CASES = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("program", "version"), CASES)
 async def test_two_branches_continue_the_conversation_of_one_agent_and_leave_it_alone(
     tmp_path: Path, program: str, version: str | None
@@ -235,6 +236,7 @@ async def test_a_branch_needs_a_directory_of_its_own(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"Eko", "bin", "branch"}
 
 
+@pytest.mark.thorough
 async def test_without_a_sandbox_one_branch_at_a_time_has_the_address_of_the_original(
     tmp_path: Path,
 ) -> None:

@@ -89,6 +89,7 @@ def test_the_caller_cannot_set_what_clawblox_sets_or_withholds(name):
 NAMES = st.text("ABCDEHLMOPRT_", min_size=1, max_size=8)
 
 
+@pytest.mark.thorough
 @given(st.dictionaries(NAMES, st.text()), st.dictionaries(NAMES, st.text()))
 def test_nothing_inherited_passes_but_by_the_list(inherited, given_env):
     env = environment(inherited=inherited, given=given_env)

@@ -207,6 +207,7 @@ def test_a_checkpoint_continues_in_another_run_without_a_start(
         assert set(after[len(before) :]) - {CUT_OFF} == {AUTO_CONTINUE}
 
 
+@pytest.mark.thorough
 @once
 def test_stop_is_safe_for_agents_that_never_started_or_have_ended(make_run: MakeRun) -> None:
     run = make_run()
@@ -221,6 +222,7 @@ def test_stop_is_safe_for_agents_that_never_started_or_have_ended(make_run: Make
         assert not {"agent-0-0", "agent-0-1"} & set(run.windows())
 
 
+@pytest.mark.thorough
 @once
 def test_a_failed_start_leaves_nothing_of_the_agent(make_run: MakeRun) -> None:
     run = make_run()
@@ -282,6 +284,7 @@ def test_the_environment_of_each_start_stays_in_memory(make_run: MakeRun, backen
         assert not [path for path in files if path.exists() and canary in path.read_text("latin-1")]
 
 
+@pytest.mark.thorough
 @once
 def test_policy_files_of_the_workspace_have_no_effect(make_run: MakeRun) -> None:
     run = make_run()
@@ -323,6 +326,7 @@ def test_a_crash_restarts_the_program_inside_its_window(
         assert pane in tmux("list-panes", "-s", "-t", f"={run.tmux_session}", "-F", "#{pane_id}")
 
 
+@pytest.mark.thorough
 @once
 def test_the_world_gets_the_name_without_its_run_suffix(make_run: MakeRun) -> None:
     run = make_run()

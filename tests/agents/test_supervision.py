@@ -160,6 +160,7 @@ async def test_a_wait_that_no_program_means_is_silence(tmp_path: Path) -> None:
         assert isinstance(agent.failure, AgentStallError)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", ["9" * 400, "1e300", "nan", "-inf"])
 async def test_a_turn_ends_and_its_events_are_strict_json_whatever_a_program_counts(
     tmp_path: Path, number: str

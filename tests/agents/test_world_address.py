@@ -36,6 +36,7 @@ async def variables(agent: AsyncAgent) -> dict[str, str]:
     return {name: found[name] for name in NAMES if name in found}
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 @pytest.mark.parametrize("sandbox", [False, pytest.param(True, marks=pytest.mark.needs("bwrap"))])
 async def test_a_program_that_is_no_language_model_finds_its_world_and_name_in_its_environment(

@@ -280,6 +280,7 @@ def test_where_no_process_can_be_spawned_the_search_is_done_here(
     assert len(examiners) <= spawned
 
 
+@pytest.mark.thorough
 def test_a_member_that_is_damaged_is_refused(
     run: Run, examiners: list[Examiner], monkeypatch: pytest.MonkeyPatch
 ):
@@ -342,6 +343,7 @@ def test_the_hook_is_called_while_the_examiners_boot(
     assert ended
 
 
+@pytest.mark.thorough
 def test_progress_never_goes_back_and_comes_to_the_end(run: Run, examiners: list[Examiner]):
     told: list[tuple[int, int]] = []
     run.save(progress=lambda done, total: told.append((done, total)))

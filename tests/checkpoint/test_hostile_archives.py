@@ -85,6 +85,7 @@ def archive_body(*members):
 # Names
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "reason"),
     [

@@ -56,6 +56,7 @@ def test_calls_with_the_same_name_are_the_same_agent(run: str, call: Start) -> N
     ]
 
 
+@pytest.mark.thorough
 def test_the_session_is_kept_where_only_its_owner_can_read_it(run: str, call: Start) -> None:
     call("act", run, "w000", "--as", "../red team")
     (path,) = kept_files(run)
@@ -155,6 +156,7 @@ def test_a_new_agent_joins_a_world_that_has_forgotten_the_old_one(run: str, call
     assert call("act", run, "w000", "--as", "red").err == ""
 
 
+@pytest.mark.thorough
 def test_a_world_that_has_ended_is_an_error_with_its_last_lines(
     start: Start, call: Start, tmp_path: Path, run_dir: Path
 ) -> None:

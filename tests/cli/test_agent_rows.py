@@ -87,6 +87,7 @@ def test_agents_that_do_not_fit_are_counted_those_that_need_attention_come_first
     assert table[6] == "… and 26 more agents: 26 working"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("columns", [1, 20, 80, 160])
 @pytest.mark.parametrize("lines", [4, 15, 16, 24, 50])
 def test_the_table_with_agents_fits_every_terminal(columns: int, lines: int) -> None:

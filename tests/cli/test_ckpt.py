@@ -141,6 +141,7 @@ def test_malformed_metadata_can_be_inspected(ckpt: Ckpt, tmp_path: Path, odd: An
     assert "\x1b" not in ckpt("inspect", write_plain_zip(tmp_path / "odd.ckpt", files))
 
 
+@pytest.mark.thorough
 def test_an_archive_without_digests_is_reported(ckpt: Ckpt, tmp_path: Path) -> None:
     metadata = {"schema_version": 1, "agents": {}}
     archive = write_plain_zip(

@@ -30,6 +30,7 @@ def save_thrice(world: World, run: Path) -> list[Path]:
     return [world.save().path for _ in range(3)]
 
 
+@pytest.mark.thorough
 def test_saves_that_were_asked_for_go_with_all_only(world: World, run: Path, call: Start) -> None:
     saves = save_thrice(world, run)
     world.close()

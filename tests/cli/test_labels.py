@@ -98,6 +98,7 @@ def test_an_unknown_label_is_an_error_that_names_the_existing_labels(
     assert call("stop", labelled, "--filter", "model").wait() == 2
 
 
+@pytest.mark.thorough
 def test_up_takes_labels(tmp_path: Path, run_dir: Path, start: Start, call: Start) -> None:
     world = str(make_world(tmp_path))
     up = start("up", world, "--run-dir", str(run_dir), "--label", "model=a b", "--label", "seed=3")

@@ -311,6 +311,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("lineage")
 
 
+@pytest.mark.thorough
 @settings(max_examples=40)
 @given(listings, st.lists(manifests, min_size=3, max_size=3))
 def test_any_lineage_can_be_drawn(scratch: Path, top: Any, documents: list[Any]) -> None:

@@ -79,6 +79,7 @@ def test_no_resume_is_offered_of_a_run_directory_that_was_moved(up: Start, run_d
     assert "resume:" not in command.out
 
 
+@pytest.mark.thorough
 def test_a_resume_is_offered_of_a_run_that_ctrl_c_ended(up: Start, run_dir: Path) -> None:
     command = up()
     assert command.interrupt() == 130

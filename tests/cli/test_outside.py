@@ -47,6 +47,7 @@ def test_ps_shows_a_running_instance(serve: Serve, call: Start) -> None:
     assert here.out.splitlines()[1].split()[:3] == ["w000", "ready", pid]
 
 
+@pytest.mark.thorough
 def test_ps_prints_every_field_for_programs(serve: Serve, call: Start) -> None:
     served = serve()
     (found,) = json.loads(call("ps", served.run_dir, "--json").out)
@@ -112,6 +113,7 @@ def test_ps_of_a_directory_without_runs_is_not_an_error(call: Start, tmp_path: P
     assert json.loads(call("ps", str(tmp_path), "--json").out) == []
 
 
+@pytest.mark.thorough
 def test_a_missing_directory_is_named(call: Start) -> None:
     for name in ("ps", "logs", "save", "stop"):
         command = call(name, "runs/nowhere")
@@ -119,6 +121,7 @@ def test_a_missing_directory_is_named(call: Start) -> None:
         assert command.err.startswith("Error: Path 'runs/nowhere' does not exist\n"), name
 
 
+@pytest.mark.thorough
 def test_the_hint_for_a_wrong_run_directory_names_the_runs_below(
     start: Start, tmp_path: Path
 ) -> None:
@@ -139,6 +142,7 @@ def test_a_directory_without_runs_is_an_error(call: Start, tmp_path: Path) -> No
         assert command.err.startswith(f"Error: Nothing has run in '{tmp_path}'\n"), name
 
 
+@pytest.mark.thorough
 def test_an_unknown_instance_is_an_error_that_names_the_others(serve: Serve, call: Start) -> None:
     served = serve()
     for name in ("logs", "save", "stop"):
@@ -284,6 +288,7 @@ def test_stop_leaves_no_process_of_the_instance(serve: Serve, call: Start) -> No
     assert not is_listening(served.port)
 
 
+@pytest.mark.thorough
 def test_stop_ends_only_the_named_instances(pair: Path, call: Start) -> None:
     command = call("stop", str(pair), "w001")
     assert command.out.startswith("w001: stopped")

@@ -111,6 +111,7 @@ def test_a_failed_line_makes_the_status_1_and_later_lines_still_run(run: str, ca
     assert command.out.splitlines() == ["time: 0 -> 0.5", "counter: 0 -> 1"]
 
 
+@pytest.mark.thorough
 def test_help_and_api_describe_the_inputs(run: str, call: Start) -> None:
     command = call("play", run, typed="help\napi\n")
     assert "[act] TYPE [DATA]  Send an input, and show the changes." in command.out
@@ -194,6 +195,7 @@ def test_a_world_can_be_resumed_from_the_save_of_a_session(
     assert resumed.interrupt() == 130
 
 
+@pytest.mark.thorough
 def test_a_session_in_a_run_saves_it(run: str, call: Start) -> None:
     command = call("play", run, typed="add 3\nsave\n")
     assert command.wait() == 0

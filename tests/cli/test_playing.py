@@ -199,6 +199,7 @@ def test_every_value_is_shown_without_control_characters(
     assert all(map(is_harmless, lines))
 
 
+@pytest.mark.thorough
 @given(values)
 @example([{"a": 1, "": 2}, {"a": 3, "": 4}])
 def test_colours_change_nothing_else(value: Any) -> None:

@@ -148,6 +148,7 @@ def test_without_an_orchestrator_nothing_is_restarted(serve: Serve, call: Start)
     assert contradiction.wait() == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("words", "message"),
     [

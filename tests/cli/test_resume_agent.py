@@ -51,6 +51,7 @@ def kill(command: Command) -> None:
     command.wait()
 
 
+@pytest.mark.thorough
 def test_the_first_checkpoint_is_made_and_shown_before_the_agent_is(
     start: Start, claude_env: dict[str, str], world: Path
 ) -> None:

@@ -289,6 +289,7 @@ def test_two_signals_at_the_same_time_kill_the_world(serve: Serve) -> None:
     assert not marked_processes()
 
 
+@pytest.mark.thorough
 def test_a_process_that_ignores_sigterm_is_killed_after_the_grace(serve: Serve) -> None:
     served = serve("--ignore-sigterm", words=("--grace", "0.2"))
     assert served.command.interrupt() == 130

@@ -253,6 +253,7 @@ def test_an_agent_that_is_stopped_from_outside_ends_the_run(
     assert_nothing_runs()
 
 
+@pytest.mark.thorough
 def test_a_second_signal_kills(
     start: Start, claude_env: dict[str, str], world: Path, tmp_path: Path
 ) -> None:

@@ -69,6 +69,7 @@ def test_a_run_in_the_background_uses_the_printed_directory(call: Start, tmp_pat
     assert_nothing_runs()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", WORDS)
 @pytest.mark.parametrize("was_there", [True, False])
 def test_a_start_that_cannot_be_tried_leaves_no_directory(

@@ -327,6 +327,7 @@ def test_a_world_in_the_foreground_of_run_can_be_forked_and_ends_with_its_forks(
 # --------------------------------------------------------------------------------------- stop
 
 
+@pytest.mark.thorough
 def test_stop_with_save_saves_first(up: Start, call: Start, run_dir: Path) -> None:
     command = up()
     stopped = call("stop", str(run_dir), "--save")

@@ -91,6 +91,7 @@ local humanoid = Instance.new("Humanoid")
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("ticks", [1, 3, 5])
 def test_a_welded_part_that_becomes_a_character(tmp_path, ticks):
     check(tmp_path, WELDED + "task.delay(0.05, function() humanoid.Parent = model end)", ticks)

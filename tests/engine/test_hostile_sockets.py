@@ -83,6 +83,7 @@ def test_spectators_who_send_random_bytes_do_no_harm(port: int) -> None:
     assert is_alive(port)
 
 
+@pytest.mark.thorough
 def test_handshakes_that_are_wrong_or_never_end_do_no_harm(port: int) -> None:
     begin = f"GET {PATH} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
     upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\n"

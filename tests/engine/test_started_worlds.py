@@ -281,6 +281,7 @@ def test_a_watched_script_that_does_not_compile_is_refused_and_a_failing_script_
         assert ask(started.port, "POST", "/join?name=Rocky").status == 200
 
 
+@pytest.mark.thorough
 def test_a_start_after_a_change_that_is_refused_names_the_file(world_dir):
     (world_dir / "world.toml").write_text('name = ""')
     refused = subprocess.run(

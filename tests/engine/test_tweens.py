@@ -281,6 +281,7 @@ def test_wrong_tweens_are_refused(tmp_path: Path, statement: str) -> None:
     assert WRONG[statement] in line
 
 
+@pytest.mark.thorough
 def test_tweens_are_charged_and_count_as_memory(tmp_path: Path) -> None:
     many = START + "for at = 1, 2000 do tween(100, { Transparency = 1 }):Play() end"
     run = play(tmp_path, many, steps_per_tick=100_000)

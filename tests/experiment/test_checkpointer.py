@@ -132,6 +132,7 @@ async def test_a_checkpoint_is_an_archive_of_the_world_and_its_agents(scene: Sce
     assert formats == ["counter-v1", "clawblox-ckpt-v1"]
 
 
+@pytest.mark.thorough
 async def test_a_world_and_its_agents_continue_from_the_archive_that_the_pointer_names(
     scene: Scene, tmp_path: Path
 ) -> None:
@@ -241,6 +242,7 @@ async def test_one_that_waits_for_an_idle_moment_can_be_cancelled(scene: Scene) 
 # ------------------------------------------------------------------------------------ retention
 
 
+@pytest.mark.thorough
 async def test_the_oldest_are_removed_with_their_snapshots_and_never_what_the_pointer_names(
     scene: Scene,
 ) -> None:
@@ -273,6 +275,7 @@ async def test_a_save_that_fails_removes_nothing(scene: Scene) -> None:
     assert scene.archives() == [second.path.name]
 
 
+@pytest.mark.thorough
 async def test_a_pointer_that_cannot_be_written_keeps_the_archive_before(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

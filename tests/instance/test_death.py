@@ -95,6 +95,7 @@ async def hanging_call(
         yield errors
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", HANGING)
 async def test_a_call_in_flight_ends_with_the_world(tmp_path: Path, name: str) -> None:
     async with running(tmp_path) as (world, started):

@@ -46,6 +46,7 @@ def fake_program(directory: Path, name: str) -> Path:
 # -------------------------------------------------------------------------------------- PATH
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("path", "expected"),
     [

@@ -148,6 +148,7 @@ async def test_a_world_that_exits_is_reported_immediately_with_its_status(tmp_pa
     assert "exit status 7" in error.message
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["SIGSEGV", "SIGKILL"])
 async def test_a_world_that_a_signal_ends_is_reported_immediately_with_its_name(
     tmp_path: Path, name: str

@@ -47,6 +47,7 @@ def escaped(way: str) -> VM:
     return vm
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("is_restored", [False, True])
 @pytest.mark.parametrize("way", ESCAPES)
 def test_a_function_that_escapes_checks_its_arguments(way: str, is_restored: bool) -> None:
@@ -159,6 +160,7 @@ ODD_VALUES = """
 """
 
 
+@pytest.mark.thorough
 def test_library_functions_accept_any_arguments_or_raise_luau_errors() -> None:
     choice = random.Random(1)
     vm = VM(steps=2000, memory_bytes=4 << 20)

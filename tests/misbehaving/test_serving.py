@@ -213,6 +213,7 @@ def test_joining_fails(tmp_path: Path, fault: str, status: int, body: bytes) -> 
     assert (answer.status, answer.body) == (status, body)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("fault", "session"),
     [("another-session", "another"), ("bad-session", "two\r\nlines"), ("no-session", None)],
@@ -243,6 +244,7 @@ def test_joining_hangs(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------- acting
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("fault", "status", "body"),
     [

@@ -241,6 +241,7 @@ def test_the_last_save_is_the_latest_whose_file_exists(tmp_path: Path, saves: Sa
     assert (status.saved_at, status.sim_time, status.saved_sha256) == ("at f.json", None, None)
 
 
+@pytest.mark.thorough
 def test_a_table_keeps_the_saves_of_the_latest_manifest_alone(tmp_path: Path, saves: Saves) -> None:
     home = str(saves.directory)
     for number in range(20):

@@ -141,6 +141,7 @@ def test_a_late_request_is_answered_408(launch: Launch, part: str) -> None:
     assert "Traceback" not in world.log
 
 
+@pytest.mark.thorough
 def test_a_connection_without_a_request_is_closed_without_an_answer(launch: Launch) -> None:
     world = launch(TALLY, *HASTY)
     with connections(world, 1, b"") as (peer,):

@@ -160,6 +160,7 @@ def test_an_example_runs_in_real_time_too(launch, name):
 # ---------------------------------------------------------------------------- their physics
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 def test_the_documents_match_the_world(name):
     config = tomllib.loads((EXAMPLES / name / "world.toml").read_text())

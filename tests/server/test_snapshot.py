@@ -212,6 +212,7 @@ ACTIONS = st.one_of(
 )
 
 
+@pytest.mark.thorough
 @given(before=st.lists(ACTIONS, max_size=15), after=st.lists(ACTIONS, max_size=15))
 def test_a_copy_continues_like_the_original_at_any_moment(before, after):
     original = HostedWorld(Tally(), nonce=NONCE)

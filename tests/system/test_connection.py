@@ -88,6 +88,7 @@ async def test_a_request_is_sent_byte_for_byte(monkeypatch: pytest.MonkeyPatch) 
     ]
 
 
+@pytest.mark.thorough
 async def test_a_body_larger_than_any_buffer_is_sent_whole() -> None:
     body = b"0123456789abcdef" * (1 << 19)
     with scripted(Script([OK])) as server:
@@ -96,6 +97,7 @@ async def test_a_body_larger_than_any_buffer_is_sent_whole() -> None:
     assert server.requests[0].endswith(b"\r\n\r\n" + body)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("part", "value"),
     [

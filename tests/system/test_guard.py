@@ -681,6 +681,7 @@ def test_a_guard_that_somebody_else_reaped_is_replaced(client: Guard) -> None:
     assert is_alive(client._pid)
 
 
+@pytest.mark.thorough
 def test_a_child_with_the_pid_of_a_dead_guard_is_no_guard(client: Guard) -> None:
     client.watch(make_mark("one"))
     first = client._pid

@@ -174,6 +174,7 @@ def test_a_lease_of_another_process_is_honoured_and_names_it() -> None:
         assert f"port {port} is in use by pid {holder.pid} (" in str(caught.value)
 
 
+@pytest.mark.thorough
 def test_a_lease_ends_with_its_owner_even_where_the_owner_leaves_a_child() -> None:
     port = free_port()
     with holding(port, "sleep", "60") as holder:

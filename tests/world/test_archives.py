@@ -106,6 +106,7 @@ def loads(run_dir: Path) -> list[str]:
 # ------------------------------------------------------------------------------------ starting
 
 
+@pytest.mark.thorough
 async def test_a_start_from_an_archive_loads_the_agents_and_restores_the_world(
     tmp_path: Path, world_dir: Path, archive: Path, agent: Path
 ) -> None:
@@ -145,6 +146,7 @@ async def test_the_manifest_names_the_snapshot_its_digest_and_the_archive(
     assert (await async_read_metadata(path))["lineage"]["parent_sha256"] == expected
 
 
+@pytest.mark.thorough
 async def test_an_archive_is_recognised_by_how_it_begins(
     tmp_path: Path, world_dir: Path, archive: Path
 ) -> None:
@@ -448,6 +450,7 @@ async def test_a_checkpoint_whose_archive_is_complete_when_it_fails_keeps_both_f
     assert sorted(one.suffix for one in path.parent.iterdir()) == [".ckpt", ".json"]
 
 
+@pytest.mark.thorough
 async def test_a_checkpoint_with_a_wrong_argument_saves_nothing(
     tmp_path: Path, world_dir: Path, agent: Path, archive: Path
 ) -> None:

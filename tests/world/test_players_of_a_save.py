@@ -158,6 +158,7 @@ async def test_a_player_whose_session_nobody_knows_is_a_new_one_with_a_warning(
         assert requests(started, "/observe") == []
 
 
+@pytest.mark.thorough
 async def test_a_session_that_the_save_does_not_have_is_not_insisted_on(
     tmp_path: Path, run_dir: Path, forget: None
 ) -> None:
@@ -183,6 +184,7 @@ async def test_connecting_a_name_always_makes_a_new_player(tmp_path: Path, run_d
         assert read_players((await world.save(instance=fork.name)).path) == ["Red", "Red"]
 
 
+@pytest.mark.thorough
 async def test_a_damaged_manifest_of_the_save_is_passed_over(
     tmp_path: Path, run_dir: Path, forget: None
 ) -> None:

@@ -46,6 +46,7 @@ def test_n13_lengths_of_animations(world, ident, length):
     assert world.ask(f"load('{ident}').Length") == length
 
 
+@pytest.mark.thorough
 def test_n13_load_animation_makes_one_animator(world):
     world.run("load('a') load('b')")
     assert world.ask("#humanoid:GetChildren()") == 1.0

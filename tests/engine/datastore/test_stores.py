@@ -83,6 +83,7 @@ def test_rows_belong_to_a_game_a_store_and_a_key(store: Store) -> None:
     assert read(store, "owner", "k", "another game") is None
 
 
+@pytest.mark.thorough
 def test_requests_are_carried_out_in_their_order(store: Store) -> None:
     requests = [Read("order", "k"), WriteRequest("order", "k", "1"), Read("order", "k")]
     assert store.execute(GAME, [*requests, WriteRequest("order", "k", "2")]) == [

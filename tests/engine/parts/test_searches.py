@@ -38,6 +38,7 @@ def test_n1_a_part_moved_in_a_handler_is_hit_in_the_next_line(bench):
     assert (first, second) == ("Floor", "A")
 
 
+@pytest.mark.thorough
 def test_a_query_does_not_change_how_a_platform_pushes(bench):
     other = type(bench)()
     for each, query in ((bench, f"{DOWN})"), (other, "")):

@@ -236,6 +236,7 @@ def test_a_full_queue_is_not_reported_if_the_event_has_delivered_the_inputs() ->
     assert world.printed() == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("taken", [0, 1, 2, 3])
 def test_a_snapshot_has_the_inputs_that_no_tick_has_processed_and_no_script_has_taken(
     taken: int,

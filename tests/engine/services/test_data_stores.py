@@ -180,6 +180,7 @@ def test_n13_sorted_entries_have_key_and_value(world: Bench) -> None:
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -177,6 +177,7 @@ def test_n4_leaving_fires_player_removing_while_the_character_is_there(tmp_path)
     ) == ["Players\tWorkspace", "nil\tnil"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("statement", "where"),
     [

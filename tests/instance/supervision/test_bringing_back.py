@@ -136,6 +136,7 @@ async def test_a_fresh_restart_of_a_resumed_world_resumes_it_again(
         assert entry["resume_from"] == str(saved.path)
 
 
+@pytest.mark.thorough
 async def test_a_restart_restores_the_last_save_with_its_sessions(
     tmp_path: Path, run: Path
 ) -> None:

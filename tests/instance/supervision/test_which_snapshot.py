@@ -39,6 +39,7 @@ async def save_as(world: AsyncWorld, started: StartedWorld, session: str, number
     return (await world.save(instance=started.name)).path
 
 
+@pytest.mark.thorough
 async def test_a_restart_skips_a_damaged_or_refused_save(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         (started,) = await world.start_many(1, run_dir=run, restart="checkpoint")

@@ -270,6 +270,7 @@ def test_a_border_is_followed_by_nil(changes: list[tuple[str, int]]) -> None:
         assert size + 1.0 not in table
 
 
+@pytest.mark.thorough
 @given(st.lists(st.integers(-50, 50), max_size=60))
 def test_sorting_sorts(numbers: list[int]) -> None:
     vm = VM()

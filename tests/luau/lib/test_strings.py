@@ -178,6 +178,7 @@ def test_plain_find_is_a_plain_search(subject: str, needle: str) -> None:
     assert values(f"string.find({subject!r}, {needle!r}, 1, true)") == expected
 
 
+@pytest.mark.thorough
 @given(
     st.text(max_size=30).map(lambda text: text.encode().decode("latin-1")),
     st.integers(-40, 40),

@@ -241,6 +241,7 @@ def refused(document: Any) -> bool:
     return False
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("steps", [1, 2, 7])
 def test_every_frame_is_checked_for_what_code_trusts(steps: int) -> None:
     """Code that knows a variable to be a number must never find a string in it."""
@@ -381,6 +382,7 @@ DAMAGES: list[Any] = [
 ]
 
 
+@pytest.mark.thorough
 def test_damaged_objects_are_refused() -> None:
     for damage in DAMAGES:
         document, _ = suspended(1)

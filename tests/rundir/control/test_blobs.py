@@ -99,6 +99,7 @@ async def test_a_transfer_that_broke_off_continues(run_dir: Path) -> None:
         assert (await send(server.path)).read_bytes() == CONTENT
 
 
+@pytest.mark.thorough
 async def test_two_clients_may_send_the_same_file(run_dir: Path) -> None:
     async with served(run_dir) as server, anyio.create_task_group() as clients:
         for _ in range(2):

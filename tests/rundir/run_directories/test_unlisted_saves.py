@@ -158,6 +158,7 @@ async def test_files_that_are_no_saves_of_the_run_stay_as_they_are(home: Path) -
     assert (_saves(home), _read(home)) == (before, manifest)
 
 
+@pytest.mark.thorough
 async def test_unlisted_saves_of_a_living_orchestrator_are_left_alone(tmp_path: Path) -> None:
     run = tmp_path / "run"
     with orchestrator(_SAVING, make_world(tmp_path), run) as owner:

@@ -23,6 +23,7 @@ from tests.world.resume.support import interrupt
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.thorough
 async def test_a_drain_stops_the_instances_that_it_saved(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         batch = await world.start_many(4, run_dir=run)

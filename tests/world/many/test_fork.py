@@ -65,6 +65,7 @@ async def test_a_fork_with_wrong_arguments_starts_nothing(tmp_path: Path, run: P
         assert world.instances == ("parent",)
 
 
+@pytest.mark.thorough
 async def test_each_fork_gets_its_own_seed_if_the_world_supports_it(
     tmp_path: Path, run: Path
 ) -> None:

@@ -103,6 +103,7 @@ async def test_the_claim_of_an_interrupted_start_is_released(
     assert leftovers(run) == []
 
 
+@pytest.mark.thorough
 async def test_closing_a_world_ends_its_pending_starts(tmp_path: Path, run: Path) -> None:
     errors: list[UsageError] = []
 

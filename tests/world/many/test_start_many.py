@@ -39,6 +39,7 @@ pytestmark = pytest.mark.anyio
 # -------------------------------------------------------------------- what each has of its own
 
 
+@pytest.mark.thorough
 async def test_instances_can_differ_in_name_snapshot_variables_and_recording(
     tmp_path: Path, run: Path
 ) -> None:

@@ -127,6 +127,7 @@ async def test_a_single_instance_that_was_brought_back_is_labelled_when_it_ends(
     assert manifest_of(run)["run"]["status"] == "complete"
 
 
+@pytest.mark.thorough
 async def test_a_detached_instance_that_is_attached_restarts_as_it_was(
     tmp_path: Path, run: Path
 ) -> None:
@@ -182,6 +183,7 @@ async def test_a_client_continues_after_each_way_to_bring_its_instance_back(
     assert agent.instance == started.name
 
 
+@pytest.mark.thorough
 async def test_labels_are_kept_and_a_seed_is_set_only_at_the_beginning_of_the_run(
     tmp_path: Path, run: Path
 ) -> None:
@@ -240,6 +242,7 @@ async def test_an_instance_from_an_archive_continues_from_it_or_from_a_later_sav
     assert line.parent.path == run / began_from
 
 
+@pytest.mark.thorough
 async def test_a_resumed_detached_instance_is_attached_with_its_restart_policy(
     tmp_path: Path, run: Path
 ) -> None:
