@@ -2,9 +2,9 @@
 
 - ``live_run``: agents in one instance of a world, and their checkpoints.
 - ``run_resume``: resumes an interrupted instance and its agents from one checkpoint.
-- ``async_checkpointer``: checkpoints of a running world and its agents, at an interval.
+- ``async_checkpointer``: checkpoints of a running world and its agents, at an interval, each in a
+  moment in which no agent is in the middle of a turn.
 - ``sync_checkpointer``: the same without ``await``.
-- ``idle``: waits for a moment in which no agent is in the middle of a turn.
 - ``pointer``: the file that names the latest archive.
 - ``cleaning``: finds and removes unneeded files of ended runs.
 """

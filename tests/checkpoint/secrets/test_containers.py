@@ -16,8 +16,7 @@ import zlib
 import pytest
 import zstandard
 
-from clawblox.checkpoint.secrets import Scanner
-from clawblox.checkpoint.secrets.containers import parts
+from clawblox.checkpoint.secrets import Scanner, content
 from tests.checkpoint.secrets import wrapping
 from tests.checkpoint.secrets.fakes import fake, pieces, rules_in, scan
 
@@ -74,7 +73,7 @@ def test_what_cannot_be_searched_is_a_finding(what: str) -> None:
 
 
 def test_a_file_that_decodes_to_too_many_bytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "MAX_DECODED_BYTES", 1 << 20)
+    monkeypatch.setattr(content, "MAX_DECODED_BYTES", 1 << 20)
     data = gzip.compress(LONG_NOISE) * 8
     assert rules_in(data) == ["unscannable"]
 
