@@ -54,7 +54,8 @@ def test_two_agents_continue_in_their_conversations(driver: str, tmp_path: Path)
 @pytest.mark.thorough
 def test_the_programs_of_the_page_about_agents_run_one_after_the_other(tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    program = "\n".join([*blocks, "print(agent.state, agent.name); agent.stop(); world.stop()"])
+    whole = [block for block in blocks if not block.startswith(" ")]  # others are parts of one
+    program = "\n".join([*whole, "print(agent.state, agent.name); agent.stop(); world.stop()"])
     for shown, quick in QUICK.items():
         assert shown in program
         program = program.replace(shown, quick)

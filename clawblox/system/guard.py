@@ -95,13 +95,7 @@ class Guard:
             os.set_blocking(write_end, False)
             size = os.write(write_end, marks)
             os.set_blocking(write_end, True)
-            self._pid = spawn_helper(
-                GUARD_NAME,
-                "clawblox.system.guard:main",
-                str(os.getpid()),
-                channel=read_end,
-                paths=[str(Path(__file__).parents[2])],
-            )
+            self._pid = _spawn(os.getpid(), read_end)
         except OSError:
             os.close(write_end)
             raise
@@ -157,6 +151,16 @@ os.register_at_fork(after_in_child=guard.after_fork)
 
 def _message(verb: str, mark: Mark) -> bytes:
     return json.dumps([verb, mark.cookie.decode(), mark.leaders]).encode() + b"\n"
+
+
+def _spawn(orchestrator: int, lifeline: int) -> int:
+    return spawn_helper(
+        GUARD_NAME,
+        "clawblox.system.guard:main",
+        str(orchestrator),
+        channel=lifeline,
+        paths=[str(Path(__file__).parents[2])],
+    )
 
 
 def main(orchestrator: str) -> None:
