@@ -165,12 +165,14 @@ class Launcher:
             with suppress(BlockingIOError):
                 os.eventfd_read(self._to_loop)
             while self._news:
-                start, news = self._news.popleft()
-                try:
-                    news()
-                except Exception as error:  # noqa: BLE001 - it belongs to the caller of `run`
-                    start.error = error
-                    self._give_up_from_loop(start)
+                self._pass_on(*self._news.popleft())  # no local may keep a start until the next
+
+    def _pass_on(self, start: _Start, news: Callable[[], None]) -> None:
+        try:
+            news()
+        except Exception as error:  # noqa: BLE001 - it belongs to the caller of `run`
+            start.error = error
+            self._give_up_from_loop(start)
 
     def _give_up_from_loop(self, start: _Start) -> None:
         self._given_up.append(start)
