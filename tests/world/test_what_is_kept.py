@@ -82,7 +82,7 @@ async def test_a_run_is_labelled_after_its_instance_was_stopped(tmp_path: Path) 
         await world.stop(grace_seconds=1)
         assert world._fleet is not None
         writers = world._fleet.writers
-        await wait_until_async(lambda: not writers._files, HANG_S, "its writer has ended")
+        await wait_until_async(lambda: not writers._files(), HANG_S, "its writer has ended")
         await world.record_run(id="r001", run_dir=run)
         lineage = await world.lineage(run)
     assert manifest_of(run)["checkpoints"][0]["run_id"] == "r001"
