@@ -22,7 +22,7 @@ from clawblox.concurrency.progress import ProgressLike
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.agent_arguments import Agents
 from clawblox.config.arguments import check_read_path
-from clawblox.config.options import DEFAULT_IDLE_WAIT_S, options_of
+from clawblox.config.options import DEFAULT_IDLE_WAIT_S, take_options
 
 
 def save_checkpoint(
@@ -89,7 +89,7 @@ def save_checkpoint(
             but perhaps not durable or not in the manifest: the message states which.
     """
     known_secrets = check_secrets(known_secrets)  # a traceback may show the locals
-    save(options_of(ArchiveOptions, locals()))
+    save(take_options(ArchiveOptions, locals()))
     return Path(path)
 
 
@@ -125,7 +125,7 @@ def load_checkpoint(
         CheckpointError: It cannot be read, or ``run_dir`` already has something that it contains.
         ConfigError: An argument is wrong.
     """
-    return loader.load(options_of(LoadOptions, locals())).result
+    return loader.load(take_options(LoadOptions, locals())).result
 
 
 def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -55,7 +55,7 @@ _INSTANCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _Options = TypeVar("_Options", bound=attrs.AttrsInstance)
 
 
-def options_of(kind: type[_Options], arguments: Mapping[str, Any]) -> _Options:
+def take_options(kind: type[_Options], arguments: Mapping[str, Any]) -> _Options:
     """Return options with the values that a call was given.
 
     Args:

@@ -25,7 +25,7 @@ from clawblox.config.options import (
     ManyOptions,
     SaveOptions,
     StartOptions,
-    options_of,
+    take_options,
 )
 from clawblox.config.world_toml import WorldConfig
 from clawblox.errors import CheckpointError, ConfigError
@@ -237,7 +237,7 @@ class ArchiveArguments:
         from clawblox.checkpoint.archive.registry import refuse_existing
         from clawblox.checkpoint.options import ArchiveOptions
 
-        options = options_of(ArchiveOptions, self.values)
+        options = take_options(ArchiveOptions, self.values)
         if not options.overwrite:
             refuse_existing(options.path)
         return options

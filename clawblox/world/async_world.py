@@ -37,7 +37,7 @@ from clawblox.config.options import (
     ManyOptions,
     OnFailure,
     SaveOptions,
-    options_of,
+    take_options,
 )
 from clawblox.errors import ConfigError
 from clawblox.results import (
@@ -164,7 +164,7 @@ class AsyncWorld(InstanceCalls):
         return await self._start_many(
             _specs(instances),
             run_dir,
-            options_of(ManyOptions, locals()),
+            take_options(ManyOptions, locals()),
             reuse=True,
             progress=progress,
         )
@@ -242,7 +242,7 @@ class AsyncWorld(InstanceCalls):
         Cancellation: all of the instances are ended; nothing of them is left.
         """
         specs = [InstanceSpec()] * check_count(count, "count", at_most=MAX_LEASES)
-        options = options_of(ManyOptions, locals())
+        options = take_options(ManyOptions, locals())
         path, digest = await run_blocking(find_parent, checkpoint, self._config.dir)
         if run_dir is None:
             run_dir = await run_blocking(source_run_dir, path)
@@ -428,7 +428,7 @@ class AsyncWorld(InstanceCalls):
         Cancellation: each instance has both its file and its manifest entry, or neither.
         """
         fleet = self._open_fleet()
-        options = options_of(SaveOptions, locals())
+        options = take_options(SaveOptions, locals())
         names = fleet.ready_names if instances is None else tuple(instances)
         known = [fleet.find(name) for name in names]
         return save_all(fleet, known, options, progress=progress)

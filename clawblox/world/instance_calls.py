@@ -29,7 +29,7 @@ from clawblox.config.options import (
     RestartOptions,
     SaveOptions,
     StartOptions,
-    options_of,
+    take_options,
 )
 from clawblox.results import (
     DataStoreBackend,
@@ -161,7 +161,7 @@ class InstanceCalls(OpenWorld):
         Cancellation: the instance is ended; nothing of it is left.
         """
         run_dir = self._run_dir if run_dir is None else run_dir
-        options = options_of(StartOptions, locals())
+        options = take_options(StartOptions, locals())
         fleet = self._open_fleet()
         where = partial(find_archive, resume, self._config.dir, "resume")
         archive = None if resume is None else await run_blocking(where)
@@ -260,7 +260,7 @@ class InstanceCalls(OpenWorld):
         Cancellation: a restart that has begun continues; an instance that had died is ended again.
         """
         fleet = self._open_fleet()
-        options = options_of(RestartOptions, locals())
+        options = take_options(RestartOptions, locals())
         started = await restart(fleet, fleet.find(instance), options)
         if self._latest_started is not None and self._latest_started.name == started.name:
             self._latest_started = started
@@ -318,7 +318,7 @@ class InstanceCalls(OpenWorld):
         Cancellation: leaves both the file and its manifest entry, or neither.
         """
         fleet = self._open_fleet()
-        options = options_of(SaveOptions, locals())
+        options = take_options(SaveOptions, locals())
         return await save(fleet, fleet.find(instance), options)
 
     async def checkpoint(
@@ -396,7 +396,7 @@ class InstanceCalls(OpenWorld):
 
         Cancellation: leaves both the snapshot and the archive, or neither.
         """
-        arguments, options = ArchiveArguments(locals()), options_of(SaveOptions, locals())
+        arguments, options = ArchiveArguments(locals()), take_options(SaveOptions, locals())
         del known_secrets, metadata  # a traceback may show the locals
         fleet = self._open_fleet()
         handle = fleet.find(instance)

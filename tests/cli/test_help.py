@@ -19,7 +19,7 @@ from tests.cli.conftest import Start
 GUIDE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 
 
-def options_of(name: str) -> list[click.Option]:
+def take_options(name: str) -> list[click.Option]:
     """Return the options of a command that are for people."""
     return [option for option in find_options(name) if not option.hidden]
 
@@ -34,7 +34,7 @@ def test_the_help_is_printed(call: Start) -> None:
 def test_every_option_is_explained() -> None:
     for name in COMMANDS:
         ends = (".", "]")
-        assert [one.name for one in options_of(name) if not (one.help or "").endswith(ends)] == []
+        assert [one.name for one in take_options(name) if not (one.help or "").endswith(ends)] == []
 
 
 def test_every_help_fits_the_screen_and_shows_examples() -> None:
@@ -87,7 +87,7 @@ def section_of(name: str) -> str:
 
 def test_the_guide_names_every_command_option_and_variable() -> None:
     for name in COMMANDS:
-        for option in options_of(name):
+        for option in take_options(name):
             for flag in (*option.opts, *option.secondary_opts):
                 assert f"`{flag}" in section_of(name), name
             assert not option.envvar or f"`{option.envvar}`" in section_of(name), name
@@ -104,7 +104,7 @@ def test_the_guide_lists_the_commands_with_the_summaries_of_the_help() -> None:
 
 def test_the_guide_names_the_defaults() -> None:
     for name in COMMANDS:
-        for option in options_of(name):
+        for option in take_options(name):
             if isinstance(option, FieldOption) and not option.is_flag and option.default:
                 for row in section_of(name).splitlines():
                     if row.startswith(f"| `{option.opts[0]} "):
