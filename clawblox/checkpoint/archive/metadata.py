@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, NoReturn
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Final, Literal, NoReturn
+
+import msgspec
 
 from clawblox.checkpoint.archive.layout import Entry
 from clawblox.checkpoint.model import SCHEMA_VERSION
@@ -25,8 +27,6 @@ from clawblox.errors import (
 
 _MAX_DEPTH: Final = 100
 _MAX_DIGITS: Final = 1000
-_MODES: Final = (0o600, 0o700)
-_HEXADECIMAL: Final = frozenset("0123456789abcdef")
 
 
 def serialise_metadata(document: Mapping[str, Any]) -> bytes:
@@ -68,10 +68,13 @@ def parse_metadata(data: bytes, *, max_values: int | None = None) -> dict[str, A
     if not isinstance(document, dict):
         _refuse("is not an object")
     _check_version(document)
-    for key, is_right in _SHAPES.items():
-        if key in document and not is_right(document[key]):
+    for key, shape in _SHAPES.items():
+        if key in document and not _has_shape(document[key], shape):
             _refuse(f"has a value of the wrong shape for {key}")
-    for path in _recorded_paths(document):
+    if not all(map(_is_agent_name, document.get("agents", ()))):
+        _refuse("has a value of the wrong shape for agents")
+    links = (link["path"] for link in document.get("symlinks", ()))
+    for path in (*links, *document.get("directories", ())):
         check_name(path)
     return document
 
@@ -144,10 +147,10 @@ def _load_json(data: bytes) -> Any:  # noqa: ANN401 - any JSON value
     try:
         document = json.loads(
             data.decode(),
-            object_pairs_hook=_unique,
-            parse_constant=_no_constant,
-            parse_float=_finite,
-            parse_int=_short,
+            object_pairs_hook=_build_unique,
+            parse_constant=_refuse_constant,
+            parse_float=_parse_finite,
+            parse_int=_parse_short,
         )
         _check_depth(document)
         if b"\\u" in data:  # only an escape can be half a surrogate pair
@@ -161,25 +164,25 @@ def _load_json(data: bytes) -> Any:  # noqa: ANN401 - any JSON value
     return document
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
         _refuse("has the same key twice in an object")
     return members
 
 
-def _no_constant(text: str) -> NoReturn:
+def _refuse_constant(text: str) -> NoReturn:
     _refuse(f"contains {text}, but JSON has no such number")
 
 
-def _finite(text: str) -> float:
+def _parse_finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
         _refuse("contains a number that is too large")
     return value
 
 
-def _short(text: str) -> int:
+def _parse_short(text: str) -> int:
     if len(text) > _MAX_DIGITS:
         _refuse(f"contains a number of more than {_MAX_DIGITS} digits")
     return int(text)
@@ -215,102 +218,65 @@ def _check_version(document: Mapping[str, Any]) -> None:
         )
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+class _File(msgspec.Struct):
+    size: Annotated[int, msgspec.Meta(ge=0)]
+    sha256: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+    mode: Literal[0o600, 0o700]
+    mtime_ns: int
+    unstable: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.unstable:
+            raise ValueError("the key is missing in the entry of a stable file")
 
 
-def _is_natural(value: object) -> bool:
-    return type(value) is int and value >= 0
+class _Agent(msgspec.Struct):
+    backend: str | None = None
+    session_format: str | None = None
+    session_id: str | None = None
+    state_dir: str | None = None
+    mid_turn: bool | None = None
 
 
-def _is_digest(value: object) -> bool:
-    return isinstance(value, str) and len(value) == 64 and _HEXADECIMAL.issuperset(value)
+class _Link(msgspec.Struct):
+    path: str
+    target: str
 
 
-def _is_object(value: object) -> bool:
-    return isinstance(value, dict)
+class _Excluded(msgspec.Struct):
+    path: str
+    reason: str
 
 
-def _or_null(is_right: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: value is None or is_right(value)
-
-
-def _all_of(is_right: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, list) and all(map(is_right, value))
-
-
-def _record(
-    required: Mapping[str, Callable[[object], bool]],
-    optional: Mapping[str, Callable[[object], bool]] | None = None,
-) -> Callable[[object], bool]:
-    """Return a check for an object with these keys; further keys are ignored."""
-    known = {**required, **(optional or {})}
-
-    def is_right(value: object) -> bool:
-        return (
-            isinstance(value, dict)
-            and required.keys() <= value.keys()
-            and all(known[key](value[key]) for key in known.keys() & value.keys())
-        )
-
-    return is_right
-
-
-_is_file: Final = _record(
-    {
-        "size": _is_natural,
-        "sha256": _is_digest,
-        "mode": lambda value: type(value) is int and value in _MODES,
-        "mtime_ns": lambda value: type(value) is int,
-    },
-    {"unstable": lambda value: value is True},
-)
-_is_agent: Final = _record(
-    {},
-    {
-        **dict.fromkeys(
-            ("backend", "session_format", "session_id", "state_dir"), _or_null(_is_text)
-        ),
-        "mid_turn": lambda value: value is None or isinstance(value, bool),
-    },
-)
-
-
-def _is_agent_name(value: object) -> bool:
-    return isinstance(value, str) and "/" not in value and is_name(f"agents/{value}/workspace/_")
-
-
-def _are_agents(value: object) -> bool:
-    if isinstance(value, dict):
-        return all(map(_is_agent_name, value)) and all(map(_is_agent, value.values()))
-    return _all_of(_is_agent_name)(value)  # an archive without ``files`` may just name them
-
-
-def _are_files(value: object) -> bool:
-    return isinstance(value, dict) and all(map(_is_file, value.values()))
-
-
-_SHAPES: Final[Mapping[str, Callable[[object], bool]]] = {
-    "created_at": _is_text,
-    "session_format": _or_null(_is_text),
-    "agents": _are_agents,
-    "files": _are_files,
-    "symlinks": _all_of(_record({"path": _is_text, "target": _is_text})),
-    "directories": _all_of(_is_text),
-    "excluded": _all_of(_record({"path": _is_text, "reason": _is_text})),
-    "secret_scan": _is_object,
-    "world": _or_null(_is_object),
-    "lineage": _or_null(_is_object),
+_SHAPES: Final[Mapping[str, Any]] = {
+    "created_at": str,
+    "session_format": str | None,
+    "agents": dict[str, _Agent] | list[str],  # an archive without ``files`` may just name them
+    "files": dict[str, _File],
+    "symlinks": list[_Link],
+    "directories": list[str],
+    "excluded": list[_Excluded],
+    "secret_scan": dict[str, Any],
+    "world": dict[str, Any] | None,
+    "lineage": dict[str, Any] | None,
 }
+"""The types of the reserved keys; further keys of their objects are ignored."""
+
+
+def _has_shape(value: object, shape: object) -> bool:
+    try:
+        msgspec.convert(value, shape)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _is_agent_name(name: str) -> bool:
+    return "/" not in name and is_name(f"agents/{name}/workspace/_")
 
 
 RESERVED_KEYS: Final = frozenset(("schema_version", *_SHAPES))
 """Keys at the top level that this package defines; a caller cannot set them."""
-
-
-def _recorded_paths(document: Mapping[str, Any]) -> Iterator[str]:
-    yield from (link["path"] for link in document.get("symlinks", ()))
-    yield from document.get("directories", ())
 
 
 def _refuse(problem: str) -> NoReturn:

@@ -78,7 +78,7 @@ class Examiner:
         self._helper = HelperProcess(
             EXAMINER_NAME,
             "clawblox.checkpoint.audit.examine:main",
-            paths=import_paths("clawblox", "attrs", "re2", "zstandard"),
+            paths=import_paths("clawblox", "attrs", "msgspec", "re2", "zstandard"),
         )
         try:
             self._send(dict(known))
