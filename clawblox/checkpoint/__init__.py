@@ -1,6 +1,6 @@
 """Checkpoints: archives of a world's and its agents' state (``.ckpt``).
 
-Public names are imported when they are first used (PEP 562), so that the small processes that
+Most public names are imported when they are first used (PEP 562), so that the small processes that
 examine archives import no more than they need.
 
 - ``api``: the documented functions; ``twins`` makes their async versions.
@@ -26,6 +26,16 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from clawblox.errors import (
+    CheckpointError,
+    CheckpointFormatError,
+    CheckpointLimitError,
+    CheckpointPathError,
+    CheckpointSecretError,
+    CheckpointVersionError,
+)
+from clawblox.results import Finding
+
 if TYPE_CHECKING:
     from clawblox.checkpoint.api import (
         async_load_checkpoint,
@@ -45,48 +55,11 @@ if TYPE_CHECKING:
         verify_checkpoint,
     )
     from clawblox.checkpoint.model import Allowance, Limits
-    from clawblox.errors import (
-        CheckpointError,
-        CheckpointFormatError,
-        CheckpointLimitError,
-        CheckpointPathError,
-        CheckpointSecretError,
-        CheckpointVersionError,
-    )
-    from clawblox.results import Finding
 
-_HOMES = {
-    "clawblox.checkpoint.api": (
-        "async_load_checkpoint",
-        "async_read_metadata",
-        "async_save_checkpoint",
-        "load_checkpoint",
-        "read_metadata",
-        "save_checkpoint",
-    ),
-    "clawblox.checkpoint.audit.repair": ("Repair", "repair_checkpoints"),
-    "clawblox.checkpoint.audit.verify": (
-        "Difference",
-        "Scan",
-        "Verification",
-        "diff_checkpoints",
-        "scan_checkpoint",
-        "verify_checkpoint",
-    ),
-    "clawblox.checkpoint.model": ("Allowance", "Limits"),
-    "clawblox.errors": (
-        "CheckpointError",
-        "CheckpointFormatError",
-        "CheckpointLimitError",
-        "CheckpointPathError",
-        "CheckpointSecretError",
-        "CheckpointVersionError",
-    ),
-    "clawblox.results": ("Finding",),
-}
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+_HOMES = ("model", "audit.repair", "audit.verify", "api")
+"""The modules that define the other public names."""
 
-__all__ = [  # noqa: PLE0604, RUF100 - a test compares this list with the table
+__all__ = [
     "Allowance",
     "CheckpointError",
     "CheckpointFormatError",
@@ -114,12 +87,12 @@ __all__ = [  # noqa: PLE0604, RUF100 - a test compares this list with the table
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public name
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
+    for home in _HOMES if name in __all__ else ():
+        names = vars(importlib.import_module(f"{__name__}.{home}"))
+        if name in names:
+            globals()[name] = names[name]
+            return names[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
