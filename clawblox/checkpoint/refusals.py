@@ -48,10 +48,9 @@ def unarchivable_refusal(names: Sequence[str], path: Path, scanner: Scanner) -> 
         path: Path of the archive.
         scanner: Searches the names for secrets.
     """
-    lines = [f"  {_hide_secrets(name, scanner)!a}" for name in names[:_SHOWN]]
-    more = [f"  and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
+    message = "files have names that are not allowed in an archive:"
     return CheckpointError(
-        "\n".join(["files have names that are not allowed in an archive:", *lines, *more]),
+        _list_names(message, dict.fromkeys(names, ""), scanner),
         path=path,
         hint='rename them, or list them as excluded with on_unarchivable="record"',
     )
@@ -69,11 +68,9 @@ def oversized_refusal(
         scanner: Searches the names for secrets.
     """
     names = sorted(sizes, key=lambda name: -sizes[name])
-    lines = [f"  {_hide_secrets(name, scanner)!a}: {sizes[name]} bytes" for name in names[:_SHOWN]]
-    more = [f"  and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
     message = f"files exceed the limits of {limits[0]} bytes each and {limits[1]} bytes in all:"
     return CheckpointLimitError(
-        "\n".join([message, *lines, *more]),
+        _list_names(message, {name: f": {sizes[name]} bytes" for name in names}, scanner),
         path=path,
         hint="remove them, raise max_file_bytes= or max_total_bytes=, or list files of a "
         'workspace as excluded with on_unarchivable="record"',
@@ -109,10 +106,16 @@ def _hint(findings: Iterable[Finding], *, workspace_only: bool) -> str:
     return "; ".join(hints)
 
 
-def _hide_secrets(name: str, scanner: Scanner) -> str:
-    # The path of a finding in a name is the name without the secret.
-    found = scanner.scan(name, ())
-    return found[0].path if found else name
+def _list_names(message: str, remarks: Mapping[str, str], scanner: Scanner) -> str:
+    """Return a message with the first names, each with a remark, one on a line."""
+    lines = [message]
+    for name in [*remarks][:_SHOWN]:
+        # The path of a finding in a name is the name without the secret.
+        findings = scanner.scan(name, ())
+        lines.append(f"  {findings[0].path if findings else name!a}{remarks[name]}")
+    if len(remarks) > _SHOWN:
+        lines.append(f"  and {len(remarks) - _SHOWN} more")
+    return "\n".join(lines)
 
 
 def live_tokens(paths: Iterable[Path]) -> KnownValues:

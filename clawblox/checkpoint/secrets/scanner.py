@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -72,12 +73,14 @@ class Scanner:
             CheckpointError: The scan itself failed. The error contains no part of the content.
         """
         collector = self._new_collector()
-        content = _GuardedContent(path, collector)
-        fed = map(content.feed, chunks)
+        content = ScannedContent(path, collector)
+        collector.search_path(path)
+        shown_path = mask_secrets(path, collector.known)
+        fed = map(partial(_guard, shown_path, content.feed), chunks)
         del chunks  # a traceback may print locals, and these may contain content
         for size in fed:
             self._bytes += size
-        content.close()
+        _guard(shown_path, content.close)
         self._files += 1
         self.containers += collector.containers
         if sha256 is not None and not collector:
@@ -151,56 +154,31 @@ class Scanner:
         return True
 
 
-class _GuardedContent:
-    """Keeps content out of tracebacks: an error of the search is reduced to its name and place.
+def _guard(path: str, search: Callable[..., None], *data: bytes) -> int:
+    """Search a piece of content, and keep it out of the traceback of an error.
 
     Args:
-        path: Path of the file in findings.
-        collector: Collects the findings.
+        path: Path of the file in findings, without secrets.
+        search: Searches the piece.
+        *data: The piece; none for the end of the content.
+
+    Returns:
+        The size of the piece.
+
+    Raises:
+        CheckpointError: The search failed; the message has only the name and place of the error.
     """
-
-    def __init__(self, path: str, collector: FileFindings) -> None:
-        self._path = mask_secrets(path, collector.known)
-        self._content = ScannedContent(path, collector)
-        collector.search_path(path)
-
-    def feed(self, data: bytes) -> int:
-        """Search the next bytes; return their number.
-
-        Raises:
-            CheckpointError: The search failed.
-        """
-        failure = None
-        size = len(data)
-        try:
-            self._content.feed(data)
-        except Exception as error:  # noqa: BLE001 - its frames contain content
-            failure = _describe_place(error)
-        del data
-        self._raise_if(failure)
-        return size
-
-    def close(self) -> None:
-        """Search the rest.
-
-        Raises:
-            CheckpointError: The search failed.
-        """
-        failure = None
-        try:
-            self._content.close()
-        except Exception as error:  # noqa: BLE001 - its frames contain content
-            failure = _describe_place(error)
-        self._raise_if(failure)
-
-    def _raise_if(self, failure: str | None) -> None:
-        if failure:
-            raise CheckpointError(f"the secret scan failed: {failure}", entry=self._path)
-
-
-def _describe_place(error: Exception) -> str:
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} in {frame.name}, line {frame.lineno}"
+    failure = None
+    size = sum(map(len, data))
+    try:
+        search(*data)
+    except Exception as error:  # noqa: BLE001 - its frames contain content
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        failure = f"{type(error).__name__} in {frame.name}, line {frame.lineno}"
+    del data
+    if failure is not None:
+        raise CheckpointError(f"the secret scan failed: {failure}", entry=path)
+    return size
 
 
 _KEYS: Final = tuple(field.name for field in attrs.fields(Allowance))
