@@ -222,14 +222,14 @@ class _Save:
         The content of the members was examined before and is not read again.
         """
         os.fsync(fd)
-        with Archive.from_fd(fd, self._options.path) as archive:
-            metadata, *others = map(archive.member, archive.entries)
-            if others != members:
-                message = "the archive on the disk does not have the members that were written"
-                raise CheckpointFormatError(message, path=self._options.path)
-            # Search it again: it now contains the summary of the scan.
-            self._refuse(examination.run(fd, self._options.path, [metadata]))
-            return archive.metadata
+        archive = Archive(fd, self._options.path)
+        metadata, *others = map(archive.member, archive.entries)
+        if others != members:
+            message = "the archive on the disk does not have the members that were written"
+            raise CheckpointFormatError(message, path=self._options.path)
+        # Search it again: it now contains the summary of the scan.
+        self._refuse(examination.run(fd, self._options.path, [metadata]))
+        return archive.metadata
 
     def _refuse_other_snapshot(self, writer: ArchiveWriter) -> None:
         snapshot = self._options.world_snapshot

@@ -87,8 +87,7 @@ def test_an_open_file_is_read_and_stays_open(write):
     path = write(checkpoint(CONTENTS))
     with path.open("rb") as file:
         file.seek(5)
-        with Archive.from_fd(file.fileno(), path) as archive:
-            archive.verify()
+        Archive(file.fileno(), path).verify()
         assert file.tell() == 5
 
 
@@ -146,8 +145,8 @@ def test_what_is_no_regular_file_is_refused_and_named(tmp_path, write, kind):
     elif kind == "null":
         path = type(path)("/dev/null")
     expected = CheckpointError if kind == "missing" else CheckpointFormatError
-    with pytest.raises(expected) as refused:
-        Archive.open(path)
+    with pytest.raises(expected) as refused, Archive.open(path):
+        pass
     assert refused.value.path == path
 
 
@@ -204,8 +203,8 @@ def test_a_disk_that_fails_is_a_checkpoint_error(write, monkeypatch):
 )
 def test_what_is_larger_than_the_reader_allows_is_refused(write, limits, reason):
     path = write(checkpoint(CONTENTS))
-    with pytest.raises(CheckpointLimitError, match=reason) as refused:
-        Archive.open(path, limits)
+    with pytest.raises(CheckpointLimitError, match=reason) as refused, Archive.open(path, limits):
+        pass
     assert refused.value.path == path
     with Archive.open(path, Limits(entries=5, total_bytes=1_400_000)):
         pass

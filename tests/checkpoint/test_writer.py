@@ -52,11 +52,11 @@ class Target:
     def read(self) -> dict[str, tuple[Entry, bytes]]:
         """Complete the archive and read it."""
         self.writer.finish(DOCUMENT)
-        with Archive.from_fd(self.fd, self.path) as archive:
-            return {
-                entry.name.removeprefix(f"{PREFIX}/"): (entry, b"".join(archive.stream(entry)))
-                for entry in archive.entries
-            }
+        archive = Archive(self.fd, self.path)
+        return {
+            entry.name.removeprefix(f"{PREFIX}/"): (entry, b"".join(archive.stream(entry)))
+            for entry in archive.entries
+        }
 
 
 @pytest.fixture

@@ -18,10 +18,10 @@ from typing import Final, Self
 
 import attrs
 
+from clawblox.checkpoint.archive.intake import read_range
 from clawblox.checkpoint.recent import RecentValues
 from clawblox.system.regular_files import open_regular
 
-_CHUNK_BYTES: Final = 256 << 10
 _MOST_OPEN: Final = 8
 
 PLAIN_MODE: Final = 0o600
@@ -142,12 +142,5 @@ def _open(path: Path) -> int | None:
 
 def _read(fd: int, start: int, size: int) -> Iterator[bytes]:
     """Yield the readable bytes; the caller's digest shows whether any are missing."""
-    end = start + size
-    while start < end:
-        chunk = b""
-        with contextlib.suppress(OSError):
-            chunk = os.pread(fd, min(_CHUNK_BYTES, end - start), start)
-        if not chunk:
-            return
-        start += len(chunk)
-        yield chunk
+    with contextlib.suppress(OSError):
+        yield from read_range(fd, start, size)

@@ -22,6 +22,23 @@ _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL, errno.ENXIO)
 _FORBIDDEN = (errno.EACCES, errno.EPERM)
 
 
+def read_range(fd: int, start: int, length: int) -> Iterator[bytes]:
+    """Yield a range of a file in pieces; they end early where the file does.
+
+    Args:
+        fd: The file, open for reading; its position is neither used nor changed.
+        start: Offset of the range.
+        length: Length of the range in bytes.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    end = start + length
+    while start < end and (chunk := os.pread(fd, min(CHUNK_BYTES, end - start), start)):
+        start += len(chunk)
+        yield chunk
+
+
 class VanishedSource(Exception):  # noqa: N818 - names the condition; the caller decides
     """A regular file is gone, or has become something else."""
 
@@ -80,16 +97,11 @@ class Intake:
 
     def _read(self) -> Iterator[bytes]:
         left = self.length
-        offset = 0
-        while left:
-            with _translated(self._source):
-                chunk = os.pread(self._fd, min(left, CHUNK_BYTES), offset)
-            if not chunk:
-                self._is_short = True
-                return
-            left -= len(chunk)
-            offset += len(chunk)
-            yield chunk
+        with _translated(self._source):
+            for chunk in read_range(self._fd, 0, left):
+                left -= len(chunk)
+                yield chunk
+        self._is_short = left > 0
 
 
 @contextlib.contextmanager

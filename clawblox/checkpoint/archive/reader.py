@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn, Self
 
+from clawblox.checkpoint.archive.intake import CHUNK_BYTES, read_range
 from clawblox.checkpoint.archive.layout import (
     MAX_TAIL,
     STORED,
@@ -38,8 +39,6 @@ from clawblox.concurrency.progress import Report
 from clawblox.errors import CheckpointError, CheckpointFormatError, CheckpointLimitError
 from clawblox.system.regular_files import open_regular
 
-_CHUNK: Final = 256 << 10
-"""Maximum size of a piece of content in memory."""
 _WINDOW: Final = 4 << 10
 """Bytes to read for headers, because the headers of small members are close together."""
 _RAW: Final = -15
@@ -60,7 +59,16 @@ class Member(NamedTuple):
 
 
 class Archive:
-    """An archive whose every header has been checked; a context manager.
+    """An archive whose every header has been checked.
+
+    Args:
+        fd: The file, open for reading; the caller closes it. Its position is neither used nor
+            changed.
+        path: Its path, for messages.
+        limits: Limits for its size.
+
+    Raises:
+        CheckpointError: As in :meth:`open`.
 
     Attributes:
         path: Its path, for messages.
@@ -71,10 +79,9 @@ class Archive:
             checksums show that a member is undamaged.
     """
 
-    def __init__(self, fd: int, path: Path, limits: Limits, *, owns_fd: bool) -> None:
+    def __init__(self, fd: int, path: Path, limits: Limits = Limits()) -> None:  # noqa: B008
         self.path = path
         self.fd = fd
-        self._owns_fd = owns_fd
         with _reading(path):
             records = _read_directory(fd, limits)
             self._starts = _check_headers(fd, *records)
@@ -87,8 +94,9 @@ class Archive:
             check_tree(self.metadata, self.entries, max_paths=limits.entries)
 
     @classmethod
-    def open(cls, path: Path, limits: Limits = Limits()) -> Self:  # noqa: B008 - frozen
-        """Open the archive at ``path``; symbolic links are refused.
+    @contextlib.contextmanager
+    def open(cls, path: Path, limits: Limits = Limits()) -> Iterator[Self]:  # noqa: B008 - frozen
+        """Open the archive at ``path`` while the block runs; symbolic links are refused.
 
         Args:
             path: The file.
@@ -101,31 +109,9 @@ class Archive:
         """
         fd = _open(path)
         try:
-            return cls(fd, path, limits, owns_fd=True)
-        except BaseException:
+            yield cls(fd, path, limits)
+        finally:
             os.close(fd)
-            raise
-
-    @classmethod
-    def from_fd(cls, fd: int, path: Path, limits: Limits = Limits()) -> Self:  # noqa: B008
-        """Open the archive in an open file; the caller keeps the descriptor and closes it.
-
-        Args:
-            fd: The file, open for reading; its position does not matter and is not changed.
-            path: Its path, for messages.
-            limits: Limits for its size.
-
-        Raises:
-            CheckpointError: As in :meth:`open`.
-        """
-        return cls(fd, path, limits, owns_fd=False)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._owns_fd:
-            os.close(self.fd)
 
     def stream(self, entry: Entry) -> Iterator[bytes]:
         """Yield the content of a member in pieces of at most 256 KiB.
@@ -318,13 +304,11 @@ def _check_sizes(entries: Iterable[Entry], limits: Limits) -> None:
 
 
 def _read_range(fd: int, start: int, length: int, entry: Entry) -> Iterator[bytes]:
-    end = start + length
-    while start < end:
-        chunk = os.pread(fd, min(_CHUNK, end - start), start)
-        if not chunk:
-            _refuse("the archive became shorter while it was read", entry)
-        start += len(chunk)
+    for chunk in read_range(fd, start, length):
+        length -= len(chunk)
         yield chunk
+    if length:
+        _refuse("the archive became shorter while it was read", entry)
 
 
 def _inflated(packed: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
@@ -334,7 +318,7 @@ def _inflated(packed: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
         source = inflater.unconsumed_tail or next(packed, b"")
         try:
             # Ask for an extra byte to detect content that is too long.
-            chunk = inflater.decompress(source, min(_CHUNK, left + 1))
+            chunk = inflater.decompress(source, min(CHUNK_BYTES, left + 1))
         except zlib.error:
             _refuse("the content of an entry is damaged", entry)
         left -= len(chunk)
