@@ -80,14 +80,12 @@ class SmallDriver(Driver):
     def version_argv(self, binary: str) -> tuple[str, ...]:
         return binary, "-I", "-S", str(PROGRAM), "--version"
 
-    def check(
-        self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str], version: str
-    ) -> list[Requirement]:
+    def check(self, setup: AgentSetup, env: Mapping[str, str], version: str) -> list[Requirement]:
         assert version == "small 1.0"
         return self.missing
 
-    def prepare(self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) -> None:
-        (directory.home / "settings").write_text("prepared")
+    def prepare(self, setup: AgentSetup, env: Mapping[str, str]) -> None:
+        (setup.directory.home / "settings").write_text("prepared")
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path]:
         return {path.stem: path for path in directory.state.glob("*.jsonl")}

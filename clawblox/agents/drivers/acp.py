@@ -23,7 +23,6 @@ from clawblox.agents.drivers.driver import (
     Turn,
 )
 from clawblox.agents.drivers.output import parse_record
-from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import KIMI, OPENCODE, Program
 from clawblox.agents.values import Report
 from clawblox.errors import ConfigError
@@ -116,9 +115,9 @@ class AcpDriver(Driver):
         """Return the command that prints the version; empty for a caller's own program."""
         return (binary, "--version") if PurePath(binary).name in KNOWN_PROGRAMS else ()
 
-    def prepare(self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) -> None:
+    def prepare(self, setup: AgentSetup, env: Mapping[str, str]) -> None:
         """Create the state directory; questions of the program are answered by the protocol."""
-        make_private_dir(directory.state)
+        make_private_dir(setup.directory.state)
 
     def invocation(self, setup: AgentSetup, turn: Turn) -> Invocation:
         """Return the command for a process for this turn."""

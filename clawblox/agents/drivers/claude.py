@@ -29,7 +29,7 @@ from clawblox.agents.drivers.known_program import (
     KnownProgramDriver,
     find_error_kind,
     join_parts,
-    real_workspace,
+    real_path,
     report_error,
 )
 from clawblox.agents.drivers.output import (
@@ -129,17 +129,16 @@ class ClaudeDriver(KnownProgramDriver):
     needs_version = False
     can_branch = True
 
-    def check(
-        self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str], version: str
-    ) -> list[Requirement]:
+    def check(self, setup: AgentSetup, env: Mapping[str, str], version: str) -> list[Requirement]:
         """Return the missing requirements of the program."""
         return [*self.check_version(version), *_check_login(env, setup)]
 
-    def prepare(self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) -> None:
+    def prepare(self, setup: AgentSetup, env: Mapping[str, str]) -> None:
         """Write the program's settings, with answers to all its questions on screen."""
+        directory = setup.directory
         make_private_dir(directory.state)
         state = _read_state(directory.state)
-        answers = _answer_questions(real_workspace(directory, setup), state)
+        answers = _answer_questions(real_path(setup, setup.workspace), state)
         _write_object(directory.state / _STATE_FILE, answers)
         _write_object(directory.state / _SETTINGS_FILE, _SETTINGS)
         if setup.native_sandbox is not None:
@@ -147,28 +146,22 @@ class ClaudeDriver(KnownProgramDriver):
             sandbox = {"sandbox": {**_SANDBOX, **setup.native_sandbox}}
             _write_object(directory.runtime / _SANDBOX_FILE, sandbox)
 
-    def adopt(
-        self,
-        directory: AgentDir,
-        setup: AgentSetup,
-        session_id: str,
-        interruption: Interruption,
-    ) -> None:
+    def adopt(self, setup: AgentSetup, session_id: str, interruption: Interruption) -> None:
         """Move the conversation's whole project to the directory for this workspace."""
-        found = self.transcripts(directory).get(session_id)
-        slug = project_slug(real_workspace(directory, setup))
-        if found is not None and found.parent.name != slug:
-            merge_directory(directory.state, f"projects/{found.parent.name}", f"projects/{slug}")
+        transcript = self.transcripts(setup.directory).get(session_id)
+        slug = project_slug(real_path(setup, setup.workspace))
+        if transcript is not None and transcript.parent.name != slug:
+            old = f"projects/{transcript.parent.name}"
+            merge_directory(setup.directory.state, old, f"projects/{slug}")
 
-    def branch(
-        self, directory: AgentDir, setup: AgentSetup, branch: Branch, interruption: Interruption
-    ) -> None:
+    def branch(self, setup: AgentSetup, branch: Branch, interruption: Interruption) -> None:
         """Point the copied project and tasks to this agent; the program branches by itself.
 
         Otherwise the conversation would lead the branch to the memory and the results of tools
         in the directory of the original.
         """
-        root, parent = directory.state, self.transcripts(directory).get(branch.parent_id)
+        directory, root = setup.directory, setup.directory.state
+        parent = self.transcripts(directory).get(branch.parent_id)
         if parent is None:
             return
         if (root / "tasks" / branch.parent_id).is_dir():

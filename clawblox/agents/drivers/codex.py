@@ -31,7 +31,7 @@ from clawblox.agents.drivers.known_program import (
     check_mode,
     find_error_kind,
     join_parts,
-    real_workspace,
+    real_path,
     report_error,
 )
 from clawblox.agents.drivers.output import (
@@ -101,39 +101,30 @@ class CodexDriver(KnownProgramDriver):
     needs_version = False
     can_branch = True
 
-    def check(
-        self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str], version: str
-    ) -> list[Requirement]:
+    def check(self, setup: AgentSetup, env: Mapping[str, str], version: str) -> list[Requirement]:
         """Return the missing requirements of the program."""
         modes = f"set permission_mode to one of {', '.join(filter(None, _MODES))}"
         return [
             *self.check_version(version),
-            *_check_login(env, directory),
+            *_check_login(env, setup.directory),
             *check_mode(setup, _MODES, modes),
         ]
 
-    def prepare(self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) -> None:
+    def prepare(self, setup: AgentSetup, env: Mapping[str, str]) -> None:
         """Write the program's settings, and remove the copy that it keeps of itself."""
-        make_private_dir(directory.state)
-        settings = "\n".join(_settings(directory, setup, env)) + "\n"
-        publish_bytes(
-            directory.state / "config.toml", settings.encode(errors="replace"), durable=False
-        )
+        state = make_private_dir(setup.directory.state)
+        settings = "\n".join(_settings(setup, env)) + "\n"
+        publish_bytes(state / "config.toml", settings.encode(errors="replace"), durable=False)
         with contextlib.suppress(RecursionError):  # the agent may have nested it very deeply
-            shutil.rmtree(directory.state / "packages", ignore_errors=True)
+            shutil.rmtree(state / "packages", ignore_errors=True)
 
-    def adopt(
-        self,
-        directory: AgentDir,
-        setup: AgentSetup,
-        session_id: str,
-        interruption: Interruption,
-    ) -> None:
+    def adopt(self, setup: AgentSetup, session_id: str, interruption: Interruption) -> None:
         """Remove the index of rollouts if it points to a different place, where they may still be.
 
         The program would continue writing there. Without an index it creates one from the rollouts
         that it finds.
         """
+        directory = setup.directory
         transcript = self.transcripts(directory).get(session_id)
         if transcript is None:
             return
@@ -143,14 +134,12 @@ class CodexDriver(KnownProgramDriver):
             if place not in (str(own), os.path.realpath(own)):
                 remove_database(directory.state, index.path.name)
 
-    def branch(
-        self, directory: AgentDir, setup: AgentSetup, branch: Branch, interruption: Interruption
-    ) -> None:
+    def branch(self, setup: AgentSetup, branch: Branch, interruption: Interruption) -> None:
         """Give the copied rollout the new id; the program's own fork would only refer to it."""
-        rollout = self.transcripts(directory).get(branch.parent_id)
+        rollout = self.transcripts(setup.directory).get(branch.parent_id)
         if rollout is None:
             return
-        root = directory.state
+        root = setup.directory.state
         for index in find_files(root, _INDEX):
             remove_database(root, index.path.name)
         rename = partial(_rename_thread, branch, interruption)
@@ -223,7 +212,7 @@ def _check_login(env: Mapping[str, str], directory: AgentDir) -> Iterator[Requir
         )
 
 
-def _settings(directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) -> Iterator[str]:
+def _settings(setup: AgentSetup, env: Mapping[str, str]) -> Iterator[str]:
     """Yield the lines of ``config.toml``."""
     # Applies to a new conversation, with which the program keeps the instructions.
     yield f"developer_instructions = {_quote(setup.system_prompt)}"
@@ -240,7 +229,7 @@ def _settings(directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) ->
     yield "[analytics]"
     yield "enabled = false"
     # Settings, hooks and MCP servers in the workspace's .codex have no effect.
-    yield f"[projects.{_quote(real_workspace(directory, setup))}]"
+    yield f"[projects.{_quote(real_path(setup, setup.workspace))}]"
     yield 'trust_level = "untrusted"'
 
 

@@ -30,7 +30,6 @@ from clawblox.agents.drivers.driver import (
     Requirement,
     Turn,
 )
-from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import Program
 from clawblox.agents.values import Report
 from clawblox.config.arguments import describe_mismatch
@@ -198,9 +197,7 @@ class CommandDriver(Driver):
         """Return an empty command: the program's version command is unknown."""
         return ()
 
-    def check(
-        self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str], version: str
-    ) -> list[Requirement]:
+    def check(self, setup: AgentSetup, env: Mapping[str, str], version: str) -> list[Requirement]:
         """Require a model if the command contains ``{model}``."""
         table = CommandTable.parse(setup.command)
         words = " ".join((*table.start, *(table.resume or ())))
@@ -209,7 +206,7 @@ class CommandDriver(Driver):
         problem = "the command has {model}, and the agent has no model"
         return [Requirement(problem=problem, hint="give the agent a model=")]
 
-    def prepare(self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) -> None:
+    def prepare(self, setup: AgentSetup, env: Mapping[str, str]) -> None:
         """Do nothing: the program's questions are unknown."""
 
     def invocation(self, setup: AgentSetup, turn: Turn) -> Invocation:

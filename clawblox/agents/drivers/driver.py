@@ -15,13 +15,19 @@ from clawblox.agents.programs import Program
 from clawblox.agents.values import Report, Usage
 
 
+def _default_path(name: str) -> Any:  # noqa: ANN401 - the default of a field
+    return attrs.Factory(lambda setup: getattr(setup.directory, name), takes_self=True)
+
+
 @attrs.frozen(kw_only=True)
 class AgentSetup:
     """An agent's setup for its driver.
 
-    Paths are as the program sees them; in a sandbox they differ from the paths of this machine.
+    All paths except ``directory`` are as the program sees them. Without a sandbox, they are the
+    paths of that directory.
 
     Attributes:
+        directory: The agent's directory on this machine.
         binary: Path by which the program is executed.
         workspace: Its working directory.
         home: Its ``HOME``.
@@ -37,12 +43,13 @@ class AgentSetup:
         command: The command for the ``command`` and ``acp`` drivers, as passed by the caller.
     """
 
+    directory: AgentDir
     binary: str
-    workspace: Path
-    home: Path
-    state: Path
-    runtime: Path
-    system_prompt: str
+    workspace: Path = attrs.field(default=_default_path("workspace"))
+    home: Path = attrs.field(default=_default_path("home"))
+    state: Path = attrs.field(default=_default_path("state"))
+    runtime: Path = attrs.field(default=_default_path("runtime"))
+    system_prompt: str = ""
     model: str | None = None
     permission_mode: str | None = None
     is_bare: bool = False
@@ -266,28 +273,24 @@ class Driver(ABC):
         """Return the command that prints the program's version; empty if there is none."""
         return (binary, "--version")
 
-    def check(
-        self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str], version: str
-    ) -> list[Requirement]:
+    def check(self, setup: AgentSetup, env: Mapping[str, str], version: str) -> list[Requirement]:
         """Return the missing requirements of the program; no process is started.
 
         Args:
-            directory: The agent's directory on this machine, which need not exist.
-            setup: The agent.
+            setup: The agent, whose directory need not exist.
             env: The whole environment that the program will get.
             version: The output of the version command.
         """
-        del directory, setup, env, version
+        del setup, env, version
         return []
 
     @abstractmethod
-    def prepare(self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) -> None:
+    def prepare(self, setup: AgentSetup, env: Mapping[str, str]) -> None:
         """Write the files of the private home, with answers to all the program's questions. Blocks.
 
         Files written there by the program are kept; clawblox replaces only its own.
 
         Args:
-            directory: The agent's directory on this machine.
             setup: The agent.
             env: The whole environment that the program will get.
 
@@ -295,17 +298,10 @@ class Driver(ABC):
             OSError: A file cannot be written.
         """
 
-    def adopt(
-        self,
-        directory: AgentDir,
-        setup: AgentSetup,
-        session_id: str,
-        interruption: Interruption,
-    ) -> None:
+    def adopt(self, setup: AgentSetup, session_id: str, interruption: Interruption) -> None:
         """Move a restored conversation to where the program will look for it. Blocks.
 
         Args:
-            directory: The agent's directory on this machine.
             setup: The agent.
             session_id: The conversation.
             interruption: Ends the call soon, with an error; another call resumes there.
@@ -313,18 +309,15 @@ class Driver(ABC):
         Raises:
             OSError: A file cannot be moved or rewritten, or is too large.
         """
-        del directory, setup, session_id, interruption
+        del setup, session_id, interruption
 
-    def branch(
-        self, directory: AgentDir, setup: AgentSetup, branch: Branch, interruption: Interruption
-    ) -> None:
+    def branch(self, setup: AgentSetup, branch: Branch, interruption: Interruption) -> None:
         """Turn the copied conversation into the new one, as far as the program does not. Blocks.
 
         Called after :meth:`adopt`, and again after an interruption. Without a transcript of the new
         conversation afterwards, the program is started with the :class:`Branch`.
 
         Args:
-            directory: The agent's directory on this machine.
             setup: The agent.
             branch: The two conversations.
             interruption: Ends the call soon, with an error.
@@ -333,7 +326,7 @@ class Driver(ABC):
             AgentResumeError: This conversation cannot be branched.
             OSError: A file cannot be rewritten, or is too large.
         """
-        del directory, setup, branch, interruption
+        del setup, branch, interruption
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path] | None:
         """Return the main transcript of each conversation in the state directory, by id. Blocks.

@@ -31,7 +31,7 @@ from clawblox.agents.drivers.known_program import (
     RecordConversation,
     check_mode,
     find_error_kind,
-    real_workspace,
+    real_path,
     report_error,
 )
 from clawblox.agents.drivers.output import (
@@ -102,45 +102,35 @@ class KimiDriver(KnownProgramDriver):
     records_usage = True
     can_branch = True
 
-    def check(
-        self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str], version: str
-    ) -> list[Requirement]:
+    def check(self, setup: AgentSetup, env: Mapping[str, str], version: str) -> list[Requirement]:
         """Return the missing requirements of the program."""
         modes = "leave permission_mode out: with a prompt it never asks"
         return [
             *self.check_version(version),
-            *_check_model(directory, setup, env),
+            *_check_model(setup, env),
             *check_mode(setup, _MODES, modes),
         ]
 
-    def prepare(self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) -> None:
+    def prepare(self, setup: AgentSetup, env: Mapping[str, str]) -> None:
         """Write the system prompt, after the program's own. A new conversation keeps it."""
-        make_private_dir(directory.state)
+        state = make_private_dir(setup.directory.state)
         # The file is a template. The empty variable in the middle keeps the others from expanding.
         literal = _VARIABLE.sub("$${role_additional}", setup.system_prompt)
         content = f"${{base_prompt}}\n\n{literal}\n".encode(errors="replace")
-        publish_bytes(directory.state / _SYSTEM_PROMPT_FILE, content, durable=False)
+        publish_bytes(state / _SYSTEM_PROMPT_FILE, content, durable=False)
 
-    def adopt(
-        self,
-        directory: AgentDir,
-        setup: AgentSetup,
-        session_id: str,
-        interruption: Interruption,
-    ) -> None:
+    def adopt(self, setup: AgentSetup, session_id: str, interruption: Interruption) -> None:
         """Bind the conversation to this workspace: the program refuses those of others."""
-        transcript = self.transcripts(directory).get(session_id)
+        transcript = self.transcripts(setup.directory).get(session_id)
         if transcript is None:
             return
-        session, root = _session_dir(transcript), directory.state
+        session, root = _session_dir(transcript), setup.directory.state
         key = work_dir_key(setup.workspace)
-        is_here = setup.workspace == directory.workspace
-        state_dir = os.path.realpath(setup.state) if is_here else str(setup.state)
-        home = f"{state_dir}/sessions/{key}/{session_id}"
+        home = f"{real_path(setup, setup.state)}/sessions/{key}/{session_id}"
         path = f"{session.relative_to(root)}/{STATE_FILE}"
         state = read_file(root, path, max_bytes=_MAX_STATE_BYTES)
         try:
-            bound = bind_state(state, cwd=real_workspace(directory, setup), home=home)
+            bound = bind_state(state, cwd=real_path(setup, setup.workspace), home=home)
         except ValueError as error:
             raise OSError(f"{session / STATE_FILE}: {error}") from error
         if session.parent.name == key and parse_record(state) == parse_record(bound):
@@ -152,20 +142,18 @@ class KimiDriver(KnownProgramDriver):
         os.close(make_directory(root, f"sessions/{key}"))
         session.rename(root / "sessions" / key / session_id)
 
-    def branch(
-        self, directory: AgentDir, setup: AgentSetup, branch: Branch, interruption: Interruption
-    ) -> None:
+    def branch(self, setup: AgentSetup, branch: Branch, interruption: Interruption) -> None:
         """Give the copied session the new id; its transcripts have none."""
-        transcript = self.transcripts(directory).get(branch.parent_id)
+        transcript = self.transcripts(setup.directory).get(branch.parent_id)
         if transcript is None:
             return
-        root, session = directory.state, _session_dir(transcript)
+        root, session = setup.directory.state, _session_dir(transcript)
         path = f"{session.relative_to(root)}/{STATE_FILE}"
         state = parse_record(read_file(root, path, max_bytes=_MAX_STATE_BYTES)) or {}
         named = json.dumps({**state, "id": branch.session_id}, allow_nan=False).encode()
         publish_bytes(session / STATE_FILE, named)
         session.rename(session.with_name(branch.session_id))
-        self.adopt(directory, setup, branch.session_id, interruption)  # its paths have the id too
+        self.adopt(setup, branch.session_id, interruption)  # its paths have the id too
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path]:
         """Return the main transcript of each session, by id; the newest if an id has several."""
@@ -224,9 +212,7 @@ def _session_dir(transcript: Path) -> Path:
 # -- checks ------------------------------------------------------------------------------------
 
 
-def _check_model(
-    directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]
-) -> Iterator[Requirement]:
+def _check_model(setup: AgentSetup, env: Mapping[str, str]) -> Iterator[Requirement]:
     name, key = setup.model or env.get(_NAME), env.get(_KEY)
     if name and not key:
         problem = f"a model is named, but {_KEY} is not set"
@@ -234,8 +220,8 @@ def _check_model(
     elif key and not name:
         problem = f"{_KEY} is set, but no model is named"
         yield Requirement(problem=problem, hint=f"give model=, or set {_NAME}")
-    elif not key and not (directory.state / _SETTINGS_FILE).is_file():
-        by_hand = f"KIMI_CODE_HOME={directory.state} kimi login"
+    elif not key and not (setup.directory.state / _SETTINGS_FILE).is_file():
+        by_hand = f"KIMI_CODE_HOME={setup.directory.state} kimi login"
         yield Requirement(
             problem=f"it may not be logged in: {_KEY} is not set",
             hint=f"set {_KEY} and {_NAME}, or log in with {by_hand}",

@@ -6,11 +6,11 @@ import os
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import ClassVar, Final
 
 from clawblox.agents.drivers.driver import AgentSetup, Conversation, Driver, Requirement
 from clawblox.agents.drivers.output import Record, list_in, parse_record, text_in
-from clawblox.agents.layout import AgentDir
 from clawblox.agents.values import ErrorKind, Report
 from clawblox.errors import ConfigError
 
@@ -83,10 +83,10 @@ def check_mode(setup: AgentSetup, modes: Iterable[str | None], hint: str) -> Ite
         yield Requirement(problem=problem, hint=hint)
 
 
-def real_workspace(directory: AgentDir, setup: AgentSetup) -> str:
-    """Return the workspace path as the program resolves it, possibly in a sandbox."""
-    is_here = setup.workspace == directory.workspace
-    return os.path.realpath(setup.workspace) if is_here else str(setup.workspace)
+def real_path(setup: AgentSetup, path: Path) -> str:
+    """Return one of the agent's paths as the program resolves it, possibly in a sandbox."""
+    is_here = setup.workspace == setup.directory.workspace
+    return os.path.realpath(path) if is_here else str(path)
 
 
 def find_error_kind(patterns: ErrorPatterns, text: str) -> ErrorKind | None:

@@ -26,7 +26,7 @@ from clawblox.agents.drivers.known_program import (
     KnownProgramDriver,
     RecordConversation,
     check_mode,
-    real_workspace,
+    real_path,
     report_error,
 )
 from clawblox.agents.drivers.output import (
@@ -96,35 +96,28 @@ class OpencodeDriver(KnownProgramDriver):
     can_branch = True
     keeps_system_prompt = False
 
-    def check(
-        self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str], version: str
-    ) -> list[Requirement]:
+    def check(self, setup: AgentSetup, env: Mapping[str, str], version: str) -> list[Requirement]:
         """Return the missing requirements of the program."""
         return [
             *self.check_version(version),
-            *_check_model(directory, setup, env),
-            *_check_policy(directory, setup),
+            *_check_model(setup, env),
+            *_check_policy(setup),
         ]
 
-    def prepare(self, directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]) -> None:
+    def prepare(self, setup: AgentSetup, env: Mapping[str, str]) -> None:
         """Write the program's settings."""
-        make_private_dir(directory.state)
+        state = make_private_dir(setup.directory.state)
         settings = json.dumps(_settings(setup, env), indent=2).encode() + b"\n"
-        publish_bytes(directory.state / _SETTINGS_FILE, settings, durable=False)
+        publish_bytes(state / _SETTINGS_FILE, settings, durable=False)
 
-    def adopt(
-        self,
-        directory: AgentDir,
-        setup: AgentSetup,
-        session_id: str,
-        interruption: Interruption,
-    ) -> None:
+    def adopt(self, setup: AgentSetup, session_id: str, interruption: Interruption) -> None:
         """Record this workspace as the session's own: with a different one, the program hangs.
 
         Raises:
             OSError: The database cannot be written.
         """
-        workspace = real_workspace(directory, setup)
+        workspace = real_path(setup, setup.workspace)
+        directory = setup.directory
         with copy_database(directory.state, _DATABASE, scratch=directory.path) as database:
             if database is not None:
                 _move_sessions(database, session_id, workspace)
@@ -182,9 +175,7 @@ class OpencodeDriver(KnownProgramDriver):
 # -- checks ------------------------------------------------------------------------------------
 
 
-def _check_model(
-    directory: AgentDir, setup: AgentSetup, env: Mapping[str, str]
-) -> Iterator[Requirement]:
+def _check_model(setup: AgentSetup, env: Mapping[str, str]) -> Iterator[Requirement]:
     provider, slash, _ = (setup.model or "").partition("/")
     key = _KEYS.get(provider)
     if setup.model and not slash:
@@ -192,17 +183,18 @@ def _check_model(
             problem=f"the model {setup.model!r} does not name its provider",
             hint=f"give model= as provider/model, for example openai/{setup.model}",
         )
-    elif key and not env.get(key) and not (directory.state / _LOGIN_FILE).is_file():
+    elif key and not env.get(key) and not (setup.directory.state / _LOGIN_FILE).is_file():
         yield Requirement(problem=f"it is not logged in: {key} is not set", hint=f"set {key}")
 
 
-def _check_policy(directory: AgentDir, setup: AgentSetup) -> Iterator[Requirement]:
+def _check_policy(setup: AgentSetup) -> Iterator[Requirement]:
     hint = "leave permission_mode out: there is no person to give permissions"
     yield from check_mode(setup, _MODES, hint)
     for name in _PLUGINS:
-        if (directory.workspace / name).exists():
+        plugins = setup.directory.workspace / name
+        if plugins.exists():
             yield Requirement(
-                problem=f"it would run the plugins in {directory.workspace / name}",
+                problem=f"it would run the plugins in {plugins}",
                 hint="remove them: the workspace must not decide what the agent's program runs",
             )
 

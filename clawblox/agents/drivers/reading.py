@@ -26,15 +26,8 @@ def open_reading(
             line of a process that is in that conversation; else None.
     """
     name = driver.program.driver
-    setup = AgentSetup(
-        binary=name,
-        workspace=directory.workspace,
-        home=directory.home,
-        state=directory.state,
-        runtime=directory.runtime,
-        system_prompt="",
-        command={"start": [name, "{prompt}"]},
-    )
+    command = {"start": [name, "{prompt}"]}
+    setup = AgentSetup(directory=directory, binary=name, command=command)
     start = Begin("") if session_id is None else Continue(session_id)
     turn = Turn(prompt="", start=start, is_onlooker=True, joined_version=joined_version)
     return driver.converse(setup, turn)

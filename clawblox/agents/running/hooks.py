@@ -14,31 +14,11 @@ from typing import Any
 import attrs
 
 from clawblox.agents.access.agent_access import AgentAccess
+from clawblox.agents.drivers.driver import AgentSetup
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.status import StatusWriter
 from clawblox.agents.values import SandboxLevel
 from clawblox.agents.window import AgentWindow
-
-
-@attrs.frozen(kw_only=True)
-class View:
-    """An agent's directories as its program sees them.
-
-    Attributes:
-        binary: The program.
-        workspace: Its working directory.
-        home: Its ``HOME``.
-        state: Its state directory.
-        runtime: Files that clawblox writes for it.
-        is_root: Whether the program sees itself as root.
-    """
-
-    binary: str
-    workspace: Path
-    home: Path
-    state: Path
-    runtime: Path
-    is_root: bool
 
 
 @attrs.frozen(kw_only=True)
@@ -83,16 +63,9 @@ class Enclosure:
         """Settings for the program's own sandbox; None leaves it off."""
         return None
 
-    def view(self, directory: AgentDir, binary: Path) -> View:
-        """Return the agent's directories as the program sees them. Touches no file."""
-        return View(
-            binary=str(binary),
-            workspace=directory.workspace,
-            home=directory.home,
-            state=directory.state,
-            runtime=directory.runtime,
-            is_root=os.geteuid() == 0,
-        )
+    def show(self, setup: AgentSetup) -> AgentSetup:
+        """Return a setup with the paths and the user that the program sees. Touches no file."""
+        return attrs.evolve(setup, is_root=os.geteuid() == 0)
 
     def open(self, directory: AgentDir, binary: Path) -> None:
         """Check that programs can be enclosed here, and prepare the sandbox. Blocks.

@@ -103,21 +103,17 @@ def make_setup(order: Order, binary: Path, prompt: str) -> AgentSetup:
         prompt: The agent's system prompt.
     """
     options, enclosure = order.options, order.hooks.enclosure
-    view = enclosure.view(order.directory, binary)
-    return AgentSetup(
-        binary=view.binary,
-        workspace=view.workspace,
-        home=view.home,
-        state=view.state,
-        runtime=view.runtime,
+    setup = AgentSetup(
+        directory=order.directory,
+        binary=str(binary),
         system_prompt=prompt,
         model=options.model,
         permission_mode=options.permission_mode,
         is_bare=options.bare,
-        is_root=view.is_root,
         native_sandbox=enclosure.native_settings,
         command=options.command,
     )
+    return enclosure.show(setup)
 
 
 def _make_directories(directory: AgentDir) -> None:
@@ -166,7 +162,7 @@ async def check_setup(order: Order) -> None:
     finally:
         with anyio.CancelScope(shield=True):
             await run_blocking(tree.forget)
-    requirements = await run_blocking(order.driver.check, order.directory, setup, env, version)
+    requirements = await run_blocking(order.driver.check, setup, env, version)
     _require_usable(order, requirements)
     await run_blocking(_try_enclosure, order, binary)
 
@@ -269,18 +265,18 @@ async def prepare_home(
 
     Cancellation: a conversation may have been moved partly; the next start moves the rest.
     """
-    driver, directory, interruption = order.driver, order.directory, Interruption()
+    driver, interruption = order.driver, Interruption()
 
     def write() -> list[Requirement]:
-        requirements = driver.check(directory, setup, env, version)
+        requirements = driver.check(setup, env, version)
         _require_usable(order, requirements)
         match start:
             case Continue(session_id):
-                driver.adopt(directory, setup, session_id, interruption)
+                driver.adopt(setup, session_id, interruption)
             case Branch(parent_id):
-                driver.adopt(directory, setup, parent_id, interruption)
-                driver.branch(directory, setup, start, interruption)
-        driver.prepare(directory, setup, env)
+                driver.adopt(setup, parent_id, interruption)
+                driver.branch(setup, start, interruption)
+        driver.prepare(setup, env)
         return requirements
 
     return await run_interruptible(write, interruption.set)

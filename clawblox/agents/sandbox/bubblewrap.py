@@ -19,8 +19,9 @@ from typing import Any, Final
 import anyio
 import attrs
 
+from clawblox.agents.drivers.driver import AgentSetup
 from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
-from clawblox.agents.running.hooks import Enclosed, Enclosure, View
+from clawblox.agents.running.hooks import Enclosed, Enclosure
 from clawblox.agents.sandbox.endpoints import WORLD_ENDPOINT, Endpoint, find_endpoints
 from clawblox.agents.sandbox.entry import ControlGroup, Entry, Limits, find_limits
 from clawblox.agents.sandbox.inside import (
@@ -149,16 +150,14 @@ class Bubblewrap(Enclosure):
         hosts = [] if host is None else [host, WORLD_ENDPOINT.address]
         return native_settings(hosts, self._settings(), is_nested=True)
 
-    def view(self, directory: AgentDir, binary: Path) -> View:
-        """See ``Enclosure.view``."""
-        del directory
-        return View(
-            binary=str(binary),
+    def show(self, setup: AgentSetup) -> AgentSetup:
+        """See ``Enclosure.show``."""
+        return attrs.evolve(
+            setup,
             workspace=SANDBOX_WORKSPACE,
             home=SANDBOX_HOME,
             state=SANDBOX_STATE,
             runtime=SANDBOX_RUNTIME,
-            is_root=False,
         )
 
     def open(self, directory: AgentDir, binary: Path) -> None:

@@ -65,7 +65,8 @@ def look_for_program(driver: Driver, command: str) -> CheckResult:
     if path is None:
         return missing("not installed")
     with scratch_agent_dir() as directory:
-        setup = _set_up(os.path.abspath(path), directory)  # noqa: PTH100 - links stay as they are
+        binary = os.path.abspath(path)  # noqa: PTH100 - links stay as they are
+        setup = AgentSetup(directory=directory, binary=binary)
         env = _build_environment(driver, setup)
         try:
             answer = anyio.run(_ask, driver.version_argv(setup.binary), env)
@@ -86,7 +87,7 @@ def _judge(driver: Driver, answer: VersionAnswer | None, env: Mapping[str, str])
     if answer.exit.status != 0 or number is None:
         last_line = answer.text.rpartition("\n")[2]
         return warning(f"it printed {last_line!a:.80}, no version ({answer.exit})")
-    required = driver.check(_SHOWN_DIR, _set_up("", _SHOWN_DIR), env, answer.text)
+    required = driver.check(AgentSetup(directory=_SHOWN_DIR, binary=""), env, answer.text)
     problems = [requirement.problem for requirement in required]
     version = [] if any(number in text for text in problems) else [number]
     keys = _describe_keys(driver.program.credential_variables, env)
@@ -101,17 +102,6 @@ def _describe_keys(names: Sequence[str], env: Mapping[str, str]) -> str:
     if present:
         return f"{', '.join(present)} set"
     return f"none of {', '.join(names)} is set" if names else "its keys are given with env="
-
-
-def _set_up(binary: str, directory: AgentDir) -> AgentSetup:
-    return AgentSetup(
-        binary=binary,
-        workspace=directory.workspace,
-        home=directory.home,
-        state=directory.state,
-        runtime=directory.runtime,
-        system_prompt="",
-    )
 
 
 def _build_environment(driver: Driver, setup: AgentSetup) -> dict[str, str]:

@@ -31,8 +31,8 @@ PLACES = [
 
 
 def build_setup(directory: AgentDir, **more) -> AgentSetup:
-    paths = {name: getattr(directory, name) for name in ("workspace", "home", "state", "runtime")}
-    return AgentSetup(**{"binary": "/bin/program", "system_prompt": "Be kind.", **paths, **more})
+    facts = {"directory": directory, "binary": "/bin/program", "system_prompt": "Be kind."}
+    return AgentSetup(**{**facts, **more})
 
 
 def recorded_lines(name: str) -> list[bytes]:

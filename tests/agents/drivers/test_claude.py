@@ -86,7 +86,7 @@ def test_options_of_a_start_reach_the_command_line(directory):
     settings = directory.runtime / "claude_sandbox_settings.json"
     assert argv[argv.index("--settings") + 1] == str(settings)
     assert "--append-system-prompt-file" not in argv
-    CLAUDE.prepare(directory, setup, {})
+    CLAUDE.prepare(setup, {})
     sandbox = json.loads(settings.read_text())["sandbox"]
     assert sandbox["enabled"] is sandbox["failIfUnavailable"] is True
     assert sandbox["allowUnsandboxedCommands"] is False
@@ -114,7 +114,7 @@ def test_every_question_is_answered_and_what_the_program_wrote_stays(directory):
     (directory.state / "settings.json").write_text('{"hooks": {"Stop": ["the agent wrote this"]}}')
     key = "sk-canary-canary-canary-canary"
     for _ in range(2):
-        CLAUDE.prepare(directory, build_setup(directory), {"ANTHROPIC_API_KEY": key})
+        CLAUDE.prepare(build_setup(directory), {"ANTHROPIC_API_KEY": key})
     state = json.loads((directory.state / ".claude.json").read_text())
     assert state == {
         "userID": "u",
@@ -134,7 +134,7 @@ def test_every_question_is_answered_and_what_the_program_wrote_stays(directory):
 def test_an_unreadable_state_file_is_replaced(directory, content):
     directory.state.mkdir()
     (directory.state / ".claude.json").write_bytes(content)
-    CLAUDE.prepare(directory, build_setup(directory), {})
+    CLAUDE.prepare(build_setup(directory), {})
     state = json.loads((directory.state / ".claude.json").read_text())
     assert state["projects"] == {str(directory.workspace): {"hasTrustDialogAccepted": True}}
 
@@ -143,7 +143,7 @@ def test_a_workspace_behind_a_link_is_trusted_where_the_program_sees_it(tmp_path
     (tmp_path / "real" / "workspace").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "real")
     directory = AgentDir(tmp_path / "link")
-    CLAUDE.prepare(directory, build_setup(directory), {})
+    CLAUDE.prepare(build_setup(directory), {})
     state = json.loads((directory.state / ".claude.json").read_text())
     assert [*state["projects"]] == [str(tmp_path / "real" / "workspace")]
 
@@ -170,7 +170,7 @@ def test_a_conversation_is_moved_to_where_the_program_looks(directory, workspace
     setup = build_setup(directory, workspace=workspace or directory.workspace)
     expected = project_slug(str(setup.workspace))
     for _ in range(2):
-        CLAUDE.adopt(directory, setup, NEW_ID, Interruption())
+        CLAUDE.adopt(setup, NEW_ID, Interruption())
         projects = directory.state / "projects"
         assert [path.name for path in projects.iterdir()] == [expected]
         assert files_below(projects / expected) == {
@@ -187,7 +187,7 @@ def test_moving_a_conversation_keeps_what_is_newer_at_its_place(directory):
     here = project_slug(str(directory.workspace))
     write_conversation(directory, here, OTHER_ID)
     write_conversation(directory, "-old")
-    CLAUDE.adopt(directory, setup, NEW_ID, Interruption())
+    CLAUDE.adopt(setup, NEW_ID, Interruption())
     project = directory.state / "projects" / here
     assert {*CLAUDE.transcripts(directory).values()} == {
         project / f"{NEW_ID}.jsonl",
@@ -197,7 +197,7 @@ def test_moving_a_conversation_keeps_what_is_newer_at_its_place(directory):
 
 
 def test_a_conversation_that_is_nowhere_moves_nothing(directory):
-    CLAUDE.adopt(directory, build_setup(directory), NEW_ID, Interruption())
+    CLAUDE.adopt(build_setup(directory), NEW_ID, Interruption())
     assert CLAUDE.transcripts(directory) == {}
 
 
@@ -359,7 +359,7 @@ def test_no_line_is_an_error(kind, record):
     ],
 )
 def test_a_version_that_cannot_be_used_is_named_with_what_to_do(directory, version, problem):
-    found = CLAUDE.check(directory, build_setup(directory), {"ANTHROPIC_API_KEY": "k"}, version)
+    found = CLAUDE.check(build_setup(directory), {"ANTHROPIC_API_KEY": "k"}, version)
     if problem is None:
         assert found == []
     else:
@@ -383,7 +383,7 @@ def assert_matches(requirement, problem: str, hint: str) -> None:
     ],
 )
 def test_a_missing_login_is_named_with_what_to_do(directory, env, is_bare, hint):
-    found = CLAUDE.check(directory, build_setup(directory, is_bare=is_bare), env, "2.1.330")
+    found = CLAUDE.check(build_setup(directory, is_bare=is_bare), env, "2.1.330")
     assert len(found) == (hint is not None)
     for requirement in found:
         assert_matches(requirement, "may not be logged in", hint)

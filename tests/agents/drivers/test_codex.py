@@ -42,7 +42,7 @@ def directory(tmp_path) -> AgentDir:
 
 
 def settings(directory: AgentDir, env: dict[str, str] = KEY, **more) -> dict:
-    CODEX.prepare(directory, build_setup(directory, **more), env)
+    CODEX.prepare(build_setup(directory, **more), env)
     return tomllib.loads((directory.state / "config.toml").read_text())
 
 
@@ -81,7 +81,7 @@ def test_the_prompt_comes_on_standard_input_and_stays_out_of_the_command_line(di
 )
 def test_a_permission_mode_is_an_option_before_resume(directory, mode, options):
     setup = build_setup(directory, permission_mode=mode)
-    assert CODEX.check(directory, setup, KEY, "codex-cli 0.169.0") == []
+    assert CODEX.check(setup, KEY, "codex-cli 0.169.0") == []
     argv = CODEX.invocation(setup, RESUMED).argv
     assert argv[4 : argv.index("resume")] == options
 
@@ -92,14 +92,14 @@ def test_a_permission_mode_is_an_option_before_resume(directory, mode, options):
 def test_a_permission_mode_that_it_does_not_have_is_named(directory):
     setup = build_setup(directory, permission_mode="plan")
     assert CODEX.invocation(setup, FIRST).argv  # which is asked for before the check
-    [missing] = CODEX.check(directory, setup, KEY, "codex-cli 0.169.0")
+    [missing] = CODEX.check(setup, KEY, "codex-cli 0.169.0")
     assert "'plan'" in missing.problem
     assert "workspace-write" in missing.hint
 
 
 @pytest.mark.parametrize("version", ["", "v20.1.0", "codex-cli 0.127.9", "codex-cli"])
 def test_another_program_or_an_old_version_is_refused(directory, version):
-    [missing] = CODEX.check(directory, build_setup(directory), KEY, version)
+    [missing] = CODEX.check(build_setup(directory), KEY, version)
     assert "0.128" in missing.problem or "does not print" in missing.problem
     assert "@openai/codex" in missing.hint
 
@@ -107,13 +107,13 @@ def test_another_program_or_an_old_version_is_refused(directory, version):
 @pytest.mark.parametrize("places", PLACES)
 def test_a_login_is_a_key_or_the_file_that_codex_login_writes(directory, places):
     setup = build_setup(directory, **places)
-    [missing] = CODEX.check(directory, setup, {"ANTHROPIC_API_KEY": "k"}, "codex-cli 0.169.0")
+    [missing] = CODEX.check(setup, {"ANTHROPIC_API_KEY": "k"}, "codex-cli 0.169.0")
     assert "CODEX_API_KEY" in missing.problem
     assert f"CODEX_HOME={directory.state} " in missing.hint
-    assert CODEX.check(directory, setup, {"OPENAI_API_KEY": "k"}, "codex-cli 0.169.0") == []
+    assert CODEX.check(setup, {"OPENAI_API_KEY": "k"}, "codex-cli 0.169.0") == []
     directory.state.mkdir()
     (directory.state / "auth.json").write_text("{}")
-    assert CODEX.check(directory, setup, {}, "codex-cli 0.169.0") == []
+    assert CODEX.check(setup, {}, "codex-cli 0.169.0") == []
 
 
 # The private home
@@ -202,9 +202,9 @@ def test_an_index_that_names_another_place_is_removed(directory, tmp_path):
     (directory.state / "state_5.sqlite-wal").write_bytes(b"")
     history = directory.state / "thread_history_1.sqlite"
     history.write_bytes(b"")
-    CODEX.adopt(directory, build_setup(directory), NEW_ID, Interruption())
+    CODEX.adopt(build_setup(directory), NEW_ID, Interruption())
     assert index.exists()
-    CODEX.adopt(directory, build_setup(directory), THREAD, Interruption())
+    CODEX.adopt(build_setup(directory), THREAD, Interruption())
     assert not list(directory.state.glob("state_*"))
     assert history.exists()
 
@@ -214,17 +214,17 @@ def test_an_index_of_this_place_stays(directory, tmp_path):
     link.symlink_to(directory.path)
     index = keep_thread(directory, directory.state)
     for known in (directory, AgentDir(link)):
-        CODEX.adopt(known, build_setup(known), THREAD, Interruption())
+        CODEX.adopt(build_setup(known), THREAD, Interruption())
         assert index.exists()
     sandboxed = build_setup(directory, workspace=SANDBOX_WORKSPACE, state=Path("/state"))
-    CODEX.adopt(directory, sandboxed, THREAD, Interruption())
+    CODEX.adopt(sandboxed, THREAD, Interruption())
     assert not index.exists()
 
 
 def test_an_index_that_cannot_be_read_is_removed(directory):
     index = keep_thread(directory, directory.state)
     index.write_bytes(b"not a database" * 100)
-    CODEX.adopt(directory, build_setup(directory), THREAD, Interruption())
+    CODEX.adopt(build_setup(directory), THREAD, Interruption())
     assert not index.exists()
 
 

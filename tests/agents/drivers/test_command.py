@@ -88,9 +88,9 @@ def test_without_a_pattern_the_id_is_ours_from_the_first_line():
 
 def test_a_command_with_a_model_needs_one():
     table = {"start": ["my-agent", "{prompt}", "-m", "{model}"]}
-    [requirement] = COMMAND.check(None, setup(command=table), {}, "")
+    [requirement] = COMMAND.check(setup(command=table), {}, "")
     assert "model" in requirement.hint
-    assert COMMAND.check(None, setup(command=table, model="big"), {}, "") == []
+    assert COMMAND.check(setup(command=table, model="big"), {}, "") == []
     assert COMMAND.invocation(setup(command=table, model="big"), FIRST).argv[-1] == "big"
 
 

@@ -112,6 +112,6 @@ def test_the_settings_of_a_program_are_strict_json(number: str, tmp_path: Path) 
         path.mkdir(parents=True)
     place = directory.state / ".claude.json"
     place.write_text('{"theirs": "kept", "count": %s}' % number)  # noqa: UP031 - braces
-    find_driver("claude").prepare(directory, build_setup(directory), {})
+    find_driver("claude").prepare(build_setup(directory), {})
     written = json.loads(place.read_text(), parse_constant=refuse)
     assert (written["theirs"], written["count"]) == ("kept", None)

@@ -44,8 +44,9 @@ def outside(tmp_path: Path) -> Path:
     return path
 
 
-def sandboxed(name: str, **more: Any) -> AgentSetup:
+def sandboxed(name: str, directory: AgentDir, **more: Any) -> AgentSetup:
     return AgentSetup(
+        directory=directory,
         binary=name,
         workspace=IN_SANDBOX,
         home=Path("/home/agent"),
@@ -107,7 +108,7 @@ def test_transcripts_behind_a_link_to_another_directory_are_not_found(
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(outside.joinpath(*parts[:depth]))
         assert driver.transcripts(directory) == {}
-        driver.adopt(directory, sandboxed(driver.program.driver), ID, Interruption())
+        driver.adopt(sandboxed(driver.program.driver, directory), ID, Interruption())
         link.unlink()
         assert place.exists()
 
@@ -127,7 +128,7 @@ def test_the_settings_of_a_file_elsewhere_are_not_copied_for_the_agent(
     claude, place = find_driver("claude"), directory.state / ".claude.json"
     secret = write(outside / "credentials.json", json.dumps({"token": SECRET}))
     place.symlink_to(secret)
-    claude.prepare(directory, sandboxed("claude"), {})
+    claude.prepare(sandboxed("claude", directory), {})
     assert SECRET not in place.read_text()
     assert not place.is_symlink()
     assert json.loads(secret.read_text()) == {"token": SECRET}
@@ -138,7 +139,7 @@ def test_settings_that_are_nested_deeply_keep_no_agent_from_starting(
     nesting: int, directory: AgentDir
 ) -> None:
     place = write(directory.state / ".claude.json", '{"a":' * nesting + "1" + "}" * nesting)
-    find_driver("claude").prepare(directory, sandboxed("claude"), {})
+    find_driver("claude").prepare(sandboxed("claude", directory), {})
     assert json.loads(place.read_text())["hasCompletedOnboarding"] is True
 
 
@@ -151,9 +152,9 @@ from clawblox.agents.drivers.driver import AgentSetup
 resource.setrlimit(resource.RLIMIT_DATA, (250 << 20, 250 << 20))
 here = Path("/")
 setup = AgentSetup(
-    binary="x", workspace=here, home=here, state=here, runtime=here, system_prompt=""
+    directory=AgentDir(Path(sys.argv[1])), binary="x", workspace=here, home=here, state=here
 )
-ClaudeDriver().prepare(AgentDir(Path(sys.argv[1])), setup, {})
+ClaudeDriver().prepare(setup, {})
 """
 
 
@@ -195,8 +196,8 @@ def test_directories_of_any_depth_keep_no_agent_from_starting(
     for place in (transcript.parent, directory.state / "projects" / slug):
         nest(place, recursion_limit)
     nest(directory.state / "packages", recursion_limit)
-    find_driver("codex").prepare(directory, sandboxed("codex"), {})
-    find_driver("claude").adopt(directory, sandboxed("claude"), ID, Interruption())
+    find_driver("codex").prepare(sandboxed("codex", directory), {})
+    find_driver("claude").adopt(sandboxed("claude", directory), ID, Interruption())
     moved = directory.state / "projects" / slug / f"{ID}.jsonl"
     assert find_driver("claude").transcripts(directory) == {ID: moved}
 
@@ -205,7 +206,7 @@ def test_preparing_never_waits_for_a_pipe(directory: AgentDir) -> None:
     pipe = directory.state / ".claude.json"
     os.mkfifo(pipe)
     within_limit(
-        lambda: find_driver("claude").prepare(directory, sandboxed("claude"), {}),
+        lambda: find_driver("claude").prepare(sandboxed("claude", directory), {}),
         pipe,
     )
     assert pipe.is_file()
@@ -217,7 +218,7 @@ def test_a_conversation_is_never_moved_through_a_link(directory: AgentDir, outsi
     write(transcript.parent / "authorized_keys", "the agent's")
     (directory.state / "projects" / slug).symlink_to(outside)
     with pytest.raises(OSError):  # noqa: PT011 - which one is for the system to say
-        claude.adopt(directory, sandboxed("claude"), ID, Interruption())
+        claude.adopt(sandboxed("claude", directory), ID, Interruption())
     assert entries(outside) == []
 
 
@@ -230,7 +231,7 @@ def test_side_files_of_a_conversation_are_never_moved_through_a_link(
     project = directory.state / "projects" / slug
     project.mkdir()
     (project / "memory").symlink_to(outside)
-    claude.adopt(directory, sandboxed("claude"), ID, Interruption())
+    claude.adopt(sandboxed("claude", directory), ID, Interruption())
     assert entries(outside) == []
     assert claude.transcripts(directory) == {ID: project / f"{ID}.jsonl"}
 
@@ -246,7 +247,7 @@ def test_a_session_of_kimi_is_never_rewritten_or_moved_through_a_link(
     (session / "agents" / "sub").symlink_to(outside)
     (directory.state / "sessions" / key).symlink_to(outside)
     with pytest.raises(OSError):  # noqa: PT011 - which one is for the system to say
-        kimi.adopt(directory, sandboxed("kimi"), ID, Interruption())
+        kimi.adopt(sandboxed("kimi", directory), ID, Interruption())
     assert theirs.read_text() == '{"type":"permission.set_mode"}\n'
     assert entries(outside) == ["wire.jsonl"]
 
@@ -262,7 +263,7 @@ def test_the_state_of_a_session_of_kimi_is_its_own_file(
         state.symlink_to(write(outside / "state.json", json.dumps({"token": SECRET})))
     else:
         os.mkfifo(state)
-    within_limit(lambda: kimi.adopt(directory, sandboxed("kimi"), ID, Interruption()), state)
+    within_limit(lambda: kimi.adopt(sandboxed("kimi", directory), ID, Interruption()), state)
     assert state.is_symlink() is (what == "link")  # not made a file with that content
 
 
@@ -283,7 +284,7 @@ def use_database(directory: AgentDir, place: Path) -> None:
     if name == "codex":
         write(find_transcript(driver, directory.state), "{}\n")
     driver.transcripts(directory)
-    driver.adopt(directory, sandboxed(name), ID if name == "codex" else "ses_1", Interruption())
+    driver.adopt(sandboxed(name, directory), ID if name == "codex" else "ses_1", Interruption())
 
 
 TABLES = (
@@ -331,11 +332,10 @@ def test_an_index_that_only_its_log_knows_is_read(directory: AgentDir) -> None:
     seen = f"/session/{rollout.relative_to(directory.state)}"
     table = f"CREATE TABLE threads AS SELECT '{ID}' AS id, '{seen}' AS rollout_path"
     leave_database(place, table)
-    codex.adopt(directory, sandboxed("codex"), ID, Interruption())
+    codex.adopt(sandboxed("codex", directory), ID, Interruption())
     assert place.exists()
-    codex.adopt(
-        directory, attrs.evolve(sandboxed("codex"), state=Path("/elsewhere")), ID, Interruption()
-    )
+    elsewhere = attrs.evolve(sandboxed("codex", directory), state=Path("/elsewhere"))
+    codex.adopt(elsewhere, ID, Interruption())
     assert list(directory.state.glob("state_*")) == []
 
 

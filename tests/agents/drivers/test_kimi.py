@@ -87,7 +87,7 @@ def test_a_prompt_may_begin_with_a_dash_and_a_session_is_continued_by_its_id(dir
 
 @pytest.mark.parametrize("version", ["", "kimi, version 1.52.0", "2.0.9"])
 def test_another_program_or_an_old_version_is_refused(directory, version):
-    [missing] = KIMI.check(directory, build_setup(directory), MODEL, version)
+    [missing] = KIMI.check(build_setup(directory), MODEL, version)
     assert "2.1" in missing.problem or "does not print" in missing.problem
     assert "@moonshot-ai/kimi-code" in missing.hint
 
@@ -104,39 +104,31 @@ def test_another_program_or_an_old_version_is_refused(directory, version):
     ],
 )
 def test_a_model_needs_its_name_and_its_key(directory, env, model, problem):
-    missing = KIMI.check(directory, build_setup(directory, model=model), env, "2.1.0\n")
+    missing = KIMI.check(build_setup(directory, model=model), env, "2.1.0\n")
     assert [problem in each.problem for each in missing] == ([True] if problem else [])
 
 
 def test_a_warning_beside_the_version_does_no_harm(directory):
-    assert (
-        KIMI.check(directory, build_setup(directory), MODEL, "(node:7) Warning: old\n2.1.0\n") == []
-    )
+    assert KIMI.check(build_setup(directory), MODEL, "(node:7) Warning: old\n2.1.0\n") == []
 
 
 @pytest.mark.parametrize("places", PLACES)
 def test_a_login_in_the_private_home_is_enough(directory, places):
     setup = build_setup(directory, **places)
-    [missing] = KIMI.check(directory, setup, {}, "2.1.0")
+    [missing] = KIMI.check(setup, {}, "2.1.0")
     assert f"KIMI_CODE_HOME={directory.state} " in missing.hint
     directory.state.mkdir()
     (directory.state / "config.toml").write_text("")
-    assert KIMI.check(directory, setup, {}, "2.1.0") == []
+    assert KIMI.check(setup, {}, "2.1.0") == []
 
 
 def test_a_permission_mode_that_it_does_not_have_is_named(directory):
+    assert KIMI.check(build_setup(directory, permission_mode="auto"), MODEL, "2.1.0") == []
     assert (
-        KIMI.check(directory, build_setup(directory, permission_mode="auto"), MODEL, "2.1.0") == []
-    )
-    assert (
-        KIMI.check(
-            directory, build_setup(directory, permission_mode="bypassPermissions"), MODEL, "2.1.0"
-        )
+        KIMI.check(build_setup(directory, permission_mode="bypassPermissions"), MODEL, "2.1.0")
         == []
     )
-    [missing] = KIMI.check(
-        directory, build_setup(directory, permission_mode="plan"), MODEL, "2.1.0"
-    )
+    [missing] = KIMI.check(build_setup(directory, permission_mode="plan"), MODEL, "2.1.0")
     assert "'plan'" in missing.problem
 
 
@@ -162,7 +154,7 @@ def rendered(template: str) -> str:
 def test_the_system_prompt_comes_out_literally_below_the_programs_own(tmp_path_factory, pieces):
     directory = AgentDir(tmp_path_factory.mktemp("agent"))
     prompt = "".join(pieces)
-    KIMI.prepare(directory, build_setup(directory, system_prompt=prompt), {})
+    KIMI.prepare(build_setup(directory, system_prompt=prompt), {})
     template = (directory.state / "SYSTEM.md").read_bytes().decode()
     assert rendered(template) == f"BASE ${{cwd}}\n\n{prompt}\n"
 
@@ -186,7 +178,7 @@ def test_a_session_of_another_workspace_is_bound_to_this_one(directory, tmp_path
     old = keep_session(directory, tmp_path / "old")
     before = records(old)
     setup = build_setup(directory)
-    KIMI.adopt(directory, setup, SESSION, Interruption())
+    KIMI.adopt(setup, SESSION, Interruption())
     moved = KIMI.transcripts(directory)[SESSION]
     home = directory.state / "sessions" / work_dir_key(directory.workspace) / SESSION
     assert moved == home / "agents" / "main" / "wire.jsonl"
@@ -208,8 +200,8 @@ def test_a_session_of_this_workspace_is_left_as_it_is(directory):
     wire = keep_session(directory, directory.workspace)
     os.utime(wire, ns=(1, 1))
     content = wire.read_bytes()
-    KIMI.adopt(directory, build_setup(directory), SESSION, Interruption())
-    KIMI.adopt(directory, build_setup(directory), OTHER, Interruption())
+    KIMI.adopt(build_setup(directory), SESSION, Interruption())
+    KIMI.adopt(build_setup(directory), OTHER, Interruption())
     assert wire.read_bytes() == content
     assert wire.stat().st_mtime_ns == 1
 
@@ -218,7 +210,7 @@ def test_a_session_is_bound_to_the_workspace_that_a_sandbox_shows(directory):
     keep_session(directory, directory.workspace)
     setup = build_setup(directory, workspace=SANDBOX_WORKSPACE, state=Path("/state"))
     for _ in range(2):
-        KIMI.adopt(directory, setup, SESSION, Interruption())
+        KIMI.adopt(setup, SESSION, Interruption())
         wire = KIMI.transcripts(directory)[SESSION]
         session = f"/state/sessions/{work_dir_key(SANDBOX_WORKSPACE)}/{SESSION}"
         assert (
@@ -434,7 +426,7 @@ def test_reading_and_adopting_end_when_they_are_interrupted(directory):
     interruption.set()
     elsewhere = build_setup(directory, workspace=Path("/workspace"))
     with pytest.raises(InterruptedError):
-        KIMI.adopt(directory, elsewhere, SESSION, interruption)
+        KIMI.adopt(elsewhere, SESSION, interruption)
     assert main.read_bytes() == content
     assert [path.name for path in main.parent.iterdir()] == ["wire.jsonl"]
 
@@ -456,7 +448,7 @@ def test_a_wire_that_is_too_large_is_not_adopted(directory):
 
     def adopt() -> None:
         try:
-            KIMI.adopt(directory, elsewhere, SESSION, Interruption())
+            KIMI.adopt(elsewhere, SESSION, Interruption())
         except OSError as error:
             raised.append(error)
 

@@ -92,7 +92,7 @@ def test_the_prompt_comes_on_standard_input_and_a_session_is_continued_by_its_id
 
 @pytest.mark.parametrize("version", ["", "1.17.9", "opencode"])
 def test_another_program_or_an_old_version_is_refused(directory, version):
-    [missing] = OPENCODE.check(directory, build_setup(directory), {}, version)
+    [missing] = OPENCODE.check(build_setup(directory), {}, version)
     assert "opencode-ai" in missing.hint
 
 
@@ -108,15 +108,12 @@ def test_another_program_or_an_old_version_is_refused(directory, version):
     ],
 )
 def test_a_model_names_its_provider_and_that_needs_a_key(directory, model, env, problem):
-    missing = OPENCODE.check(directory, build_setup(directory, model=model), env, "1.18.33\n")
+    missing = OPENCODE.check(build_setup(directory, model=model), env, "1.18.33\n")
     assert [problem in each.problem for each in missing] == ([True] if problem else [])
 
 
 def test_a_warning_beside_the_version_does_no_harm(directory):
-    assert (
-        OPENCODE.check(directory, build_setup(directory), {}, "(node:7) Warning: old\n1.18.33\n")
-        == []
-    )
+    assert OPENCODE.check(build_setup(directory), {}, "(node:7) Warning: old\n1.18.33\n") == []
 
 
 @pytest.mark.parametrize("places", PLACES)
@@ -125,10 +122,7 @@ def test_a_login_in_the_private_home_is_enough(directory, places):
     login.parent.mkdir(parents=True)
     login.write_text("{}")
     assert (
-        OPENCODE.check(
-            directory, build_setup(directory, model="openai/gpt-5", **places), {}, "1.18.33"
-        )
-        == []
+        OPENCODE.check(build_setup(directory, model="openai/gpt-5", **places), {}, "1.18.33") == []
     )
 
 
@@ -138,13 +132,13 @@ def test_plugins_in_the_workspace_are_refused_since_nothing_keeps_it_from_runnin
     directory, name, places
 ):
     (directory.workspace / name).mkdir(parents=True)
-    [missing] = OPENCODE.check(directory, build_setup(directory, **places), {}, "1.18.33")
+    [missing] = OPENCODE.check(build_setup(directory, **places), {}, "1.18.33")
     assert str(directory.workspace / name) in missing.problem
 
 
 def test_a_permission_mode_that_it_does_not_have_is_named(directory):
     setup = build_setup(directory, permission_mode="plan")
-    [missing] = OPENCODE.check(directory, setup, {}, "1.18.33")
+    [missing] = OPENCODE.check(setup, {}, "1.18.33")
     assert "'plan'" in missing.problem
 
 
@@ -152,7 +146,7 @@ def test_a_permission_mode_that_it_does_not_have_is_named(directory):
 
 
 def settings(directory: AgentDir, env: dict[str, str], **more) -> dict:
-    OPENCODE.prepare(directory, build_setup(directory, **more), env)
+    OPENCODE.prepare(build_setup(directory, **more), env)
     return json.loads((directory.state / "opencode.json").read_text())
 
 
@@ -200,18 +194,16 @@ def test_a_file_that_is_no_database_is_an_error_that_names_it(directory):
 def test_a_session_of_another_workspace_is_recorded_in_this_one(directory):
     rows = [(SESSION, None, "/old/ws"), (CHILD, SESSION, "/old/ws"), (OTHER, None, "/other")]
     keep_sessions(directory, *rows)
-    OPENCODE.adopt(directory, build_setup(directory), OTHER[:-1], Interruption())
+    OPENCODE.adopt(build_setup(directory), OTHER[:-1], Interruption())
     assert places(directory)[SESSION] == ("/old/ws", "old/ws")
-    OPENCODE.adopt(directory, build_setup(directory), SESSION, Interruption())
+    OPENCODE.adopt(build_setup(directory), SESSION, Interruption())
     here = str(directory.workspace)
     assert places(directory) == {
         SESSION: (here, here.lstrip("/")),
         CHILD: (here, here.lstrip("/")),
         OTHER: ("/other", "other"),
     }
-    OPENCODE.adopt(
-        directory, build_setup(directory, workspace=SANDBOX_WORKSPACE), SESSION, Interruption()
-    )
+    OPENCODE.adopt(build_setup(directory, workspace=SANDBOX_WORKSPACE), SESSION, Interruption())
     assert places(directory)[CHILD] == ("/workspace", "workspace")
 
 
