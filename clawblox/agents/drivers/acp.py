@@ -7,13 +7,13 @@ program keeps it. Measured with gemini-cli 0.61, qwen-code 0.15, kimi-code 2.1 a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Final
 
 import attrs
 
-from clawblox.agents.drivers.acp_client import AcpClient, find_kind
+from clawblox.agents.drivers.acp_client import ERRORS, AcpClient
 from clawblox.agents.drivers.command import check_words
 from clawblox.agents.drivers.driver import (
     AgentSetup,
@@ -22,10 +22,9 @@ from clawblox.agents.drivers.driver import (
     Invocation,
     Turn,
 )
-from clawblox.agents.drivers.output import parse_record
+from clawblox.agents.drivers.kimi import QUIET_ENV as KIMI_QUIET_ENV
 from clawblox.agents.programs import KIMI, OPENCODE, Program
-from clawblox.agents.values import Report
-from clawblox.errors import ConfigError
+from clawblox.config.arguments import mismatch
 from clawblox.system.files import make_private_dir
 
 _SESSION_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._:-]{0,199}")
@@ -59,11 +58,7 @@ KNOWN_PROGRAMS: Final[Mapping[str, KnownProgram]] = {
     ),
     "kimi": KnownProgram(
         args=("acp",),
-        env={
-            "KIMI_CODE_HOME": "{state}",
-            "KIMI_CODE_NO_AUTO_UPDATE": "1",
-            "KIMI_DISABLE_TELEMETRY": "1",
-        },
+        env={"KIMI_CODE_HOME": "{state}", **KIMI_QUIET_ENV},
         package=KIMI.package,
     ),
     "opencode": KnownProgram(
@@ -87,6 +82,7 @@ class AcpDriver(Driver):
     program = Program(
         driver="acp", command="", home_dir="", state_variable=None, id_pattern=_SESSION_ID
     )
+    errors = ERRORS
 
     def name_binary(self, binary: str | None, command: object) -> str:
         """Return the program for a caller's ``binary=`` or ``command=``.
@@ -97,18 +93,9 @@ class AcpDriver(Driver):
         if command is not None:
             words = check_words(command, "command")
             return binary or words[0]
-        known = ", ".join(KNOWN_PROGRAMS)
-        if binary is None:
-            raise ConfigError(
-                f"must be one of {known}, not None",
-                key="binary",
-                hint="give any other with command=",
-            )
-        if PurePath(binary).name not in KNOWN_PROGRAMS:
-            hint = 'give its whole command line, for example command=["my-agent", "--acp"]'
-            raise ConfigError(
-                f"must be one of {known}, not {binary!r}", key="binary", value=binary, hint=hint
-            )
+        if binary is None or PurePath(binary).name not in KNOWN_PROGRAMS:
+            hint = 'give the command line of any other, for example command=["my-agent", "--acp"]'
+            raise mismatch("binary", f"one of {', '.join(KNOWN_PROGRAMS)}", binary, hint=hint)
         return binary
 
     def version_argv(self, binary: str) -> tuple[str, ...]:
@@ -131,10 +118,3 @@ class AcpDriver(Driver):
     def converse(self, setup: AgentSetup, turn: Turn) -> Conversation:
         """Return the conversation with a process started for this turn."""
         return AcpClient(setup, turn)
-
-    def explain(self, log_lines: Sequence[str]) -> Report | None:
-        """Return an ``error`` report for the latest line that matches a known error."""
-        for line in reversed(log_lines):
-            if parse_record(line) is None and (kind := find_kind(line)):
-                return Report("error", {"kind": kind, "message": line.strip()})
-        return None

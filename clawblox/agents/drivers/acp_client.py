@@ -14,11 +14,15 @@ import attrs
 
 from clawblox.agents.drivers.driver import AgentSetup, Conversation, Turn
 from clawblox.agents.drivers.output import (
+    ErrorPatterns,
     Record,
     count_in,
+    find_error_kind,
     list_in,
     parse_record,
     record_in,
+    report_call,
+    report_result,
     text_in,
 )
 from clawblox.agents.values import ErrorKind, Report, Usage
@@ -42,7 +46,7 @@ _MAX_CALLS: Final = 10_000
 """Maximum number of tool calls remembered in a turn."""
 
 _LIMITS: Final = {"max_tokens": "tokens", "max_turn_requests": "turns"}
-_KINDS: Final[tuple[tuple[re.Pattern[str], ErrorKind], ...]] = (
+ERRORS: Final[ErrorPatterns] = (
     (re.compile(r"session.*not found|unknown session|no previous sessions", re.I), "resume"),
     (re.compile(r"\b40[13]\b|authenti|authoriz|api key|log ?in", re.I), "auth"),
     (re.compile(r"\b429\b|rate.?limit|quota", re.I), "rate_limit"),
@@ -59,28 +63,6 @@ class _Call:
 
     name: str
     is_reported: bool = False
-
-
-class _Pieces:
-    """Text that arrives in pieces, joined once."""
-
-    def __init__(self) -> None:
-        self.kind = ""
-        self.chars = 0
-        self._texts: list[str] = []
-
-    def add(self, kind: str, text: str) -> None:
-        """Add a piece of the same kind as the pieces before it."""
-        self.kind = kind
-        self.chars += len(text)
-        if text:
-            self._texts.append(text)
-
-    def take(self) -> tuple[str, str]:
-        """Return the kind and the text of all pieces, and start over."""
-        kind, text = self.kind, "".join(self._texts)
-        self.kind, self.chars, self._texts = "", 0, []
-        return kind, text
 
 
 class AcpClient(Conversation):
@@ -112,7 +94,9 @@ class AcpClient(Conversation):
         self._preface = (
             [setup.system_prompt] if setup.system_prompt and not turn.continued_id else []
         )
-        self._pieces = _Pieces()
+        self._pieces: list[str] = []
+        self._pieces_kind = ""
+        self._pieces_chars = 0
         self._last_text = ""
         self._calls: dict[str, _Call] = {}
         info = {"name": "clawblox", "version": "1"}
@@ -255,11 +239,14 @@ class AcpClient(Conversation):
         yield Report("session.confirmed", {key: value for key, value in facts.items() if value})
         self._choose("model", self._setup.model, result)
         self._choose("mode", self._setup.permission_mode, result)
-        if self._resumed:
-            self._wait_for_replay(result)
-        yield from self._begin()
+        mode = text_in(record_in(result, "modes"), "currentModeId")
+        if self._resumed and mode and self._setup.permission_mode is None:
+            # Gemini still replays after answering the load; this request ends that.
+            params = {"sessionId": session_id, "modeId": mode}
+            self._ask("session/set_mode", params, self._begin, self._begin)
+        yield from self._begin(result)
 
-    def _begin(self) -> Iterator[Report]:
+    def _begin(self, _answer: Record) -> Iterator[Report]:
         """Send the first prompt, once all earlier requests are answered."""
         if not self._answers:
             self._is_ready = True
@@ -274,26 +261,15 @@ class AcpClient(Conversation):
         for option in list_in(result, "configOptions"):
             if text_in(option, "category") == category:
                 params = {**session, "configId": clean_value(option.get("id")), "value": value}
-                self._ask("session/set_config_option", params, self._done, self._not_chosen)
+                self._ask("session/set_config_option", params, self._begin)
                 return
         params = {**session, f"{category}Id": value}
-        self._ask(f"session/set_{category}", params, self._done, self._not_chosen)
-
-    def _wait_for_replay(self, result: Record) -> None:
-        """Set the current mode again: Gemini still replays after answering the load."""
-        mode = text_in(record_in(result, "modes"), "currentModeId")
-        if mode and self._setup.permission_mode is None:
-            params = {"sessionId": self._session_id, "modeId": mode}
-            self._ask("session/set_mode", params, self._done, self._done)
-
-    def _done(self, _answer: Record) -> Iterator[Report]:
-        return self._begin()
-
-    def _not_chosen(self, error: Record) -> Iterator[Report]:
-        yield from _give_up(_read_error(error, otherwise="invalid"))
+        self._ask(f"session/set_{category}", params, self._begin)
 
     def _refused(self, error: Record) -> Iterator[Report]:
-        yield from _give_up(_read_error(error, otherwise="resume" if self._resumed else "model"))
+        kind: ErrorKind = "resume" if self._resumed else "model"
+        is_open = self._session_id is not None  # then a model or a mode was refused
+        yield from _give_up(_read_error(error, otherwise="invalid" if is_open else kind))
 
     # -- turns --
 
@@ -354,13 +330,11 @@ class AcpClient(Conversation):
         has_ended = status in ("completed", "failed")
         if not call.is_reported and (arguments or has_ended):
             call.is_reported = True
-            yield Report("tool.called", {"id": number, "name": call.name, "arguments": arguments})
+            yield report_call(number, call.name, arguments)
         if has_ended:
             contents = (record_in(item, "content") for item in list_in(update, "content"))
             texts = filter(None, (text_in(content, "text") for content in contents))
-            is_error = status == "failed"
-            returned = {"id": number, "content": "\n".join(texts), "is_error": is_error}
-            yield Report("tool.returned", returned)
+            yield report_result(number, "\n".join(texts), is_error=status == "failed")
 
     def _find_call(self, number: str, name: str) -> _Call:
         """Return the call with a number, creating it if needed; beyond the limit the oldest go."""
@@ -369,15 +343,19 @@ class AcpClient(Conversation):
         return self._calls.setdefault(number, _Call(name))
 
     def _read_chunk(self, kind: str, update: Record) -> Iterator[Report]:
-        if kind != self._pieces.kind or self._pieces.chars >= _MAX_MESSAGE_CHARS:
+        if kind != self._pieces_kind or self._pieces_chars >= _MAX_MESSAGE_CHARS:
             yield from self._flush()
-        self._pieces.add(kind, text_in(record_in(update, "content"), "text"))
+        self._pieces_kind = kind
+        if text := text_in(record_in(update, "content"), "text"):
+            self._pieces.append(text)
+            self._pieces_chars += len(text)
         if usage := _read_usage(record_in(record_in(update, "_meta"), "usage")):
             yield usage
 
     def _flush(self) -> Iterator[Report]:
         """Yield the text collected so far."""
-        kind, text = self._pieces.take()
+        kind, text = self._pieces_kind, "".join(self._pieces)
+        self._pieces_kind, self._pieces_chars, self._pieces = "", 0, []
         if text and kind == "message":
             self._last_text = text
             yield Report("message", {"role": "assistant", "text": text})
@@ -391,18 +369,13 @@ _CHUNKS: Final = {"agent_message_chunk": "message", "agent_thought_chunk": "reas
 def _read_error(error: Record, *, otherwise: ErrorKind = "model") -> Record:
     details = text_in(record_in(error, "data"), "details")
     message = ": ".join(filter(None, (text_in(error, "message"), details))) or "it failed"
-    return {"kind": find_kind(message) or otherwise, "message": message}
+    return {"kind": find_error_kind(ERRORS, message) or otherwise, "message": message}
 
 
 def _give_up(error: Record) -> Iterator[Report]:
     """Yield the error that prevents the first turn; the program would not exit by itself."""
     yield Report("error", error)
     yield Report("turn.finished", {"ok": False, "text": error["message"]})
-
-
-def find_kind(text: str) -> ErrorKind | None:
-    """Return the kind of error that a text means; None if unknown."""
-    return next((kind for pattern, kind in _KINDS if pattern.search(text)), None)
 
 
 def _read_usage(usage: Record) -> Report | None:

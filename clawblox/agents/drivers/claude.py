@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
+
+import attrs
 
 from clawblox.agents.drivers.driver import (
     AgentSetup,
@@ -24,21 +26,23 @@ from clawblox.agents.drivers.driver import (
     Turn,
 )
 from clawblox.agents.drivers.known_program import (
-    KIND_BY_STATUS,
-    ErrorPatterns,
     KnownProgramDriver,
-    find_error_kind,
+    RecordConversation,
     join_parts,
     real_path,
-    report_error,
 )
 from clawblox.agents.drivers.output import (
+    KIND_BY_STATUS,
+    ErrorPatterns,
     Record,
     count_in,
+    find_error_kind,
     list_in,
     number_in,
-    parse_record,
     record_in,
+    report_call,
+    report_error,
+    report_result,
     seconds_in,
     status_in,
     text_in,
@@ -128,6 +132,7 @@ class ClaudeDriver(KnownProgramDriver):
     )
     needs_version = False
     can_branch = True
+    errors = _ERRORS
 
     def check(self, setup: AgentSetup, env: Mapping[str, str], version: str) -> list[Requirement]:
         """Return the missing requirements of the program."""
@@ -199,6 +204,7 @@ class ClaudeDriver(KnownProgramDriver):
             case Branch(parent_id, session_id):
                 conversation = ("--resume", parent_id, "--fork-session", "--session-id", session_id)
         prompt_file = str(setup.runtime / "system_prompt.md")
+        sandbox_file = str(setup.runtime / _SANDBOX_FILE)
         argv = (
             setup.binary,
             *_STREAM,
@@ -209,7 +215,7 @@ class ClaudeDriver(KnownProgramDriver):
             *("--permission-mode", setup.permission_mode or _EVERYTHING),
             *_POLICY,
             *(("--bare",) if setup.is_bare else ()),
-            *(() if setup.native_sandbox is None else ("--settings", str(_sandbox_file(setup)))),
+            *(() if setup.native_sandbox is None else ("--settings", sandbox_file)),
         )
         env = {
             "CLAUDE_CONFIG_DIR": str(setup.state),
@@ -221,24 +227,15 @@ class ClaudeDriver(KnownProgramDriver):
 
     def converse(self, setup: AgentSetup, turn: Turn) -> Conversation:
         """Return the conversation with a process started for this turn."""
+        opening = _encode_message(turn.prompt)
         if turn.joined_version is None:
-            return _MessageLoop(turn.prompt)
-        version = self.parse_version(turn.joined_version)
-        return _MessageLoop(turn.prompt, session_id=turn.continued_id, version=version)
+            return _MessageLoop(opening)
+        return _MessageLoop(opening, turn.continued_id, self.parse_version(turn.joined_version))
 
-    def explain(self, log_lines: Sequence[str]) -> Report | None:
-        """Return an ``error`` report if the last lines of a failed process explain the failure."""
-        for line in reversed(log_lines):
-            result = parse_record(line)
-            if result is not None and result.get("type") == "result" and result.get("is_error"):
-                return next(iter(_read_failure(result, "")), None)
-            if result is None and (kind := find_error_kind(_ERRORS, line)):
-                return report_error(line.strip(), kind)
-        return None
-
-
-def _sandbox_file(setup: AgentSetup) -> Path:
-    return setup.runtime / _SANDBOX_FILE
+    def explain_record(self, record: Record) -> Report | None:
+        """Return an ``error`` report if a line of JSON explains a failure."""
+        is_failure = record.get("type") == "result" and record.get("is_error")
+        return _read_failure(record, "") if is_failure else None
 
 
 # -- checks ------------------------------------------------------------------------------------
@@ -294,22 +291,20 @@ def _encode_object(content: Mapping[str, Any]) -> bytes:
 # -- the conversation --------------------------------------------------------------------------
 
 
-class _MessageLoop(Conversation):
+@attrs.define(eq=False)
+class _MessageLoop(RecordConversation):
     """A process that takes one user message after another.
 
-    Args:
-        prompt: The first message.
-        session_id: The conversation; None before the program has named it.
-        version: Version of the program; empty before it is known.
+    Attributes:
+        _outgoing: The encoded messages that were not taken yet.
+        _session_id: The conversation; None before the program has named it.
+        _version: Version of the program; empty before it is known.
     """
 
-    def __init__(
-        self, prompt: str, *, session_id: str | None = None, version: tuple[int, ...] = ()
-    ) -> None:
-        self._outgoing = _encode_message(prompt)
-        self._session_id = session_id
-        self._version = version
-        self._error_word = ""
+    _outgoing: bytes
+    _session_id: str | None = None
+    _version: tuple[int, ...] = ()
+    _error_word: str = ""
 
     def say(self, text: str) -> bool:
         self._outgoing += _encode_message(text)
@@ -319,50 +314,42 @@ class _MessageLoop(Conversation):
         taken, self._outgoing = self._outgoing, b""
         return taken
 
-    def read(self, line: bytes) -> Sequence[Report]:
-        record = parse_record(line)
-        if record is None or record.get("parent_tool_use_id") is not None:
-            return ()  # output of a sub-agent is ignored
+    def read_record(self, record: Record) -> Iterator[Report]:
+        if record.get("parent_tool_use_id") is not None:
+            return  # output of a sub-agent is ignored
         match record.get("type"):
-            case "system":
-                return self._read_system(record)
+            case "system" if record.get("subtype") == "api_retry":
+                yield _read_retry(record)
+            case "system" if record.get("subtype") == "init":
+                yield from self._read_init(record)
+            case "assistant" if error := text_in(record, "error"):
+                self._error_word = error  # the result record repeats its message
             case "assistant":
-                return self._read_assistant(record)
+                yield from _read_answer(record_in(record, "message"))
             case "user":
-                return [*_read_user(record)]
+                yield from _read_user(record)
             case "rate_limit_event":
-                return [*_read_rate_limit(record)]
+                yield from _read_rate_limit(record)
             case "result":
-                return [*self._read_result(record)]
-        return ()
+                yield from self._read_result(record)
 
-    def _read_system(self, record: Record) -> Sequence[Report]:
-        if record.get("subtype") == "api_retry":
-            return [_read_retry(record)]
+    def _read_init(self, record: Record) -> Iterator[Report]:
+        """Yield the reports in the record with which each turn begins."""
         session_id = text_in(record, "session_id")
-        if record.get("subtype") != "init" or not session_id:
-            return ()
+        if not session_id:
+            return
         self._error_word = ""
-        started = Report("turn.started")  # each turn begins with an init record
-        if session_id == self._session_id:
-            return [started]
-        self._session_id = session_id
-        version, model = text_in(record, "claude_code_version"), text_in(record, "model")
-        self._version = ClaudeDriver().parse_version(version)
-        facts = {"session_id": session_id, "version": version, "model": model}
-        return [Report("session.confirmed", {k: v for k, v in facts.items() if v}), started]
-
-    def _read_assistant(self, record: Record) -> Sequence[Report]:
-        if error := text_in(record, "error"):  # the result record repeats its message
-            self._error_word = error
-            return ()
-        return [*_read_answer(record_in(record, "message"))]
+        if session_id != self._session_id:
+            self._session_id = session_id
+            version, model = text_in(record, "claude_code_version"), text_in(record, "model")
+            self._version = ClaudeDriver().parse_version(version)
+            facts = {"session_id": session_id, "version": version, "model": model}
+            yield Report("session.confirmed", {k: v for k, v in facts.items() if v})
+        yield Report("turn.started")
 
     def _read_result(self, record: Record) -> Iterator[Report]:
-        if (
-            self._session_id is None
-        ):  # the record names the requested id, even if that does not exist
-            yield from _read_failure(record, self._error_word)
+        if self._session_id is None:  # the record names the requested id, which may not exist
+            yield _read_failure(record, self._error_word)
             return
         scopes: dict[str, UsageScope] = {
             "scope": "turn",
@@ -371,7 +358,7 @@ class _MessageLoop(Conversation):
         yield Report("usage", {"usage": _read_usage(record), **scopes})
         failed = bool(record.get("is_error")) or record.get("subtype") != "success"
         if failed:
-            yield from _read_failure(record, self._error_word)
+            yield _read_failure(record, self._error_word)
         yield Report("turn.finished", {"ok": not failed, "text": text_in(record, "result")})
 
 
@@ -388,14 +375,8 @@ def _read_answer(message: Record) -> Iterator[Report]:
             case "thinking" if text := text_in(block, "thinking"):
                 yield Report("reasoning", {"text": text})
             case "tool_use":
-                yield Report(
-                    "tool.called",
-                    {
-                        "id": text_in(block, "id"),
-                        "name": text_in(block, "name"),
-                        "arguments": record_in(block, "input"),
-                    },
-                )
+                name, arguments = text_in(block, "name"), record_in(block, "input")
+                yield report_call(text_in(block, "id"), name, arguments)
 
 
 def _read_user(record: Record) -> Iterator[Report]:
@@ -407,14 +388,9 @@ def _read_user(record: Record) -> Iterator[Report]:
             case "text" if text := text_in(block, "text"):
                 yield Report("message", {"role": "user", "text": text})
             case "tool_result":
-                yield Report(
-                    "tool.returned",
-                    {
-                        "id": text_in(block, "tool_use_id"),
-                        "content": text_in(block, "content") or join_parts(block),
-                        "is_error": block.get("is_error") is True,
-                    },
-                )
+                call, is_error = text_in(block, "tool_use_id"), block.get("is_error") is True
+                content = text_in(block, "content") or join_parts(block)
+                yield report_result(call, content, is_error=is_error)
 
 
 def _read_retry(record: Record) -> Report:
@@ -448,14 +424,13 @@ def _read_usage(record: Record) -> Usage:
     )
 
 
-def _read_failure(record: Record, error_word: str) -> Iterator[Report]:
-    """Yield the reason for a failed result; its subtype may be ``success`` nevertheless."""
+def _read_failure(record: Record, error_word: str) -> Report:
+    """Return the reason for a failed result; its subtype may be ``success`` nevertheless."""
     errors = record.get("errors")
     listed = [text for text in errors if isinstance(text, str)] if isinstance(errors, list) else []
     subtype, status = text_in(record, "subtype"), status_in(record, "api_error_status")
     message = text_in(record, "result") or "; ".join(listed) or subtype or "it failed"
     if subtype in _LIMITS:
-        yield Report("limit", {"kind": _LIMITS[subtype], "message": message})
-        return
+        return Report("limit", {"kind": _LIMITS[subtype], "message": message})
     kind = find_error_kind(_ERRORS, message) or _KIND_BY_WORD.get(error_word, "model")
-    yield report_error(message, kind, status, _KINDS)
+    return report_error(message, kind, status, _KINDS)

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -25,20 +25,21 @@ from clawblox.agents.drivers.driver import (
     Turn,
 )
 from clawblox.agents.drivers.known_program import (
-    ErrorPatterns,
     KnownProgramDriver,
     RecordConversation,
     check_mode,
-    find_error_kind,
+    describe_failure,
     join_parts,
     real_path,
-    report_error,
 )
 from clawblox.agents.drivers.output import (
+    ErrorPatterns,
     Record,
     count_in,
     parse_record,
     record_in,
+    report_call,
+    report_result,
     text_in,
 )
 from clawblox.agents.layout import AgentDir
@@ -100,6 +101,7 @@ class CodexDriver(KnownProgramDriver):
     install_hint = f"npm install -g {CODEX.package}@latest"
     needs_version = False
     can_branch = True
+    errors = _ERRORS
 
     def check(self, setup: AgentSetup, env: Mapping[str, str], version: str) -> list[Requirement]:
         """Return the missing requirements of the program."""
@@ -173,15 +175,10 @@ class CodexDriver(KnownProgramDriver):
         """Return the conversation with a process started for this turn."""
         return _Events()
 
-    def explain(self, log_lines: Sequence[str]) -> Report | None:
-        """Return an ``error`` report if the last lines of a failed process explain the failure."""
-        for line in reversed(log_lines):
-            record = parse_record(line)
-            if record is None and (kind := find_error_kind(_ERRORS, line)):
-                return report_error(line.strip(), kind)
-            if record is not None and (message := _failure_message(record)):
-                return _describe_failure(message)
-        return None
+    def explain_record(self, record: Record) -> Report | None:
+        """Return an ``error`` report if a line of JSON explains a failure."""
+        message = _failure_message(record)
+        return describe_failure(message, _ERRORS, _STATUS) if message else None
 
 
 def _rename_thread(branch: Branch, interruption: Interruption, line: bytes) -> bytes:
@@ -273,7 +270,7 @@ class _Events(RecordConversation):
                 yield Report("usage", {"usage": usage, "scope": "session"})
                 yield Report("turn.finished", {"ok": True, "text": self._text})
             case "turn.failed":
-                yield _describe_failure(_failure_message(record))
+                yield describe_failure(_failure_message(record), _ERRORS, _STATUS)
                 yield Report("turn.finished", {"ok": False, "text": self._text})
 
     def _read_item(self, item: Record) -> Iterator[Report]:
@@ -293,8 +290,7 @@ class _Events(RecordConversation):
         if kind in _TOOLS and call not in self._called:
             self._called.add(call)
             arguments = {key: item[key] for key in _TOOLS[kind] if key in item}
-            name = text_in(item, "tool") or kind
-            yield Report("tool.called", {"id": call, "name": name, "arguments": arguments})
+            yield report_call(call, text_in(item, "tool") or kind, arguments)
 
 
 def _read_return(item: Record) -> Iterator[Report]:
@@ -303,8 +299,7 @@ def _read_return(item: Record) -> Iterator[Report]:
     content = text_in(item, "aggregated_output") or text_in(record_in(item, "error"), "message")
     content = content or join_parts(record_in(item, "result"))
     is_error = item.get("status") in ("failed", "declined")
-    data = {"id": text_in(item, "id"), "content": content, "is_error": is_error}
-    yield Report("tool.returned", data)
+    yield report_result(text_in(item, "id"), content, is_error=is_error)
 
 
 def _read_usage(usage: Record) -> Usage:
@@ -341,9 +336,3 @@ def _failure_message(record: Record) -> str:
         case "error":
             return text_in(record, "message")
     return ""
-
-
-def _describe_failure(message: str) -> Report:
-    match = _STATUS.search(message)
-    kind = find_error_kind(_ERRORS, message) or "model"
-    return report_error(message, kind, int(match[1]) if match else None)

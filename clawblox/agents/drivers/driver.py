@@ -10,6 +10,13 @@ from typing import Any
 
 import attrs
 
+from clawblox.agents.drivers.output import (
+    ErrorPatterns,
+    Record,
+    find_error_kind,
+    parse_record,
+    report_error,
+)
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import Program
 from clawblox.agents.values import Report, Usage
@@ -254,9 +261,11 @@ class Driver(ABC):
             reads.
         can_branch: Whether conversations can be branched.
         keeps_system_prompt: Whether a conversation keeps its first system prompt for ever.
+        errors: Patterns of the program's messages.
     """
 
     program: Program
+    errors: ErrorPatterns = ()
     records_usage = False
     can_branch = False
     keeps_system_prompt = True
@@ -383,7 +392,21 @@ class Driver(ABC):
 
     def explain(self, log_lines: Sequence[str]) -> Report | None:
         """Return an ``error`` report if the last lines of a failed process explain the failure."""
-        del log_lines
+        for line in reversed(log_lines):
+            record = parse_record(line)
+            report = self.explain_text(line) if record is None else self.explain_record(record)
+            if report is not None:
+                return report
+        return None
+
+    def explain_text(self, line: str) -> Report | None:
+        """Return an ``error`` report if a line of text explains a failure."""
+        kind = find_error_kind(self.errors, line)
+        return None if kind is None else report_error(line.strip(), kind)
+
+    def explain_record(self, record: Record) -> Report | None:
+        """Return an ``error`` report if a line of JSON explains a failure."""
+        del record
         return None
 
 

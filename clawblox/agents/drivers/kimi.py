@@ -26,20 +26,21 @@ from clawblox.agents.drivers.driver import (
     Turn,
 )
 from clawblox.agents.drivers.known_program import (
-    ErrorPatterns,
     KnownProgramDriver,
     RecordConversation,
     check_mode,
-    find_error_kind,
+    describe_failure,
     real_path,
-    report_error,
 )
 from clawblox.agents.drivers.output import (
+    ErrorPatterns,
     Record,
     count_in,
     list_in,
     parse_record,
     record_in,
+    report_call,
+    report_result,
     seconds_in,
     status_in,
     text_in,
@@ -69,7 +70,7 @@ from clawblox.telemetry.own_log import OwnLog
 _SYSTEM_PROMPT_FILE: Final = "SYSTEM.md"
 _VARIABLE: Final = re.compile(r"\$(?=\{[A-Za-z_][A-Za-z0-9_]*\})")
 
-_QUIET_ENV: Final = {"KIMI_CODE_NO_AUTO_UPDATE": "1", "KIMI_DISABLE_TELEMETRY": "1"}
+QUIET_ENV: Final = {"KIMI_CODE_NO_AUTO_UPDATE": "1", "KIMI_DISABLE_TELEMETRY": "1"}
 _MODES: Final = (None, "auto", "bypassPermissions")
 """Permission modes. With a prompt it has only one, which asks nothing; the last is Claude's
 name."""
@@ -182,7 +183,7 @@ class KimiDriver(KnownProgramDriver):
         )
         env = {
             "KIMI_CODE_HOME": str(setup.state),
-            **_QUIET_ENV,
+            **QUIET_ENV,
             **({_NAME: setup.model} if setup.model else {}),
         }
         return Invocation(argv=argv, env=env)
@@ -196,7 +197,8 @@ class KimiDriver(KnownProgramDriver):
         matches = [match for match in map(_FAILURE.match, reversed(log_lines)) if match]
         # The lines include output of its tools, and many tools print errors in this form.
         own = [match for match in matches if match[1]]
-        return next((_describe_failure(match[2]) for match in (*own, *matches)), None)
+        messages = (match[2].strip() for match in (*own, *matches))
+        return next((describe_failure(text, _ERRORS, _STATUS) for text in messages), None)
 
 
 def _bind_line(key: str, interruption: Interruption, line: bytes) -> bytes:
@@ -265,16 +267,14 @@ class _Lines(RecordConversation):
             case "tool", _:
                 call, content = text_in(record, "tool_call_id"), text_in(record, "content")
                 # It does not report whether the tool failed.
-                data = {"id": call, "content": content, "is_error": False}
-                yield Report("tool.returned", data)
+                yield report_result(call, content, is_error=False)
 
 
 def _read_call(call: Record) -> Report:
     function = record_in(call, "function")
     written = text_in(function, "arguments")
     arguments: Mapping[str, Any] = parse_record(written) or ({"text": written} if written else {})
-    data = {"id": text_in(call, "id"), "name": text_in(function, "name"), "arguments": arguments}
-    return Report("tool.called", data)
+    return report_call(text_in(call, "id"), text_in(function, "name"), arguments)
 
 
 def _read_retry(record: Record) -> Report:
@@ -286,13 +286,6 @@ def _read_retry(record: Record) -> Report:
         "error": text_in(record, "error_message"),
     }
     return Report("retry", data)
-
-
-def _describe_failure(message: str) -> Report:
-    message = message.strip()
-    match = _STATUS.search(message)
-    kind = find_error_kind(_ERRORS, message) or "model"
-    return report_error(message, kind, int(match[1]) if match else None)
 
 
 _log = OwnLog(__name__)

@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from clawblox.agents.drivers.driver import AgentSetup, Conversation, Driver, Requirement
-from clawblox.agents.drivers.output import Record, list_in, parse_record, text_in
-from clawblox.agents.values import ErrorKind, Report
+from clawblox.agents.drivers.output import (
+    ErrorPatterns,
+    Record,
+    find_error_kind,
+    list_in,
+    parse_record,
+    report_error,
+    text_in,
+)
+from clawblox.agents.values import Report
 from clawblox.errors import ConfigError
-
-KIND_BY_STATUS: Final[Mapping[int, ErrorKind]] = {401: "auth", 403: "auth", 429: "rate_limit"}
-"""Kinds of errors of a model's API, by HTTP status; others are ``invalid`` or ``overloaded``."""
-
-ErrorPatterns = tuple[tuple[re.Pattern[str], ErrorKind], ...]
-"""Patterns of a program's messages, with the kinds of error they mean; the first match wins."""
 
 
 class KnownProgramDriver(Driver):
@@ -89,29 +91,17 @@ def real_path(setup: AgentSetup, path: Path) -> str:
     return os.path.realpath(path) if is_here else str(path)
 
 
-def find_error_kind(patterns: ErrorPatterns, text: str) -> ErrorKind | None:
-    """Return the kind of error that a message means; None if unknown."""
-    return next((kind for pattern, kind in patterns if pattern.search(text)), None)
-
-
-def report_error(
-    message: str,
-    kind: ErrorKind,
-    status: int | None = None,
-    kinds: Mapping[int, ErrorKind] = KIND_BY_STATUS,
-) -> Report:
-    """Return an ``error`` report.
+def describe_failure(message: str, errors: ErrorPatterns, statuses: re.Pattern[str]) -> Report:
+    """Return an ``error`` report for a message of a program.
 
     Args:
-        message: The program's message.
-        kind: Kind of the error, unless the status decides it.
-        status: HTTP status from the model's API; None if unknown.
-        kinds: Kinds by status.
+        message: The message.
+        errors: The program's patterns of messages.
+        statuses: Matches an HTTP status in a message.
     """
-    if status is None:
-        return Report("error", {"kind": kind, "message": message})
-    kind = kinds.get(status, "overloaded" if status >= 500 else "invalid")
-    return Report("error", {"kind": kind, "message": message, "status": status})
+    match = statuses.search(message)
+    kind = find_error_kind(errors, message) or "model"
+    return report_error(message, kind, int(match[1]) if match else None)
 
 
 def join_parts(record: Record) -> str:

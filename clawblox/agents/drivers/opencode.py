@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,14 +27,15 @@ from clawblox.agents.drivers.known_program import (
     RecordConversation,
     check_mode,
     real_path,
-    report_error,
 )
 from clawblox.agents.drivers.output import (
     Record,
     count_in,
     number_in,
-    parse_record,
     record_in,
+    report_call,
+    report_error,
+    report_result,
     status_in,
     text_in,
 )
@@ -160,16 +161,19 @@ class OpencodeDriver(KnownProgramDriver):
         """Return the conversation with a process started for this turn."""
         return _Events()
 
-    def explain(self, log_lines: Sequence[str]) -> Report | None:
-        """Return an ``error`` report if the last lines of a failed process explain the failure."""
-        for line in reversed(log_lines):
-            record = parse_record(line)
-            if record is not None and record.get("type") == "error":
-                return _describe_failure(record_in(record, "error"))
-            if record is None and (found := _FAILURE.search(_ESCAPES.sub("", line))):
-                kind: ErrorKind = "resume" if "Session not found" in found[1] else "invalid"
-                return report_error(found[1], kind)
-        return None
+    def explain_text(self, line: str) -> Report | None:
+        """Return an ``error`` report if a line of text explains a failure."""
+        failure = _FAILURE.search(_ESCAPES.sub("", line))
+        if failure is None:
+            return None
+        return report_error(
+            failure[1], "resume" if "Session not found" in failure[1] else "invalid"
+        )
+
+    def explain_record(self, record: Record) -> Report | None:
+        """Return an ``error`` report if a line of JSON explains a failure."""
+        is_failure = record.get("type") == "error"
+        return _describe_failure(record_in(record, "error")) if is_failure else None
 
 
 # -- checks ------------------------------------------------------------------------------------
@@ -277,11 +281,9 @@ class _Events(RecordConversation):
 def _read_tool(part: Record) -> Iterator[Report]:
     """Yield a tool call; it is reported only after it has ended."""
     call, state = text_in(part, "callID"), record_in(part, "state")
-    data = {"id": call, "name": text_in(part, "tool"), "arguments": record_in(state, "input")}
-    yield Report("tool.called", data)
+    yield report_call(call, text_in(part, "tool"), record_in(state, "input"))
     content = text_in(state, "output") or text_in(state, "error")
-    is_error = state.get("status") == "error"
-    yield Report("tool.returned", {"id": call, "content": content, "is_error": is_error})
+    yield report_result(call, content, is_error=state.get("status") == "error")
 
 
 def _read_usage(part: Record) -> Usage:

@@ -1,11 +1,14 @@
-"""Reads lines of JSON from programs, with any content. Pure."""
+"""Reads lines of output from programs, with any content, and makes their reports. Pure."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from clawblox.agents.values import ErrorKind, Report
 from clawblox.foreign_values import finite_number, parse_json, require_few_members, whole_number
 
 Record: TypeAlias = dict[str, Any]
@@ -70,3 +73,47 @@ def seconds_in(record: Record, key: str) -> float:
 def status_in(record: Record, key: str) -> int | None:
     """Return the HTTP status at ``key``, or None."""
     return whole_number(record.get(key), low=100, high=599)
+
+
+# -- reports -----------------------------------------------------------------------------------
+
+KIND_BY_STATUS: Final[Mapping[int, ErrorKind]] = {401: "auth", 403: "auth", 429: "rate_limit"}
+"""Kinds of errors of a model's API, by HTTP status; others are ``invalid`` or ``overloaded``."""
+
+ErrorPatterns = tuple[tuple[re.Pattern[str], ErrorKind], ...]
+"""Patterns of a program's messages, with the kinds of error they mean; the first match wins."""
+
+
+def find_error_kind(patterns: ErrorPatterns, text: str) -> ErrorKind | None:
+    """Return the kind of error that a message means; None if unknown."""
+    return next((kind for pattern, kind in patterns if pattern.search(text)), None)
+
+
+def report_error(
+    message: str,
+    kind: ErrorKind,
+    status: int | None = None,
+    kinds: Mapping[int, ErrorKind] = KIND_BY_STATUS,
+) -> Report:
+    """Return an ``error`` report.
+
+    Args:
+        message: The program's message.
+        kind: Kind of the error, unless the status decides it.
+        status: HTTP status from the model's API; None if unknown.
+        kinds: Kinds by status.
+    """
+    if status is None:
+        return Report("error", {"kind": kind, "message": message})
+    kind = kinds.get(status, "overloaded" if status >= 500 else "invalid")
+    return Report("error", {"kind": kind, "message": message, "status": status})
+
+
+def report_call(id: str, name: str, arguments: Mapping[str, Any]) -> Report:  # noqa: A002
+    """Return the report of a tool call."""
+    return Report("tool.called", {"id": id, "name": name, "arguments": arguments})
+
+
+def report_result(id: str, content: str, *, is_error: bool) -> Report:  # noqa: A002
+    """Return the report of a tool's result."""
+    return Report("tool.returned", {"id": id, "content": content, "is_error": is_error})
