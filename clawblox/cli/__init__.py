@@ -91,8 +91,9 @@ class _CommandLine(click.Group):
         """Import and return a command; None if there is no command of that name."""
         if cmd_name not in self.list_commands(ctx):
             return None
-        module = importlib.import_module(f"clawblox.cli.commands.{cmd_name}")
-        command: click.Command = module.command
+        command: click.Command = importlib.import_module(
+            f"clawblox.cli.commands.{cmd_name}"
+        ).command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -114,11 +115,12 @@ class _CommandLine(click.Group):
             meant = nearest_name(args[0], self.list_commands(ctx))
             if meant is None:
                 raise
-            text = f"{error.message} Did you mean {meant!r}?"
-            raise click.UsageError(text, error.ctx) from None
+            raise click.UsageError(f"{error.message} Did you mean {meant!r}?", error.ctx) from None
 
-    def invoke(self, ctx: click.Context) -> object:
-        """Run a command; print expected errors and exit with their status.
+    def invoke(self, ctx: click.Context) -> NoReturn:
+        """Run a command, and exit with the status that it returns, or with that of its errors.
+
+        Expected errors are printed.
 
         Tasks that fail together raise a group, mostly of a single error; all errors are reported.
 
@@ -126,7 +128,7 @@ class _CommandLine(click.Group):
             OSError: The reader of the output is gone; click handles it.
         """
         try:
-            return super().invoke(ctx)
+            ctx.exit(super().invoke(ctx) or 0)
         except BaseExceptionGroup as group:
             _end(ctx, list(_errors_in(group)), group)
         except (ClawbloxError, OSError, KeyboardInterrupt, click.Abort) as error:
@@ -171,10 +173,9 @@ def _describe(ctx: click.Context, error: BaseException) -> str:
         from clawblox.cli.flags import find_command, in_flags
 
         return str(in_flags(error, find_command(main, ctx, ctx.obj or ())))
-    if isinstance(error, OSError):
-        subject = f"{printable_name(str(error.filename))}: " if error.filename else ""
-        return f"{subject}{printable_name(error.strerror or str(error))}"
-    return str(error)
+    assert isinstance(error, OSError)
+    subject = f"{printable_name(str(error.filename))}: " if error.filename else ""
+    return f"{subject}{printable_name(error.strerror or str(error))}"
 
 
 def _replace_closed_streams() -> None:

@@ -182,11 +182,16 @@ def _make_object(ctx: click.Context, options: Mapping[str, FieldOption]) -> obje
         raise click.BadParameter(text, ctx, options[name]) from error
 
 
-def typed_parameters(ctx: click.Context) -> Iterator[click.Parameter]:
-    """Yield the parameters of a command that its command line gives."""
+def typed_parameters(ctx: click.Context, names: Collection[str]) -> Iterator[click.Parameter]:
+    """Yield the parameters among these names that the command line gives."""
     for param in ctx.command.params:
-        if ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE:
+        if param.name in names and is_typed(ctx, param.name):
             yield param
+
+
+def is_typed(ctx: click.Context, name: str) -> bool:
+    """Return whether the command line gives a parameter."""
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 class SectionedCommand(OptionsCommand):

@@ -1,4 +1,4 @@
-"""Parameters that several commands share: paths, run directories, ``--json``, ``--count``."""
+"""Parameters that several commands share, such as run directories and ``--json``."""
 
 from __future__ import annotations
 
@@ -34,6 +34,11 @@ _RECORDS_PATIENCE_S: Final = 3.0
 _DURATION: Final = re.compile(r"([0-9]{1,9}[smhd])+")
 _DURATION_PART: Final = re.compile(r"([0-9]+)([smhd])")
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def examples(text: str) -> str:
+    """Return the epilog of a command: lines of examples as they are, then paragraphs."""
+    return f"\b\n    Examples:{text}"
 
 
 class CheckedType(click.types.UnprocessedParamType):
@@ -208,6 +213,21 @@ def run_dir_arguments(command: _F) -> _F:
     command = filter_option(command)
     names = click.argument("names", metavar="[INSTANCE]...", nargs=-1)
     return run_dir_argument(names(command))
+
+
+def run_dir_option(
+    text: str, name: str = "run_dir", *, default: str = "runs/<world>-<time>"
+) -> Callable[[_F], _F]:
+    """Return the option ``--run-dir`` for the directory of new instances."""
+    return section_option(
+        "--run-dir",
+        name,
+        section="Files and names",
+        type=PATH,
+        metavar="DIR",
+        show_default=default,
+        help=text,
+    )
 
 
 world_argument = click.argument("world", type=PATH, default=".", metavar="[WORLD]")

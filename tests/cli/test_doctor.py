@@ -19,8 +19,8 @@ import pytest
 from clawblox.agents.programs import PROGRAMS
 from clawblox.checks import Check, CheckResult, missing, ok, run_checks, warning
 from clawblox.cli.commands.doctor import ALL_CHECKS, as_table, has_what_is_required
-from clawblox.cli.doctor import agents, directories, machine, software
-from clawblox.cli.doctor.machine import look_at_range, look_for_free_ports
+from clawblox.cli.doctor import agents, directories, machine, network, software
+from clawblox.cli.doctor.network import look_at_range, look_for_free_ports
 from clawblox.cli.doctor.software import look_for_packages
 from clawblox.extras import EXTRAS, install_command
 from clawblox.system import port_leases
@@ -305,7 +305,7 @@ def test_agents_programs_are_asked_at_the_same_time(
     wait = f"until [ $(/bin/ls {started} | /usr/bin/wc -l) = {count} ]; do /bin/sleep 0.02; done"
     for name in AGENT_PROGRAMS:
         fake_program(tmp_path, name, f": >{started}/{name}; {wait}; echo 9.9.9")
-    found = run_checks(agents.AGENT_CHECKS, 30)
+    found = run_checks([check for check in agents.CHECKS if check.group == "Agents"], 30)
     assert [check.id for check, result in found if "9.9.9" not in result.text] == []
     assert len(found) == count
 
@@ -467,7 +467,7 @@ def test_a_process_without_its_orchestrator_is_found(
     variables = {"CLAWBLOX_INSTANCE": "a", "CLAWBLOX_MANIFEST_PATH": str(manifest)}
     with subprocess.Popen(["sleep", "60"], env={**os.environ, **variables}) as left:
         # Other tests leave processes behind for a moment.
-        monkeypatch.setattr(machine, "all_processes", lambda: [left.pid])
+        monkeypatch.setattr(network, "all_processes", lambda: [left.pid])
         try:
             # A process in the middle of its exec has no environment yet.
             wait_until(lambda: read_variables(left.pid))

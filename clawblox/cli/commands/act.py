@@ -12,7 +12,13 @@ import anyio
 import attrs
 import click
 
-from clawblox.cli.parameters import PATH, agent_option, choose_record, existing_run_dir
+from clawblox.cli.parameters import (
+    PATH,
+    agent_option,
+    choose_record,
+    examples,
+    existing_run_dir,
+)
 from clawblox.cli.playing.lines import parse_data
 from clawblox.cli.terminal.output import note
 from clawblox.cli.terminal.warnings import configure_logging
@@ -52,9 +58,7 @@ class _Wish:
 
 @click.command(
     "act",
-    epilog="""\
-    \b
-    Examples:
+    epilog=examples("""
       clawblox act runs/r001                          only look
       clawblox act runs/r001 Walk north               in the only instance
       clawblox act runs/r001 w000 Wait
@@ -65,7 +69,7 @@ class _Wish:
       clawblox act runs/r001 w000 --as red --leave
 
     The exit status is 1 if the world refuses; its reason is on standard error.
-    """,
+    """),
 )
 @click.argument("run_dir", type=PATH, metavar="RUN_DIR")
 @click.argument("words", metavar="[INSTANCE] [TYPE] [DATA]", nargs=-1)
@@ -163,10 +167,6 @@ async def _fulfil(client: AsyncAgentClient, wish: _Wish) -> None:
     """Send the message and the input, and print the observation after them."""
     if wish.text is not None:
         await client.say(wish.text)
-    if wish.kind is not None:
-        seen = await client.act(wish.kind, wish.data)
-    elif not wish.only_leaves:
-        seen = await client.observe()
-    else:
-        return
-    click.echo(printable_json(json.dumps(seen, ensure_ascii=False)))
+    if not wish.only_leaves:
+        seen = await (client.observe() if wish.kind is None else client.act(wish.kind, wish.data))
+        click.echo(printable_json(json.dumps(seen, ensure_ascii=False)))

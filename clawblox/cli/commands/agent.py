@@ -16,7 +16,7 @@ from clawblox.agents.status import AgentStatus, find_agent
 from clawblox.cli.commands.trajectory import command as trajectory
 from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import StopOptions
-from clawblox.cli.parameters import PATH, existing_path, json_option
+from clawblox.cli.parameters import PATH, examples, existing_path, json_option
 from clawblox.errors import UsageError
 from clawblox.views.formatting import format_json
 from clawblox.views.rows import describe_agent
@@ -24,16 +24,14 @@ from clawblox.views.rows import describe_agent
 
 @click.group(
     "agent",
-    epilog="""\
-    \b
-    Examples:
+    epilog=examples("""
       clawblox agent status runs/r001/agents/Eko
       clawblox agent send runs/r001/agents/Eko "Come back to the camp."
       clawblox agent stop runs/r001/agents/Eko
       clawblox agent trajectory runs/r001/agents/Eko
 
     DIR is the directory of an agent, or a run directory with one agent.
-    """,
+    """),
 )
 def command() -> None:
     """Send a message to a running agent, stop it, or show its state.
@@ -47,11 +45,9 @@ _directory = click.argument("directory", type=PATH, metavar="DIR")
 
 @command.command(
     "send",
-    epilog="""\
-    \b
-    Examples:
+    epilog=examples("""
       clawblox agent send runs/r001 "Come back to the camp."
-    """,
+    """),
 )
 @_directory
 @click.argument("text", metavar="TEXT")
@@ -79,12 +75,10 @@ def send(directory: str, text: str) -> None:
 @command.command(
     "stop",
     cls=OptionsCommand,
-    epilog="""\
-    \b
-    Examples:
+    epilog=examples("""
       clawblox agent stop runs/r001
       clawblox agent stop runs/r001/agents/Eko --grace 0     kill immediately
-    """,
+    """),
 )
 @_directory
 @options_from(StopOptions, "options")
@@ -101,20 +95,15 @@ def stop(directory: str, options: StopOptions) -> None:
     """
     agent = find_agent(existing_path(directory))
     answer = _ask(agent, "stop", {"grace_seconds": options.grace_seconds})
-    if answer is None:
-        click.echo(f"{agent.name}: was not running")
-    else:
-        click.echo(f"{answer.name}: {answer.state}")
+    click.echo(f"{agent.name}: {'was not running' if answer is None else answer.state}")
 
 
 @command.command(
     "status",
-    epilog="""\
-    \b
-    Examples:
+    epilog=examples("""
       clawblox agent status runs/r001
       clawblox agent status runs/r001 --json     every field, for programs
-    """,
+    """),
 )
 @_directory
 @json_option

@@ -23,7 +23,13 @@ from clawblox.checkpoint.audit.verify import (
 )
 from clawblox.checkpoint.secrets import read_allowances
 from clawblox.checkpoint.twins import run_with_progress
-from clawblox.cli.parameters import PATH, existing_path, json_option, run_dir_argument
+from clawblox.cli.parameters import (
+    PATH,
+    examples,
+    existing_path,
+    json_option,
+    run_dir_argument,
+)
 from clawblox.cli.terminal.output import note
 from clawblox.cli.terminal.screen import progress_bar
 from clawblox.concurrency.progress import Report
@@ -47,14 +53,12 @@ _T = TypeVar("_T")
 
 @click.group(
     "ckpt",
-    epilog="""\
-    \b
-    Examples:
+    epilog=examples("""
       clawblox ckpt inspect runs/r001/checkpoints/gen001.ckpt
       clawblox ckpt verify runs/r001/checkpoints/*.ckpt
       clawblox ckpt diff gen001.ckpt gen002.ckpt
       clawblox ckpt extract gen001.ckpt runs/r002
-    """,
+    """),
 )
 def command() -> None:
     """Inspect, verify, extract, compare, scan and repair checkpoint archives.
@@ -69,15 +73,13 @@ _archive = click.argument("archive", type=PATH, metavar="FILE")
 
 @command.command(
     "inspect",
-    epilog="""\
-    \b
-    Examples:
+    epilog=examples("""
       clawblox ckpt inspect gen001.ckpt           world, agents, lineage
       clawblox ckpt inspect gen001.ckpt --files   with every file
       clawblox ckpt inspect gen001.ckpt --json    all metadata, for programs
 
     Only metadata is read, and nothing is extracted; clawblox ckpt verify reads everything.
-    """,
+    """),
 )
 @_archive
 @click.option("--files", "with_files", is_flag=True, help="List every file.")
@@ -99,24 +101,21 @@ def inspect(archive: str, with_files: bool, as_json: bool) -> None:
 
 @command.command(
     "verify",
-    epilog="""\
-    \b
-    Examples:
+    epilog=examples("""
       clawblox ckpt verify gen001.ckpt
       clawblox ckpt verify runs/*/checkpoints/*.ckpt
 
     The exit status is 1 if an archive is damaged.
-    """,
+    """),
 )
 @click.argument("archives", type=PATH, metavar="FILE...", nargs=-1, required=True)
 @json_option
-@click.pass_context
-def verify(ctx: click.Context, archives: tuple[str, ...], as_json: bool) -> None:
+def verify(archives: tuple[str, ...], as_json: bool) -> int:
     """Verify that archives are intact, by reading all of them."""
     results = [_verify(Path(archive), is_quiet=as_json) for archive in archives]
     if as_json:
         click.echo(format_json(results))
-    ctx.exit(0 if all(result["error"] is None for result in results) else 1)
+    return 0 if all(result["error"] is None for result in results) else 1
 
 
 def _verify(path: Path, *, is_quiet: bool) -> dict[str, Any]:
@@ -133,16 +132,14 @@ def _verify(path: Path, *, is_quiet: bool) -> dict[str, Any]:
 
 @command.command(
     "extract",
-    epilog="""\
-    \b
-    Examples:
+    epilog=examples("""
       clawblox ckpt extract gen001.ckpt runs/r002
       clawblox ckpt extract gen001.ckpt runs/r002 --json
       clawblox ckpt extract gen001.ckpt runs/r002 --keep .helix/languages.toml
 
     Credentials, and configuration that makes a program run commands, are never extracted. If a
     file is in the way, that is an error and nothing is changed.
-    """,
+    """),
 )
 @_archive
 @click.argument("run_dir", type=PATH, metavar="DIR")
@@ -187,19 +184,16 @@ def _find_world_dir(archive: Path) -> Path | None:
 
 @command.command(
     "diff",
-    epilog="""\
-    \b
-    Examples:
+    epilog=examples("""
       clawblox ckpt diff gen001.ckpt gen002.ckpt
 
     The exit status is 1 if they differ.
-    """,
+    """),
 )
 @click.argument("first", type=PATH, metavar="FILE1")
 @click.argument("second", type=PATH, metavar="FILE2")
 @json_option
-@click.pass_context
-def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
+def diff(first: str, second: str, as_json: bool) -> int:
     """Show the files and metadata in which two archives differ.
 
     \f
@@ -209,19 +203,17 @@ def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
     """
     found = diff_checkpoints(existing_path(first), existing_path(second))
     _show(attrs.asdict(found), describe_difference(found), as_json=as_json)
-    ctx.exit(1 if found else 0)
+    return 1 if found else 0
 
 
 @command.command(
     "scan",
-    epilog="""\
-    \b
-    Examples:
+    epilog=examples("""
       clawblox ckpt scan gen001.ckpt
       clawblox ckpt scan gen001.ckpt --allow secret-allow.json
 
     The exit status is 1 if something is found. The secrets themselves are never shown.
-    """,
+    """),
 )
 @_archive
 @click.option(
@@ -232,8 +224,7 @@ def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
     help="JSON list of findings to ignore, each with path, rule, fingerprint and reason.",
 )
 @json_option
-@click.pass_context
-def scan(ctx: click.Context, archive: str, allow_file: str | None, as_json: bool) -> None:
+def scan(archive: str, allow_file: str | None, as_json: bool) -> int:
     """Search an archive for secrets, with the rules of this version.
 
     \f
@@ -247,23 +238,20 @@ def scan(ctx: click.Context, archive: str, allow_file: str | None, as_json: bool
         "Scanning", lambda report: scan_checkpoint(path, allow=allow, progress=report)
     )
     _show(attrs.asdict(found), describe_findings(found), as_json=as_json)
-    ctx.exit(1 if found.findings else 0)
+    return 1 if found.findings else 0
 
 
 @command.command(
     "repair",
-    epilog="""\
-    \b
-    Examples:
+    epilog=examples("""
       clawblox ckpt repair runs/r001
 
     The exit status is 1 if an archive is damaged. Archives and existing entries are not changed.
-    """,
+    """),
 )
 @run_dir_argument
 @json_option
-@click.pass_context
-def repair(ctx: click.Context, run_dir: str, as_json: bool) -> None:
+def repair(run_dir: str, as_json: bool) -> int:
     """Register archives missing from the manifest of their run.
 
     If a save is killed just before its last step, it leaves a complete archive that is not
@@ -281,7 +269,7 @@ def repair(ctx: click.Context, run_dir: str, as_json: bool) -> None:
     refused = {shorten_path(path): error.message for path, error in found.refused.items()}
     fields = {**attrs.asdict(found, recurse=False), "refused": refused}
     _show(fields, describe_repair(found), as_json=as_json)
-    ctx.exit(1 if found.refused else 0)
+    return 1 if found.refused else 0
 
 
 def _with_bar(verb: str, function: Callable[[Report], _T]) -> _T:

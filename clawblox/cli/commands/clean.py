@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import click
 
-from clawblox.cli.parameters import PATH, existing_run_dir, json_option
+from clawblox.cli.parameters import PATH, examples, existing_run_dir, json_option
 from clawblox.experiment.cleaning import RunFile, held, list_files, remove_files
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.views.formatting import (
@@ -23,9 +23,7 @@ from clawblox.views.formatting import (
 
 @click.command(
     "clean",
-    epilog="""\
-    \b
-    Examples:
+    epilog=examples("""
       clawblox clean runs/r001 --dry-run   list what would be removed, with sizes
       clawblox clean runs/*                remove it
       clawblox clean runs/r001 --all       remove requested saves, too
@@ -33,7 +31,7 @@ from clawblox.views.formatting import (
     These always stay: the last good save of each instance and each run, the latest archive, the
     archive that checkpoint.json names, and every save that a run, restart or fork began from, in
     any known run (clawblox ps -a). Logs, recordings and the files of agents stay, too.
-    """,
+    """),
 )
 @click.argument("run_dirs", type=PATH, nargs=-1, required=True, metavar="RUN_DIR...")
 @click.option("--all", "all_saves", is_flag=True, help="Remove requested saves, too.")

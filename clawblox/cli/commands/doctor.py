@@ -13,43 +13,29 @@ from typing import Any, Final, TypeAlias
 import click
 
 from clawblox.checks import Check, CheckResult, CheckStatus, run_checks
-from clawblox.cli.doctor.agents import AGENT_CHECKS, SANDBOX_CHECKS
-from clawblox.cli.doctor.directories import DIRECTORY_CHECKS
-from clawblox.cli.doctor.machine import KERNEL_CHECKS, LIMIT_CHECKS, NETWORK_CHECKS, ORPHAN_CHECKS
-from clawblox.cli.doctor.software import PACKAGE_CHECKS, PROGRAM_CHECKS
-from clawblox.cli.parameters import json_option
+from clawblox.cli.doctor import agents, directories, machine, network, software
+from clawblox.cli.parameters import examples, json_option
 from clawblox.printable import printable
 from clawblox.views.formatting import count_words, format_json
 
 _TIMEOUT_S = 12.0
 
-ALL_CHECKS = (
-    *KERNEL_CHECKS,
-    *LIMIT_CHECKS,
-    *PACKAGE_CHECKS,
-    *PROGRAM_CHECKS,
-    *AGENT_CHECKS,
-    *SANDBOX_CHECKS,
-    *DIRECTORY_CHECKS,
-    *NETWORK_CHECKS,
-    *ORPHAN_CHECKS,
-)
+ALL_CHECKS = [
+    check for module in (machine, software, agents, directories, network) for check in module.CHECKS
+]
 
 
 @click.command(
     "doctor",
-    epilog="""\
-    \b
-    Examples:
+    epilog=examples("""
       clawblox doctor           a table, with remedies
       clawblox doctor --json    the same for programs
 
     The exit status is 1 if a requirement is missing.
-    """,
+    """),
 )
 @json_option
-@click.pass_context
-def command(ctx: click.Context, *, as_json: bool) -> None:
+def command(*, as_json: bool) -> int:
     """Check this machine for required and optional dependencies.
 
     A missing dependency is shown with its consequence and a remedy. The current directory is
@@ -63,7 +49,7 @@ def command(ctx: click.Context, *, as_json: bool) -> None:
         text = as_table(results, is_coloured=is_coloured)
         encoding = sys.stdout.encoding or "utf-8"
         click.echo(text.encode(encoding, errors="replace").decode(encoding))
-    ctx.exit(0 if has_what_is_required(results) else 1)
+    return 0 if has_what_is_required(results) else 1
 
 
 Results: TypeAlias = Sequence[tuple[Check, CheckResult]]
@@ -71,12 +57,7 @@ Results: TypeAlias = Sequence[tuple[Check, CheckResult]]
 _WIDTH = 79
 _NAME_WIDTH = 18
 _SIGNS: Final[Mapping[CheckStatus, str]] = {"ok": "✓", "warning": "!", "missing": "-"}
-_REQUIRED_SIGN = "✗"
-_COLOURS: Final[Mapping[CheckStatus, str]] = {
-    "ok": "green",
-    "warning": "yellow",
-    "missing": "yellow",
-}
+_COLOURS: Final = {"✓": "green", "!": "yellow", "-": "yellow", "✗": "red"}
 _INDENT = " " * 13
 
 
@@ -114,13 +95,13 @@ def as_table(results: Results, *, is_coloured: bool) -> str:
 
 def _describe(check: Check, result: CheckResult, *, is_coloured: bool) -> Iterator[str]:
     is_lacking = check.is_required and result.status == "missing"
-    sign = _REQUIRED_SIGN if is_lacking else _SIGNS[result.status]
+    sign = "✗" if is_lacking else _SIGNS[result.status]
     state = f"{sign} {result.status}".ljust(10)
     text = f"{check.id.ljust(_NAME_WIDTH)} {printable(result.text)}"
     later = _INDENT + " " * (_NAME_WIDTH + 1)
     first, *rest = _wrap(text, _INDENT, later)
     if is_coloured:
-        state = click.style(state, fg="red" if is_lacking else _COLOURS[result.status])
+        state = click.style(state, fg=_COLOURS[sign])
     yield f"  {state} {first.removeprefix(_INDENT)}"
     yield from rest
     if result.status != "ok":

@@ -13,14 +13,19 @@ import attrs
 import click
 
 from clawblox.cli.field_options import (
-    FieldOption,
     SectionedCommand,
     options_from,
     section_option,
     typed_parameters,
 )
 from clawblox.cli.options import OrchestratorOptions
-from clawblox.cli.parameters import PATH, count_option, existing_run_dir
+from clawblox.cli.parameters import (
+    PATH,
+    count_option,
+    examples,
+    existing_run_dir,
+    run_dir_option,
+)
 from clawblox.cli.running.batch_run import add_orchestrator_options, run_batch
 from clawblox.cli.running.orchestrator import BatchRun
 from clawblox.cli.running.run_dirs import open_world
@@ -39,9 +44,7 @@ from clawblox.views.formatting import shorten_path
 @click.command(
     "fork",
     cls=SectionedCommand,
-    epilog="""\
-    \b
-    Examples:
+    epilog=examples("""
       clawblox fork runs/r001 w003 -n 8             save w003 now, fork it 8 times
       clawblox fork runs/r001 w003 -n 8 --reseed 7  with random seeds 7 to 14
       clawblox fork runs/r001 runs/r001/worlds/w003/checkpoints/s1.json
@@ -51,7 +54,7 @@ from clawblox.views.formatting import shorten_path
     If an orchestrator runs in RUN_DIR, it starts the new instances and stops them when it ends;
     this command returns when they are ready. Otherwise, and with --run-dir, this command runs
     them itself, like clawblox up.
-    """,
+    """),
 )
 @click.argument("run_dir", type=PATH, metavar="RUN_DIR")
 @click.argument("source", type=PATH, metavar="SOURCE")
@@ -64,15 +67,7 @@ from clawblox.views.formatting import shorten_path
     show_default="the latest run",
     help="Fork the last save of this earlier run in RUN_DIR.",
 )
-@section_option(
-    "--run-dir",
-    "new_run_dir",
-    section="Files and names",
-    type=PATH,
-    metavar="DIR",
-    show_default="RUN_DIR",
-    help="Run directory of the new instances.",
-)
+@run_dir_option("Run directory of the new instances.", "new_run_dir", default="RUN_DIR")
 @add_orchestrator_options
 @click.pass_context
 def command(
@@ -87,7 +82,7 @@ def command(
     orchestrator_options: OrchestratorOptions,
     detach: bool,
     starter_fd: int | None,
-) -> None:
+) -> int:
     """Start new instances from one snapshot.
 
     RUN_DIR is the run directory of the source. SOURCE is an instance in it or a snapshot file. A
@@ -102,8 +97,13 @@ def command(
     origin = _find_source(directory, source, run_id)
     home = directory if new_run_dir is None else Path(new_run_dir).absolute()
     if new_run_dir is None and find_orchestrator(directory, origin.world_dir) is not None:
-        _refuse_orchestrator_options(ctx, run_dir)
-        ctx.exit(anyio.run(_ask_orchestrator, origin, count, options))
+        for param in typed_parameters(ctx, attrs.fields_dict(OrchestratorOptions)):
+            raise UsageError(
+                f"{param.opts[0]}: must be left out, as the orchestrator that runs in '{run_dir}' "
+                "starts the instances",
+                hint="or give --run-dir to run them elsewhere",
+            )
+        return anyio.run(_ask_orchestrator, origin, count, options)
     world = open_world(str(origin.world_dir))
 
     async def run() -> int:
@@ -120,17 +120,7 @@ def command(
         batch_run = BatchRun(world, home, count, start, orchestrator_options, starter_fd)
         return await run_batch(ctx, batch_run, detach=detach)
 
-    ctx.exit(anyio.run(run))
-
-
-def _refuse_orchestrator_options(ctx: click.Context, run_dir: str) -> None:
-    for param in typed_parameters(ctx):
-        if isinstance(param, FieldOption) and param.owner is OrchestratorOptions:
-            raise UsageError(
-                f"{param.opts[0]}: must be left out, as the orchestrator that runs in '{run_dir}' "
-                "starts the instances",
-                hint="or give --run-dir to run them elsewhere",
-            )
+    return anyio.run(run)
 
 
 # -- the source -------------------------------------------------------------------------------

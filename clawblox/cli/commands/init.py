@@ -12,7 +12,7 @@ from typing import Final
 import click
 import tomlkit
 
-from clawblox.cli.parameters import PATH
+from clawblox.cli.parameters import PATH, examples
 from clawblox.errors import ClawbloxError
 from clawblox.extras import find_missing, install_command
 from clawblox.views.formatting import shorten_path
@@ -32,13 +32,11 @@ _NAME_LINE: Final = re.compile(r'^name = ".*"$', re.MULTILINE)
 
 @click.command(
     "init",
-    epilog="""\
-    \b
-    Examples:
+    epilog=examples("""
       clawblox init                 create my-world in this directory
       clawblox init worlds/panda    then run it: clawblox run worlds/panda
       clawblox init --engine isle   a world of Luau scripts with physics
-    """,
+    """),
 )
 @click.argument("name", type=PATH, default="my-world", metavar="[NAME]")
 @click.option(

@@ -9,7 +9,13 @@ from pathlib import Path
 import attrs
 import click
 
-from clawblox.cli.parameters import PATH, existing_run_dir, json_option, run_dir_argument
+from clawblox.cli.parameters import (
+    PATH,
+    examples,
+    existing_run_dir,
+    json_option,
+    run_dir_argument,
+)
 from clawblox.cli.terminal.output import note
 from clawblox.rundir.lineage import Lineage, read_lineage
 from clawblox.views.formatting import format_json, shorten_path
@@ -19,16 +25,14 @@ from clawblox.views.lineage_text import render_lineage, to_ascii
 
 @click.command(
     "lineage",
-    epilog="""\
-    \b
-    Examples:
+    epilog=examples("""
       clawblox lineage runs/r001                     as text
       clawblox lineage runs/r001 --svg lineage.svg   as a picture
       clawblox lineage runs/r001 --json              every field, for programs
 
     A lane shows an instance over simulated time, and begins where it was forked. A lane ends
     shortly after its last save, because the time of the world after that is unknown.
-    """,
+    """),
 )
 @run_dir_argument
 @click.option("--svg", type=PATH, metavar="FILE", help="Write a picture to this file, as SVG.")

@@ -23,6 +23,7 @@ from clawblox.cli.parameters import (
     SINCE,
     choose_names,
     count_type,
+    examples,
     existing_run_dir,
     json_option,
     run_dir_arguments,
@@ -45,9 +46,7 @@ _Formatter: TypeAlias = Callable[[LogLine], str]
 
 @click.command(
     "logs",
-    epilog="""\
-    \b
-    Examples:
+    epilog=examples("""
       clawblox logs                        the logs of this directory
       clawblox logs runs/r001 -f           and wait for more lines
       clawblox logs runs/r001 w000 -n 20   the last 20 lines of w000
@@ -57,7 +56,7 @@ _Formatter: TypeAlias = Callable[[LogLine], str]
 
     Lines such as "-- exited: killed by SIGKILL --" are notes of clawblox where an instance ended
     or came back. They are not in the log file.
-    """,
+    """),
 )
 @run_dir_arguments
 @click.option(

@@ -17,8 +17,10 @@ from clawblox.cli.parameters import (
     PATH,
     agent_option,
     choose_record,
+    examples,
     existing_path,
     existing_run_dir,
+    run_dir_option,
 )
 from clawblox.cli.playing.consoles import Console, StreamConsole
 from clawblox.cli.playing.lines import InputExample, complete_line, find_examples
@@ -46,9 +48,7 @@ from clawblox.world.recorded import TIMEOUT_S, Player, RecordedPlace
 
 @click.command(
     "play",
-    epilog="""\
-    \b
-    Examples:
+    epilog=examples("""
       clawblox play worlds/panda          start the world, and play in it
       clawblox play runs/r001             join the only instance of a run
       clawblox play runs/r001 w003 --as red
@@ -59,22 +59,13 @@ from clawblox.world.recorded import TIMEOUT_S, Player, RecordedPlace
 
     Lines can also come from a pipe or a file, one command each. The exit status is then 1 if one
     of them failed.
-    """,
+    """),
 )
 @click.argument("source", type=PATH, default=".", metavar="[WORLD|RUN_DIR]")
 @click.argument("instance", metavar="[INSTANCE]", required=False)
 @agent_option
-@click.option(
-    "--run-dir",
-    type=PATH,
-    metavar="DIR",
-    show_default="runs/<world>-<time>",
-    help="Run directory of a world that is started.",
-)
-@click.pass_context
-def command(
-    ctx: click.Context, *, source: str, instance: str | None, agent: str, run_dir: str | None
-) -> None:
+@run_dir_option("Run directory of a world that is started.")
+def command(*, source: str, instance: str | None, agent: str, run_dir: str | None) -> int:
     """Play in a world: look, act and chat from a shell.
 
     A WORLD (a directory with a world.toml, or its URL) is started for the session and stopped at
@@ -90,10 +81,10 @@ def command(
     if not _is_world(source, instance):
         if run_dir is not None:
             raise UsageError(f"--run-dir: must be left out, as '{source}' is running")
-        ctx.exit(anyio.run(Game(existing_run_dir(source).absolute(), instance, agent).run))
+        return anyio.run(Game(existing_run_dir(source).absolute(), instance, agent).run)
     world = open_world(source)
     with opened_run_dir(world, None if run_dir is None else Path(run_dir).absolute()) as directory:
-        ctx.exit(anyio.run(Game(resolve_run_dir(directory), None, agent, world).run))
+        return anyio.run(Game(resolve_run_dir(directory), None, agent, world).run)
 
 
 def _is_world(source: str, instance: str | None) -> bool:
@@ -150,14 +141,10 @@ class Game:
 
     async def _obey(self, number: signal.Signals) -> bool:
         """End the session, or only its command where a person has typed Ctrl-C."""
-        is_absorbed = (
-            number == signal.SIGINT
-            and self._session is not None
-            and await self._session.interrupt()
-        )
-        if not is_absorbed:
-            self._scope.cancel()
-        return not is_absorbed
+        if number == signal.SIGINT and self._session and await self._session.interrupt():
+            return False
+        self._scope.cancel()
+        return True
 
     async def _kill(self) -> None:
         if self._world is not None:

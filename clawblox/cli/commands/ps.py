@@ -12,7 +12,7 @@ from pathlib import Path
 import attrs
 import click
 
-from clawblox.cli.parameters import PATH, existing_path, filter_option, json_option
+from clawblox.cli.parameters import PATH, examples, existing_path, filter_option, json_option
 from clawblox.cli.running.scopes import Scope, make_scope
 from clawblox.printable import printable
 from clawblox.results import Labels
@@ -28,9 +28,7 @@ from clawblox.views.rows import agent_columns, instance_columns, make_row, order
 
 @click.command(
     "ps",
-    epilog=f"""\
-    \b
-    Examples:
+    epilog=examples(f"""
       clawblox ps                     running instances of all your runs
       clawblox ps -a                  and ended instances
       clawblox ps runs/r001           the instances of a run, running or ended
@@ -43,7 +41,7 @@ from clawblox.views.rows import agent_columns, instance_columns, make_row, order
     (with the reason of the world), failed (it never became ready), interrupted (its
     orchestrator was killed). SAVED is the age of the last save, SIM TIME the simulation time in it.
     The agents of a run follow its instances; clawblox agent status shows more of an agent.
-    """,
+    """),
 )
 @click.argument("directory", type=PATH, default=None, required=False, metavar="[DIR]")
 @click.option("-a", "--all", "wants_ended", is_flag=True, help="Also show ended instances.")

@@ -11,7 +11,13 @@ import click
 
 from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import StopOptions
-from clawblox.cli.parameters import choose_names, existing_run_dir, json_option, run_dir_arguments
+from clawblox.cli.parameters import (
+    choose_names,
+    examples,
+    existing_run_dir,
+    json_option,
+    run_dir_arguments,
+)
 from clawblox.cli.terminal.output import note
 from clawblox.cli.terminal.screen import progress_bar
 from clawblox.cli.terminal.warnings import configure_logging
@@ -29,9 +35,7 @@ from clawblox.views.formatting import format_json, format_seconds, shorten_path
 @click.command(
     "restart",
     cls=OptionsCommand,
-    epilog="""\
-    \b
-    Examples:
+    epilog=examples("""
       clawblox restart runs/r001 w003            save it and continue from there
       clawblox restart runs/r001 w003 --no-save  continue from its last good save
       clawblox restart runs/r001 w003 --fresh    start it over
@@ -39,7 +43,7 @@ from clawblox.views.formatting import format_json, format_seconds, shorten_path
       clawblox restart runs/r001                 all instances
 
     The exit status is 1 if an instance could not be restarted.
-    """,
+    """),
 )
 @run_dir_arguments
 @click.option(
@@ -61,9 +65,7 @@ from clawblox.views.formatting import format_json, format_seconds, shorten_path
 )
 @options_from(StopOptions, "options")
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
     *,
     run_dir: str,
     names: tuple[str, ...],
@@ -74,7 +76,7 @@ def command(
     reseed: int | None,
     options: StopOptions,
     as_json: bool,
-) -> None:
+) -> int:
     """Restart instances, and return when they are ready again.
 
     RUN_DIR is the current directory by default; without an INSTANCE, all instances that run or have
@@ -108,7 +110,7 @@ def command(
     else:
         for outcome in outcomes:
             _show(outcome)
-    ctx.exit(1 if any(outcome.error is not None for outcome in outcomes) else 0)
+    return 1 if any(outcome.error is not None for outcome in outcomes) else 0
 
 
 async def _restart(

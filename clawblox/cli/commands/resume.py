@@ -18,7 +18,7 @@ from clawblox.cli.field_options import (
     typed_parameters,
 )
 from clawblox.cli.options import OrchestratorOptions, ResumeOptions, StopOptions
-from clawblox.cli.parameters import choose_names, existing_run_dir, run_dir_arguments
+from clawblox.cli.parameters import choose_names, examples, existing_run_dir, run_dir_arguments
 from clawblox.cli.running.batch_run import add_orchestrator_options, run_batch
 from clawblox.cli.running.orchestrator import BatchRun
 from clawblox.cli.running.resuming import find, require_interrupted, show_interruption
@@ -43,9 +43,7 @@ if TYPE_CHECKING:
 @click.command(
     "resume",
     cls=SectionedCommand,
-    epilog="""\
-    \b
-    Examples:
+    epilog=examples("""
       clawblox resume runs/r001             all interrupted instances
       clawblox resume runs/r001 --dry-run   only show which, and from which saves
       clawblox resume runs/r001 w000 w003   these two, even if stopped on purpose
@@ -58,7 +56,7 @@ if TYPE_CHECKING:
     clawblox run --agent continues too, in the foreground, from the latest checkpoint of both.
 
     Signals and the exit status are as for clawblox up; it is also 1 if there is nothing to resume.
-    """,
+    """),
 )
 @run_dir_arguments
 @options_from(ResumeOptions, "options")
@@ -81,7 +79,7 @@ def command(
     orchestrator_options: OrchestratorOptions,
     detach: bool,
     starter_fd: int | None,
-) -> None:
+) -> int:
     """Continue an interrupted run until Ctrl-C or until all instances have ended.
 
     RUN_DIR is the current directory by default; without an INSTANCE, all interrupted instances
@@ -124,7 +122,7 @@ def command(
         )
         return await run_batch(ctx, batch_run, detach=detach)
 
-    ctx.exit(anyio.run(resume))
+    return anyio.run(resume)
 
 
 # -- with an agent ------------------------------------------------------------------------------
@@ -134,13 +132,12 @@ def _require_foreground(ctx: click.Context) -> None:
     """Refuse options of an orchestrator, which a run with an agent lacks."""
     allowed = attrs.fields_dict(StopOptions)
     refused = {"detach", *attrs.fields_dict(OrchestratorOptions)} - allowed.keys()
-    for param in typed_parameters(ctx):
-        if param.name in refused:
-            raise click.UsageError(
-                f"{param.opts[0]}: must not be given for a run with an agent, which continues in "
-                "the foreground and makes checkpoints as clawblox run does",
-                ctx,
-            )
+    for param in typed_parameters(ctx, refused):
+        raise click.UsageError(
+            f"{param.opts[0]}: must not be given for a run with an agent, which continues in the "
+            "foreground and makes checkpoints as clawblox run does",
+            ctx,
+        )
 
 
 async def _run_with_agent(

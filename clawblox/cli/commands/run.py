@@ -14,15 +14,15 @@ from click.core import ParameterSource
 
 from clawblox.checkpoint.names import SNAPSHOT_NAME
 from clawblox.cli.field_options import (
-    FieldOption,
     SectionedCommand,
+    is_typed,
     option_words,
     options_from,
     section_option,
     typed_parameters,
 )
 from clawblox.cli.options import AgentRunOptions, StopOptions
-from clawblox.cli.parameters import world_argument
+from clawblox.cli.parameters import examples, world_argument
 from clawblox.cli.running.foreground import Foreground
 from clawblox.cli.running.resume_sources import ResumeSource, find_resume_source
 from clawblox.cli.running.resuming import note_interrupted, refuse_interrupted
@@ -50,9 +50,7 @@ if TYPE_CHECKING:
 @click.command(
     "run",
     cls=SectionedCommand,
-    epilog="""\
-    \b
-    Examples:
+    epilog=examples("""
       clawblox run                          the world in this directory
       clawblox run worlds/panda --port 0    on a free port
       clawblox run worlds/panda --record --run-dir runs/r001
@@ -65,7 +63,7 @@ if TYPE_CHECKING:
     Ctrl-C, SIGTERM and SIGHUP stop the world, and a second one kills it; the exit status is then
     130, 143 or 129. It is 1 if the world or its agent does not start or ends by itself, and 0 when
     the agent has used up its budget, or clawblox stop has stopped the agent or the world.
-    """,
+    """),
 )
 @world_argument
 @options_from(
@@ -100,7 +98,7 @@ def command(
     is_fresh: bool,
     agent_options: AgentRunOptions,
     stop_options: StopOptions,
-) -> None:
+) -> int:
     """Run one world in the foreground until Ctrl-C.
 
     WORLD is a directory with a world.toml, or the URL of one in a GitHub repository; by default
@@ -120,7 +118,7 @@ def command(
     if isinstance(options.resume, str | os.PathLike):
         source = find_resume_source(os.fspath(options.resume), Path(world).absolute())
     if source is not None:
-        if source.record is not None and not _is_typed(ctx, "world"):
+        if source.record is not None and not is_typed(ctx, "world"):
             world = source.record.world_dir
         recorded = {
             name: value
@@ -142,7 +140,7 @@ def command(
             companion.resume_words = resume_words(opened, options, agent, stop_options)
         if options.resume is None:
             _begin_again(ctx, resolve_run_dir(run_dir), options.name, is_fresh=is_fresh)
-        ctx.exit(anyio.run(_run, opened, run_dir, options, tmux, stop_options, companion))
+        return anyio.run(_run, opened, run_dir, options, tmux, stop_options, companion)
 
 
 def _begin_again(ctx: click.Context, run_dir: Path, name: str | None, *, is_fresh: bool) -> None:
@@ -158,16 +156,12 @@ def _begin_again(ctx: click.Context, run_dir: Path, name: str | None, *, is_fres
         set_aside(run_dir, read_run(run_dir).interrupted)
     elif name is not None and name not in read_run(run_dir).interrupted:
         return
-    elif any(_is_typed(ctx, name) for name in ("run_dir", "record_dir")):
+    elif any(is_typed(ctx, name) for name in ("run_dir", "record_dir")):
         refuse_interrupted(
             run_dir, f"{suggest('resume', run_dir)} resumes them; --fresh starts in their place"
         )
     else:
         note_interrupted(run_dir)
-
-
-def _is_typed(ctx: click.Context, name: str) -> bool:
-    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 # -- a run that continues -------------------------------------------------------------------------
@@ -200,11 +194,7 @@ def _choose_agent(
         click.UsageError: There are options of an agent, and no agent.
     """
     recorded = None if source is None else source.agent
-    typed = [
-        param
-        for param in typed_parameters(ctx)
-        if isinstance(param, FieldOption) and param.owner is AgentRunOptions
-    ]
+    typed = list(typed_parameters(ctx, attrs.fields_dict(AgentRunOptions)))
     given = {str(param.name): getattr(options, str(param.name)) for param in typed}
     if recorded is None or options.agent not in (None, recorded.options.agent):
         if options.agent is None and given:
@@ -257,7 +247,7 @@ def _given_run_dir(ctx: click.Context, options: StartOptions, *, is_inner: bool)
     if options.run_dir is not None:
         return Path(options.run_dir).absolute()
     record_home = None if options.record_dir is None else options.record_dir.parent
-    if _is_typed(ctx, "record_dir"):
+    if is_typed(ctx, "record_dir"):
         return record_home
     return None if is_inner else outer_run_dir(os.environ) or record_home
 

@@ -11,7 +11,7 @@ import attrs
 import click
 
 from clawblox.cli.field_options import OptionsCommand, options_from
-from clawblox.cli.parameters import existing_run_dir, json_option, run_dir_arguments
+from clawblox.cli.parameters import examples, existing_run_dir, json_option, run_dir_arguments
 from clawblox.cli.running.saves import save_and_show
 from clawblox.concurrency.batch import Batch
 from clawblox.config.options import SaveOptions
@@ -25,29 +25,25 @@ from clawblox.views.formatting import format_json
 @click.command(
     "save",
     cls=OptionsCommand,
-    epilog="""\
-    \b
-    Examples:
+    epilog=examples("""
       clawblox save runs/r001                 all instances that are ready
       clawblox save runs/r001 w000 w003       these two
       clawblox save runs/r001 --dir /backup   all of them, into one directory
 
     The exit status is 1 if an instance could not be saved.
-    """,
+    """),
 )
 @run_dir_arguments
 @options_from(SaveOptions, "options", without=("max_bytes",))
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
     *,
     run_dir: str,
     names: tuple[str, ...],
     labels: Labels,
     options: SaveOptions,
     as_json: bool,
-) -> None:
+) -> int:
     """Save snapshots of running instances, all at the same time.
 
     RUN_DIR is the current directory by default; without an INSTANCE, all instances that are ready
@@ -69,7 +65,7 @@ def command(
     saves = anyio.run(partial(save_and_show, run, chosen, options, is_quiet=as_json))
     if as_json:
         click.echo(format_json(list(_json_objects(saves))))
-    ctx.exit(1 if saves.failed else 0)
+    return 1 if saves.failed else 0
 
 
 def _json_objects(saves: Batch[SavedSnapshot]) -> Iterator[dict[str, Any]]:

@@ -11,7 +11,13 @@ import click
 
 from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import StopOptions
-from clawblox.cli.parameters import choose_names, existing_run_dir, json_option, run_dir_arguments
+from clawblox.cli.parameters import (
+    choose_names,
+    examples,
+    existing_run_dir,
+    json_option,
+    run_dir_arguments,
+)
 from clawblox.cli.running.saves import save_and_show
 from clawblox.cli.terminal.output import note
 from clawblox.cli.terminal.screen import progress_bar
@@ -33,14 +39,12 @@ _RUNG_TEXTS = {
 @click.command(
     "stop",
     cls=OptionsCommand,
-    epilog="""\
-    \b
-    Examples:
+    epilog=examples("""
       clawblox stop runs/r001               all instances
       clawblox stop runs/r001 w000 w003     these two
       clawblox stop runs/r001 --save        save each instance first
       clawblox stop runs/r001 --grace 0     kill immediately
-    """,
+    """),
 )
 @run_dir_arguments
 @click.option(
@@ -51,9 +55,7 @@ _RUNG_TEXTS = {
 )
 @options_from(StopOptions, "options")
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
     *,
     run_dir: str,
     names: tuple[str, ...],
@@ -61,7 +63,7 @@ def command(
     wants_save: bool,
     options: StopOptions,
     as_json: bool,
-) -> None:
+) -> int:
     """Stop instances and wait until they have ended.
 
     RUN_DIR is the current directory by default; without an INSTANCE, all instances are stopped,
@@ -95,7 +97,7 @@ def command(
     anyio.run(save_and_stop)
     if unsaved:
         note(f"Not saved, so still running: {', '.join(unsaved)}")
-        ctx.exit(1)
+    return 1 if unsaved else 0
 
 
 async def _stop(

@@ -14,7 +14,7 @@ from clawblox.agents.trajectory import (
     has_conversation,
     write_trajectory,
 )
-from clawblox.cli.parameters import PATH, existing_path
+from clawblox.cli.parameters import PATH, examples, existing_path
 from clawblox.errors import ClawbloxError
 from clawblox.printable import printable_json
 from clawblox.views.formatting import count_words, shorten_path
@@ -22,15 +22,13 @@ from clawblox.views.formatting import count_words, shorten_path
 
 @click.command(
     "trajectory",
-    epilog=f"""\
-    \b
-    Examples:
+    epilog=examples(f"""
       clawblox trajectory runs/r001/agents/Eko        writes {FILE_NAME} there
       clawblox trajectory runs/r001 -o eko.json       the only agent of a run
       clawblox trajectory runs/r001 -o - | jq .final_metrics
 
     The format is ATIF 1.7, the Agent Trajectory Interchange Format.
-    """,
+    """),
 )
 @click.argument("directory", type=PATH, metavar="DIR")
 @click.option(

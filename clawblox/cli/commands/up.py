@@ -11,7 +11,7 @@ import click
 
 from clawblox.cli.field_options import SectionedCommand, options_from, section_option
 from clawblox.cli.options import OrchestratorOptions
-from clawblox.cli.parameters import PATH, count_option, world_argument
+from clawblox.cli.parameters import count_option, examples, run_dir_option, world_argument
 from clawblox.cli.running.batch_run import add_orchestrator_options, run_batch
 from clawblox.cli.running.orchestrator import BatchRun, Start
 from clawblox.cli.running.resuming import (
@@ -36,9 +36,7 @@ from clawblox.world.async_world import AsyncWorld
 @click.command(
     "up",
     cls=SectionedCommand,
-    epilog="""\
-    \b
-    Examples:
+    epilog=examples("""
       clawblox up worlds/panda -n 32 --run-dir runs/r001
       clawblox up worlds/panda -n 32 --restart checkpoint --autosave 300
       clawblox up worlds/panda -n 32 --run-dir runs/r001 --detach
@@ -50,19 +48,12 @@ from clawblox.world.async_world import AsyncWorld
     Ctrl-C, SIGTERM and SIGHUP stop all instances, and a second one kills them; the exit status is
     then 130, 143 or 129. Otherwise it is 1 if an instance failed to start, was not restarted, or
     exited with a status other than 0; else 0.
-    """,
+    """),
 )
 @world_argument
 @count_option
 @options_from(ManyOptions, "options", without=("detach",))
-@section_option(
-    "--run-dir",
-    section="Files and names",
-    type=PATH,
-    metavar="DIR",
-    show_default="runs/<world>-<time>",
-    help="Run directory.",
-)
+@run_dir_option("Run directory.")
 @section_option(
     "--continue",
     "choice",
@@ -91,7 +82,7 @@ def command(
     orchestrator_options: OrchestratorOptions,
     detach: bool,
     starter_fd: int | None,
-) -> None:
+) -> int:
     """Run many instances of a world until Ctrl-C or until all of them have ended.
 
     WORLD is a directory with a world.toml, or the URL of one in a GitHub repository; by default
@@ -132,7 +123,7 @@ def command(
             background_args = ("--run-dir", str(directory), f"--{choice}")
             return await run_batch(ctx, batch_run, detach=detach, background_args=background_args)
 
-        ctx.exit(anyio.run(run))
+        return anyio.run(run)
 
 
 async def _start_fresh(

@@ -10,7 +10,13 @@ import sys
 import anyio
 import click
 
-from clawblox.cli.parameters import SECONDS, choose_names, existing_run_dir, run_dir_arguments
+from clawblox.cli.parameters import (
+    SECONDS,
+    choose_names,
+    examples,
+    existing_run_dir,
+    run_dir_arguments,
+)
 from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.printable import printable
 from clawblox.results import Labels, ProcessExit
@@ -22,9 +28,7 @@ _TIMED_OUT_STATUS = 124
 
 @click.command(
     "wait",
-    epilog="""\
-    \b
-    Examples:
+    epilog=examples("""
       clawblox wait runs/r001                  all instances
       clawblox wait runs/r001 w000             this instance, and exit as it did
       clawblox wait runs/r001 --timeout 3600   an hour at most
@@ -32,7 +36,7 @@ _TIMED_OUT_STATUS = 124
     The exit status is the status of the world, or 128 and the number of the signal that killed it.
     It is 1 instead of 0 for a world that halted or never became ready, and 1 if the end is unknown.
     Of several instances it is the first, by name, that is not 0. After --timeout it is 124.
-    """,
+    """),
 )
 @run_dir_arguments
 @click.option(
@@ -44,16 +48,14 @@ _TIMED_OUT_STATUS = 124
     help="Give up after this time, with status 124.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
-@click.pass_context
 def command(
-    ctx: click.Context,
     *,
     run_dir: str,
     names: tuple[str, ...],
     labels: Labels,
     timeout: float,
     quiet: bool,
-) -> None:
+) -> int:
     """Wait until instances have ended for good, and exit with their status.
 
     RUN_DIR is the current directory by default; without an INSTANCE, the command waits for all
@@ -69,7 +71,7 @@ def command(
     """
     run = existing_run_dir(run_dir).absolute()
     watch = EndWatch(run, choose_names(run, names, labels))
-    ctx.exit(anyio.run(_wait, watch, timeout, quiet))
+    return anyio.run(_wait, watch, timeout, quiet)
 
 
 async def _wait(watch: EndWatch, timeout: float, is_quiet: bool) -> int:

@@ -2,8 +2,33 @@
 
 Each check is a small function that looks at one thing and undoes what it tried. Nothing prints.
 
-- ``machine``: kernel, clock, limits, network, and processes left behind.
+- ``machine``: kernel, clock and limits.
 - ``software``: optional extras, and other programs.
 - ``agents``: the agents' programs, and what their sandboxes need.
 - ``directories``: file systems: space, locks, links, sockets, speed.
+- ``network``: ports, loopback, and worlds that still use them.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from clawblox.checks import Check, CheckResult
+
+_F = TypeVar("_F", bound=Callable[[], CheckResult])
+
+
+class Checks(list[Check]):
+    """The checks of a module, in their order."""
+
+    def add(
+        self, group: str, name: str, without: str, remedy: str, *, is_required: bool = False
+    ) -> Callable[[_F], _F]:
+        """Return a decorator that adds a check; see :class:`Check`."""
+
+        def decorate(look: _F) -> _F:
+            self.append(Check(group, name, look, without, remedy, is_required))
+            return look
+
+        return decorate

@@ -29,7 +29,8 @@ from clawblox.agents.running.version import VersionAnswer, ask_version, find_num
 from clawblox.agents.sandbox.bubblewrap import Bubblewrap
 from clawblox.agents.sandbox.endpoints import WORLD_ENDPOINT
 from clawblox.agents.sandbox.native import NATIVE_PROGRAMS, NativeSandbox
-from clawblox.checks import Check, CheckResult, missing, ok, warning
+from clawblox.checks import CheckResult, missing, ok, warning
+from clawblox.cli.doctor import Checks
 from clawblox.cli.doctor.software import run_program
 from clawblox.errors import AgentSetupError
 from clawblox.system.files import make_private_dir
@@ -43,6 +44,18 @@ _PROGRAM: Final = Path("/usr/bin/env")
 """The program that is run in the sandboxes; every machine has it."""
 _SHOWN_DIR: Final = AgentDir(Path("DIR"))
 """The directory of an agent, in texts for people."""
+_WITHOUT: Final = "Agents cannot be run in a sandbox, so they can read the tokens of your worlds."
+_ALLOW: Final = (
+    "In a container, allow it: docker run --security-opt seccomp=unconfined "
+    "--security-opt systempaths=unconfined."
+)
+_LEAVE_ROOT: Final = (
+    'Its programs are user 0 of this machine; sandbox="strict" refuses that. Run clawblox as '
+    "another user, or give the container CAP_SYS_ADMIN."
+)
+
+CHECKS: Final = Checks()
+_sandbox_check = partial(CHECKS.add, "Sandboxes")
 
 
 @contextlib.contextmanager
@@ -116,34 +129,37 @@ def _build_environment(driver: Driver, setup: AgentSetup) -> dict[str, str]:
     )
 
 
-def _program_check(driver: Driver, command: str, package: str, usage: str) -> Check:
-    return Check(
-        "Agents",
-        command,
-        partial(look_for_program, driver, command),
-        f"Agents with {usage} run this program; without it they do not start.",
-        f"Install it: npm install -g {package}@latest, with Node 22 or newer.",
-    )
+def _programs() -> Iterator[tuple[Driver, str, str, str]]:
+    """Yield programs with a driver of their own, then those that speak ACP.
 
-
-def _program_checks() -> Iterator[Check]:
-    """Yield a check of each program with a driver of its own, then of those that speak ACP."""
+    Each comes with its driver, command, package, and the arguments of an agent that uses it.
+    """
     own = [driver for driver in DRIVERS.values() if driver.program.command]
     for driver in own:
         program = driver.program
-        usage = f'agent="{program.driver}"'
-        yield _program_check(driver, program.command, program.package, usage)
+        yield driver, program.command, program.package, f'agent="{program.driver}"'
     acp = DRIVERS["acp"]
     for command, acp_program in KNOWN_PROGRAMS.items():
-        if command in {driver.program.command for driver in own}:
-            continue
-        usage = f'agent="{acp.program.driver}", binary="{command}"'
-        yield _program_check(acp, command, acp_program.package, usage)
+        if command not in {driver.program.command for driver in own}:
+            usage = f'agent="{acp.program.driver}", binary="{command}"'
+            yield acp, command, acp_program.package, usage
 
 
-AGENT_CHECKS: Final = tuple(_program_checks())
+for _driver, _command, _package, _usage in _programs():
+    CHECKS.add(
+        "Agents",
+        _command,
+        f"Agents with {_usage} run this program; without it they do not start.",
+        f"Install it: npm install -g {_package}@latest, with Node 22 or newer.",
+    )(partial(look_for_program, _driver, _command))
 
 
+@_sandbox_check(
+    "namespaces",
+    _WITHOUT,
+    "Allow them: sysctl user.max_user_namespaces=10000; on Ubuntu also "
+    "kernel.apparmor_restrict_unprivileged_userns=0; in a container, its seccomp profile.",
+)
 def look_for_namespaces() -> CheckResult:
     """Make the network of a sandbox, in a process that ends immediately."""
     channel, helper_end = open_channel()
@@ -158,6 +174,7 @@ def look_for_namespaces() -> CheckResult:
     return ok("users and network")
 
 
+@_sandbox_check("bubblewrap", _WITHOUT, "Install it: apt install bubblewrap.")
 def look_for_bubblewrap() -> CheckResult:
     """Run a program in the sandbox of an agent."""
     version = run_program("bwrap", "--version").removeprefix("bubblewrap ")
@@ -171,6 +188,11 @@ def look_for_bubblewrap() -> CheckResult:
     return ok(text)
 
 
+@_sandbox_check(
+    "native sandbox",
+    "Agents cannot be run with claude_native_sandbox=True, Claude Code's own sandbox.",
+    "Install what is missing: apt install bubblewrap socat ripgrep.",
+)
 def look_for_native_sandbox() -> CheckResult:
     """Run a program in a sandbox like Claude Code's own, alone and within ours."""
     absent = [name for name in NATIVE_PROGRAMS if shutil.which(name) is None]
@@ -195,39 +217,3 @@ def _try_sandbox(*, has_native: bool) -> Mapping[str, Any]:
     with scratch_agent_dir() as directory:
         sandbox.open(directory, _PROGRAM)
     return sandbox.facts
-
-
-_WITHOUT: Final = "Agents cannot be run in a sandbox, so they can read the tokens of your worlds."
-_ALLOW: Final = (
-    "In a container, allow it: docker run --security-opt seccomp=unconfined "
-    "--security-opt systempaths=unconfined."
-)
-
-_LEAVE_ROOT: Final = (
-    'Its programs are user 0 of this machine; sandbox="strict" refuses that. Run clawblox as '
-    "another user, or give the container CAP_SYS_ADMIN."
-)
-
-_sandbox_check = partial(Check, "Sandboxes")
-
-SANDBOX_CHECKS: Final = (
-    _sandbox_check(
-        "namespaces",
-        look_for_namespaces,
-        _WITHOUT,
-        "Allow them: sysctl user.max_user_namespaces=10000; on Ubuntu also "
-        "kernel.apparmor_restrict_unprivileged_userns=0; in a container, its seccomp profile.",
-    ),
-    _sandbox_check(
-        "bubblewrap",
-        look_for_bubblewrap,
-        _WITHOUT,
-        "Install it: apt install bubblewrap.",
-    ),
-    _sandbox_check(
-        "native sandbox",
-        look_for_native_sandbox,
-        "Agents cannot be run with claude_native_sandbox=True, Claude Code's own sandbox.",
-        "Install what is missing: apt install bubblewrap socat ripgrep.",
-    ),
-)

@@ -14,7 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from clawblox.checks import Check, CheckResult, missing, ok, warning
+from clawblox.checks import CheckResult, missing, ok, warning
+from clawblox.cli.doctor import Checks
 from clawblox.config.home import home_dir
 from clawblox.rundir.control_client import short_path
 from clawblox.system.files import EXCHANGE, rename_with
@@ -23,9 +24,20 @@ from clawblox.views.formatting import format_bytes
 
 _LITTLE_SPACE, _NO_SPACE = 1_000_000_000, 10_000_000
 _SLOW_SYNC_S = 0.5
+_MOVE: Final = "Put run directories on a local disk: --run-dir."
+_HERE: Final = Path()
+
+CHECKS: Final = Checks()
+_check_here = partial(CHECKS.add, "Current directory")
 
 
-def look_at_space(directory: Path) -> CheckResult:
+@_check_here(
+    "space",
+    "Runs in this directory cannot write their logs, records and snapshots.",
+    "Free some space, or put run directories elsewhere: --run-dir.",
+    is_required=True,
+)
+def look_at_space(directory: Path = _HERE) -> CheckResult:
     """Write a file into a directory or its nearest existing parent, and look at the free space."""
     directory = directory.absolute()
     place = next(path for path in (directory, *directory.parents) if path.is_dir())
@@ -41,7 +53,13 @@ def look_at_space(directory: Path) -> CheckResult:
     return ok(text) if free >= _LITTLE_SPACE else warning(text)
 
 
-def look_for_locks(directory: Path) -> CheckResult:
+@_check_here(
+    "file locks",
+    "Nothing can run here: two orchestrators could use one run directory.",
+    _MOVE,
+    is_required=True,
+)
+def look_for_locks(directory: Path = _HERE) -> CheckResult:
     """Lock a file twice; the second lock must be refused."""
     with _scratch(directory) as scratch, _created(scratch / "lock") as first:
         fcntl.flock(first, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -51,14 +69,25 @@ def look_for_locks(directory: Path) -> CheckResult:
     return ok("flock")
 
 
-def look_for_links(directory: Path) -> CheckResult:
+@_check_here(
+    "hard links",
+    "Nothing can run here: manifests and snapshots cannot be written.",
+    _MOVE,
+    is_required=True,
+)
+def look_for_links(directory: Path = _HERE) -> CheckResult:
     """Give a file a second name."""
     with _scratch(directory) as scratch, _created(scratch / "file"):
         os.link(scratch / "file", scratch / "link")
     return ok("link")
 
 
-def look_for_exchange(directory: Path) -> CheckResult:
+@_check_here(
+    "exchange of files",
+    "If a world and clawblox write the manifest at the same moment, an entry can be lost.",
+    _MOVE,
+)
+def look_for_exchange(directory: Path = _HERE) -> CheckResult:
     """Let two files change places."""
     with (
         _scratch(directory) as scratch,
@@ -69,7 +98,13 @@ def look_for_exchange(directory: Path) -> CheckResult:
     return ok("renameat2") if is_possible else missing("renameat2 cannot exchange files here")
 
 
-def look_for_sockets(directory: Path) -> CheckResult:
+@_check_here(
+    "sockets",
+    "Nothing can run here: orchestrators cannot listen for other commands.",
+    _MOVE,
+    is_required=True,
+)
+def look_for_sockets(directory: Path = _HERE) -> CheckResult:
     """Bind a socket to a name."""
     with (
         _scratch(directory) as scratch,
@@ -80,7 +115,12 @@ def look_for_sockets(directory: Path) -> CheckResult:
     return ok("unix sockets")
 
 
-def look_at_durability(directory: Path) -> CheckResult:
+@_check_here(
+    "speed",
+    "Each save and each start waits for the disk.",
+    "Put run directories on a faster disk: --run-dir.",
+)
+def look_at_durability(directory: Path = _HERE) -> CheckResult:
     """Measure how long it takes to make a small file durable."""
     with _scratch(directory) as scratch, _created(scratch / "file") as fd:
         os.write(fd, b"clawblox")
@@ -109,67 +149,16 @@ def _created(path: Path) -> Iterator[int]:
         os.close(fd)
 
 
-_HERE: Final = "Current directory"
-_OTHER: Final = "Other directories"
-_MOVE: Final = "Put run directories on a local disk: --run-dir."
-_current = Path()
-
-_check_here = partial(Check, _HERE)
-
-DIRECTORY_CHECKS: Final = (
-    _check_here(
-        "space",
-        partial(look_at_space, _current),
-        "Runs in this directory cannot write their logs, records and snapshots.",
-        "Free some space, or put run directories elsewhere: --run-dir.",
-        is_required=True,
-    ),
-    _check_here(
-        "file locks",
-        partial(look_for_locks, _current),
-        "Nothing can run here: two orchestrators could use one run directory.",
-        _MOVE,
-        is_required=True,
-    ),
-    _check_here(
-        "hard links",
-        partial(look_for_links, _current),
-        "Nothing can run here: manifests and snapshots cannot be written.",
-        _MOVE,
-        is_required=True,
-    ),
-    _check_here(
-        "exchange of files",
-        partial(look_for_exchange, _current),
-        "If a world and clawblox write the manifest at the same moment, an entry can be lost.",
-        _MOVE,
-    ),
-    _check_here(
-        "sockets",
-        partial(look_for_sockets, _current),
-        "Nothing can run here: orchestrators cannot listen for other commands.",
-        _MOVE,
-        is_required=True,
-    ),
-    _check_here(
-        "speed",
-        partial(look_at_durability, _current),
-        "Each save and each start waits for the disk.",
-        "Put run directories on a faster disk: --run-dir.",
-    ),
-    Check(
-        _OTHER,
-        "downloads",
-        lambda: look_at_space(home_dir()),
-        "Worlds from GitHub cannot be downloaded.",
-        "Free some space, or set CLAWBLOX_HOME to another directory.",
-    ),
-    Check(
-        _OTHER,
-        "temporary files",
-        partial(look_at_space, LEASE_ROOT),
-        "No world can be started: the leases of ports are files there.",
-        "Free some space.",
-        is_required=True,
-    ),
-)
+CHECKS.add(
+    "Other directories",
+    "downloads",
+    "Worlds from GitHub cannot be downloaded.",
+    "Free some space, or set CLAWBLOX_HOME to another directory.",
+)(lambda: look_at_space(home_dir()))
+CHECKS.add(
+    "Other directories",
+    "temporary files",
+    "No world can be started: the leases of ports are files there.",
+    "Free some space.",
+    is_required=True,
+)(partial(look_at_space, LEASE_ROOT))

@@ -12,13 +12,16 @@ from typing import Final
 
 import attrs
 
-from clawblox.checks import Check, CheckResult, missing, ok, warning
+from clawblox.checks import CheckResult, missing, ok, warning
+from clawblox.cli.doctor import Checks
 from clawblox.extras import EXTRAS, install_command
 from clawblox.system.process import run_briefly
 
 _TIMEOUT_S = 4.0
 _OLDEST_TMUX = (3, 0)
 """The first that can set variables of a window."""
+
+CHECKS: Final = Checks()
 
 
 def look_for_packages(names: Sequence[str]) -> CheckResult:
@@ -42,24 +45,22 @@ def look_for_extra(name: str) -> CheckResult:
     return attrs.evolve(result, remedy=remedy)
 
 
-def _extra(name: str, without: str) -> Check:
-    return Check("Extras", name, partial(look_for_extra, name), without, "Install the extra.")
+for _name, _without in (
+    ("server", "Worlds written on clawblox.server, such as those of clawblox init, do not start."),
+    ("engine", "Worlds made of Luau scripts do not start."),
+    ("postgres", "Data stores cannot be kept on Postgres."),
+    ("mujoco", "Worlds that simulate with MuJoCo do not start."),
+    ("metrics", "clawblox up --metrics-port does not work."),
+    ("play", "clawblox play has no history and no completion."),
+    ("zstd", "Conversations compressed with Zstandard cannot be saved."),
+    ("re2", "The scan for secrets is slower."),
+):
+    CHECKS.add("Extras", _name, _without, "Install the extra.")(partial(look_for_extra, _name))
 
 
-PACKAGE_CHECKS: Final = (
-    _extra(
-        "server", "Worlds written on clawblox.server, such as those of clawblox init, do not start."
-    ),
-    _extra("engine", "Worlds made of Luau scripts do not start."),
-    _extra("postgres", "Data stores cannot be kept on Postgres."),
-    _extra("mujoco", "Worlds that simulate with MuJoCo do not start."),
-    _extra("metrics", "clawblox up --metrics-port does not work."),
-    _extra("play", "clawblox play has no history and no completion."),
-    _extra("zstd", "Conversations compressed with Zstandard cannot be saved."),
-    _extra("re2", "The scan for secrets is slower."),
+@CHECKS.add(
+    "Programs", "tmux", "clawblox run --tmux does not work.", "Install it: apt install tmux."
 )
-
-
 def look_for_tmux() -> CheckResult:
     """Run tmux and compare its version."""
     version = run_program("tmux", "-V").removeprefix("tmux ")
@@ -82,14 +83,3 @@ def run_program(program: str, *arguments: str) -> str:
     if outcome.status:
         raise OSError(f"it failed with status {outcome.status}")
     return outcome.first_line
-
-
-PROGRAM_CHECKS: Final = (
-    Check(
-        "Programs",
-        "tmux",
-        look_for_tmux,
-        "clawblox run --tmux does not work.",
-        "Install it: apt install tmux.",
-    ),
-)
