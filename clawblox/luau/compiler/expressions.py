@@ -54,7 +54,7 @@ class ExpressionParser(TypeReader):
             self._parameters(body)
             if self.token.kind in (":", "->"):
                 self.next()
-                self.return_type()
+                self.type_pack()
             body.body = self.block_statements()
             body.end_line = self.token.line
             self.expect_match("end", opener)
@@ -72,7 +72,7 @@ class ExpressionParser(TypeReader):
             if self.accept("..."):
                 body.is_vararg = True
                 if self.accept(":"):
-                    self.return_type()
+                    self.type_pack()
                 break
             names.append(self.typed_name())
             if not self.accept(","):
@@ -92,24 +92,22 @@ class ExpressionParser(TypeReader):
         """
         while self.token.kind == "@":
             self.next()
-            if self.token.kind == "[":
-                self._attribute_list()
+            if self.token.kind != "[":
+                self._attribute("attribute name")
                 continue
-            name = self.expect_name("attribute name")
-            self._check_attribute(name)
+            opener = self.next()
+            self._attribute_with_arguments()
+            while self.accept(","):
+                self._attribute_with_arguments()
+            self.expect_match("]", opener)
 
-    def _attribute_list(self) -> None:
-        opener = self.next()
-        while True:
-            name = self.expect_name("attribute")
-            self._check_attribute(name)
-            if self.token.kind in ("string", "{", "("):
-                self._call_arguments()
-            if not self.accept(","):
-                break
-        self.expect_match("]", opener)
+    def _attribute_with_arguments(self) -> None:
+        self._attribute("attribute")
+        if self.token.kind in ("string", "{", "("):
+            self._call_arguments()
 
-    def _check_attribute(self, name: Token) -> None:
+    def _attribute(self, context: str) -> None:
+        name = self.expect_name(context)
         if name.value not in ATTRIBUTES:
             self.fail(f"Invalid attribute '@{name.value}'", name.line)
 
@@ -187,18 +185,15 @@ class ExpressionParser(TypeReader):
             return ast.Constant(token.line, _CONSTANTS[token.kind])
         if token.kind == "number":
             self.next()
-            return ast.Constant(token.line, self._number(token))
+            value = read_number(token.value)
+            if value is None:
+                self.fail("Malformed number", token.line)
+            return ast.Constant(token.line, value)
         if token.kind == "string":
             self.next()
             return ast.Constant(token.line, token.value)
         read = _READERS.get(token.kind)
         return self.primary() if read is None else read(self)
-
-    def _number(self, token: Token) -> float:
-        value = read_number(token.value)
-        if value is None:
-            self.fail("Malformed number", token.line)
-        return value
 
     def _vararg(self) -> ast.Expression:
         token = self.next()
@@ -207,13 +202,10 @@ class ExpressionParser(TypeReader):
         return ast.Vararg(token.line)
 
     def _function_expression(self) -> ast.Expression:
-        return self.function_body(self.next(), "")
-
-    def _attributed_function(self) -> ast.Expression:
         self.attributes()
         if self.token.kind != "function":
             self.unexpected("'function' declaration after attribute")
-        return self._function_expression()
+        return self.function_body(self.next(), "")
 
     def _if_expression(self) -> ast.Expression:
         opener = self.next()
@@ -242,12 +234,7 @@ class ExpressionParser(TypeReader):
 
     def _table(self) -> ast.Expression:
         opener = self.expect("{")
-        items: list[tuple[ast.Expression | None, ast.Expression]] = []
-        while self.token.kind != "}":
-            items.append(self._table_item())
-            if not (self.accept(",") or self.accept(";")):
-                break
-        self.expect_match("}", opener)
+        items = [self._table_item() for _ in self.listed("}", opener, ",;")]
         return ast.TableLiteral(opener.line, items)
 
     def _table_item(self) -> tuple[ast.Expression | None, ast.Expression]:
@@ -364,7 +351,7 @@ class ExpressionParser(TypeReader):
 _READERS: dict[str, Callable[[ExpressionParser], ast.Expression]] = {
     "...": ExpressionParser._vararg,
     "function": ExpressionParser._function_expression,
-    "@": ExpressionParser._attributed_function,
+    "@": ExpressionParser._function_expression,
     "if": ExpressionParser._if_expression,
     "{": ExpressionParser._table,
     "interp-begin": ExpressionParser._interpolation,

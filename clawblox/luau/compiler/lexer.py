@@ -6,6 +6,7 @@ Source text is a ``str`` of bytes: every character is one byte (Latin-1), as eve
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple, NoReturn
 
 from clawblox.luau.core.errors import LuauSyntaxError
@@ -28,9 +29,11 @@ _LONG_OPEN = re.compile(r"\[(=*)\[")
 _STRING_RUN = {quote: re.compile(rf"[^\\\r\n{quote}]+") for quote in "\"'"}
 _INTERP_RUN = re.compile(r"[^\\\r\n`{]+")
 _ESCAPES = dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True))
-_HEX = re.compile(r"[0-9a-fA-F]{2}")
-_DECIMAL = re.compile(r"[0-9]{1,3}")
-_UNICODE = re.compile(r"\{([0-9a-fA-F]+)\}")
+_ESCAPE = re.compile(
+    r"x(?P<hex>[0-9a-fA-F]{2})|u\{(?P<code_point>[0-9a-fA-F]+)\}|(?P<decimal>[0-9]{1,3})"
+    r"|(?P<blank>z[ \t\r\n\v\f]*)|\r(?P<newline>\n)|(?P<other>[^xu]|\Z)",
+    re.DOTALL,
+)
 _MAX_CODE_POINT = 0x10FFFF
 _BYTES_PER_STEP = 4
 _STEPS_PER_TOKEN = 8
@@ -187,12 +190,9 @@ class Lexer:
 
     def _code_point(self) -> str:
         encoded = self._source[self._position : self._position + 4].encode("latin-1")
-        for size in range(1, 5):
-            try:
-                return f"Unicode character U+{ord(encoded[:size].decode('utf-8')):x}"
-            except (UnicodeDecodeError, TypeError):
-                continue
-        return "invalid UTF-8 sequence"
+        code = ord(encoded.decode("utf-8", "surrogateescape")[0])
+        is_valid = not 0xDC80 <= code <= 0xDCFF
+        return f"Unicode character U+{code:x}" if is_valid else "invalid UTF-8 sequence"
 
     def _scan_long_string(self, opening: re.Match[str]) -> None:
         start = self._position
@@ -242,44 +242,21 @@ class Lexer:
         return "".join(parts)
 
     def _escape(self) -> str:
-        source, at = self._source, self._position
-        character = source[at : at + 1]
-        self._position += 1
-        if character in _ESCAPES and character:
-            return _ESCAPES[character]
-        if character == "x":
-            return chr(int(self._digits(_HEX), 16))
-        if character == "z":
-            if blank := _SKIP.match(source, self._position):
-                self._position = blank.end()
-            return ""
-        if character == "u":
-            return self._unicode_escape()
-        if character.isdigit():
-            self._position -= 1
-            code = int(self._digits(_DECIMAL))
-            if code > 255:
-                self.fail("String literal contains malformed escape sequence")
-            return chr(code)
-        if source.startswith("\r\n", at):
-            self._position += 1
-            return "\n"
-        return character
-
-    def _digits(self, pattern: re.Pattern[str]) -> str:
-        digits = pattern.match(self._source, self._position)
-        if not digits:
-            self.fail("String literal contains malformed escape sequence")
-        self._position = digits.end()
-        return digits.group()
-
-    def _unicode_escape(self) -> str:
-        digits = _UNICODE.match(self._source, self._position)
-        code = int(digits.group(1), 16) if digits else _MAX_CODE_POINT + 1
-        if digits is None or code > _MAX_CODE_POINT:
-            self.fail("String literal contains malformed escape sequence")
-        self._position = digits.end()
-        return chr(code).encode("utf-8", "surrogatepass").decode("latin-1")
+        escape = _ESCAPE.match(self._source, self._position)
+        if escape is not None:
+            self._position = escape.end()
+            kind = escape.lastgroup
+            text = escape[kind or 0]
+            if kind in ("newline", "other"):
+                return _ESCAPES.get(text, text)
+            if kind == "blank":
+                return ""
+            code = int(text, 10 if kind == "decimal" else 16)
+            if kind == "code_point" and code <= _MAX_CODE_POINT:
+                return chr(code).encode("utf-8", "surrogatepass").decode("latin-1")
+            if kind != "code_point" and code <= 255:
+                return chr(code)
+        self.fail("String literal contains malformed escape sequence")
 
 
 MAX_DEPTH = 1000  # of blocks and expressions; generated code has limits of its own
@@ -375,6 +352,24 @@ class TokenReader:
         is_near = self.token.line == opener.line
         place = f"column {opener.column}" if is_near else f"line {opener.line}"
         self.fail(f"Expected '{kind}' (to close '{opener.kind}' at {place}), got {self.token.text}")
+
+    def listed(self, close: str, opener: Token, separators: str = ",") -> Iterator[None]:
+        """Iterate while there are items to read, and step over the token that ends their list.
+
+        Args:
+            close: The kind of the last token.
+            opener: The first token, which the last one matches.
+            separators: The kinds of tokens that may be between items, and behind the last.
+
+        Raises:
+            LuauSyntaxError: The list ends with another token.
+        """
+        while self.token.kind != close:
+            yield
+            if self.token.kind not in separators:
+                break
+            self.next()
+        self.expect_match(close, opener)
 
     def enter(self, what: str) -> None:
         """Go one level deeper.

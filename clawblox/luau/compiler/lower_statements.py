@@ -290,11 +290,8 @@ class FunctionLowering(ExpressionLowering):
         bounds = self.ordered([statement.start, statement.limit, step])
         with self._scope():
             start, limit, increment = (self._kept(bound, line) for bound in bounds)
-            name = self.local_name(statement.local)
-            copied = statement.local.writes > 0
-            control = self._hidden("counter") if copied else name
-            if not copied:
-                self.show(name, Variable("counter"))
+            control = self._loop_name(statement.local, Variable("counter"))
+            self.loop_names.add(control)
             loop = CodeLoop(
                 f"for {control} in count({start}, {limit}, {increment}):",
                 f"for {control} in count_on({control}, {limit}, {increment}):",
@@ -302,11 +299,8 @@ class FunctionLowering(ExpressionLowering):
             )
             self.block.append(loop)
             with self.sub_block() as loop.body, self._in_loop():
-                if copied:
+                if statement.local.writes:
                     self._declare(statement.local, Lowered(control, "num"), line)
-                else:
-                    self.kinds[statement.local] = "num"
-                    self.loop_names.add(name)
                 self.statements(statement.body)
 
     def _kept(self, value: Lowered, line: int) -> str:

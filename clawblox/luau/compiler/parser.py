@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 from clawblox.luau.compiler import syntax as ast
 from clawblox.luau.compiler.expressions import ExpressionParser
@@ -11,7 +12,6 @@ from clawblox.luau.core.limits import Charge
 
 COMPOUND = {"+=", "-=", "*=", "/=", "//=", "%=", "^=", "..="}
 _BLOCK_END = {"eof", "else", "elseif", "end", "until"}
-_NOT_A_KEYWORD = ast.Statement(0)
 
 
 def parse(source: str, chunk_name: str, charge: Charge) -> tuple[list[ast.FunctionBody], int]:
@@ -234,10 +234,8 @@ class Parser(ExpressionParser):
             self._note_write(expression)
             return ast.CompoundAssignment(first.line, operator, expression, self.expression())
         if first.kind == "name" and self.tokens[self.position - 1] is first:
-            handled = self._soft_keyword(first)
-            if handled is not _NOT_A_KEYWORD:
-                return handled
-        self.fail("Incomplete statement: expected assignment or a function call", first.line)
+            return self._soft_keyword(first)
+        self._fail_incomplete(first)
 
     def _soft_keyword(self, word: Token) -> ast.Statement | None:
         if word.value == "continue":
@@ -245,16 +243,18 @@ class Parser(ExpressionParser):
                 self.fail("Continue statement must be inside a loop", word.line)
             self.scope.note_continue(word.line)
             return ast.Continue(word.line)
-        if word.value == "type" and self.token.kind in ("name", "function"):
-            self._type_declaration()
-            return None
-        if word.value == "export" and self.token.value == "type":
+        is_export = word.value == "export" and self.token.value == "type"
+        if is_export:
             self.next()
+        if is_export or (word.value == "type" and self.token.kind in ("name", "function")):
             self._type_declaration()
             return None
         if self.token.kind in ("name", "function"):
             self.refuse_experimental(word)
-        return _NOT_A_KEYWORD
+        self._fail_incomplete(word)
+
+    def _fail_incomplete(self, first: Token) -> NoReturn:
+        self.fail("Incomplete statement: expected assignment or a function call", first.line)
 
     def _type_declaration(self) -> None:
         """Read what follows ``type``: an alias, or a type function."""

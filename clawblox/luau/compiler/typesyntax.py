@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clawblox.luau.compiler.lexer import TokenReader
+from clawblox.luau.compiler.lexer import Token, TokenReader
 
 _ACCESS = {"read", "write"}
 
@@ -45,15 +45,11 @@ class TypeReader(TokenReader):
         """
         if self.token.kind != "<":
             return
-        opener = self.next()
-        while self.token.kind != ">":
+        for _ in self.listed(">", self.next()):
             self.expect_name()
             is_pack = self.accept("...")
             if defaults and self.accept("="):
-                self._type_pack() if is_pack else self.type()
-            if not self.accept(","):
-                break
-        self.expect_match(">", opener)
+                self.type_pack() if is_pack else self.type()
 
     def instantiation(self) -> None:
         """Read ``<<A, B>>`` behind a function's name.
@@ -62,33 +58,23 @@ class TypeReader(TokenReader):
             LuauSyntaxError: The source is not Luau here.
         """
         opener = self.next()
-        inner = self.expect("<")
-        self._type_arguments(">")
-        self.expect_match(">", inner)
+        self._type_arguments(self.expect("<"))
         self.expect_match(">", opener)
 
-    def return_type(self) -> None:
-        """Read a return type, or the type of ``...``: ``T``, ``...T``, ``T...`` or a pack.
+    def type_pack(self) -> None:
+        """Read a return type, an argument or the type of ``...``: ``T``, ``...T`` or ``T...``.
 
         Raises:
             LuauSyntaxError: The source is not Luau here.
         """
-        self.accept("...")
+        is_variadic = self.accept("...")
         self.type()
-        self.accept("...")
+        if not is_variadic:
+            self.accept("...")
 
-    def _type_pack(self) -> None:
-        if self.accept("..."):
-            self.type()
-            return
-        self.type()
-        self.accept("...")
-
-    def _type_arguments(self, close: str) -> None:
-        while self.token.kind != close:
-            self._type_pack()
-            if not self.accept(","):
-                break
+    def _type_arguments(self, opener: Token) -> None:
+        for _ in self.listed(">", opener):
+            self.type_pack()
 
     def type(self) -> None:
         """Read one type.
@@ -99,16 +85,11 @@ class TypeReader(TokenReader):
         self.enter("type annotation")
         if self.token.kind in ("|", "&"):
             self.next()
-        self._suffixed_type()
-        while self.token.kind in ("|", "&"):
-            self.next()
-            self._suffixed_type()
-        self.leave()
-
-    def _suffixed_type(self) -> None:
         self._simple_type()
-        while self.accept("?"):
-            pass
+        while self.token.kind in ("?", "|", "&"):
+            if self.next().kind != "?":
+                self._simple_type()
+        self.leave()
 
     def _simple_type(self) -> None:
         kind = self.token.kind
@@ -136,17 +117,11 @@ class TypeReader(TokenReader):
         while self.accept("."):
             self.expect_name("field name")
         if self.token.kind == "<":
-            opener = self.next()
-            self._type_arguments(">")
-            self.expect_match(">", opener)
+            self._type_arguments(self.next())
 
     def _table_type(self) -> None:
-        opener = self.next()
-        while self.token.kind != "}":
+        for _ in self.listed("}", self.next(), ",;"):
             self._type_field()
-            if not (self.accept(",") or self.accept(";")):
-                break
-        self.expect_match("}", opener)
 
     def _type_field(self) -> None:
         if self.token.value in _ACCESS and self.peek().kind in ("name", "["):
@@ -163,14 +138,10 @@ class TypeReader(TokenReader):
 
     def _function_type(self) -> None:
         self.generics()
-        opener = self.expect("(")
-        while self.token.kind != ")":
+        for _ in self.listed(")", self.expect("(")):
             if self.token.kind == "name" and self.peek().kind == ":":
                 self.next()
                 self.next()
-            self._type_pack()
-            if not self.accept(","):
-                break
-        self.expect_match(")", opener)
+            self.type_pack()
         if self.accept("->"):
-            self.return_type()
+            self.type_pack()

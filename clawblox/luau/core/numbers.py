@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from clawblox.luau.core.machine import current
@@ -30,6 +31,11 @@ def single(value: float) -> float:
     """Return a number rounded to 32 bits."""
     rounded: float = _unpack(_pack(value))[0]
     return rounded
+
+
+def rounding(compute: Callable[[float], float]) -> Callable[[float], float]:
+    """Return a function that rounds finite numbers; it keeps their sign, even of a zero."""
+    return lambda value: math.copysign(compute(value), value) if math.isfinite(value) else value
 
 
 def modulo(left: float, right: float) -> float:

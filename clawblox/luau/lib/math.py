@@ -9,7 +9,7 @@ from typing import Any
 from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.machine import current
-from clawblox.luau.core.numbers import divide, raise_to, single
+from clawblox.luau.core.numbers import divide, raise_to, rounding, single
 from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.registry import install
 
@@ -78,24 +78,8 @@ def _logarithm(value: float) -> float:
 
 
 def _round(value: float) -> float:
-    if not math.isfinite(value):
-        return value
-    rounded = math.floor(abs(value))
-    rounded += abs(value) - rounded >= 0.5
-    return math.copysign(float(rounded), value)
-
-
-def _floor(value: float) -> float:
-    if not math.isfinite(value):
-        return value
-    return math.copysign(0.0, value) if value == 0 else float(math.floor(value))
-
-
-def _ceil(value: float) -> float:
-    if not math.isfinite(value):
-        return value
-    whole = float(math.ceil(value))
-    return math.copysign(whole, value) if whole == 0 else whole
+    whole = math.floor(abs(value))
+    return whole + (abs(value) - whole >= 0.5)
 
 
 def _modf(value: float) -> tuple[float, float]:
@@ -120,16 +104,16 @@ for _name in ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh
     _guarded(_name, getattr(math, _name), _OVERFLOWS.get(_name, math.nan))
 _guarded("log10", lambda value: -math.inf if value == 0 else math.log10(value), math.inf)
 _of_one("abs", abs)
-_of_one("ceil", _ceil)
+_of_one("ceil", rounding(math.ceil))
 _of_one("deg", lambda value: value / (math.pi / 180.0))
-_of_one("floor", _floor)
+_of_one("floor", rounding(math.floor))
 _of_one("frexp", _frexp)
 _of_one("isfinite", math.isfinite)
 _of_one("isinf", math.isinf)
 _of_one("isnan", math.isnan)
 _of_one("modf", _modf)
 _of_one("rad", lambda value: value * (math.pi / 180.0))
-_of_one("round", _round)
+_of_one("round", rounding(_round))
 _of_one("sign", lambda value: float((value > 0) - (value < 0)))
 _of_two("atan2", math.atan2)
 _of_two("fmod", _fmod)

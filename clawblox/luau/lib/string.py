@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +22,7 @@ from clawblox.luau.core.values import (
     type_name,
 )
 from clawblox.luau.lib.support import arguments as arg
-from clawblox.luau.lib.support.fastpatterns import search
+from clawblox.luau.lib.support.fastpatterns import PatternMatch, search
 
 _SHORT_PATTERN = 32
 _TABLE_BYTES = 120
@@ -55,7 +57,7 @@ def upper(*args: Any) -> str:
     Raises:
         RuntimeFault: The argument is not a string.
     """
-    return _translated(arg.string(args, 0, "upper"), _UPPER)
+    return _changed(arg.string(args, 0, "upper"), bytes.upper)
 
 
 def lower(*args: Any) -> str:
@@ -64,16 +66,12 @@ def lower(*args: Any) -> str:
     Raises:
         RuntimeFault: The argument is not a string.
     """
-    return _translated(arg.string(args, 0, "lower"), _LOWER)
+    return _changed(arg.string(args, 0, "lower"), bytes.lower)
 
 
-def _translated(text: str, table: bytes) -> str:
+def _changed(text: str, change: Callable[[bytes], bytes]) -> str:
     charge_reading(len(text))
-    return account_text(text.encode("latin-1").translate(table).decode("latin-1"))
-
-
-_UPPER = bytes(range(256)).upper()
-_LOWER = bytes(range(256)).lower()
+    return account_text(change(text.encode("latin-1")).decode("latin-1"))
 
 
 def rep(*args: Any) -> str:
@@ -277,8 +275,8 @@ def gsub(*args: Any) -> tuple[str, float]:
     return "".join(pieces), float(count)
 
 
-def _replacement(replacement: Any, matched: Any) -> str:
-    whole: str = matched.text[matched.start : matched.end]
+def _replacement(replacement: Any, matched: PatternMatch) -> str:
+    whole = matched.text[matched.start : matched.end]
     if replacement.__class__ is str:
         return _expand(replacement, matched, whole)
     if isinstance(replacement, LuaTable):
@@ -294,27 +292,21 @@ def _replacement(replacement: Any, matched: Any) -> str:
     return str(value)
 
 
-def _expand(form: str, matched: Any, whole: str) -> str:
+def _expand(form: str, matched: PatternMatch, whole: str) -> str:
     if "%" not in form:
         return form
     charge_work(form.count("%") // 2)
-    pieces, at = [], 0
-    while at < len(form):
-        character = form[at]
-        if character != "%":
-            end = form.find("%", at)
-            end = len(form) if end < 0 else end
-            pieces.append(form[at:end])
-            at = end
-            continue
-        letter = form[at + 1 : at + 2]
-        at += 2
-        if letter == "0":
-            pieces.append(whole)
-        elif letter.isdigit():
-            pieces.append(arg.string((matched.capture(int(letter) - 1),), 0, "gsub"))
-        elif letter == "%":
-            pieces.append("%")
-        else:
-            raise RuntimeFault("invalid use of '%' in replacement string")
+    pieces = re.split("%(.?)", form, flags=re.DOTALL)
+    pieces[1::2] = [_insertion(letter, matched, whole) for letter in pieces[1::2]]
     return join(pieces)
+
+
+def _insertion(letter: str, matched: PatternMatch, whole: str) -> str:
+    """Return the text that replaces ``%`` and a letter."""
+    if letter == "0":
+        return whole
+    if "1" <= letter <= "9":
+        return arg.string((matched.capture(int(letter) - 1),), 0, "gsub")
+    if letter != "%":
+        raise RuntimeFault("invalid use of '%' in replacement string")
+    return "%"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from clawblox.luau.core.numbers import divide, single
+from clawblox.luau.core.numbers import divide, rounding, single
 from clawblox.luau.core.values import Vector
 from clawblox.luau.core.vectors import make_vector
 from clawblox.luau.lib.support import arguments as arg
@@ -121,12 +121,8 @@ def _component_wise(name: str, compute: Callable[[float], float]) -> None:
     install(f"vector.{name}", apply)
 
 
-def _rounded(compute: Callable[[float], float]) -> Callable[[float], float]:
-    return lambda value: float(compute(value)) if math.isfinite(value) else value
-
-
-_component_wise("floor", _rounded(math.floor))
-_component_wise("ceil", _rounded(math.ceil))
+_component_wise("floor", rounding(math.floor))
+_component_wise("ceil", rounding(math.ceil))
 _component_wise("abs", abs)
 _component_wise("sign", lambda value: float((value > 0) - (value < 0)))
 

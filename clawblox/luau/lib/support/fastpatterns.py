@@ -7,9 +7,11 @@ The charged matcher in `patterns` does the rest.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
+from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.limits import BYTES_PER_STEP, MOST_PATTERNS
 from clawblox.luau.core.machine import current
@@ -24,16 +26,20 @@ _WORK_PER_STEP = 1 << 13  # generous, as the worst case is rare
 _REPEAT = {"*": "*", "+": "+", "-": "*?", "?": "?"}
 
 
+@dataclass(slots=True, eq=False)
 class PatternMatch:
-    """A match."""
+    """A match.
 
-    __slots__ = ("_source", "end", "start", "text")
+    Attributes:
+        text: The subject.
+        start, end: Its place there.
+        groups: The captures: strings, or positions as numbers; None for an unfinished capture.
+    """
 
-    def __init__(self, text: str, start: int, end: int, source: Any) -> None:
-        self.text = text
-        self.start = start
-        self.end = end
-        self._source = source
+    text: str
+    start: int
+    end: int
+    groups: tuple[str | float | None, ...]
 
     def captures(self, *, whole: bool) -> tuple[Any, ...]:
         """Return all captures; with ``whole``, the whole match if there are no captures.
@@ -41,23 +47,14 @@ class PatternMatch:
         Raises:
             LuaError: A capture is unfinished, or there is no room for them.
         """
-        values = self._captures(whole=whole)
+        values = self.groups
+        if not values and whole:
+            values = (self.text[self.start : self.end],)
+        if None in values:
+            raise RuntimeFault("unfinished capture")
         if self.end - self.start >= BYTES_PER_STEP:
-            current.vm.allocate(sum(len(value) for value in values if value.__class__ is str))
+            current.vm.allocate(sum(len(value) for value in values if isinstance(value, str)))
         return values
-
-    def _captures(self, *, whole: bool) -> tuple[Any, ...]:
-        if isinstance(self._source, Matcher):
-            return self._source.values(self.start, self.end, whole=whole)
-        match, program = self._source
-        if not program.captures:
-            return (self.text[self.start : self.end],) if whole else ()
-        return tuple(self._group(match, program, index) for index in range(len(program.captures)))
-
-    def _group(self, match: re.Match[str], program: PatternExpression, index: int) -> Any:
-        if program.captures[index]:
-            return float(match.start(index + 1) + 1)
-        return match.group(index + 1)
 
     def capture(self, index: int) -> Any:
         """Return a capture; the whole match if the first is asked for and there is no capture.
@@ -65,32 +62,29 @@ class PatternMatch:
         Raises:
             RuntimeFault: There is no such capture, or it is unfinished.
         """
-        if isinstance(self._source, Matcher):
-            return self._source.capture(index, self.start, self.end)
-        match, program = self._source
-        if index < len(program.captures):
-            return self._group(match, program, index)
-        return Matcher(self.text, []).capture(index, self.start, self.end)
+        if index == 0 and not self.groups:
+            return self.text[self.start : self.end]
+        if index >= len(self.groups):
+            raise RuntimeFault("invalid capture index")
+        value = self.groups[index]
+        if value is None:
+            raise RuntimeFault("unfinished capture")
+        return value
 
 
-class PatternExpression:
+class PatternExpression(NamedTuple):
     """A pattern as a regular expression.
 
     Attributes:
         expression: The compiled expression.
-        captures: For each capture, whether it is a position.
+        positions: The numbers of the captures that are positions, from 1.
         power, choices: On a subject of n characters, the worst case is n ** power * 2 ** choices.
     """
 
-    __slots__ = ("captures", "choices", "expression", "power")
-
-    def __init__(
-        self, expression: re.Pattern[str], captures: list[bool], power: int, choices: int
-    ) -> None:
-        self.expression = expression
-        self.captures = captures
-        self.power = power
-        self.choices = choices
+    expression: re.Pattern[str]
+    positions: list[int]
+    power: int
+    choices: int
 
     def worst_case(self, size: int) -> int | None:
         """Return the work on a subject of a size; None if it is too much for ``re``."""
@@ -133,7 +127,12 @@ def search(
         match = expression.match(text, start) if anchored else expression.search(text, start)
         if match is None:
             return None
-        return PatternMatch(text, match.start(), match.end(), (match, program))
+        groups: list[Any] | tuple[Any, ...] = match.groups()
+        if program.positions:
+            groups = list(groups)
+            for number in program.positions:
+                groups[number - 1] = float(match.start(number) + 1)
+        return PatternMatch(text, match.start(), match.end(), tuple(groups))
     return _slow_search(text, parse_pattern(body), start, anchored)
 
 
@@ -146,10 +145,9 @@ def _slow_search(text: str, items: list[Item], start: int, anchored: bool) -> Pa
     for at in range(start, start + 1 if anchored else len(text) + 1):
         end = matcher.match(at)
         if end is not None:
-            matcher.charge_rest()
-            return PatternMatch(text, at, end, matcher)
+            break
     matcher.charge_rest()
-    return None
+    return None if end is None else PatternMatch(text, at, end, matcher.groups())
 
 
 @lru_cache(maxsize=MOST_PATTERNS)
@@ -158,13 +156,15 @@ def _translate(body: str) -> PatternExpression | None:
     if any(item[0] in ("fail", "back", "balance") for item in items):
         return None
     parts: list[str] = []
-    captures: list[bool] = []
-    opened = 0
+    captures, opened = 0, 0
+    positions: list[int] = []
     backtracking, repeats, choices = 0, 0, 0
     for at, item in enumerate(items):
         kind = item[0]
         if kind == "open":
-            captures.append(item[1])
+            captures += 1
+            if item[1]:
+                positions.append(captures)
             parts.append("()" if item[1] else "(")
             opened += not item[1]
         elif kind == "close":
@@ -184,11 +184,11 @@ def _translate(body: str) -> PatternExpression | None:
             elif item[2]:
                 repeats += 1
                 backtracking += is_backtracking
-    if opened or len(captures) > 32:
+    if opened or captures > 32:
         return None
     power = backtracking + (1 if repeats and not _ends_open(items) else 0)
     power += 1 if repeats or choices else 0
-    return PatternExpression(re.compile("".join(parts), re.DOTALL), captures, power, choices)
+    return PatternExpression(re.compile("".join(parts), re.DOTALL), positions, power, choices)
 
 
 def _repeated(item: Item, rest: list[Item]) -> tuple[str, bool]:

@@ -326,28 +326,12 @@ class Matcher:
         self._charge(len(subject) - at)
         return None
 
-    def capture(self, index: int, start: int, end: int) -> Any:
-        """Return a capture; the whole match if the first is asked for and there is no capture.
-
-        Raises:
-            RuntimeFault: There is no such capture, or it is unfinished.
-        """
-        if index >= len(self.captures):
-            if index == 0:
-                return self.subject[start:end]
-            raise RuntimeFault("invalid capture index")
-        begin, length = self.captures[index]
-        if length == _POSITION:
-            return float(begin + 1)
-        if length == _OPEN:
-            raise RuntimeFault("unfinished capture")
-        return self.subject[begin : begin + length]
-
-    def values(self, start: int, end: int, *, whole: bool) -> tuple[Any, ...]:
-        """Return all captures; with ``whole``, the whole match if there are no captures.
-
-        Raises:
-            RuntimeFault: A capture is unfinished.
-        """
-        count = len(self.captures) or (1 if whole else 0)
-        return tuple(self.capture(index, start, end) for index in range(count))
+    def groups(self) -> tuple[str | float | None, ...]:
+        """Return the captures of the last match: strings, positions, None if unfinished."""
+        groups: list[str | float | None] = []
+        for start, length in self.captures:
+            if length == _POSITION:
+                groups.append(float(start + 1))
+            else:
+                groups.append(None if length == _OPEN else self.subject[start : start + length])
+        return tuple(groups)

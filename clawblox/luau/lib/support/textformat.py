@@ -83,14 +83,11 @@ def _choose(spec: re.Match[str]) -> Convert:
     letter = spec[5]
     if _find_fault(spec):
         return _refuse
-    if spec[1] or letter not in "dfs":
-        return _convert
-    if letter == "s":
-        return _plain_string if spec[0] == "%s" else _convert
-    if letter == "d":
-        return _convert if spec[3] is not None else _whole(f"{spec[2]}d")
-    precision = int(spec[4] or 0) if spec[3] is not None else 6
-    return _finite(f"{spec[2]}.{precision}f")
+    if spec[0] == "%s":
+        return _plain_string
+    if letter in "eEfgG" or (letter in "di" and spec[3] is None):
+        return _plain_number(spec[0])
+    return _convert
 
 
 def _refuse(spec: re.Match[str], args: arg.Arguments, at: int) -> str:
@@ -102,21 +99,11 @@ def _plain_string(spec: re.Match[str], args: arg.Arguments, at: int) -> str:
     return value if value.__class__ is str else _convert(spec, args, at)
 
 
-def _whole(form: str) -> Convert:
+def _plain_number(form: str) -> Convert:
     def convert(spec: re.Match[str], args: arg.Arguments, at: int) -> str:
         value = args[at]
         if value.__class__ is float and -_EXACT < value < _EXACT:
-            return format(int(value), form)
-        return _convert(spec, args, at)
-
-    return convert
-
-
-def _finite(form: str) -> Convert:
-    def convert(spec: re.Match[str], args: arg.Arguments, at: int) -> str:
-        value = args[at]
-        if value.__class__ is float and value - value == 0.0:
-            return format(value, form)
+            return form % value
         return _convert(spec, args, at)
 
     return convert
@@ -186,7 +173,10 @@ def _integer(spec: re.Match[str], value: int, letter: str) -> str:
     elif "#" in spec[1] and letter in "xX" and value:
         prefix = f"0{letter}"
     sign = _sign(value < 0, spec[1]) if letter == "d" else ""
-    return _fill(sign + prefix, digits, spec, zeros=spec[3] is None)
+    missing = int(spec[2] or 0) - len(sign + prefix + digits)
+    if spec[3] is None and "0" in spec[1] and "-" not in spec[1]:
+        digits = "0" * missing + digits
+    return _pad(sign + prefix + digits, spec)
 
 
 def _sign(negative: bool, flags: str) -> str:
@@ -195,23 +185,12 @@ def _sign(negative: bool, flags: str) -> str:
     return "+" if "+" in flags else " " if " " in flags else ""
 
 
-def _fill(prefix: str, digits: str, spec: re.Match[str], *, zeros: bool) -> str:
-    width = int(spec[2] or 0)
-    missing = width - len(prefix) - len(digits)
-    if missing > 0 and "-" not in spec[1] and "0" in spec[1] and zeros:
-        return prefix + "0" * missing + digits
-    return _pad(prefix + digits, spec)
-
-
 def _float(spec: re.Match[str], value: float, letter: str) -> str:
-    negative = math.copysign(1.0, value) < 0
-    sign = _sign(negative, spec[1])
-    if value != value or math.isinf(value):
-        word = "nan" if value != value else "inf"
-        return _fill(sign, word.upper() if letter.isupper() else word, spec, zeros=False)
-    precision = int(spec[4] or 0) if spec[3] is not None else 6
-    alternate = "#" if "#" in spec[1] else ""
-    return _fill(sign, format(abs(value), f"{alternate}.{precision}{letter}"), spec, zeros=True)
+    if math.isfinite(value):
+        return spec[0] % value
+    sign = _sign(math.copysign(1.0, value) < 0, spec[1])
+    word = "nan" if value != value else "inf"
+    return _pad(sign + (word.upper() if letter.isupper() else word), spec)
 
 
 def _quote(text: str) -> str:
