@@ -17,6 +17,7 @@ from clawblox.engine.instances.attributes import hundredths
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.kinds import refuse_value
 from clawblox.engine.instances.members import as_list, wrong_argument
+from clawblox.engine.instances.spec import methods_of
 from clawblox.engine.instances.tree_changes import set_parent
 from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.slots import Slots
@@ -74,24 +75,10 @@ class Animations:
         self._active: dict[int, _Active] = {}
         model.moved.append(self._follow)
         add = model.classes.add
-        add("Humanoid", methods={"LoadAnimation": self.load_on_humanoid})
-        add(
-            "Animator",
-            methods={
-                "LoadAnimation": self.load,
-                "GetPlayingAnimationTracks": self.playing,
-            },
-        )
-        add(
-            "AnimationTrack",
-            methods={
-                "Play": self.play,
-                "Stop": self.stop,
-                "AdjustSpeed": self.adjust_speed,
-                "AdjustWeight": self.adjust_weight,
-            },
-            setters={"Priority": _set_priority},
-        )
+        add("Humanoid", methods={"LoadAnimation": self._load_on_humanoid})
+        add("Animator", methods=methods_of(self, "animator"))
+        track_methods = methods_of(self, "track")
+        add("AnimationTrack", methods=track_methods, setters={"Priority": _set_priority})
 
     def _follow(self, instance: Instance) -> None:
         """End the tracks of an animator that leaves Workspace, without events."""
@@ -104,7 +91,7 @@ class Animations:
 
     # What scripts call
 
-    def load_on_humanoid(self, humanoid: Instance, animation: Any) -> Any:
+    def _load_on_humanoid(self, humanoid: Instance, animation: Any) -> Any:
         """``Humanoid:LoadAnimation(animation)``; the Animator is made at the first call."""
         _check_animation(animation)
         animators = (child for child in humanoid.children if child.spec.name == ANIMATOR)
@@ -112,9 +99,9 @@ class Animations:
         if animator is None:
             animator = self._model.make(ANIMATOR)
             set_parent(animator, humanoid)
-        return self.load(animator, animation)
+        return self.load_animation(animator, animation)
 
-    def load(self, animator: Instance, animation: Any) -> Any:
+    def load_animation(self, animator: Instance, animation: Any) -> Any:
         """``Animator:LoadAnimation(animation)``: a new track that does not play yet."""
         ident = _check_animation(animation)
         track = self._model.make("AnimationTrack")
@@ -129,7 +116,7 @@ class Animations:
         )
         return track
 
-    def playing(self, animator: Instance) -> Any:
+    def get_playing_animation_tracks(self, animator: Instance) -> Any:
         """``GetPlayingAnimationTracks()``, in the order in which they began."""
         return as_list(state.track for state in self._of(animator) if not state.is_stopping)
 

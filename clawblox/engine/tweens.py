@@ -24,6 +24,7 @@ from clawblox.engine.instances.instance import (
 )
 from clawblox.engine.instances.kinds import check_value
 from clawblox.engine.instances.members import wrong_argument
+from clawblox.engine.instances.spec import methods_of
 from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.slots import Slots
 from clawblox.engine.values import vector3
@@ -127,9 +128,8 @@ class Tweens:
     def __init__(self, model: DataModel) -> None:
         self._model = model
         self._active: dict[int, _Active] = {}
-        add = model.classes.add
-        add("TweenService", methods={"Create": self.create, "GetValue": _get_value})
-        add("TweenBase", methods={"Play": self.play, "Pause": self.pause, "Cancel": self.cancel})
+        for name, receiver in (("TweenService", "service"), ("TweenBase", "tween")):
+            model.classes.add(name, methods=methods_of(self, receiver))
 
     # What scripts call
 
@@ -181,6 +181,15 @@ class Tweens:
         if self._active.pop(tween.number, None) is not None or is_paused:
             self._end(tween, "Cancelled")
         return ()
+
+    def get_value(self, service: Instance, share: Any, style: Any, direction: Any) -> float:
+        """``GetValue(alpha, style, direction)``: the eased share."""
+        if share.__class__ is not float or not math.isfinite(share):
+            raise wrong_argument(share, 1, "GetValue", "finite number")
+        for at, value, enum in ((2, style, "EasingStyle"), (3, direction, "EasingDirection")):
+            if not isinstance(value, EnumItem) or value.enum.name != enum:
+                raise wrong_argument(value, at, "GetValue", f"Enum.{enum}")
+        return ease(share, style.name, direction.name)
 
     # The phase of a tick
 
@@ -325,13 +334,3 @@ def _check_tween(tween: Instance) -> None:
 
 def _set_state(tween: Instance, state: str) -> None:
     tween.change("PlaybackState", enum_item("PlaybackState", state))
-
-
-def _get_value(service: Instance, share: Any, style: Any, direction: Any) -> float:
-    """``GetValue(alpha, style, direction)``: the eased share."""
-    if share.__class__ is not float or not math.isfinite(share):
-        raise wrong_argument(share, 1, "GetValue", "finite number")
-    for at, value, enum in ((2, style, "EasingStyle"), (3, direction, "EasingDirection")):
-        if not isinstance(value, EnumItem) or value.enum.name != enum:
-            raise wrong_argument(value, at, "GetValue", f"Enum.{enum}")
-    return ease(share, style.name, direction.name)

@@ -189,13 +189,31 @@ def methods_in(module: Mapping[str, Any], receiver: str) -> dict[str, Callable[.
         receiver: The name of that parameter.
     """
     return {
-        "".join(map(str.capitalize, name.split("_"))): function
+        _luau_name(name): function
         for name, function in module.items()
-        if isinstance(function, FunctionType)
-        and function.__module__ == module["__name__"]
-        and function.__code__.co_varnames[:1] == (receiver,)
-        and not name.startswith("_")
+        if _is_method(name, function, (receiver,)) and function.__module__ == module["__name__"]
     }
+
+
+def methods_of(state: object, receiver: str) -> dict[str, Callable[..., Any]]:
+    """Return the methods that an object defines for a class; its ``self`` comes first."""
+    return {
+        _luau_name(name): getattr(state, name)
+        for name, function in vars(type(state)).items()
+        if _is_method(name, function, ("self", receiver))
+    }
+
+
+def _is_method(name: str, function: Any, first: tuple[str, ...]) -> bool:
+    return (
+        isinstance(function, FunctionType)
+        and function.__code__.co_varnames[: len(first)] == first
+        and not name.startswith("_")
+    )
+
+
+def _luau_name(name: str) -> str:
+    return "".join(map(str.capitalize, name.split("_")))
 
 
 def _own_default(name: str, default: HostValue) -> Getter:
@@ -221,33 +239,28 @@ def checked_method(class_name: str, name: str, function: Callable[..., Any]) -> 
     is_variadic = bool(code.co_flags & 0x04)
     count = code.co_argcount - (2 if inspect.ismethod(function) else 1)
 
-    def refuse() -> RuntimeFault:
-        return RuntimeFault(f"Expected ':' not '.' calling member function {name}")
-
-    def fits(receiver: Any) -> bool:
+    def check(receiver: Any) -> None:
         try:
-            return class_name in receiver.spec.lineage
+            fits = class_name in receiver.spec.lineage
         except AttributeError:
-            return False
+            fits = False
+        if not fits:
+            raise RuntimeFault(f"Expected ':' not '.' calling member function {name}")
 
     def call_0(receiver: Any = None, *_: Any) -> Any:
-        if not fits(receiver):
-            raise refuse()
+        check(receiver)
         return function(receiver)
 
     def call_1(receiver: Any = None, first: Any = None, *_: Any) -> Any:
-        if not fits(receiver):
-            raise refuse()
+        check(receiver)
         return function(receiver, first)
 
     def call_2(receiver: Any = None, first: Any = None, second: Any = None, *_: Any) -> Any:
-        if not fits(receiver):
-            raise refuse()
+        check(receiver)
         return function(receiver, first, second)
 
     def call_many(receiver: Any = None, *values: Any) -> Any:
-        if not fits(receiver):
-            raise refuse()
+        check(receiver)
         if not is_variadic:
             values = (*values, *[None] * count)[:count]
         return function(receiver, *values)

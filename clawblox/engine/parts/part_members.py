@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.kinds import refuse_value
 from clawblox.engine.instances.members import as_list
-from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.instances.spec import ClassTable, methods_of
 from clawblox.engine.parts.poses import read_cframe, rotation, triple, write_cframe
 from clawblox.engine.parts.syncing import ANGULAR, LINEAR, VELOCITY, Marks, material, part_shape
 from clawblox.engine.physics.colliders import volume
@@ -27,38 +27,33 @@ def _vector_argument(value: Any, name: str) -> Vector:
     return value
 
 
+_VELOCITIES: Final = {
+    "Velocity": LINEAR,
+    "AssemblyLinearVelocity": LINEAR,
+    "RotVelocity": ANGULAR,
+    "AssemblyAngularVelocity": ANGULAR,
+}
+
+
 def add_part_members(classes: ClassTable, marks: Marks) -> None:
     """Give parts and attachments their methods and computed values."""
     members = _PartMembers(marks)
-    velocities = {
-        "Velocity": LINEAR,
-        "AssemblyLinearVelocity": LINEAR,
-        "RotVelocity": ANGULAR,
-        "AssemblyAngularVelocity": ANGULAR,
-    }
     classes.add(
         "BasePart",
-        methods={
-            "GetMass": members.mass,
-            "GetConnectedParts": members.connected,
-            "ApplyImpulse": members.apply_impulse,
-            "ApplyImpulseAtPosition": members.apply_impulse_at,
-            "ApplyAngularImpulse": members.apply_angular_impulse,
-            "SetNetworkOwner": _set_network_owner,
-        },
+        methods=methods_of(members, "part"),
         getters={
             "CFrame": read_cframe,
             "Orientation": _orientation,
             "BrickColor": lambda part: nearest_brick_color(part.read("Color")),
-            "Mass": members.mass,
-            "AssemblyMass": members.assembly_mass,
-            **{name: members.velocity_getter(key) for name, key in velocities.items()},
+            "Mass": members.get_mass,
+            "AssemblyMass": members.read_assembly_mass,
+            **{name: members.velocity_getter(key) for name, key in _VELOCITIES.items()},
         },
         setters={
             "CFrame": write_cframe,
             "Orientation": _set_orientation,
             "BrickColor": _set_brick_color,
-            **{name: members.velocity_setter(name, key) for name, key in velocities.items()},
+            **{name: members.velocity_setter(name, key) for name, key in _VELOCITIES.items()},
         },
     )
     classes.add(
@@ -72,26 +67,23 @@ def add_part_members(classes: ClassTable, marks: Marks) -> None:
 
 
 class _PartMembers:
-    """The members of parts that need the bodies."""
+    """The members of parts that need the bodies; the methods of parts by their names."""
 
     def __init__(self, marks: Marks) -> None:
         self._marks = marks
 
-    def mass(self, part: Instance) -> float:
+    def get_mass(self, part: Instance) -> float:
         """``GetMass()``: volume times density."""
         density: float = material(part)["density"]
         return volume(part_shape(part)) * density
 
-    def assembly_mass(self, part: Instance) -> float:
-        """``AssemblyMass``: the mass of all welded parts except massless parts."""
-        root = self._root(part)
-        return sum(
-            self.mass(member)
-            for member in self._assembly(part)
-            if member is root or not member.read("Massless")
-        )
+    def read_assembly_mass(self, member: Instance) -> float:
+        """Return ``AssemblyMass``: the mass of all welded parts except massless parts."""
+        root, *fixed = self._assembly(member)
+        heavy = (part for part in fixed if not part.read("Massless"))
+        return sum(map(self.get_mass, (root, *heavy)))
 
-    def connected(self, part: Instance) -> Any:
+    def get_connected_parts(self, part: Instance) -> Any:
         """``GetConnectedParts()``: the parts that are welded together, this one first."""
         return as_list([part, *(member for member in self._assembly(part) if member is not part)])
 
@@ -105,32 +97,31 @@ class _PartMembers:
         fixtures = self._marks.welds.fixtures.values()
         return [root, *(fixture.part for fixture in fixtures if fixture.root is root)]
 
-    def _body(self, part: Instance) -> int | None:
-        """Return the number of the body that moves a part; None outside Workspace."""
+    def _body(self, part: Instance) -> int:
+        """Return the number of the body that moves a part; forces ignore a part without one."""
         self._marks.bring()
-        number = self._root(part).number
-        return number if number in self._marks.space else None
+        return self._root(part).number
 
     def apply_impulse(self, part: Instance, impulse: Any) -> Any:
         """``ApplyImpulse(impulse)``."""
-        vector, number = _vector_argument(impulse, "impulse"), self._body(part)
-        if number is not None:
-            self._marks.space.forces.apply_impulse(number, triple(vector))
+        vector = _vector_argument(impulse, "impulse")
+        self._marks.space.forces.apply_impulse(self._body(part), triple(vector))
         return ()
 
-    def apply_impulse_at(self, part: Instance, impulse: Any, position: Any) -> Any:
+    def apply_impulse_at_position(self, part: Instance, impulse: Any, position: Any) -> Any:
         """``ApplyImpulseAtPosition(impulse, position)``."""
         vector, at = _vector_argument(impulse, "impulse"), _vector_argument(position, "position")
-        number = self._body(part)
-        if number is not None:
-            self._marks.space.forces.apply_impulse(number, triple(vector), triple(at))
+        self._marks.space.forces.apply_impulse(self._body(part), triple(vector), triple(at))
         return ()
 
     def apply_angular_impulse(self, part: Instance, impulse: Any) -> Any:
         """``ApplyAngularImpulse(impulse)``."""
-        vector, number = _vector_argument(impulse, "impulse"), self._body(part)
-        if number is not None:
-            self._marks.space.forces.apply_angular_impulse(number, triple(vector))
+        vector = _vector_argument(impulse, "impulse")
+        self._marks.space.forces.apply_angular_impulse(self._body(part), triple(vector))
+        return ()
+
+    def set_network_owner(self, part: Instance, owner: Any) -> Any:
+        """``SetNetworkOwner(player)``: the engine alone simulates, so it does nothing."""
         return ()
 
     def velocity_getter(self, key: str) -> Any:
@@ -161,11 +152,6 @@ class _PartMembers:
                 part.tell_changed(name)
 
         return write
-
-
-def _set_network_owner(part: Instance, owner: Any) -> Any:
-    """``SetNetworkOwner(player)``: the engine alone simulates, so it does nothing."""
-    return ()
 
 
 def _orientation(part: Instance) -> Vector:

@@ -8,11 +8,12 @@ from typing import Any, ClassVar, Final
 from clawblox.engine import shapes
 from clawblox.engine.errors import WorldHalted, to_text
 from clawblox.engine.instances.instance import DataModel, Instance
+from clawblox.engine.instances.spec import methods_of
 from clawblox.engine.instances.tree_changes import destroy
 from clawblox.engine.parts import syncing
 from clawblox.engine.parts.movers import Movers, is_mover
 from clawblox.engine.parts.part_members import add_part_members
-from clawblox.engine.parts.pivots import ModelPlacing, add_pivots
+from clawblox.engine.parts.pivots import add_pivots
 from clawblox.engine.parts.poses import triple, write_pose
 from clawblox.engine.parts.searches import Searches
 from clawblox.engine.parts.syncing import COLLIDE, POSE, Groups, Marks
@@ -155,9 +156,8 @@ class Parts:
         model.effects["joint"] = self._marks.welds.change
         model.moved.append(self._move)
         add_part_members(model.classes, self._marks)
-        add_pivots(model.classes)
-        model.classes.add("Model", methods={"MoveTo": ModelPlacing(self._marks).move_to})
-        Searches(self._marks).add_to(model.classes)
+        add_pivots(model.classes, self._marks)
+        model.classes.add("Workspace", methods=methods_of(Searches(self._marks), "workspace"))
 
     @property
     def written(self) -> dict[int, int]:
@@ -279,8 +279,7 @@ class Parts:
 
     def apply_welds(self) -> None:
         """Put welded parts where the parts that they follow take them."""
-        for _ in self._marks.welds.apply():
-            pass
+        self._marks.welds.apply()
 
     # snapshots
 

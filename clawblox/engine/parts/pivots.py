@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.kinds import refuse_value
-from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.instances.spec import ClassTable, methods_in, methods_of
 from clawblox.engine.instances.tree_changes import walk
 from clawblox.engine.parts.boxes import Box
 from clawblox.engine.parts.poses import read_cframe, rotation, triple, write_cframe
@@ -27,18 +27,16 @@ def part_box(part: Instance) -> Box:
     return Box(triple(part.read("Position")), triple(part.read("Size")), turn)
 
 
-def add_pivots(classes: ClassTable) -> None:
+def add_pivots(classes: ClassTable, marks: Marks) -> None:
     """Give parts and models the methods that move them as a whole."""
     classes.add("BasePart", methods={"GetPivot": read_cframe, "PivotTo": _move_part})
     classes.add(
         "Model",
         methods={
-            "GetPivot": _pivot,
-            "PivotTo": _move_model,
+            **methods_in(globals(), "model"),
+            **methods_of(ModelPlacing(marks), "model"),
             "GetPrimaryPartCFrame": _primary_cframe,
             "SetPrimaryPartCFrame": _move_by_primary,
-            "GetBoundingBox": _bounding_box,
-            "GetExtentsSize": _extents_size,
         },
     )
 
@@ -55,14 +53,14 @@ def _move_part(part: Instance, target: Any) -> Any:
     return ()
 
 
-def parts_below(model: Instance) -> list[Instance]:
+def _parts_below(model: Instance) -> list[Instance]:
     """Return the parts below a model, in the order of the tree; this costs steps."""
     instances = walk(model)
     model.model.scheduler.charge(len(instances) * _MOVE_STEPS)
     return [instance for instance in instances if "Part" in instance.spec.lineage]
 
 
-def _pivot(model: Instance) -> CFrame:
+def get_pivot(model: Instance) -> CFrame:
     """``GetPivot()``: the primary part, or where `PivotTo` put it, or the middle of the parts."""
     primary = model.read("PrimaryPart")
     if primary is not None:
@@ -70,15 +68,15 @@ def _pivot(model: Instance) -> CFrame:
     kept: CFrame | None = model.props.get(_PIVOT)
     if kept is not None:
         return kept
-    return make_cframe(*bounding_box(model, parts_below(model)).centre, IDENTITY)
+    return make_cframe(*_box_around(model, _parts_below(model)).centre, IDENTITY)
 
 
-def bounding_box(model: Instance, parts: list[Instance]) -> Box:
+def _box_around(model: Instance, parts: list[Instance]) -> Box:
     """Return the box around parts of a model, turned as its primary part is.
 
     Args:
         model: The model.
-        parts: What `parts_below` returned; without parts, the box has no size.
+        parts: What `_parts_below` returned; without parts, the box has no size.
     """
     primary = model.read("PrimaryPart")
     turn = IDENTITY if primary is None else rotation(primary) or IDENTITY
@@ -96,37 +94,37 @@ def _span(boxes: list[Box], axis: Any) -> tuple[float, float]:
     return low, max((at + extent for at, extent in ends), default=0.0)
 
 
-def _bounding_box(model: Instance) -> tuple[CFrame, Vector]:
+def get_bounding_box(model: Instance) -> tuple[CFrame, Vector]:
     """``GetBoundingBox()``: its middle, turned as the primary part is, and its size."""
-    parts = parts_below(model)
+    parts = _parts_below(model)
     if not parts:
-        return _pivot(model), make_vector(0.0, 0.0, 0.0)
-    box = bounding_box(model, parts)
+        return get_pivot(model), make_vector(0.0, 0.0, 0.0)
+    box = _box_around(model, parts)
     return make_cframe(*box.centre, box.rotation), make_vector(*box.size)
 
 
-def _extents_size(model: Instance) -> Vector:
+def get_extents_size(model: Instance) -> Vector:
     """``GetExtentsSize()``: the size of that box."""
-    return _bounding_box(model)[1]
+    return get_bounding_box(model)[1]
 
 
-def _move_model(model: Instance, target: Any) -> Any:
+def pivot_to(model: Instance, target: Any) -> Any:
     """``PivotTo(cframe)`` of a model: all its parts move as one."""
     goal = _frame(target, "PivotTo")
-    _move_rigidly(model, _pivot(model), goal)
+    _move_rigidly(model, get_pivot(model), goal)
     if model.read("PrimaryPart") is None:
         model.props[_PIVOT] = goal
     return ()
 
 
-def move_parts(model: Instance, start: CFrame, goal: CFrame) -> None:
+def _move_parts(model: Instance, start: CFrame, goal: CFrame) -> None:
     """Move a model as one, so that what was at `start` comes to `goal`.
 
     Raises:
         RuntimeFault: A part would be somewhere that is not finite.
         WorldHalted: A handler fails.
     """
-    pivot = multiply(goal, multiply(invert(start), _pivot(model)))
+    pivot = multiply(goal, multiply(invert(start), get_pivot(model)))
     _move_rigidly(model, start, goal)
     if model.read("PrimaryPart") is None:
         model.props[_PIVOT] = pivot
@@ -135,7 +133,7 @@ def move_parts(model: Instance, start: CFrame, goal: CFrame) -> None:
 def _move_rigidly(model: Instance, start: CFrame, goal: CFrame) -> None:
     back = invert(start)
     primary = model.read("PrimaryPart")
-    for part in parts_below(model):
+    for part in _parts_below(model):
         if part is primary:
             write_cframe(part, goal)
         else:
@@ -178,19 +176,19 @@ class ModelPlacing:
         """
         if position.__class__ is not Vector or not all(map(math.isfinite, triple(position))):
             raise refuse_value("position", "finite Vector3", position)
-        parts = parts_below(model)
+        parts = _parts_below(model)
         if not parts:
             return ()
         start = read_cframe(model.read("PrimaryPart") or parts[0])
         goal = CFrame(position, start.rotation)
         if model.in_workspace:
-            box = bounding_box(model, parts)
+            box = _box_around(model, parts)
             way = zip(box.centre, triple(position), triple(start.position), strict=True)
             x, y, z = (centre + to - at for centre, to, at in way)
             lift = self._lift(model, parts, Box((x, y, z), box.size, box.rotation))
             above = make_vector(position.x, position.y + lift, position.z)
             goal = CFrame(above, start.rotation)
-        move_parts(model, start, goal)
+        _move_parts(model, start, goal)
         return ()
 
     def _lift(self, model: Instance, parts: list[Instance], box: Box) -> float:

@@ -9,7 +9,6 @@ from typing import Any, Final
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.kinds import refuse_value
 from clawblox.engine.instances.members import as_list
-from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.instances.tree_changes import walk
 from clawblox.engine.parts.boxes import Box, ball_overlaps, boxes_overlap
 from clawblox.engine.parts.pivots import part_box
@@ -29,24 +28,10 @@ Accept = Callable[[Instance], bool]
 
 
 class Searches:
-    """The queries of ``Workspace``; parts count in the order of the tree."""
+    """The queries of ``Workspace``, as its methods; parts count in the order of the tree."""
 
     def __init__(self, marks: Marks) -> None:
         self._marks = marks
-
-    def add_to(self, classes: ClassTable) -> None:
-        """Give ``Workspace`` its methods."""
-        classes.add(
-            "Workspace",
-            methods={
-                "Raycast": self.raycast,
-                "FindPartOnRay": self.find_part_on_ray,
-                "FindPartOnRayWithIgnoreList": self.find_part_on_ray,
-                "GetPartBoundsInBox": self.parts_in_box,
-                "GetPartBoundsInRadius": self.parts_in_radius,
-                "GetPartsInPart": self.parts_in_part,
-            },
-        )
 
     # rays
 
@@ -87,6 +72,8 @@ class Searches:
         part = self._marks.find(hit.number)
         return part, make_vector(*hit.position), Vector(*hit.normal), part.read("Material")
 
+    find_part_on_ray_with_ignore_list = find_part_on_ray
+
     def _first(
         self, workspace: Instance, start: Vector, way: Vector, accepts: Accept
     ) -> Hit | None:
@@ -112,14 +99,18 @@ class Searches:
 
     # overlaps
 
-    def parts_in_box(self, workspace: Instance, frame: Any, size: Any, params: Any) -> Any:
+    def get_part_bounds_in_box(
+        self, workspace: Instance, frame: Any, size: Any, params: Any
+    ) -> Any:
         """``GetPartBoundsInBox(cframe, size, params)``."""
         if not isinstance(frame, CFrame):
             raise refuse_value("cframe", "CFrame", frame)
         box = Box(triple(frame.position), triple(_vector(size, "size")), frame.rotation)
         return self._bounded(workspace, params, lambda part: boxes_overlap(part_box(part), box))
 
-    def parts_in_radius(self, workspace: Instance, centre: Any, radius: Any, params: Any) -> Any:
+    def get_part_bounds_in_radius(
+        self, workspace: Instance, centre: Any, radius: Any, params: Any
+    ) -> Any:
         """``GetPartBoundsInRadius(position, radius, params)``."""
         at = triple(_vector(centre, "position"))
         if radius.__class__ is not float:
@@ -128,7 +119,7 @@ class Searches:
             workspace, params, lambda part: ball_overlaps(at, radius, part_box(part))
         )
 
-    def parts_in_part(self, workspace: Instance, part: Any, params: Any) -> Any:
+    def get_parts_in_part(self, workspace: Instance, part: Any, params: Any) -> Any:
         """``GetPartsInPart(part, params)``: by their true shapes."""
         if not isinstance(part, Instance) or "Part" not in part.spec.lineage:
             raise refuse_value("part", "BasePart", part)

@@ -7,7 +7,7 @@ larger number counts; a joint that would close a circle is ignored.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from clawblox.engine.instances.instance import Instance
@@ -99,13 +99,12 @@ class Welds:
             offset = multiply(joint.read("C0"), invert(joint.read("C1")))
         return None if part.number in self._characters else (leader, part, offset)
 
-    def apply(self) -> Iterator[Instance]:
-        """Put each fixed part where its leader takes it; return those that this moved."""
+    def apply(self) -> None:
+        """Put each fixed part where its leader takes it."""
         for part, leader, _, offset, _ in self.fixtures.values():
             frame = multiply(read_cframe(leader), offset)
             if frame != read_cframe(part):
                 write_pose(part, frame.position, frame.rotation)
-                yield part
 
 
 def _leads_to(

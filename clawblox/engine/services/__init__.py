@@ -11,6 +11,4 @@
 - ``terrain``, ``voxels``: the ground, and its cells.
 - ``every``: all services of a world, and the small ones: ``RunService``, ``HttpService``,
   ``CollectionService``, value objects and bindable events.
-
-The instance of a service keeps its state in ``extra``.
 """

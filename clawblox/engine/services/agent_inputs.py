@@ -17,7 +17,7 @@ from clawblox.engine.errors import to_luau_text, to_text
 from clawblox.engine.gui import CLICK, find_clicked
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import as_list
-from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.instances.spec import methods_of
 from clawblox.engine.physics.numbers import LIMIT
 from clawblox.engine.slots import Slots
 from clawblox.foreign_values import finite_number
@@ -119,7 +119,7 @@ class AgentInputs:
     """The inputs that wait for scripts, by player.
 
     Args:
-        model: The data model.
+        model: The data model; the methods of ``AgentInputService`` are added to it.
 
     Attributes:
         effects: What inputs do besides their event, by type.
@@ -130,6 +130,7 @@ class AgentInputs:
         self._model = model
         self._arrived: dict[int, list[_Input]] = {}
         self._queues: dict[int, _Queue] = {}
+        model.classes.add("AgentInputService", methods=methods_of(self, "service"))
 
     def add(self, player: Instance, action: str, data: Json) -> None:
         """Queue an input that `check_input` has accepted for the next tick."""
@@ -170,13 +171,13 @@ class AgentInputs:
                 if effect is not None:
                     effect(player, item.data)
 
-    def take(self, player: Any) -> list[LuaTable]:
-        """Return the queue of a player as entries, and empty it."""
+    def get_inputs(self, service: Instance, player: Any) -> Any:
+        """``GetInputs(player)``: the queue of a player, which is empty then."""
         queue = self._queues.pop(getattr(player, "number", 0), None)
-        return [] if queue is None else [waiting.entry() for waiting in queue.inputs]
+        return as_list([] if queue is None else [waiting.entry() for waiting in queue.inputs])
 
-    def has_pending(self, player: Any) -> bool:
-        """Return whether the queue of a player has inputs."""
+    def has_pending_inputs(self, service: Instance, player: Any) -> Any:
+        """``HasPendingInputs(player)``."""
         return getattr(player, "number", 0) in self._queues
 
     def document(self, slots: Slots) -> list[Any]:
@@ -216,18 +217,3 @@ def click(player: Instance, data: Json) -> None:
     element = find_clicked(player.read("PlayerGui"), element_id)
     if element is not None:
         element.fire(CLICK)
-
-
-def _state(service: Instance) -> AgentInputs:
-    return service.extra  # type: ignore[no-any-return]
-
-
-def add_agent_inputs(classes: ClassTable) -> None:
-    """Give the service its members."""
-    classes.add(
-        "AgentInputService",
-        methods={
-            "GetInputs": lambda service, player: as_list(_state(service).take(player)),
-            "HasPendingInputs": lambda service, player: _state(service).has_pending(player),
-        },
-    )

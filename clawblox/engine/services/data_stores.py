@@ -32,7 +32,7 @@ from clawblox.engine.datastore.store import (
 from clawblox.engine.datastore.worker import RequestBatch, Worker
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import text_argument
-from clawblox.engine.instances.spec import ClassTable, methods_in
+from clawblox.engine.instances.spec import methods_of
 from clawblox.engine.json_text import read_text, to_text, write_text
 from clawblox.engine.slots import Slots
 from clawblox.luau import Coroutine, LuaError, LuaTable, RuntimeFault, fail_call
@@ -93,7 +93,7 @@ class DataStores:
     """The calls of a world that wait for the database.
 
     Args:
-        model: The data model.
+        model: The data model; the methods of ``DataStoreService`` and of stores are added to it.
         worker: Talks to the database; None without a database.
         game_id: The id under which the world's rows are stored.
 
@@ -109,19 +109,77 @@ class DataStores:
         self._sent: list[_Call] = []
         self._batch: RequestBatch | None = None
         self._answers: list[Answer | StoreError] = []
+        for name, receiver in (
+            ("DataStoreService", "service"),
+            ("GlobalDataStore", "store"),
+            (_ORDERED, "ordered_store"),
+        ):
+            model.classes.add(name, methods=methods_of(self, receiver))
 
-    # Calls of scripts
+    # Methods of the service and of stores
 
-    def check(self) -> None:
-        """Check that there is a database.
+    def get_data_store(self, service: Instance, name: Any) -> Any:
+        """``GetDataStore(name)``; the same object for the same name."""
+        return _open(service, "DataStore", name, "GetDataStore")
 
-        Raises:
-            RuntimeFault: There is none.
-        """
+    def get_ordered_data_store(self, service: Instance, name: Any) -> Any:
+        """``GetOrderedDataStore(name)``; the same object for the same name."""
+        return _open(service, _ORDERED, name, "GetOrderedDataStore")
+
+    def _address(self, store: Instance, key: Any, method: str) -> tuple[str, str]:
         if self._worker is None:
             raise RuntimeFault(_UNAVAILABLE)
+        try:
+            return to_text(store.name), to_text(text_argument(key, 1, method))
+        except ValueError as error:
+            raise RuntimeFault(f"Database error in {method}: {error}") from None
 
-    def call(self, name: str, request: Request, ordered: bool = False, change: Any = None) -> Any:
+    def get_async(self, store: Instance, key: Any) -> Any:
+        """``GetAsync(key)``; nil if there is no value."""
+        return self._call("GetAsync", Read(*self._address(store, key, "GetAsync")))
+
+    def set_async(self, store: Instance, key: Any, value: Any) -> Any:
+        """``SetAsync(key, value)``."""
+        address = self._address(store, key, "SetAsync")
+        text = self._write_value(value, store.spec.name == _ORDERED)
+        return self._call("SetAsync", WriteRequest(*address, text))
+
+    def remove_async(self, store: Instance, key: Any) -> Any:
+        """``RemoveAsync(key)``: leaves a null that reads as nil."""
+        request = WriteRequest(*self._address(store, key, "RemoveAsync"), "null")
+        return self._call("RemoveAsync", request)
+
+    def update_async(self, store: Instance, key: Any, function: Any) -> Any:
+        """``UpdateAsync(key, function)``: writes the function's result; nil cancels."""
+        address = self._address(store, key, "UpdateAsync")
+        if not is_function(function):
+            raise RuntimeFault("invalid argument #2 to 'UpdateAsync' (function expected)")
+        ordered = store.spec.name == _ORDERED
+        return self._call("UpdateAsync", Read(*address), ordered, function)
+
+    def increment_async(self, store: Instance, key: Any, delta: Any) -> Any:
+        """``IncrementAsync(key, delta)``: adds 1, or ``delta``, and returns the sum.
+
+        In an ordered store it adds to the ``score`` of the value, whose other fields stay.
+        """
+        address = self._address(store, key, _INCREMENT)
+        delta = 1.0 if delta is None else delta
+        if delta.__class__ is not float or not math.isfinite(delta):
+            raise RuntimeFault(f"invalid argument #2 to '{_INCREMENT}' (finite number expected)")
+        return self._call(_INCREMENT, Read(*address), store.spec.name == _ORDERED, delta)
+
+    def get_sorted_async(self, ordered_store: Instance, ascending: Any, limit: Any) -> Any:
+        """``GetSortedAsync(ascending, limit)``: an array of ``{key, value}``."""
+        name, _ = self._address(ordered_store, "", "GetSortedAsync")
+        limit = _DEFAULT_LIMIT if limit is None else limit
+        if limit.__class__ is not float or not limit >= 0:
+            raise RuntimeFault(
+                "invalid argument #2 to 'GetSortedAsync' (number of at least 0 expected)"
+            )
+        request = ReadSorted(name, ascending not in (None, False), int(min(limit, 1e15)))
+        return self._call("GetSortedAsync", request)
+
+    def _call(self, name: str, request: Request, ordered: bool = False, change: Any = None) -> Any:
         """Let the running thread wait for an answer.
 
         Raises:
@@ -132,7 +190,7 @@ class DataStores:
         self._made.append(_Call(name, thread, request, ordered, change))
         raise suspension
 
-    def write_value(self, value: Any, ordered: bool) -> str:
+    def _write_value(self, value: Any, ordered: bool) -> str:
         """Return a value as JSON text.
 
         Raises:
@@ -214,7 +272,7 @@ class DataStores:
         assert isinstance(call.request, Read)
         try:
             new = self._changed(call, old)
-            value = None if new is None else self.write_value(new, call.ordered)
+            value = None if new is None else self._write_value(new, call.ordered)
         except LuaError as error:
             self._fail(call, error)
             return
@@ -336,13 +394,6 @@ def _restore_answer(saved: Any) -> Answer | StoreError:
     return [(key, value) for key, value in saved] if isinstance(saved, list) else saved
 
 
-# Members
-
-
-def _state(store: Instance) -> DataStores:
-    return store.model.services["DataStoreService"].extra  # type: ignore[no-any-return]
-
-
 def _open(service: Instance, class_name: str, name: Any, method: str) -> Instance:
     shown = text_argument(name, 1, method)
     for child in service.children:
@@ -352,63 +403,6 @@ def _open(service: Instance, class_name: str, name: Any, method: str) -> Instanc
     store.name = shown
     store.link(service)
     return store
-
-
-def get_data_store(service: Instance, name: Any) -> Any:
-    """``GetDataStore(name)``; the same object for the same name."""
-    return _open(service, "DataStore", name, "GetDataStore")
-
-
-def get_ordered_data_store(service: Instance, name: Any) -> Any:
-    """``GetOrderedDataStore(name)``; the same object for the same name."""
-    return _open(service, _ORDERED, name, "GetOrderedDataStore")
-
-
-def _address(store: Instance, key: Any, method: str) -> tuple[str, str]:
-    _state(store).check()
-    try:
-        return to_text(store.name), to_text(text_argument(key, 1, method))
-    except ValueError as error:
-        raise RuntimeFault(f"Database error in {method}: {error}") from None
-
-
-def get_async(store: Instance, key: Any) -> Any:
-    """``GetAsync(key)``; nil if there is no value."""
-    return _state(store).call("GetAsync", Read(*_address(store, key, "GetAsync")))
-
-
-def set_async(store: Instance, key: Any, value: Any) -> Any:
-    """``SetAsync(key, value)``."""
-    address = _address(store, key, "SetAsync")
-    text = _state(store).write_value(value, store.spec.name == _ORDERED)
-    return _state(store).call("SetAsync", WriteRequest(*address, text))
-
-
-def remove_async(store: Instance, key: Any) -> Any:
-    """``RemoveAsync(key)``: leaves a null that reads as nil."""
-    request = WriteRequest(*_address(store, key, "RemoveAsync"), "null")
-    return _state(store).call("RemoveAsync", request)
-
-
-def update_async(store: Instance, key: Any, function: Any) -> Any:
-    """``UpdateAsync(key, function)``: writes the function's result; nil cancels."""
-    address = _address(store, key, "UpdateAsync")
-    if not is_function(function):
-        raise RuntimeFault("invalid argument #2 to 'UpdateAsync' (function expected)")
-    ordered = store.spec.name == _ORDERED
-    return _state(store).call("UpdateAsync", Read(*address), ordered, function)
-
-
-def increment_async(store: Instance, key: Any, delta: Any = None) -> Any:
-    """``IncrementAsync(key, delta)``: adds 1, or ``delta``, and returns the sum.
-
-    In an ordered store it adds to the ``score`` of the value, whose other fields stay.
-    """
-    address = _address(store, key, _INCREMENT)
-    delta = 1.0 if delta is None else delta
-    if delta.__class__ is not float or not math.isfinite(delta):
-        raise RuntimeFault(f"invalid argument #2 to '{_INCREMENT}' (finite number expected)")
-    return _state(store).call(_INCREMENT, Read(*address), store.spec.name == _ORDERED, delta)
 
 
 def _incremented(old: Any, delta: float, ordered: bool) -> Any:
@@ -427,28 +421,3 @@ def _incremented(old: Any, delta: float, ordered: bool) -> Any:
         return number + delta
     old["score"] = number + delta
     return old
-
-
-def get_sorted_async(ordered_store: Instance, ascending: Any, limit: Any) -> Any:
-    """``GetSortedAsync(ascending, limit)``: an array of ``{key, value}``."""
-    name, _ = _address(ordered_store, "", "GetSortedAsync")
-    limit = _DEFAULT_LIMIT if limit is None else limit
-    if limit.__class__ is not float or not limit >= 0:
-        raise RuntimeFault(
-            "invalid argument #2 to 'GetSortedAsync' (number of at least 0 expected)"
-        )
-    request = ReadSorted(name, ascending not in (None, False), int(min(limit, 1e15)))
-    return _state(ordered_store).call("GetSortedAsync", request)
-
-
-def add_data_stores(classes: ClassTable) -> None:
-    """Give the service and its stores their members."""
-    classes.add(
-        "DataStoreService",
-        methods=methods_in(globals(), "service"),
-    )
-    classes.add(
-        "GlobalDataStore",
-        methods=methods_in(globals(), "store"),
-    )
-    classes.add(_ORDERED, methods=methods_in(globals(), "ordered_store"))

@@ -27,12 +27,12 @@ from clawblox.engine.services import (
     speech,
     terrain,
 )
-from clawblox.engine.services.agent_inputs import AgentInputs, add_agent_inputs
-from clawblox.engine.services.data_stores import DataStores, add_data_stores
-from clawblox.engine.services.game import ClosingCalls, DebrisQueue, add_debris, add_game
-from clawblox.engine.services.physics_groups import CollisionGroups, add_physics_groups
-from clawblox.engine.services.players import Players, add_players
-from clawblox.engine.services.remote_events import RemoteEvents, add_remote_events
+from clawblox.engine.services.agent_inputs import AgentInputs
+from clawblox.engine.services.data_stores import DataStores
+from clawblox.engine.services.game import ClosingCalls, DebrisQueue
+from clawblox.engine.services.physics_groups import CollisionGroups
+from clawblox.engine.services.players import Players
+from clawblox.engine.services.remote_events import RemoteEvents
 from clawblox.engine.services.sounds import add_sounds
 from clawblox.engine.services.speech import Speech
 from clawblox.engine.services.terrain import (
@@ -47,22 +47,8 @@ from clawblox.luau import RuntimeFault
 
 
 def add_services(classes: ClassTable) -> None:
-    """Add the members of all services and of the classes that belong to them."""
-    for add in (
-        add_agent_inputs,
-        add_collection,
-        add_data_stores,
-        add_debris,
-        add_game,
-        add_http,
-        add_objects,
-        add_physics_groups,
-        add_players,
-        add_remote_events,
-        add_run_service,
-        add_sounds,
-        add_terrain,
-    ):
+    """Add the members of the services without state, and of the classes that belong to them."""
+    for add in (add_collection, add_http, add_objects, add_run_service, add_sounds, add_terrain):
         add(classes)
 
 
@@ -91,7 +77,7 @@ class Services:
         self.inputs = AgentInputs(model)
         self.speech = Speech(model)
         self.remote_events = RemoteEvents(model)
-        self.collision_groups = CollisionGroups()
+        self.collision_groups = CollisionGroups(model)
         self.debris = DebrisQueue(model)
         self.game = ClosingCalls(model)
         self.inputs.effects["RemoteEvent"] = self.remote_events.receive
@@ -120,21 +106,11 @@ class Services:
     """What `document` returns."""
 
     def begin(self) -> None:
-        """Connect the state with the instances of a new world, and make its ground."""
+        """Make the ground of a new world."""
         make_terrain(self.model)
-        self._connect()
+        self._show_max_players()
 
-    def _connect(self) -> None:
-        self.model.game.extra = self.game
-        for name, state in (
-            ("Players", self.players),
-            ("DataStoreService", self.data_stores),
-            ("AgentInputService", self.inputs),
-            ("RemoteEventService", self.remote_events),
-            ("PhysicsService", self.collision_groups),
-            ("Debris", self.debris),
-        ):
-            self.model.services[name].extra = state
+    def _show_max_players(self) -> None:
         self.players.service.store("MaxPlayers", float(self.players.max_players))
 
     def document(self, slots: Slots) -> dict[str, Any]:
@@ -143,12 +119,12 @@ class Services:
         return {**saved, "terrain": terrain_document(self.model)}
 
     def restore(self, document: Any, slots: Slots) -> None:
-        """Restore the services of a snapshot, and connect them with its instances.
+        """Restore the services of a snapshot; the tree is there already.
 
         Raises:
             ValueError: The snapshot is damaged.
         """
-        self._connect()
+        self._show_max_players()
         for name, state in self._saved.items():
             state.restore(document[name], slots)
         restore_terrain(self.model, document["terrain"])

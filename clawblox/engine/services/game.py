@@ -7,7 +7,7 @@ from typing import Any, Final
 from clawblox.engine import shapes
 from clawblox.engine.errors import WorldHalted, suggest, to_text
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.spec import ClassTable, methods_in
+from clawblox.engine.instances.spec import methods_of
 from clawblox.engine.instances.tree_changes import destroy
 from clawblox.engine.scheduler import ticks_in
 from clawblox.engine.slots import Slots
@@ -21,22 +21,35 @@ class ClosingCalls:
     """What scripts want to do when the world is closed in order.
 
     Args:
-        model: The data model.
+        model: The data model; the members of ``game`` are added to it.
     """
 
     def __init__(self, model: DataModel) -> None:
         self._model = model
         self._at_close: list[Any] = []
+        getters = {"workspace": lambda game: game.model.workspace}
+        model.classes.add("DataModel", methods=methods_of(self, "game"), getters=getters)
 
-    def bind_to_close(self, function: Any) -> None:
-        """Call a function when the world is closed.
-
-        Raises:
-            RuntimeFault: The value is not a function.
-        """
+    def bind_to_close(self, game: Instance, function: Any) -> Any:
+        """``BindToClose(function)``."""
         if not is_function(function):
             raise RuntimeFault("invalid argument #1 to 'BindToClose' (function expected)")
         self._at_close.append(function)
+        return ()
+
+    def get_service(self, game: Instance, name: Any) -> Any:
+        """``GetService(name)``: nil, and a warning, if there is no such service."""
+        services = self._model.services
+        service = services.get(name)
+        if service is None:
+            shown, likely = describe_key(key_value(name)), suggest(name, services)
+            text = f"GetService: {shown} is not a service of {game.spec.name}{likely}"
+            self._model.scheduler.warn_once(to_text(text))
+        return service
+
+    def find_service(self, game: Instance, name: Any) -> Any:
+        """``FindService(name)``: nil if there is no such service."""
+        return self._model.services.get(name)
 
     def close(self) -> list[WorldHalted]:
         """Call these functions in order, each up to its first wait; return their errors."""
@@ -63,43 +76,6 @@ class ClosingCalls:
         self._at_close = [slots.take_function(number) for number in document]
 
 
-def get_service(game: Instance, name: Any) -> Any:
-    """``GetService(name)``: nil, and a warning, if there is no such service."""
-    services = game.model.services
-    service = services.get(name)
-    if service is None:
-        shown = describe_key(key_value(name))
-        text = f"GetService: {shown} is not a service of {game.spec.name}{suggest(name, services)}"
-        game.model.scheduler.warn_once(to_text(text))
-    return service
-
-
-def find_service(game: Instance, name: Any) -> Any:
-    """``FindService(name)``: nil if there is no such service."""
-    return game.model.services.get(name)
-
-
-def _workspace(game: Instance) -> Instance:
-    """``workspace``, the other name of ``Workspace``."""
-    return game.model.workspace
-
-
-def bind_to_close(game: Instance, function: Any) -> Any:
-    """``BindToClose(function)``."""
-    state: ClosingCalls = game.extra
-    state.bind_to_close(function)
-    return ()
-
-
-def add_game(classes: ClassTable) -> None:
-    """Give ``game`` its members."""
-    classes.add(
-        "DataModel",
-        methods=methods_in(globals(), "game"),
-        getters={"workspace": _workspace},
-    )
-
-
 _DEFAULT_S: Final = 10.0
 
 
@@ -110,17 +86,22 @@ class DebrisQueue:
     """The instances that wait to be destroyed, in the order in which they were added.
 
     Args:
-        model: The data model.
+        model: The data model; the methods of ``Debris`` are added to it.
     """
 
     def __init__(self, model: DataModel) -> None:
         self._model = model
         self._due: dict[Instance, int] = {}
+        model.classes.add("Debris", methods=methods_of(self, "service"))
 
-    def add(self, instance: Instance, seconds: float) -> None:
-        """Destroy an instance after a time; a second call replaces the first."""
+    def add_item(self, service: Instance, instance: Any, seconds: Any) -> Any:
+        """``AddItem(instance, seconds)``; a second call replaces the first."""
+        if not isinstance(instance, Instance):
+            raise RuntimeFault("invalid argument #1 to 'AddItem' (Instance expected)")
+        time = seconds if seconds.__class__ is float else _DEFAULT_S
         self._due.pop(instance, None)
-        self._due[instance] = self._model.scheduler.tick + ticks_in(seconds)
+        self._due[instance] = self._model.scheduler.tick + ticks_in(time)
+        return ()
 
     def collect(self) -> None:
         """Destroy the instances that are due, at the start of a tick.
@@ -144,18 +125,3 @@ class DebrisQueue:
             ValueError: The snapshot is damaged.
         """
         self._due = {slots.take_as(number, Instance): due for number, due in document}
-
-
-def add_item(service: Instance, instance: Any, seconds: Any) -> Any:
-    """``AddItem(instance, seconds)``."""
-    if not isinstance(instance, Instance):
-        raise RuntimeFault("invalid argument #1 to 'AddItem' (Instance expected)")
-    time = seconds if seconds.__class__ is float else _DEFAULT_S
-    queue: DebrisQueue = service.extra
-    queue.add(instance, time)
-    return ()
-
-
-def add_debris(classes: ClassTable) -> None:
-    """Give the service its members."""
-    classes.add("Debris", methods={"AddItem": add_item})

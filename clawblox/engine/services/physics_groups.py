@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from clawblox.engine import shapes
-from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import as_list, text_argument
-from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.instances.spec import methods_of
 from clawblox.engine.slots import Slots
 from clawblox.luau import LuaTable, RuntimeFault
 
@@ -31,96 +31,32 @@ SHAPE: Final = (
 class CollisionGroups:
     """The collision groups of a world, each a bit of 32.
 
+    Args:
+        model: The data model; the methods of ``PhysicsService`` are added to it.
+
     Attributes:
         changed: Called when the group or the mask of a part may have changed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, model: DataModel) -> None:
         self.changed: Callable[[], None] = lambda: None
         self._names: list[str | None] = [DEFAULT_GROUP, *[None] * (MAX_GROUPS - 1)]
         self._masks = [_ALL] * MAX_GROUPS
+        model.classes.add("PhysicsService", methods=methods_of(self, "service"))
 
     def bits(self, name: str) -> tuple[int, int]:
         """Return the bit of a group, and the bits of the groups it collides with."""
         at = self._names.index(name) if name in self._names else 0
         return 1 << at, self._masks[at]
 
-    def names(self) -> list[str]:
-        """Return the names of the registered groups."""
-        return [name for name in self._names if name is not None]
+    def _index(self, name: Any, at: int, method: str) -> int:
+        """Return the number of the group that an argument names."""
+        group = text_argument(name, at, method)
+        if group not in self._names:
+            raise RuntimeFault(f"Collision group '{group}' is not registered")
+        return self._names.index(group)
 
-    def index(self, name: str) -> int:
-        """Return the number of a group.
-
-        Raises:
-            RuntimeFault: It is not registered.
-        """
-        if name not in self._names:
-            raise RuntimeFault(f"Collision group '{name}' is not registered")
-        return self._names.index(name)
-
-    def register(self, name: str) -> int:
-        """Add a group and return its number; an existing group is unchanged.
-
-        Raises:
-            RuntimeFault: The name is empty, or there are 32 groups already.
-        """
-        if name in self._names:
-            return self._names.index(name)
-        if not name:
-            raise RuntimeFault("The name of a collision group cannot be empty")
-        if None not in self._names:
-            raise RuntimeFault(f"Cannot register more than {MAX_GROUPS} collision groups")
-        at = self._names.index(None)
-        self._names[at] = name
-        self.changed()
-        return at
-
-    def unregister(self, name: str) -> None:
-        """Remove a group; an unregistered name is ignored.
-
-        Raises:
-            RuntimeFault: It is ``Default``.
-        """
-        if name == DEFAULT_GROUP:
-            raise RuntimeFault("Cannot unregister the Default collision group")
-        if name not in self._names:
-            return
-        at = self._names.index(name)
-        self._names[at] = None
-        self._masks[at] = _ALL
-        self._masks = [mask | 1 << at for mask in self._masks]
-        self.changed()
-
-    def rename(self, old: str, new: str) -> None:
-        """Rename a group; parts keep the old name.
-
-        Raises:
-            RuntimeFault: It is ``Default`` or not registered, or the new name is in use or empty.
-        """
-        at = self.index(old)
-        if old == DEFAULT_GROUP:
-            raise RuntimeFault("Cannot rename the Default collision group")
-        if not new or new in self._names:
-            raise RuntimeFault(f"Cannot rename collision group '{old}' to '{new}'")
-        self._names[at] = new
-        self.changed()
-
-    def set_collidable(self, first: str, second: str, collidable: bool) -> None:
-        """Let two groups collide, or not.
-
-        Raises:
-            RuntimeFault: A group is not registered.
-        """
-        a, b = self.index(first), self.index(second)
-        for bit, other in ((a, b), (b, a)):
-            if collidable:
-                self._masks[bit] |= 1 << other
-            else:
-                self._masks[bit] &= ~(1 << other)
-        self.changed()
-
-    def are_collidable(self, first: str, second: str) -> bool:
+    def _collide(self, first: str, second: str) -> bool:
         """Return whether two groups collide; an unregistered group counts as ``Default``."""
         bit, _ = self.bits(first)
         _, mask = self.bits(second)
@@ -133,7 +69,9 @@ class CollisionGroups:
         """
         if group in ("", DEFAULT_GROUP):
             return True
-        return self.are_collidable(other, group) if group in self._names else other == group
+        return self._collide(other, group) if group in self._names else other == group
+
+    # Snapshots
 
     def document(self, slots: Slots) -> list[list[Any]]:
         """Return its part of a snapshot: names and masks."""
@@ -144,97 +82,110 @@ class CollisionGroups:
         names, masks = document
         self._names, self._masks = list(names), list(masks)
 
+    # Methods of the service; some of them only older worlds use
 
-def _state(service: Instance) -> CollisionGroups:
-    return service.extra  # type: ignore[no-any-return]
+    def register_collision_group(self, service: Instance, name: Any) -> Any:
+        """``RegisterCollisionGroup(name)``; an existing group is unchanged."""
+        self._register(text_argument(name, 1, "RegisterCollisionGroup"))
+        return ()
 
+    def create_collision_group(self, service: Instance, name: Any) -> Any:
+        """``CreateCollisionGroup(name)``: registers a group, and returns its number."""
+        return float(self._register(text_argument(name, 1, "CreateCollisionGroup")))
 
-def _register(service: Instance, name: Any) -> Any:
-    _state(service).register(text_argument(name, 1, "RegisterCollisionGroup"))
-    return ()
+    def _register(self, name: str) -> int:
+        if name in self._names:
+            return self._names.index(name)
+        if not name:
+            raise RuntimeFault("The name of a collision group cannot be empty")
+        if None not in self._names:
+            raise RuntimeFault(f"Cannot register more than {MAX_GROUPS} collision groups")
+        at = self._names.index(None)
+        self._names[at] = name
+        self.changed()
+        return at
 
+    def unregister_collision_group(self, service: Instance, name: Any) -> Any:
+        """``UnregisterCollisionGroup(name)``; an unregistered name is ignored."""
+        group = text_argument(name, 1, "UnregisterCollisionGroup")
+        if group == DEFAULT_GROUP:
+            raise RuntimeFault("Cannot unregister the Default collision group")
+        if group in self._names:
+            at = self._names.index(group)
+            self._names[at] = None
+            self._masks[at] = _ALL
+            self._masks = [mask | 1 << at for mask in self._masks]
+            self.changed()
+        return ()
 
-def _create(service: Instance, name: Any) -> Any:
-    return float(_state(service).register(text_argument(name, 1, "CreateCollisionGroup")))
+    remove_collision_group = unregister_collision_group
 
+    def rename_collision_group(self, service: Instance, old: Any, new: Any) -> Any:
+        """``RenameCollisionGroup(old, new)``; parts keep the old name."""
+        name = text_argument(new, 2, "RenameCollisionGroup")
+        at = self._index(old, 1, "RenameCollisionGroup")
+        if old == DEFAULT_GROUP:
+            raise RuntimeFault("Cannot rename the Default collision group")
+        if not name or name in self._names:
+            raise RuntimeFault(f"Cannot rename collision group '{old}' to '{name}'")
+        self._names[at] = name
+        self.changed()
+        return ()
 
-def _unregister(service: Instance, name: Any) -> Any:
-    _state(service).unregister(text_argument(name, 1, "UnregisterCollisionGroup"))
-    return ()
+    def collision_group_set_collidable(
+        self, service: Instance, first: Any, second: Any, collidable: Any
+    ) -> Any:
+        """``CollisionGroupSetCollidable(first, second, collidable)``."""
+        method = "CollisionGroupSetCollidable"
+        a, b = self._index(first, 1, method), self._index(second, 2, method)
+        for at, other in ((a, b), (b, a)):
+            if collidable in (None, False):
+                self._masks[at] &= ~(1 << other)
+            else:
+                self._masks[at] |= 1 << other
+        self.changed()
+        return ()
 
+    def collision_groups_are_collidable(self, service: Instance, first: Any, second: Any) -> Any:
+        """``CollisionGroupsAreCollidable(first, second)``."""
+        method = "CollisionGroupsAreCollidable"
+        return self._collide(text_argument(first, 1, method), text_argument(second, 2, method))
 
-def _rename(service: Instance, old: Any, new: Any) -> Any:
-    method = "RenameCollisionGroup"
-    _state(service).rename(text_argument(old, 1, method), text_argument(new, 2, method))
-    return ()
-
-
-def _set_collidable(service: Instance, first: Any, second: Any, collidable: Any) -> Any:
-    method = "CollisionGroupSetCollidable"
-    names = text_argument(first, 1, method), text_argument(second, 2, method)
-    _state(service).set_collidable(*names, collidable not in (None, False))
-    return ()
-
-
-def _are_collidable(service: Instance, first: Any, second: Any) -> Any:
-    method = "CollisionGroupsAreCollidable"
-    names = text_argument(first, 1, method), text_argument(second, 2, method)
-    return _state(service).are_collidable(*names)
-
-
-def _get_groups(service: Instance) -> Any:
-    groups = _state(service)
-    return as_list(
-        LuaTable(
-            {"name": name, "id": float(groups.index(name)), "mask": float(groups.bits(name)[1])}
+    def get_registered_collision_groups(self, service: Instance) -> Any:
+        """``GetRegisteredCollisionGroups()``: a table with name, number and mask for each."""
+        groups = zip(self._names, self._masks, strict=True)
+        return as_list(
+            LuaTable({"name": name, "id": float(at), "mask": float(mask)})
+            for at, (name, mask) in enumerate(groups)
+            if name is not None
         )
-        for name in groups.names()
-    )
 
+    get_collision_groups = get_registered_collision_groups
 
-def _is_registered(service: Instance, name: Any) -> Any:
-    return name in _state(service).names()
+    def is_collision_group_registered(self, service: Instance, name: Any) -> Any:
+        """``IsCollisionGroupRegistered(name)``."""
+        return name is not None and name in self._names
 
+    def get_max_collision_groups(self, service: Instance) -> Any:
+        """``GetMaxCollisionGroups()``."""
+        return float(MAX_GROUPS)
 
-def _get_id(service: Instance, name: Any) -> Any:
-    return float(_state(service).index(text_argument(name, 1, "GetCollisionGroupId")))
+    def get_collision_group_id(self, service: Instance, name: Any) -> Any:
+        """``GetCollisionGroupId(name)``."""
+        return float(self._index(name, 1, "GetCollisionGroupId"))
 
+    def set_part_collision_group(self, service: Instance, part: Any, name: Any) -> Any:
+        """``SetPartCollisionGroup(part, name)``."""
+        self._index(name, 2, "SetPartCollisionGroup")
+        _part(part, "SetPartCollisionGroup")["CollisionGroup"] = name
+        return ()
 
-def _set_part_group(service: Instance, part: Any, name: Any) -> Any:
-    shown = text_argument(name, 2, "SetPartCollisionGroup")
-    _state(service).index(shown)
-    _part(part, "SetPartCollisionGroup")["CollisionGroup"] = shown
-    return ()
-
-
-def _contains(service: Instance, name: Any, part: Any) -> Any:
-    return _part(part, "CollisionGroupContainsPart")["CollisionGroup"] == name
+    def collision_group_contains_part(self, service: Instance, name: Any, part: Any) -> Any:
+        """``CollisionGroupContainsPart(name, part)``."""
+        return _part(part, "CollisionGroupContainsPart")["CollisionGroup"] == name
 
 
 def _part(value: Any, method: str) -> Instance:
     if not isinstance(value, Instance) or not value.is_a("BasePart"):
         raise RuntimeFault(f"invalid argument to '{method}' (BasePart expected)")
     return value
-
-
-def add_physics_groups(classes: ClassTable) -> None:
-    """Add the members of the service, including those that only older worlds use."""
-    classes.add(
-        "PhysicsService",
-        methods={
-            "RegisterCollisionGroup": _register,
-            "UnregisterCollisionGroup": _unregister,
-            "RenameCollisionGroup": _rename,
-            "CollisionGroupSetCollidable": _set_collidable,
-            "CollisionGroupsAreCollidable": _are_collidable,
-            "GetRegisteredCollisionGroups": _get_groups,
-            "IsCollisionGroupRegistered": _is_registered,
-            "GetMaxCollisionGroups": lambda service: float(MAX_GROUPS),
-            "CreateCollisionGroup": _create,
-            "RemoveCollisionGroup": _unregister,
-            "GetCollisionGroups": _get_groups,
-            "GetCollisionGroupId": _get_id,
-            "SetPartCollisionGroup": _set_part_group,
-            "CollisionGroupContainsPart": _contains,
-        },
-    )

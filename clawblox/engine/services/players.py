@@ -15,7 +15,7 @@ from clawblox.engine import shapes
 from clawblox.engine.errors import to_luau_text, to_text
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import as_list, text_argument
-from clawblox.engine.instances.spec import ClassTable, methods_in
+from clawblox.engine.instances.spec import methods_of
 from clawblox.engine.instances.tree_changes import destroy, set_parent
 from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.slots import Slots
@@ -52,7 +52,7 @@ class Players:
     """The players of a world, in the order in which they joined.
 
     Args:
-        model: The data model.
+        model: The data model; the methods of ``Players`` and ``Player`` are added to it.
         max_players: How many players there may be for a bot to join them.
         afk_timeout_s: Simulation time after which a player without input is removed; 0 means
             never.
@@ -72,6 +72,10 @@ class Players:
     _bots: list[str] = attrs.field(init=False, factory=list)
     _bots_made: int = attrs.field(init=False, default=0)
     _removed: list[str] = attrs.field(init=False, factory=list)
+
+    def __attrs_post_init__(self) -> None:
+        for name, receiver in (("Players", "service"), ("Player", "player")):
+            self._model.classes.add(name, methods=methods_of(self, receiver))
 
     @property
     def service(self) -> Instance:
@@ -198,26 +202,36 @@ class Players:
         self._bots_made += 1
         self._add(f"bot-{self._bots_made}", name, -float(self._bots_made), is_bot=True)
 
-    # Requests of scripts
+    # Methods of the service and of players
 
-    def kick(self, player: Instance, reason: str) -> None:
-        """Remove a player at the start of the next tick; a second request changes nothing.
+    def get_players(self, service: Instance) -> Any:
+        """``GetPlayers()``, in the order in which they joined."""
+        return as_list(service.children)
 
-        Args:
-            player: The player.
-            reason: The reason, for the log.
-        """
+    def get_player_by_user_id(self, service: Instance, user_id: Any) -> Any:
+        """``GetPlayerByUserId(id)``."""
+        players = service.children
+        return next((player for player in players if player.read("UserId") == user_id), None)
+
+    def get_player_from_character(self, service: Instance, character: Any) -> Any:
+        """``GetPlayerFromCharacter(character)``."""
+        if character is None:
+            return None
+        players = service.children
+        return next((player for player in players if player.read("Character") is character), None)
+
+    def add_bot(self, service: Instance, name: Any) -> Any:
+        """``AddBot(name)``: a player that scripts control joins at the start of the next tick."""
+        shown = text_argument(name, 1, "AddBot")
+        if self._has_room(shown, len(self._bots)):
+            self._bots.append(shown)
+        return ()
+
+    def kick(self, player: Instance, message: Any) -> Any:
+        """``Kick(message)``: takes effect at the start of the next tick."""
         if not any(kicked is player for kicked, _ in self._kicks):
-            self._kicks.append((player, reason))
-
-    def add_bot(self, name: str) -> None:
-        """Let a bot join at the start of the next tick.
-
-        Args:
-            name: Its name, a Luau string.
-        """
-        if self._has_room(name, len(self._bots)):
-            self._bots.append(name)
+            self._kicks.append((player, to_text(message) if isinstance(message, str) else ""))
+        return ()
 
     # Snapshots
 
@@ -248,50 +262,3 @@ class Players:
         ]
         self._bots = list(document["bots"])
         self._bots_made = document["bots_made"]
-
-
-# Members
-
-
-def _state(instance: Instance) -> Players:
-    return instance.model.services["Players"].extra  # type: ignore[no-any-return]
-
-
-def get_players(service: Instance) -> Any:
-    """``GetPlayers()``, in the order in which they joined."""
-    return as_list(service.children)
-
-
-def get_player_by_user_id(service: Instance, user_id: Any) -> Any:
-    """``GetPlayerByUserId(id)``."""
-    return next((player for player in service.children if player.read("UserId") == user_id), None)
-
-
-def get_player_from_character(service: Instance, character: Any) -> Any:
-    """``GetPlayerFromCharacter(character)``."""
-    if character is None:
-        return None
-    players = service.children
-    return next((player for player in players if player.read("Character") is character), None)
-
-
-def add_bot(service: Instance, name: Any) -> Any:
-    """``AddBot(name)``: a player that scripts control joins at the start of the next tick."""
-    _state(service).add_bot(text_argument(name, 1, "AddBot"))
-    return ()
-
-
-def kick(player: Instance, message: Any) -> Any:
-    """``Kick(message)``: takes effect at the start of the next tick."""
-    reason = to_text(message) if isinstance(message, str) else ""
-    _state(player).kick(player, reason)
-    return ()
-
-
-def add_players(classes: ClassTable) -> None:
-    """Give the service and its players their members."""
-    classes.add(
-        "Players",
-        methods=methods_in(globals(), "service"),
-    )
-    classes.add("Player", methods=methods_in(globals(), "player"))

@@ -15,7 +15,7 @@ from typing import Any, Final
 from clawblox.engine import shapes
 from clawblox.engine.errors import to_luau_text, to_text
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.instances.members import wrong_argument
 from clawblox.engine.json_text import MAX_DEPTH, array_length, key_text
 from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.slots import Slots
@@ -118,7 +118,8 @@ class RemoteEvents:
     """The events of a world.
 
     Args:
-        model: The data model.
+        model: The data model; the methods of ``RemoteEventService`` and ``RemoteEvent`` are added
+            to it.
     """
 
     def __init__(self, model: DataModel) -> None:
@@ -126,6 +127,17 @@ class RemoteEvents:
         self._fired: deque[list[Json]] = deque(maxlen=_KEPT)
         self._recent: deque[tuple[str | None, dict[str, Json]]] = deque(maxlen=_KEPT)
         self._published = 0
+        model.classes.add(
+            "RemoteEventService",
+            methods={
+                "FireAllClients": self._fire_all,
+                "FireAllClientsUnreliable": self._fire_all_unreliable,
+            },
+        )
+        model.classes.add(
+            "RemoteEvent",
+            methods={"FireAllClients": self._fire_own, "FireClient": self._fire_client},
+        )
 
     def fire(
         self, name: Any, values: Sequence[Any], *, reliable: bool = True, to: str | None = None
@@ -220,46 +232,26 @@ class RemoteEvents:
         self._recent.extend((to, event) for to, event in document["recent"])
         self._published = document["published"]
 
+    # Methods of the service and of RemoteEvents
 
-def _state(instance: Instance) -> RemoteEvents:
-    return instance.model.services["RemoteEventService"].extra  # type: ignore[no-any-return]
+    def _fire_all(self, service: Instance, name: Any = None, *payload: Any) -> Any:
+        """``FireAllClients(name, payload)``."""
+        self.fire(name, payload)
+        return ()
 
+    def _fire_all_unreliable(self, service: Instance, name: Any = None, *payload: Any) -> Any:
+        """``FireAllClientsUnreliable(name, payload)``."""
+        self.fire(name, payload, reliable=False)
+        return ()
 
-def fire_all(service: Instance, name: Any = None, *payload: Any) -> Any:
-    """``FireAllClients(name, payload)``."""
-    _state(service).fire(name, payload)
-    return ()
+    def _fire_own(self, event: Instance, *payload: Any) -> Any:
+        """``FireAllClients(...)`` of a RemoteEvent, under its name."""
+        self.fire(event.name, payload)
+        return ()
 
-
-def fire_all_unreliable(service: Instance, name: Any = None, *payload: Any) -> Any:
-    """``FireAllClientsUnreliable(name, payload)``."""
-    _state(service).fire(name, payload, reliable=False)
-    return ()
-
-
-def fire_own(event: Instance, *payload: Any) -> Any:
-    """``FireAllClients(...)`` of a RemoteEvent, under its name."""
-    _state(event).fire(event.name, payload)
-    return ()
-
-
-def fire_client(event: Instance, player: Any = None, *payload: Any) -> Any:
-    """``FireClient(player, ...)`` of a RemoteEvent, under its name."""
-    if not isinstance(player, Instance) or player.spec.name != "Player":
-        raise RuntimeFault(
-            f"invalid argument #1 to 'FireClient' (Player expected, got {shown_type(player)})"
-        )
-    _state(event).fire(event.name, payload, to=player.extra.agent_id)
-    return ()
-
-
-def add_remote_events(classes: ClassTable) -> None:
-    """Give the service and RemoteEvent their members."""
-    classes.add(
-        "RemoteEventService",
-        methods={
-            "FireAllClients": fire_all,
-            "FireAllClientsUnreliable": fire_all_unreliable,
-        },
-    )
-    classes.add("RemoteEvent", methods={"FireAllClients": fire_own, "FireClient": fire_client})
+    def _fire_client(self, event: Instance, player: Any = None, *payload: Any) -> Any:
+        """``FireClient(player, ...)`` of a RemoteEvent, under its name."""
+        if not isinstance(player, Instance) or player.spec.name != "Player":
+            raise wrong_argument(player, 1, "FireClient", "Player")
+        self.fire(event.name, payload, to=player.extra.agent_id)
+        return ()

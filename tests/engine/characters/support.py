@@ -64,7 +64,7 @@ class SmallWorld:
         self.model = DataModel(host, self.scheduler, classes)
         libraries["Instance"] = make_instance_library(host, self.model)
         self.vm.globals.update(libraries)
-        self.parts = Parts(self.model, CollisionGroups())
+        self.parts = Parts(self.model, CollisionGroups(self.model))
         self.characters = Characters(self.model, self.parts)
         self.animations = Animations(self.model)
         self.systems = {

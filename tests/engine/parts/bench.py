@@ -36,7 +36,7 @@ class Bench:
         )
         add_members(classes, self.scheduler)
         self.model = self.host.model = DataModel(self.host, self.scheduler, classes)
-        self.groups = CollisionGroups()
+        self.groups = CollisionGroups(self.model)
         self.parts = Parts(self.model, self.groups, **options)
         self.groups.changed = self.parts.update_groups
         if document is None:

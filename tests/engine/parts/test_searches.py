@@ -95,8 +95,8 @@ def test_n7_parts_that_a_ray_does_not_hit(bench):
     ],
 )  # fmt: skip
 def test_n7_raycast_params(bench, settings, expected):
-    bench.groups.register("Ghosts")
-    bench.groups.set_collidable("Ghosts", "Default", False)
+    bench.groups.register_collision_group(None, "Ghosts")
+    bench.groups.collision_group_set_collidable(None, "Ghosts", "Default", False)
     bench.run(
         FLOOR + 'local f = Instance.new("Folder") f.Parent = workspace '
         'part("Ghost", 0, 9, 0, {CollisionGroup = "Ghosts"}) '

@@ -115,8 +115,8 @@ def test_n3_a_failing_handler_halts_as_touch_event(bench):
 
 
 def test_parts_whose_groups_do_not_collide_pass_and_do_not_touch(bench):
-    bench.groups.register("Ghosts")
-    bench.groups.set_collidable("Ghosts", "Default", False)
+    bench.groups.register_collision_group(None, "Ghosts")
+    bench.groups.collision_group_set_collidable(None, "Ghosts", "Default", False)
     bench.run(FLOOR + WATCH + 'watch(part("A", 0, 1, 0, {CollisionGroup = "Ghosts"}))')
     bench.tick(60)
     assert log(bench) == ""
@@ -124,10 +124,10 @@ def test_parts_whose_groups_do_not_collide_pass_and_do_not_touch(bench):
 
 
 def test_a_group_that_stops_colliding_lets_a_sleeping_part_fall(bench):
-    bench.groups.register("Ghosts")
+    bench.groups.register_collision_group(None, "Ghosts")
     bench.run(FLOOR + 'part("A", 0, 1, 0, {CollisionGroup = "Ghosts"})')
     bench.tick(120)
-    bench.groups.set_collidable("Ghosts", "Default", False)
+    bench.groups.collision_group_set_collidable(None, "Ghosts", "Default", False)
     bench.tick(60)
     assert bench.model.workspace.find_child("A").read("Position").y < -20
 
