@@ -122,12 +122,8 @@ class AsyncAgent:
         self._options = take_options(AgentOptions, locals())
         self._driver.name_binary(None if binary is None else str(binary), command)
         directory = AgentDir(self.dir)
-        self._access = AgentAccess(
-            name,
-            directory,
-            is_sandboxed=bool(sandbox),
-            limits=ProxyLimits(requests_per_s=request_rate),
-        )
+        limits = ProxyLimits(requests_per_s=request_rate)
+        self._access = AgentAccess(name, directory, is_sandboxed=bool(sandbox), limits=limits)
         enclosure, services = choose_sandbox(self._options, self._driver.program, self._access)
         self._hooks = Hooks(
             enclosure=enclosure,
@@ -224,7 +220,8 @@ class AsyncAgent:
             AgentSetupError: No address is available, or the address cannot be recorded.
         """
         self._open_tasks()
-        return self._access.grant(grant)
+        with self._options.naming_errors():
+            return self._access.grant(grant)
 
     # -- the block --------------------------------------------------------------------------
 
@@ -323,7 +320,9 @@ class AsyncAgent:
 
         Cancellation: ends the processes of the check; nothing remains.
         """
-        await in_own_task(partial(check_setup, self._order("check", env)))
+        order = self._order("check", env)
+        with self._options.naming_errors():
+            await in_own_task(partial(check_setup, order))
 
     async def send(self, prompt: str, *, env: Mapping[str, str] | None = None) -> StartedAgent:
         """Send the agent a message; an agent that works gets it after the current turn.
@@ -353,7 +352,8 @@ class AsyncAgent:
         start = self._branch or Start.CONTINUE
         order = self._order(prompt, env, start=start, system_prompt=None)
         if self._branch is not None:
-            await run_blocking(require_connection, order)
+            with self._options.naming_errors():
+                await run_blocking(require_connection, order)
         started = await self._own_begin(order)
         self._branch = None
         return started
@@ -398,7 +398,7 @@ class AsyncAgent:
         options = attrs.evolve(self._options, dir=dir, name=name or self.name)
         branch = AsyncAgent(**attrs.asdict(options, recurse=False))
         order = self._order("fork", None, start=Start.CONTINUE, system_prompt=None)
-        with self.hold_turns():
+        with self.hold_turns(), self._options.naming_errors():
             self._require_between_turns()
             books = None if self._owner is None else self._owner.books
             check = self._require_between_turns
@@ -513,8 +513,9 @@ class AsyncAgent:
         if self._owner is not None:
             await self._owner.stop(DEFAULT_GRACE_S)
         await self._close_control()
-        control = make_control_server(AgentDir(self.dir), _Asked(self), self._record)
-        is_served = await open_control(control, self.name, self.dir)
+        control = make_control_server(AgentDir(self.dir), self._record, self.send, self._stop)
+        with self._options.naming_errors():
+            is_served = await open_control(control, self.name)
         self._control = control if is_served else None
         if is_served:
             tasks.start_soon(control.run)
@@ -537,6 +538,7 @@ class AsyncAgent:
         await self._close_control()
 
     async def _stop(self, grace_seconds: float) -> None:
+        """Stop the agent without closing its control socket, as for other processes."""
         if self._owner is not None and not self._owner.is_over:
             await self._owner.stop(grace_seconds)
 
@@ -564,17 +566,3 @@ class AsyncAgent:
         return AgentResult(
             name=self.name, state="new", reason="never started", exit_code=None, usage=Usage()
         )
-
-
-@attrs.frozen
-class _Asked:
-    """The agent as other processes use it; ``stop`` returns without closing the control socket."""
-
-    _agent: AsyncAgent
-
-    async def send(self, *, prompt: str) -> object:
-        return await self._agent.send(prompt=prompt)
-
-    async def stop(self, *, grace_seconds: float) -> object:
-        await self._agent._stop(grace_seconds)
-        return None

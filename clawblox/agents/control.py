@@ -13,11 +13,10 @@ in ``.clawblox`` of the agent's directory, and no sandbox shows it to the agent'
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-import attrs
 import msgspec
 
 from clawblox.agents.layout import AgentDir
@@ -37,25 +36,13 @@ from clawblox.telemetry.own_log import OwnLog
 _log = OwnLog(__name__)
 
 _NAME: Final = "agent"
-_MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "send": ("prompt",),
-    "stop": ("grace_seconds",),
-    "status": (),
-}
-
-
-class ControlledAgent(Protocol):
-    """The operations that other processes may use on an agent."""
-
-    async def send(self, *, prompt: str) -> object:
-        """Send the agent a message."""
-
-    async def stop(self, *, grace_seconds: float) -> object:
-        """Stop the agent."""
 
 
 def make_control_server(
-    directory: AgentDir, agent: ControlledAgent, read_record: Callable[[], AgentRecord]
+    directory: AgentDir,
+    read_record: Callable[[], AgentRecord],
+    send: Callable[[str], Awaitable[object]],
+    stop: Callable[[float], Awaitable[object]],
 ) -> ControlServer:
     """Return the server of an agent's control socket; the caller opens and runs it.
 
@@ -63,24 +50,38 @@ def make_control_server(
 
     Args:
         directory: The agent's directory.
-        agent: The agent.
         read_record: Returns the current record of the agent.
+        send: Sends the agent a message.
+        stop: Stops the agent, with seconds between TERM and KILL.
     """
-    handlers = _Handlers(agent, read_record)
-    return ControlServer(
-        directory.path,
-        _NAME,
-        {"send": handlers.send, "stop": handlers.stop, "status": handlers.status},
-    )
+
+    async def handle_send(asked: Mapping[str, Any], _send: SendEvent) -> Mapping[str, Any]:
+        _check_members("send", asked, "prompt")
+        prompt = asked.get("prompt")
+        if not isinstance(prompt, str) or not prompt:
+            raise UsageError("prompt: must be text, not empty")
+        await send(prompt)
+        return {"status": read_record()}
+
+    async def handle_stop(asked: Mapping[str, Any], _send: SendEvent) -> Mapping[str, Any]:
+        _check_members("stop", asked, "grace_seconds")
+        await stop(check_grace(asked.get("grace_seconds")))
+        return {"status": read_record()}
+
+    async def handle_status(asked: Mapping[str, Any], _send: SendEvent) -> Mapping[str, Any]:
+        _check_members("status", asked)
+        return {"status": read_record()}
+
+    handlers = {"send": handle_send, "stop": handle_stop, "status": handle_status}
+    return ControlServer(directory.path, _NAME, handlers)
 
 
-async def open_control(server: ControlServer, agent: str, directory: Path) -> bool:
+async def open_control(server: ControlServer, agent: str) -> bool:
     """Open an agent's control socket.
 
     Args:
         server: Result of :func:`make_control_server`.
         agent: Full name of the agent.
-        directory: Its directory.
 
     Returns:
         Whether the socket is open; without it, other processes cannot send requests.
@@ -94,46 +95,14 @@ async def open_control(server: ControlServer, agent: str, directory: Path) -> bo
         await server.open()
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise AgentStartError(
-                "another orchestrator runs it",
-                agent=agent,
-                agent_dir=directory,
-                hint="clawblox agent stop DIR ends it there",
-            ) from error
+            hint = "clawblox agent stop DIR ends it there"
+            raise AgentStartError("another orchestrator runs it", hint=hint) from error
         _log.warning("no control socket", agent=agent, error=str(error))
         return False
     return True
 
 
-@attrs.frozen
-class _Handlers:
-    _agent: ControlledAgent
-    _read_record: Callable[[], AgentRecord]
-
-    async def send(self, asked: Mapping[str, Any], _send_event: SendEvent) -> Mapping[str, Any]:
-        _check_members("send", asked)
-        prompt = asked.get("prompt")
-        if not isinstance(prompt, str) or not prompt:
-            raise UsageError("prompt: must be text, not empty")
-        await self._agent.send(prompt=prompt)
-        return self._answer()
-
-    async def stop(self, asked: Mapping[str, Any], _send_event: SendEvent) -> Mapping[str, Any]:
-        _check_members("stop", asked)
-        grace_seconds = check_grace(asked.get("grace_seconds"))
-        await self._agent.stop(grace_seconds=grace_seconds)
-        return self._answer()
-
-    async def status(self, asked: Mapping[str, Any], _send_event: SendEvent) -> Mapping[str, Any]:
-        _check_members("status", asked)
-        return self._answer()
-
-    def _answer(self) -> Mapping[str, Any]:
-        return {"status": self._read_record()}
-
-
-def _check_members(op: str, asked: Mapping[str, Any]) -> None:
-    known = _MEMBERS[op]
+def _check_members(op: str, asked: Mapping[str, Any], *known: str) -> None:
     for key in asked:
         if key not in known:
             raise UsageError(f"{op} takes no {key!r}; it takes: {', '.join(known) or 'nothing'}")

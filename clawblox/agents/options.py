@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -21,6 +22,7 @@ from clawblox.config.arguments import (
     checked,
     mismatch,
 )
+from clawblox.errors import AgentError
 from clawblox.foreign_values import finite_number
 
 DEFAULT_MAX_RESTARTS: Final = 3
@@ -130,3 +132,13 @@ class AgentOptions:
         default=DEFAULT_REQUEST_RATE, validator=checked(_check_rate, optional=True)
     )
     command: Mapping[str, Any] | Sequence[str] | None = None
+
+    @contextmanager
+    def naming_errors(self) -> Iterator[None]:
+        """Name the agent and its directory in the errors that the block raises."""
+        try:
+            yield
+        except AgentError as error:
+            error.agent = error.agent or self.name
+            error.agent_dir = error.agent_dir or self.dir
+            raise

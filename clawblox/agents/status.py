@@ -39,13 +39,12 @@ _MAX_BYTES: Final = 1 << 20
 
 
 @attrs.frozen(kw_only=True)
-class AgentRecord:
-    """An agent's state according to its orchestrator: the content of ``status.json``.
+class AgentFacts:
+    """The facts about an agent that its record and its status share.
 
     Attributes:
         name: Its full name.
         driver: The driver of its program.
-        state: Its state.
         session_id: Its conversation; None before that is confirmed.
         turn: Number of the current turn, from 1, or else of the latest finished turn.
         usage: Its usage.
@@ -53,16 +52,12 @@ class AgentRecord:
         pid: Process of its program; None if none runs.
         window: Name of its tmux window; None without tmux.
         sandbox: Level of its sandbox.
-        time: UTC time of the latest event; ignored when records are compared.
-        orchestrator_pid: The process that runs it.
-        orchestrator_start: Start of that process, in clock ticks since boot; set by the writer.
-        boot_id: The boot to which pid and start belong; set by the writer.
-        schema_version: Version of the file.
+        time: UTC time of the latest event; ignored in comparisons.
+        orchestrator_pid: The process that runs it, or ran it.
     """
 
     name: str
     driver: str
-    state: AgentState
     session_id: str | None = None
     turn: int = 0
     usage: Usage = attrs.field(factory=Usage)
@@ -72,6 +67,20 @@ class AgentRecord:
     sandbox: SandboxLevel = "none"
     time: str = attrs.field(factory=lambda: format_utc(utc_now()), eq=False)
     orchestrator_pid: int = attrs.field(factory=os.getpid)
+
+
+@attrs.frozen(kw_only=True)
+class AgentRecord(AgentFacts):
+    """An agent's state according to its orchestrator: the content of ``status.json``.
+
+    Attributes:
+        state: Its state.
+        orchestrator_start: Start of that process, in clock ticks since boot; set by the writer.
+        boot_id: The boot to which pid and start belong; set by the writer.
+        schema_version: Version of the file.
+    """
+
+    state: AgentState
     orchestrator_start: int = 0
     boot_id: str = ""
     schema_version: Literal[1] = FILE_VERSION
@@ -118,38 +127,16 @@ class StatusWriter:
 
 
 @attrs.frozen(kw_only=True)
-class AgentStatus:
+class AgentStatus(AgentFacts):
     """The current status of an agent, for people and programs.
 
     Attributes:
-        name: Its full name.
         state: Its state.
-        driver: The driver of its program.
         dir: Its directory.
-        session_id: Its conversation; None before that was confirmed.
-        turn: Number of the current turn, from 1, or else of the latest finished turn.
-        usage: Its usage.
-        reason: Why it is idle or has ended, in a few words; empty while it works.
-        pid: Process of its program; None if none runs.
-        window: Name of its tmux window; None without tmux.
-        sandbox: Level of its sandbox.
-        time: UTC time of the latest event.
-        orchestrator_pid: The process that runs it, or ran it.
     """
 
-    name: str
     state: StatusState
-    driver: str
     dir: Path
-    session_id: str | None
-    turn: int
-    usage: Usage
-    reason: str
-    pid: int | None
-    window: str | None
-    sandbox: SandboxLevel
-    time: str
-    orchestrator_pid: int
 
     @property
     def is_over(self) -> bool:
@@ -158,29 +145,24 @@ class AgentStatus:
 
 
 def make_status(directory: Path, record: AgentRecord, *, was_left: bool = False) -> AgentStatus:
-    """Return the status that a record stands for.
+    """Return the status that a record describes.
 
     Args:
         directory: The agent's directory.
         record: Its record from the orchestrator.
         was_left: Whether that orchestrator has ended.
     """
-    return AgentStatus(
-        name=record.name,
-        state="interrupted" if was_left else record.state,
-        driver=record.driver,
-        dir=directory,
-        session_id=record.session_id,
-        turn=record.usage.turns
-        if was_left
-        else record.turn,  # a turn that was cut off is not counted
-        usage=record.usage,
-        reason="its orchestrator was killed" if was_left else record.reason,
-        pid=None if was_left else record.pid,
-        window=None if was_left else record.window,
-        sandbox=record.sandbox,
-        time=record.time,
-        orchestrator_pid=record.orchestrator_pid,
+    facts = {field.name: getattr(record, field.name) for field in attrs.fields(AgentFacts)}
+    status = AgentStatus(dir=directory, state=record.state, **facts)
+    if not was_left:
+        return status
+    return attrs.evolve(
+        status,
+        state="interrupted",
+        turn=record.usage.turns,  # a turn that was cut off is not counted
+        reason="its orchestrator was killed",
+        pid=None,
+        window=None,
     )
 
 

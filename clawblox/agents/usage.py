@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import attrs
 import msgspec
@@ -71,9 +71,21 @@ def _is_plausible(value: object) -> bool:
     return True
 
 
-@attrs.frozen
-class _File:
-    """The content of ``usage.json``."""
+@attrs.define(eq=False)
+class Ledger:
+    """Counts the usage of an agent, over all its processes and conversations.
+
+    It belongs to one task, and is passive: the agent's owner reports the starts of processes, the
+    readings, and the ends of turns. Its attributes are the content of ``usage.json``.
+
+    Attributes:
+        schema_version: Version of the file.
+        usage: Usage of the agent so far. None of its members ever decreases.
+        conversations: Counters of each conversation, by its id.
+        process: The last readings of the current process.
+        log_offset: Offset in the agent's log of the first line that is not yet counted; None if
+            unknown.
+    """
 
     schema_version: Literal[1]
     usage: Usage
@@ -81,23 +93,10 @@ class _File:
     process: _Process = attrs.field(factory=_Process)
     log_offset: int | None = None
 
-
-class Ledger:
-    """Counts the usage of an agent, over all its processes and conversations.
-
-    It belongs to one task, and is passive: the agent's owner reports the starts of processes, the
-    readings, and the ends of turns.
-
-    Attributes:
-        log_offset: Offset in the agent's log of the first line that is not yet counted; None if
-            unknown.
-    """
-
-    def __init__(self) -> None:
-        self._usage = Usage()
-        self._conversations: dict[str, _Conversation] = {}
-        self._process = _Process()
-        self.log_offset: int | None = None
+    @classmethod
+    def empty(cls) -> Self:
+        """Return a ledger that has counted nothing."""
+        return cls(FILE_VERSION, Usage(), {})
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -113,26 +112,22 @@ class Ledger:
         try:
             content = read_file(path.parent, path.name, max_bytes=_MAX_BYTES)
         except FileNotFoundError:
-            return cls()
+            return cls.empty()
         except OSError as error:
             raise _unusable(path, f"cannot be read: {error.strerror}") from error
         try:
             refuse_later(content, path)
-            file = msgspec.json.decode(content, type=_File)
+            ledger = msgspec.json.decode(content, type=cls)
         except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
             raise _unusable(path, f"is not a record of usage: {error}") from error
         has_all = all(
             len(counts) == len(_TOKENS)
-            for conversation in file.conversations.values()
+            for conversation in ledger.conversations.values()
             for counts in conversation.files.values()
         )
-        if not has_all or not _is_plausible(msgspec.to_builtins(file)):  # it would raise the budget
+        # Such a number would raise the budget.
+        if not has_all or not _is_plausible(msgspec.to_builtins(ledger)):
             raise _unusable(path, "is not a record of usage: it has a number below 0 or too large")
-        ledger = cls()
-        ledger._usage = file.usage
-        ledger._conversations = dict(file.conversations)
-        ledger._process = file.process
-        ledger.log_offset = file.log_offset
         return ledger
 
     def save(self, path: Path) -> None:
@@ -141,13 +136,7 @@ class Ledger:
         Raises:
             OSError: The file was not replaced.
         """
-        file = _File(FILE_VERSION, self._usage, self._conversations, self._process, self.log_offset)
-        publish_bytes(path, msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n")
-
-    @property
-    def usage(self) -> Usage:
-        """Usage of the agent so far. None of its members ever decreases."""
-        return self._usage
+        publish_bytes(path, msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
 
     def branch(self, parent_id: str, session_id: str) -> Ledger:
         """Return the ledger of a branch: empty, with readings counted from the parent's last one.
@@ -156,9 +145,9 @@ class Ledger:
             parent_id: The conversation that is branched.
             session_id: The new conversation.
         """
-        ledger = Ledger()
-        parent = self._conversations.get(parent_id, _Conversation())
-        ledger._conversations[session_id] = attrs.evolve(
+        ledger = Ledger.empty()
+        parent = self.conversations.get(parent_id, _Conversation())
+        ledger.conversations[session_id] = attrs.evolve(
             parent,
             last_tokens=parent.last_tokens or parent.counted,
             last_cost=parent.counted.cost_usd if parent.last_cost is None else parent.last_cost,
@@ -168,16 +157,16 @@ class Ledger:
 
     def begin_process(self) -> None:
         """Note that a process of the program begins: readings per process restart at zero."""
-        self._process = _Process()
+        self.process = _Process()
 
     def find_version(self, session_id: str) -> str | None:
         """Return the version of the program that gave the last reading of a conversation."""
-        known = self._conversations.get(session_id)
+        known = self.conversations.get(session_id)
         return None if known is None else known.version
 
     def end_turn(self) -> None:
         """Note that a turn has ended."""
-        self._usage = attrs.evolve(self._usage, turns=self._usage.turns + 1)
+        self.usage = attrs.evolve(self.usage, turns=self.usage.turns + 1)
 
     def count(
         self,
@@ -192,8 +181,7 @@ class Ledger:
         """Add what a reading reports beyond the last one.
 
         A cumulative reading below the last one starts a new count, because the program has lost the
-        old
-        one. Files that record less than before add nothing: their content was lost, or moved.
+        old count. Files that record less than before add nothing: their content was lost, or moved.
 
         Args:
             reading: The program's report; its turns are ignored.
@@ -206,45 +194,24 @@ class Ledger:
         Returns:
             The usage that was added.
         """
-        known = self._conversations.get(session_id, _Conversation())
+        known = self.conversations.get(session_id, _Conversation())
+        readings: dict[str, Any] = {}
         if scope == "recorded":
-            return self._count_files(files or {}, session_id, version, known)
-        reading = _plausible(reading)
-        added = attrs.evolve(
-            self._count_tokens(reading, scope, known),
-            cost_usd=self._count_cost(reading.cost_usd, cost_scope or scope, known),
-        )
-        self._usage = add_usage(self._usage, added)
-        self._conversations[session_id] = attrs.evolve(
-            known,
-            version=version or known.version,
-            last_tokens=reading if scope == "session" else known.last_tokens,
-            last_cost=_latest_cost(reading, cost_scope or scope, known),
-            counted=add_usage(known.counted, added),
-        )
-        return added
-
-    def _count_files(
-        self,
-        files: Mapping[str, Usage],
-        session_id: str,
-        version: str | None,
-        known: _Conversation,
-    ) -> Usage:
-        """Count the growth of each file's record since the last count, for each kind of token."""
-        counted, added = dict(known.files), Usage()
-        for name, reading in files.items():
-            before = counted.get(name, (0,) * len(_TOKENS))
-            now = [getattr(_plausible(reading), kind) for kind in _TOKENS]
-            counted[name] = tuple(map(max, now, before))
-            more = (max(0, new - old) for new, old in zip(now, before, strict=True))
-            added = add_usage(added, Usage(**dict(zip(_TOKENS, more, strict=True))))
-        self._usage = add_usage(self._usage, added)
-        self._conversations[session_id] = attrs.evolve(
+            added, readings["files"] = _count_files(files or {}, known.files)
+        else:
+            reading, cost_scope = _plausible(reading), cost_scope or scope
+            cost = self._count_cost(reading.cost_usd, cost_scope, known)
+            added = attrs.evolve(self._count_tokens(reading, scope, known), cost_usd=cost)
+            if scope == "session":
+                readings["last_tokens"] = reading
+            if cost_scope == "session" and cost is not None:
+                readings["last_cost"] = reading.cost_usd
+        self.usage = add_usage(self.usage, added)
+        self.conversations[session_id] = attrs.evolve(
             known,
             version=version or known.version,
             counted=add_usage(known.counted, added),
-            files=counted,
+            **readings,
         )
         return added
 
@@ -252,12 +219,16 @@ class Ledger:
         if scope == "turn":
             return reading
         if scope == "process":
-            before = self._process.tokens
-            self._process = attrs.evolve(self._process, tokens=reading)
+            before = self.process.tokens
+            self.process = attrs.evolve(self.process, tokens=reading)
         else:
             # An older version of the program may have counted the conversation in another way.
             before = known.last_tokens or known.counted
-        return reading if reading.tokens < before.tokens else _difference(reading, before)
+        if reading.tokens < before.tokens:
+            return reading
+        return Usage(
+            **{name: max(0, getattr(reading, name) - getattr(before, name)) for name in _TOKENS}
+        )
 
     def _count_cost(
         self, cost: float | None, scope: UsageScope, known: _Conversation
@@ -265,16 +236,25 @@ class Ledger:
         if cost is None or scope == "turn":
             return cost
         if scope == "process":
-            before = self._process.cost_usd
-            self._process = attrs.evolve(self._process, cost_usd=cost)
+            before = self.process.cost_usd
+            self.process = attrs.evolve(self.process, cost_usd=cost)
         else:
             before = known.counted.cost_usd or 0.0 if known.last_cost is None else known.last_cost
         return cost if cost < before else cost - before
 
 
-def _latest_cost(reading: Usage, scope: UsageScope, known: _Conversation) -> float | None:
-    is_whole = scope == "session" and reading.cost_usd is not None
-    return reading.cost_usd if is_whole else known.last_cost
+def _count_files(
+    files: Mapping[str, Usage], known: Mapping[str, tuple[int, ...]]
+) -> tuple[Usage, dict[str, tuple[int, ...]]]:
+    """Return the growth of each file's record since the last count, and the new count."""
+    counted, added = dict(known), Usage()
+    for name, reading in files.items():
+        before = counted.get(name, (0,) * len(_TOKENS))
+        now = [getattr(_plausible(reading), kind) for kind in _TOKENS]
+        counted[name] = tuple(map(max, now, before))
+        more = (max(0, new - old) for new, old in zip(now, before, strict=True))
+        added = add_usage(added, Usage(**dict(zip(_TOKENS, more, strict=True))))
+    return added, counted
 
 
 def _plausible(reading: Usage) -> Usage:
@@ -282,12 +262,6 @@ def _plausible(reading: Usage) -> Usage:
     return Usage(
         **{name: whole_number(getattr(reading, name)) or 0 for name in _TOKENS},
         cost_usd=finite_number(reading.cost_usd),
-    )
-
-
-def _difference(reading: Usage, before: Usage) -> Usage:
-    return Usage(
-        **{name: max(0, getattr(reading, name) - getattr(before, name)) for name in _TOKENS}
     )
 
 

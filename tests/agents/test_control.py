@@ -28,12 +28,12 @@ class FakeAgent:
     )
     asked: list[object] = attrs.field(factory=list)
 
-    async def send(self, *, prompt: str) -> None:
+    async def send(self, prompt: str) -> None:
         if prompt == "fail":
             raise AgentResumeError("its transcript is torn", agent="Eko", hint="restore it")
         self.asked.append(prompt)
 
-    async def stop(self, *, grace_seconds: float) -> None:
+    async def stop(self, grace_seconds: float) -> None:
         self.asked.append(grace_seconds)
         self.record = attrs.evolve(self.record, state="stopped", reason="stopped on request")
 
@@ -41,7 +41,7 @@ class FakeAgent:
 @asynccontextmanager
 async def served(directory: Path) -> AsyncIterator[FakeAgent]:
     agent = FakeAgent()
-    server = make_control_server(AgentDir(directory), agent, lambda: agent.record)
+    server = make_control_server(AgentDir(directory), lambda: agent.record, agent.send, agent.stop)
     await server.open()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.run)
@@ -72,7 +72,10 @@ async def test_an_agent_without_an_orchestrator_answers_nothing(tmp_path: Path) 
 
 async def test_two_orchestrators_cannot_serve_one_agent(tmp_path: Path) -> None:
     async with served(tmp_path):
-        second = make_control_server(AgentDir(tmp_path), FakeAgent(), lambda: FakeAgent().record)
+        agent = FakeAgent()
+        second = make_control_server(
+            AgentDir(tmp_path), lambda: agent.record, agent.send, agent.stop
+        )
         with pytest.raises(OSError, match="in use"):
             await second.open()
 

@@ -23,7 +23,7 @@ from clawblox.agents.running.lifecycle import (
 from clawblox.agents.running.output import Line, LogPoller, OutputReader
 from clawblox.agents.running.program import exit_code
 from clawblox.agents.running.version import find_number
-from clawblox.errors import ConfigError
+from clawblox.errors import AgentError, ConfigError
 from clawblox.results import ProcessExit
 
 LEGAL = {
@@ -145,6 +145,13 @@ def test_a_late_poll_returns_how_long_this_process_was_stopped() -> None:
         4600.0,
         0.0,
     ]
+
+
+def test_an_error_is_given_the_name_and_the_directory_of_its_agent(tmp_path: Path) -> None:
+    options = AgentOptions(agent="claude", name="Eko", dir=tmp_path)
+    with pytest.raises(AgentError) as caught, options.naming_errors():
+        raise AgentError("it failed")
+    assert (caught.value.agent, caught.value.agent_dir) == ("Eko", tmp_path)
 
 
 def test_an_exit_is_one_number() -> None:

@@ -35,14 +35,14 @@ def read(ledger: Ledger, tokens: int, scope: UsageScope, **more) -> Usage:
 
 
 def test_readings_of_turns_are_added() -> None:
-    ledger = Ledger()
+    ledger = Ledger.empty()
     for tokens in (5, 3, 5):
         read(ledger, tokens, "turn")
     assert ledger.usage.output_tokens == 13
 
 
 def test_a_reading_of_a_process_counts_the_growth_since_the_previous_one() -> None:
-    ledger = Ledger()
+    ledger = Ledger.empty()
     ledger.begin_process()
     assert read(ledger, 5, "process").output_tokens == 5
     assert read(ledger, 8, "process").output_tokens == 3
@@ -52,7 +52,7 @@ def test_a_reading_of_a_process_counts_the_growth_since_the_previous_one() -> No
 
 
 def test_a_reading_of_a_conversation_counts_across_resumes(tmp_path: Path) -> None:
-    ledger = Ledger()
+    ledger = Ledger.empty()
     ledger.begin_process()
     read(ledger, 5, "session")
     ledger.save(tmp_path / "usage.json")
@@ -63,7 +63,7 @@ def test_a_reading_of_a_conversation_counts_across_resumes(tmp_path: Path) -> No
 
 
 def test_conversations_are_counted_apart() -> None:
-    ledger = Ledger()
+    ledger = Ledger.empty()
     read(ledger, 5, "session")
     assert read(ledger, 6, "session", session_id=OTHER).output_tokens == 6
     assert read(ledger, 7, "session").output_tokens == 2
@@ -72,7 +72,7 @@ def test_conversations_are_counted_apart() -> None:
 
 @pytest.mark.parametrize("scope", ["process", "session"])
 def test_a_reading_that_goes_down_begins_a_new_count(scope: UsageScope) -> None:
-    ledger = Ledger()
+    ledger = Ledger.empty()
     for tokens in (10, 4, 6):
         read(ledger, tokens, scope, cost=float(tokens))
     assert ledger.usage == Usage(output_tokens=16, cost_usd=16.0)
@@ -80,7 +80,7 @@ def test_a_reading_that_goes_down_begins_a_new_count(scope: UsageScope) -> None:
 
 def test_the_cost_may_count_something_else_than_the_tokens() -> None:
     # Claude Code 2.1.197: tokens by turn, cost by process; 2.1.330: cost by conversation.
-    ledger = Ledger()
+    ledger = Ledger.empty()
     ledger.begin_process()
     read(ledger, 10, "turn", cost=0.5, cost_scope="process", version="2.1.197")
     read(ledger, 10, "turn", cost=0.75, cost_scope="process", version="2.1.197")
@@ -94,7 +94,7 @@ def test_the_cost_may_count_something_else_than_the_tokens() -> None:
 
 
 def test_no_cost_is_invented() -> None:
-    ledger = Ledger()
+    ledger = Ledger.empty()
     read(ledger, 10, "session")
     assert ledger.usage.cost_usd is None
     read(ledger, 20, "session", cost=0.0)
@@ -111,7 +111,7 @@ def test_every_kind_of_tokens_is_counted() -> None:
         "output_tokens": 8,
         "reasoning_tokens": 16,
     }
-    ledger = Ledger()
+    ledger = Ledger.empty()
     for times in (1, 3):
         reading = Usage(**{kind: times * tokens for kind, tokens in kinds.items()})
         ledger.count(reading, session_id=ONE, version=None, scope="session")
@@ -120,7 +120,7 @@ def test_every_kind_of_tokens_is_counted() -> None:
 
 
 def test_turns_are_counted_by_their_ends() -> None:
-    ledger = Ledger()
+    ledger = Ledger.empty()
     ledger.end_turn()
     ledger.count(Usage(turns=9), session_id=ONE, version=None, scope="turn")
     ledger.end_turn()
@@ -157,7 +157,7 @@ readings = st.builds(
     )
 )
 def test_usage_never_decreases_and_is_the_sum_of_all_additions(told) -> None:
-    ledger = Ledger()
+    ledger = Ledger.empty()
     added = Usage()
     for reading, scope, cost_scope, session_id, is_new_process in told:
         before = ledger.usage
@@ -178,7 +178,7 @@ def test_usage_never_decreases_and_is_the_sum_of_all_additions(told) -> None:
 
 def test_a_ledger_comes_back_from_its_file(tmp_path: Path) -> None:
     path = tmp_path / "usage.json"
-    ledger = Ledger()
+    ledger = Ledger.empty()
     read(ledger, 5, "session", cost=0.25, version="0.169.0")
     ledger.end_turn()
     ledger.save(path)

@@ -29,13 +29,13 @@ class FakeAgent:
     record: AgentRecord
     asked: list[object] = attrs.field(factory=list)
 
-    async def send(self, *, prompt: str) -> None:
+    async def send(self, prompt: str) -> None:
         if prompt == "fail":
             raise AgentResumeError("its transcript is torn", agent="Eko", hint="restore it")
         self.asked.append(prompt)
         self.record = attrs.evolve(self.record, state="working", turn=5)
 
-    async def stop(self, *, grace_seconds: float) -> None:
+    async def stop(self, grace_seconds: float) -> None:
         self.asked.append(grace_seconds)
         self.record = attrs.evolve(self.record, state="stopped")
 
@@ -44,7 +44,7 @@ class FakeAgent:
 def served(directory: Path) -> Iterator[FakeAgent]:
     """Run an agent's control socket in a thread, as the orchestrator of an agent does."""
     agent = FakeAgent(write_status(directory))
-    server = make_control_server(AgentDir(directory), agent, lambda: agent.record)
+    server = make_control_server(AgentDir(directory), lambda: agent.record, agent.send, agent.stop)
 
     async def serve(*, task_status: anyio.abc.TaskStatus[None]) -> None:
         await server.open()

@@ -42,6 +42,7 @@ WORLD_LISTENER: Final = "world"
 
 _HOST: Final = "127.0.0.1"
 MAX_RECORD_BYTES: Final = 64 << 10
+_RECORD_HINT: Final = "restore the file; without it, the agent gets another address"
 _PORT_URL = re.compile(rf"http://{re.escape(_HOST)}:([1-9][0-9]{{0,4}})")
 _NAME_URL = re.compile(r"http://([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)")
 
@@ -190,7 +191,7 @@ class AgentAccess:
         try:
             lease = take_free_port(_HOST)
         except (NoFreePort, OSError) as error:
-            raise self._setup_error(f"there is no address for it: {error}") from error
+            raise AgentSetupError(f"there is no address for it: {error}") from error
         self._keep(*self._listen(lease))
         return f"http://{_HOST}:{lease.port}"
 
@@ -244,8 +245,6 @@ class AgentAccess:
             )
         return AgentResumeError(
             f"it knows its world as {base_url}, and that address is {problem}",
-            agent=self._agent,
-            agent_dir=self._directory.path,
             hint=f"{advice}; agents with sandbox=True have addresses that no other run can take",
         )
 
@@ -280,21 +279,16 @@ class AgentAccess:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-            raise self._record_error(f"{path} cannot be read: {error}") from error
+            raise AgentResumeError(f"{path} cannot be read: {error}", hint=_RECORD_HINT) from error
         # In a foreign archive it may be any port, such as that of a login service.
         is_port = port_url is not None and int(port_url[1]) in LEASE_RANGE
         if not is_port and not is_name:
-            raise self._record_error(
-                f"{path} has no address that clawblox gives: {base_url!r:.200}"
-            )
+            message = f"{path} has no address that clawblox gives: {base_url!r:.200}"
+            raise AgentResumeError(message, hint=_RECORD_HINT)
         if is_name is not self._is_sandboxed:
-            needed = "sandbox=True" if is_name else "sandbox=False"
-            raise AgentResumeError(
-                f"it knows its world as {base_url}, which it cannot reach with this sandbox",
-                agent=self._agent,
-                agent_dir=self._directory.path,
-                hint=f"make the agent with {needed}, as before",
-            )
+            message = f"it knows its world as {base_url}, which it cannot reach with this sandbox"
+            hint = f"make the agent with sandbox={is_name}, as before"
+            raise AgentResumeError(message, hint=hint)
         return str(base_url)
 
     def _record(self, base_url: str, world: str) -> None:
@@ -303,18 +297,7 @@ class AgentAccess:
             make_private_dir(self._directory.path)
             publish_bytes(self._directory.access_file, f"{text}\n".encode())
         except OSError as error:
-            raise self._setup_error(f"its address cannot be recorded: {error}") from error
-
-    def _record_error(self, message: str) -> AgentResumeError:
-        return AgentResumeError(
-            message,
-            agent=self._agent,
-            agent_dir=self._directory.path,
-            hint="restore the file; without it, the agent gets another address",
-        )
-
-    def _setup_error(self, message: str) -> AgentSetupError:
-        return AgentSetupError(message, agent=self._agent, agent_dir=self._directory.path)
+            raise AgentSetupError(f"its address cannot be recorded: {error}") from error
 
     # -- serving ------------------------------------------------------------------------------
 

@@ -62,7 +62,7 @@ class Bookkeeping:
         self._hub = hub
         self._first_started_at = first_started_at
         self._file = EventFile(order.directory.events_file, order.secrets)
-        self._ledger = Ledger()
+        self._ledger = Ledger.empty()
         self._seq = 0
         self._pending: list[AgentEvent] = []
         self._written: AgentRecord | None = None

@@ -148,7 +148,7 @@ async def make_branch(
     try:
         made = await run_interruptible(copy, interruption.set)
     except OSError as error:
-        raise AgentError(f"it could not be copied: {error}", agent=order.name) from error
+        raise AgentError(f"it could not be copied: {error}") from error
     try:
         require_between_turns()  # a message may have begun one meanwhile
         if books.turn != turn:

@@ -236,7 +236,8 @@ class Owner:
         try:
             with self._stop.scope:
                 async with Tasks() as services:
-                    await self._work(services)
+                    with self._order.options.naming_errors():
+                        await self._work(services)
         except BudgetUsedUp as used_up:
             reason = str(used_up)
             with self._contained("limit not reported"):

@@ -60,8 +60,6 @@ def find_binary(order: Order) -> Path:
     if found is None:
         raise AgentSetupError(
             f"its program {name!r} is not on PATH, or cannot be executed",
-            agent=order.name,
-            agent_dir=order.options.dir,
             hint="install it (clawblox doctor shows how), or give its path with binary=",
         )
     return Path(found).absolute()
@@ -163,7 +161,7 @@ async def check_setup(order: Order) -> None:
         with anyio.CancelScope(shield=True):
             await run_blocking(tree.forget)
     requirements = await run_blocking(order.driver.check, setup, env, version)
-    _require_usable(order, requirements)
+    _require_usable(requirements)
     await run_blocking(_try_enclosure, order, binary)
 
 
@@ -233,7 +231,7 @@ async def read_version(
         answer = await ask_version(argv, env=env, cookie=cookie, timeout=_VERSION_TIMEOUT_S)
     except CannotExecute as error:
         hint = "reinstall the program, or give the path of another one with binary="
-        raise AgentSetupError(str(error), agent=order.name, hint=hint) from error
+        raise AgentSetupError(str(error), hint=hint) from error
     finally:
         with anyio.CancelScope(shield=True):
             await run_blocking(partial(shutil.rmtree, home, ignore_errors=True))
@@ -269,7 +267,7 @@ async def prepare_home(
 
     def write() -> list[Requirement]:
         requirements = driver.check(setup, env, version)
-        _require_usable(order, requirements)
+        _require_usable(requirements)
         match start:
             case Continue(session_id):
                 driver.adopt(setup, session_id, interruption)
@@ -282,12 +280,10 @@ async def prepare_home(
     return await run_interruptible(write, interruption.set)
 
 
-def _require_usable(order: Order, requirements: list[Requirement]) -> None:
+def _require_usable(requirements: list[Requirement]) -> None:
     if missing := [requirement for requirement in requirements if requirement.is_certain]:
         raise AgentSetupError(
             "; ".join(requirement.problem for requirement in missing),
-            agent=order.name,
-            agent_dir=order.options.dir,
             hint="; ".join(dict.fromkeys(requirement.hint for requirement in missing)),
         )
 

@@ -75,10 +75,10 @@ def read_session_id(order: Order) -> str:
     try:
         text = read_file(path.parent, path.name, max_bytes=_MAX_ID_BYTES).decode().strip()
     except (OSError, ValueError) as error:
-        raise _refusal(order, f"its session is not recorded: {path.name} is missing") from error
+        raise _refusal(f"its session is not recorded: {path.name} is missing") from error
     if not order.driver.program.id_pattern.fullmatch(text):
-        message = f"{path.name}: must be a session id of {order.options.agent}, not {text!r}"
-        raise _refusal(order, message)
+        agent = order.options.agent
+        raise _refusal(f"{path.name}: must be a session id of {agent}, not {text!r}")
     return text
 
 
@@ -98,7 +98,7 @@ def read_system_prompt(order: Order) -> str:
     try:
         return read_file(path.parent, path.name, max_bytes=_MAX_PROMPT_BYTES).decode()
     except (OSError, ValueError) as error:
-        raise _refusal(order, f"its system prompt is not recorded: {path} is missing") from error
+        raise _refusal(f"its system prompt is not recorded: {path} is missing") from error
 
 
 def require_transcript(order: Order, session_id: str) -> None:
@@ -113,10 +113,10 @@ def require_transcript(order: Order, session_id: str) -> None:
     path = transcripts.get(session_id)
     if path is None:
         state = order.directory.state
-        raise _refusal(order, f"session {session_id} has no transcript below {state}")
+        raise _refusal(f"session {session_id} has no transcript below {state}")
     problem = _find_fault(order.directory.state, path)
     if problem is not None:
-        raise _refusal(order, f"the transcript of session {session_id} {problem}: {path}")
+        raise _refusal(f"the transcript of session {session_id} {problem}: {path}")
 
 
 def _find_fault(state: Path, path: Path) -> str | None:
@@ -157,13 +157,9 @@ def find_proof(order: Order, expected: Expected) -> str | None:
     return grown[0] if len(grown) == 1 else None
 
 
-def _refusal(order: Order, message: str) -> AgentResumeError:
-    return AgentResumeError(
-        message,
-        agent=order.name,
-        agent_dir=order.options.dir,
-        hint="load the agent's directory from an archive, or start a new conversation",
-    )
+def _refusal(message: str) -> AgentResumeError:
+    hint = "load the agent's directory from an archive, or start a new conversation"
+    return AgentResumeError(message, hint=hint)
 
 
 _log = OwnLog(__name__)

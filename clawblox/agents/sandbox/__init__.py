@@ -45,7 +45,6 @@ def choose_sandbox(
 
     if options.sandbox:
         bubblewrap = Bubblewrap(
-            options.name,
             api_hosts=program.api_hosts,
             host=lambda: access.host,
             settings=settings,
@@ -55,5 +54,5 @@ def choose_sandbox(
         )
         return bubblewrap, (bubblewrap.serve,)
     if has_native:
-        return NativeSandbox(options.name, lambda: access.base_url, settings), ()
+        return NativeSandbox(lambda: access.base_url, settings), ()
     return Enclosure(), ()

@@ -81,11 +81,11 @@ _NAMESPACES_HINT: Final = (
 )
 
 
+@attrs.define(eq=False, kw_only=True, slots=False)
 class Bubblewrap(Enclosure):
     """The sandbox of one agent; see :class:`clawblox.agents.running.hooks.Enclosure`.
 
     Args:
-        agent: Full name of the agent.
         api_hosts: Hosts that its program may reach in addition to its world, by name.
         host: Returns the name by which the agent knows its world; None without one.
         settings: Returns the table ``[sandbox]`` of its world.
@@ -94,24 +94,15 @@ class Bubblewrap(Enclosure):
         is_strict: Whether to refuse a machine on which the sandbox would be weaker than elsewhere.
     """
 
-    def __init__(
-        self,
-        agent: str,
-        *,
-        api_hosts: Sequence[str],
-        host: Callable[[], str | None],
-        settings: Callable[[], Mapping[str, Any]],
-        has_native: bool = False,
-        may_nest: bool = False,
-        is_strict: bool = False,
-    ) -> None:
-        self._agent = agent
-        self._api_hosts = tuple(api_hosts)
-        self._host = host
-        self._settings = settings
-        self._has_native = has_native
-        self._is_strict = is_strict
-        self._may_nest = may_nest or has_native
+    _api_hosts: Sequence[str]
+    _host: Callable[[], str | None]
+    _settings: Callable[[], Mapping[str, Any]]
+    _has_native: bool = False
+    _may_nest: bool = False
+    _is_strict: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        self._may_nest = self._may_nest or self._has_native
         self._system_calls = build_filter(os.uname().machine, may_nest=self._may_nest)
         self._user: int | None = None
         self._weakness: str | None = None
@@ -164,15 +155,14 @@ class Bubblewrap(Enclosure):
         """See ``Enclosure.open``."""
         found = shutil.which("bwrap")
         if found is None:
-            raise self._error(
-                "its sandbox needs bubblewrap, and bwrap is not on PATH", _INSTALL_HINT
-            )
+            message = "its sandbox needs bubblewrap, and bwrap is not on PATH"
+            raise AgentSetupError(message, hint=_INSTALL_HINT)
         self._bubblewrap = os.path.realpath(found)
         self._program = directory, binary
         self._leave_root(directory, ["test", "-x", str(binary)])
         self._limits = find_limits(os.geteuid() if self._user is None else self._user)
         if self._has_native:
-            require_native(self._try(probe_command(is_nested=True)), self._agent)
+            require_native(self._try(probe_command(is_nested=True)))
 
     def enclose(self, argv: tuple[str, ...], env: Mapping[str, str], cwd: Path) -> Enclosed:
         """See ``Enclosure.enclose``."""
@@ -182,7 +172,7 @@ class Bubblewrap(Enclosure):
         try:
             endpoints = find_endpoints(self._api_hosts, env)
         except ValueError as error:
-            raise self._error(f"its sandbox cannot let it reach its model: {error}") from error
+            raise AgentSetupError(f"its sandbox cannot let it reach its model: {error}") from error
         inside = self._look_inside(endpoints, env)
         assert self._limits is not None
         self._group = self._limits.make_group()
@@ -214,9 +204,9 @@ class Bubblewrap(Enclosure):
             await run_blocking(self._remove_group)
 
     def _close(self) -> None:
-        entry, self._entry = self._entry, None
-        if entry is not None:
-            entry.close()
+        if self._entry is not None:
+            self._entry.close()
+            self._entry = None
         self._relays.replace([])
 
     def _remove_group(self) -> None:
@@ -242,7 +232,7 @@ class Bubblewrap(Enclosure):
         try:
             files = find_program_files(str(binary), env.get("PATH", os.defpath))
         except OSError as error:
-            raise self._error(f"its program cannot be shown in a sandbox: {error}") from error
+            raise AgentSetupError(f"its program cannot be shown in a sandbox: {error}") from error
         links = dict(files.links)
         if not any(map(binary.is_relative_to, (*SYSTEM_DIRS, *files.paths))):
             links[binary] = str(files.executable)
@@ -271,7 +261,9 @@ class Bubblewrap(Enclosure):
             return None, ()
         path = Path(root)
         if not path.is_absolute() or not path.is_dir():
-            raise self._error(f"[sandbox] deps_root of its world must be a directory, not {root}")
+            raise AgentSetupError(
+                f"[sandbox] deps_root of its world must be a directory, not {root}"
+            )
         if not settings.get("add_deps_lib_to_library_path"):
             return path, ()
         # Set only inside, because the variable would also affect bubblewrap itself outside.
@@ -342,9 +334,8 @@ class Bubblewrap(Enclosure):
         if self._system_calls is None:
             weakness = f"the system calls of {os.uname().machine} are not known"
         if weakness is not None:
-            raise self._error(
-                f'sandbox: must be True here, not "strict", because {weakness}', _STRICT_HINT
-            )
+            message = f'sandbox: must be True here, not "strict", because {weakness}'
+            raise AgentSetupError(message, hint=_STRICT_HINT)
 
     def _find_refusal(self, command: Sequence[str]) -> AgentSetupError | None:
         """Return why the sandbox cannot be created; None if it can.
@@ -356,11 +347,11 @@ class Bubblewrap(Enclosure):
             outcome = self._try(command)
         except NamespaceRefused as error:
             message = f"it cannot be isolated on this machine: {error}"
-            return self._error(message, _NAMESPACES_HINT)
+            return AgentSetupError(message, hint=_NAMESPACES_HINT)
         if not outcome.status:
             return None
         words = outcome.first_line.removeprefix("bwrap: ") or f"{command[-1]} is not visible inside"
-        return self._error(f"its sandbox cannot be made: {words}")
+        return AgentSetupError(f"its sandbox cannot be made: {words}")
 
     def _try(self, command: Sequence[str]) -> Outcome:
         """Run a command inside, in the same way as the program.
@@ -385,13 +376,10 @@ class Bubblewrap(Enclosure):
         except NamespaceRefused:
             raise
         except OSError as error:
-            raise self._error(f"its sandbox cannot be tried: {error}") from error
+            raise AgentSetupError(f"its sandbox cannot be tried: {error}") from error
         finally:
             entry.close()
         return outcome
-
-    def _error(self, message: str, hint: str | None = None) -> AgentSetupError:
-        return AgentSetupError(message, agent=self._agent, hint=hint)
 
 
 def _readable(directory: AgentDir) -> tuple[str, ...]:

@@ -84,7 +84,7 @@ def probe_command(*, is_nested: bool) -> list[str]:
     return ["sh", "-c", f"{_PROBE}exec {' '.join(sandbox)}", "sh", *NATIVE_PROGRAMS]
 
 
-def require_native(outcome: Outcome, agent: str) -> None:
+def require_native(outcome: Outcome) -> None:
     """Raise if the command from :func:`probe_command` has failed.
 
     Raises:
@@ -92,8 +92,7 @@ def require_native(outcome: Outcome, agent: str) -> None:
     """
     if outcome.status:
         words = outcome.first_line or f"exit status {outcome.status}"
-        message = f"Claude Code's own sandbox cannot start: {words}"
-        raise AgentSetupError(message, agent=agent, hint=_HINT)
+        raise AgentSetupError(f"Claude Code's own sandbox cannot start: {words}", hint=_HINT)
 
 
 @attrs.define(eq=False)
@@ -101,12 +100,10 @@ class NativeSandbox(Enclosure):
     """Only Claude Code's own sandbox; see :class:`Enclosure` in ``running.hooks``.
 
     Attributes:
-        agent: Full name of the agent.
         base_url: Returns the address by which the agent knows its world; None without one.
         settings: Returns the table ``[sandbox]`` of its world.
     """
 
-    agent: str
     base_url: Callable[[], str | None]
     settings: Callable[[], Mapping[str, Any]]
     _runtime: Path | None = None
@@ -131,7 +128,7 @@ class NativeSandbox(Enclosure):
             outcome = run_briefly(command, env=env, timeout=_PROBE_TIMEOUT_S)
         except TimeoutError as error:
             outcome = Outcome(1, str(error))
-        require_native(outcome, self.agent)
+        require_native(outcome)
         self._runtime = directory.runtime
         publish_bytes(directory.runtime / _SHELL_FILE, _SHELL_TEXT.encode(), durable=False)
 

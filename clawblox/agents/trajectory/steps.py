@@ -52,7 +52,7 @@ class Steps:
         self._current: _Step | None = None
         self._step_by_call: dict[str, _Step] = {}
         self._prompt: str | None = None
-        self._ledger = Ledger()
+        self._ledger = Ledger.empty()
 
     @property
     def usage(self) -> Usage:

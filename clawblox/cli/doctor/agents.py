@@ -200,7 +200,7 @@ def look_for_native_sandbox() -> CheckResult:
         return missing(f"not installed: {', '.join(absent)}")
     try:
         with scratch_agent_dir() as directory:
-            NativeSandbox("", lambda: None, dict).open(directory, _PROGRAM)
+            NativeSandbox(lambda: None, dict).open(directory, _PROGRAM)
         _try_sandbox(has_native=True)
     except AgentSetupError as error:
         return missing(error.message, remedy=error.hint or _ALLOW)
@@ -213,7 +213,7 @@ def _try_sandbox(*, has_native: bool) -> Mapping[str, Any]:
     Raises:
         AgentSetupError: This machine allows no sandbox; the text has the reason.
     """
-    sandbox = Bubblewrap("", api_hosts=(), host=lambda: None, settings=dict, has_native=has_native)
+    sandbox = Bubblewrap(api_hosts=(), host=lambda: None, settings=dict, has_native=has_native)
     with scratch_agent_dir() as directory:
         sandbox.open(directory, _PROGRAM)
     return sandbox.facts

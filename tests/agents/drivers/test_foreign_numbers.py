@@ -79,7 +79,7 @@ def test_a_turn_ends_whatever_its_numbers_are(name: str, number: str) -> None:
     expected = read_recorded(name, None)
     for kind in ("session.confirmed", "turn.finished", "message", "error", "retry"):
         assert types(reports).count(kind) == types(expected).count(kind)
-    ledger = Ledger()
+    ledger = Ledger.empty()
     for usage in readings(reports):
         ledger.count(usage, session_id="s", version=None, scope="turn")
     assert 0 <= ledger.usage.tokens <= 4 * MAX_NUMBER

@@ -383,7 +383,7 @@ def test_a_wire_is_read_on_from_where_it_was_read_before(directory, monkeypatch)
 def test_a_wire_that_disappears_counts_nothing_twice(directory):
     helper = keep_session(directory, directory.workspace).parents[1] / "helper" / "wire.jsonl"
     use(helper, 7)
-    ledger, totals = Ledger(), []
+    ledger, totals = Ledger.empty(), []
     for _ in range(3):
         report = KIMI.read_usage(directory, SESSION, RecordedUsage())
         ledger.count(session_id=SESSION, version=None, reading=report.data["usage"], **rest(report))

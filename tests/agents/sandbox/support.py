@@ -99,7 +99,6 @@ class Sandbox:
     ) -> Sandbox:
         directory = make_directory(parent)
         bubblewrap = Bubblewrap(
-            "Eko",
             api_hosts=["api.example.com"],
             host=lambda: LABEL,
             settings=lambda: settings or {},

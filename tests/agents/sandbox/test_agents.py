@@ -180,7 +180,7 @@ def path_with(directory: Path, *programs: str) -> str:
 
 
 def native(settings: dict[str, Any] | None = None) -> NativeSandbox:
-    return NativeSandbox("Eko", lambda: "http://127.0.0.1:20001", lambda: settings or {})
+    return NativeSandbox(lambda: "http://127.0.0.1:20001", lambda: settings or {})
 
 
 @pytest.mark.needs("bwrap", "rg", "socat")

@@ -119,7 +119,7 @@ async def test_codex_encloses_its_commands_in_ours(
     monkeypatch.setenv("PATH", installed.path)
     directory = make_directory(tmp_path)
     sandbox = Bubblewrap(
-        "Eko", api_hosts=(), host=lambda: None, settings=dict, may_nest=True, is_strict=True
+        api_hosts=(), host=lambda: None, settings=dict, may_nest=True, is_strict=True
     )
     await run_blocking(sandbox.open, directory, installed.binary)
     opened = Sandbox(directory, sandbox)

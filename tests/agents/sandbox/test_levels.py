@@ -29,7 +29,7 @@ def refuse_outer_users(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make(*, is_strict: bool = False) -> Bubblewrap:
-    return Bubblewrap("Eko", api_hosts=(), host=lambda: LABEL, settings=dict, is_strict=is_strict)
+    return Bubblewrap(api_hosts=(), host=lambda: LABEL, settings=dict, is_strict=is_strict)
 
 
 @needs_root
