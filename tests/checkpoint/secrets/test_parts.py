@@ -231,6 +231,10 @@ def test_many_members_of_one_gzip_are_each_decoded_once(member_size: int) -> Non
     assert rules_in(member * 30 + gzip.compress(TOKEN)) == ["github-token"]
 
 
+def test_thousands_of_members_of_one_gzip_do_not_end_the_scan() -> None:
+    assert rules_in(gzip.compress(b"") * 3000 + gzip.compress(TOKEN)) == ["github-token"]
+
+
 def test_noise_holds_no_compressed_parts() -> None:
     size = 1 << 22
     noise = NOISE.randbytes(size)

@@ -11,7 +11,7 @@ content of its own, because only then are containers inside it recognised.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import attrs
@@ -22,7 +22,6 @@ from clawblox.checkpoint.secrets.containers.decoder import (
     EntryDecoder,
     OuterContent,
     Refusal,
-    Sink,
 )
 from clawblox.checkpoint.secrets.containers.streams import (
     Codec,
@@ -107,55 +106,36 @@ class ZipMember:
             raise Refusal("encrypted member")
         if not codec and self.method != _STORED:
             raise Refusal(f"compression method {self.method}")
-        inside = outer.spawn(self.name)
-        stream = CompressedStream(codec(), inside) if codec else None
-        return _MemberDecoder(inside, stream, self.header_size, self.content_size)
+        return _MemberDecoder(outer, self, codec)
 
 
-@attrs.define(eq=False, repr=False)
-class _MemberDecoder:
+class _MemberDecoder(EntryDecoder):
     """Decodes a member.
 
     Args:
-        inside: Takes the decoded bytes.
-        stream: Decodes the member; None if it is stored.
-        header_size: Number of bytes to skip.
-        content_size: Compressed size in bytes; None decodes up to the end of the stream.
+        outer: The content that the archive is in.
+        member: The member.
+        codec: Returns a decoder of its content; None if it is stored.
     """
 
-    _inside: Sink
-    _stream: CompressedStream | None
-    _header_size: int
-    _content_size: int | None
-    _is_over: bool = attrs.field(default=False, init=False)  # the stream ended before its member
+    def __init__(
+        self, outer: OuterContent, member: ZipMember, codec: Callable[[], Codec] | None
+    ) -> None:
+        super().__init__(outer)
+        self._member = member
+        self._entry = inside = outer.spawn(member.name)
+        self._stream = CompressedStream(codec(), inside) if codec else None
 
-    def feed(self, data: bytes) -> bytes | None:
-        """Take the next bytes of header and member; return those after it."""
-        skipped = min(self._header_size, len(data))
-        self._header_size -= skipped
-        data = data[skipped:]
-        if not data:
-            return None
+    def _decode(self) -> Iterator[None]:
+        yield from self._pass(self._member.header_size)
         try:
-            return self._read(data)
+            if self._member.content_size is not None:
+                yield from self._pass(self._member.content_size, self._stream or self._entry)
+            else:
+                assert self._stream, "a member without a size is compressed"
+                yield from self._decompress(self._stream)
         except Damaged:
             raise Refusal("damaged member") from None
-
-    def close(self) -> None:
-        """Close the open member."""
-        self._inside.close()
-
-    def _read(self, data: bytes) -> bytes | None:
-        if self._content_size is None:
-            assert self._stream
-            return self._stream.feed(data)
-        piece, rest = data[: self._content_size], data[self._content_size :]
-        self._content_size -= len(piece)
-        if not self._stream:
-            self._inside.feed(piece)
-        elif not self._is_over and self._stream.feed(piece) is not None:
-            self._is_over = True
-        return None if self._content_size else rest
 
 
 def _packed_size(extra: bytes, full: int) -> int:
@@ -193,50 +173,23 @@ class TarDecoder(EntryDecoder):
         where: Suffix for the names of members.
     """
 
-    _block = b""
-    _is_ending = False  # two blocks of NULs end an archive
-    _left = 0  # bytes of the member
-    _padding = 0  # bytes after it
-
-    def feed(self, data: bytes) -> bytes | None:
-        """Take the next bytes; return those after the last block, None while it continues.
-
-        Raises:
-            Refusal: Too many containers are nested.
-        """
-        while data:
-            if self._left or self._padding:
-                data = self._read(data)
-                continue
-            missing = BLOCK - len(self._block)
-            self._block += data[:missing]
-            data = data[missing:]
-            if len(self._block) < BLOCK:
-                return None
-            block, self._block = self._block, b""
+    def _decode(self) -> Iterator[None]:
+        is_ending = False  # two blocks of NULs end an archive
+        while True:
+            block = yield from self._read(BLOCK)
             if is_tar_header(block):
-                self._open(block)
-            elif self._is_ending or any(block):
-                return data if self._is_ending else block + data
-            self._is_ending = not any(block)
-        return None
-
-    def _read(self, data: bytes) -> bytes:
-        piece, data = data[: self._left], data[self._left :]
-        self._left -= len(piece)
-        if self._entry:
-            self._entry.feed(piece)
-            if not self._left:
+                size = _number(block[124:136])
+                if size and block[156] in _FILES:
+                    self._entry = self._outer.spawn(_name(block) + self._where)
+                yield from self._pass(size, self._entry)
                 self.close()
-        skipped = min(self._padding, len(data)) if not self._left else 0
-        self._padding -= skipped
-        return data[skipped:]
-
-    def _open(self, block: bytes) -> None:
-        self._left = _number(block[124:136])
-        self._padding = -self._left % BLOCK
-        if self._left and block[156] in _FILES:
-            self._entry = self._outer.spawn(_name(block) + self._where)
+                yield from self._pass(-size % BLOCK)
+            elif is_ending:
+                return
+            elif any(block):
+                self._data = block + self._data
+                return
+            is_ending = not any(block)
 
 
 def _number(field: bytes) -> int:

@@ -70,57 +70,19 @@ class PngDecoder(EntryDecoder):
         where: Suffix for the names of the texts.
     """
 
-    _header = b""
-    _left = 0  # bytes of the chunk's data
-    _skipped = len(_MAGIC)  # bytes to skip before the next header
-    _is_last = False
-
-    def feed(self, data: bytes) -> bytes | None:
-        """Take the next bytes; return those after the picture, None while it continues.
-
-        Raises:
-            Refusal: A text cannot be searched to its end.
-        """
-        while data:
-            if self._skipped:
-                skipped = min(self._skipped, len(data))
-                self._skipped -= skipped
-                data = data[skipped:]
-            elif self._left:
-                data = self._read(data)
-            elif self._is_last:
-                return data
-            else:
-                missing = _HEADER_SIZE - len(self._header)
-                self._header += data[:missing]
-                data = data[missing:]
-                if len(self._header) == _HEADER_SIZE and not self._begin():
-                    return data
-        return None
-
-    def _begin(self) -> bool:
-        size, kind = int.from_bytes(self._header[:4], "big"), self._header[4:]
-        self._header = b""
-        self._left = size
-        self._is_last = kind == _LAST
-        if kind in _TEXTS:
-            self._entry = _Text(self._outer, kind, self._where)
-        if not size:
-            self._end()
-        return kind.isalpha()
-
-    def _read(self, data: bytes) -> bytes:
-        piece, data = data[: self._left], data[self._left :]
-        self._left -= len(piece)
-        if self._entry:
-            self._entry.feed(piece)
-        if not self._left:
-            self._end()
-        return data
-
-    def _end(self) -> None:
-        self.close()
-        self._skipped = _CHECKSUM_SIZE
+    def _decode(self) -> Iterator[None]:
+        yield from self._pass(len(_MAGIC))
+        kind = b""
+        while kind != _LAST:
+            header = yield from self._read(_HEADER_SIZE)
+            size, kind = int.from_bytes(header[:4], "big"), header[4:]
+            if not kind.isalpha():
+                return
+            if kind in _TEXTS:
+                self._entry = _Text(self._outer, kind, self._where)
+            yield from self._pass(size, self._entry)
+            self.close()
+            yield from self._pass(_CHECKSUM_SIZE)
 
 
 class _Text:

@@ -5,10 +5,9 @@ A decoder is fed the bytes of a container and passes the decoded bytes to furthe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator
 from typing import Final, Protocol
-
-import attrs
 
 from clawblox.checkpoint.secrets.containers.streams import Codec, Damaged
 
@@ -68,26 +67,6 @@ class Decoder(Protocol):
         """Close the open entry."""
 
 
-class EntryDecoder:
-    """Base of decoders for containers with one entry after another.
-
-    Args:
-        outer: The content that the container is in.
-        where: Suffix for the names of entries.
-    """
-
-    def __init__(self, outer: OuterContent, where: str = "") -> None:
-        self._outer = outer
-        self._where = where
-        self._entry: Sink | None = None
-
-    def close(self) -> None:
-        """Close the entry that is open."""
-        if self._entry:
-            self._entry.close()
-            self._entry = None
-
-
 class CompressedStream:
     """A compressed stream, decoded into a sink.
 
@@ -121,8 +100,77 @@ class CompressedStream:
         return self._codec.rest if self._codec.is_finished else None
 
 
-@attrs.define(eq=False, repr=False)
-class StreamDecoder:
+class PullingDecoder(ABC):
+    """Base of decoders that read their container as a program reads a file, from start to end."""
+
+    def __init__(self) -> None:
+        self._entry: Sink | None = None
+        self._data = b""
+        self._fed = 0
+        self._steps = self._decode()
+
+    def feed(self, data: bytes) -> bytes | None:
+        """Take the next bytes; return those after the container, None while it continues.
+
+        Raises:
+            Refusal: The container cannot be searched to its end.
+        """
+        self._fed += len(data)
+        self._data += data
+        for _ in self._steps:
+            return None
+        return self._data
+
+    def close(self) -> None:
+        """Close the entry that is open."""
+        if self._entry:
+            self._entry.close()
+            self._entry = None
+
+    @abstractmethod
+    def _decode(self) -> Iterator[None]:
+        """Decode the container; yield whenever there are too few bytes."""
+
+    def _read(self, size: int) -> Generator[None, None, bytes]:
+        """Return the next bytes, exactly ``size`` of them."""
+        while len(self._data) < size:
+            yield
+        piece, self._data = self._data[:size], self._data[size:]
+        return piece
+
+    def _pass(self, size: int, inside: Sink | CompressedStream | None = None) -> Iterator[None]:
+        """Pass on the next bytes piece by piece; None skips them."""
+        while size:
+            while not self._data:
+                yield
+            piece, self._data = self._data[:size], self._data[size:]
+            size -= len(piece)
+            if inside:
+                inside.feed(piece)
+
+    def _decompress(self, stream: CompressedStream) -> Iterator[None]:
+        """Pass on the next bytes up to the end of the compressed stream that they are."""
+        while (rest := stream.feed(self._data)) is None:
+            self._data = b""
+            yield
+        self._data = rest
+
+
+class EntryDecoder(PullingDecoder):
+    """Base of decoders for containers with one entry after another.
+
+    Args:
+        outer: The content that the container is in.
+        where: Suffix for the names of entries.
+    """
+
+    def __init__(self, outer: OuterContent, where: str = "") -> None:
+        super().__init__()
+        self._outer = outer
+        self._where = where
+
+
+class StreamDecoder(PullingDecoder):
     """Decodes a container of one compressed stream, or of several streams in a row.
 
     Args:
@@ -132,50 +180,31 @@ class StreamDecoder:
         sure_after: Damage before this many decoded bytes means that it is not such a stream.
     """
 
-    _inside: Sink
-    _codec: Callable[[], Codec]
-    _magic: bytes | None = attrs.field(default=None, kw_only=True)
-    _sure_after: int = attrs.field(default=0, kw_only=True)
-    _stream: CompressedStream | None = attrs.field(init=False)
-    _between: bytes = attrs.field(default=b"", init=False)
+    def __init__(
+        self,
+        inside: Sink,
+        codec: Callable[[], Codec],
+        *,
+        magic: bytes | None = None,
+        sure_after: int = 0,
+    ) -> None:
+        super().__init__()
+        self._entry = self._inside = inside
+        self._codec = codec
+        self._magic = magic
+        self._sure_after = sure_after
 
-    def __attrs_post_init__(self) -> None:
-        self._stream = CompressedStream(self._codec(), self._inside)
-
-    def feed(self, data: bytes) -> bytes | None:
-        """Take the next bytes; return those after the last stream, None while it continues.
-
-        Raises:
-            Refusal: A stream is damaged, or decodes to too much.
-        """
-        data, self._between = self._between + data, b""
-        while stream := self._stream or self._next_stream(data):
-            rest = self._decode(stream, data)
-            if rest is None:
-                return None
-            data = rest
-        if self._magic and len(data) < len(self._magic) and self._magic.startswith(data):
-            self._between = data
-            return None
-        return data
-
-    def close(self) -> None:
-        """Close the decoded content."""
-        self._inside.close()
-
-    def _next_stream(self, data: bytes) -> CompressedStream | None:
-        if self._magic and data.startswith(self._magic):
-            self._stream = CompressedStream(self._codec(), self._inside)
-        return self._stream
-
-    def _decode(self, stream: CompressedStream, data: bytes) -> bytes | None:
-        try:
-            rest = stream.feed(data)
-        except Damaged:
-            if stream.given >= self._sure_after:
-                raise Refusal("damaged") from None
-            self._magic = None
-            rest = data[1:]
-        if rest is not None:
-            self._stream = None
-        return rest
+    def _decode(self) -> Iterator[None]:
+        magic, is_next = self._magic, True
+        while is_next:
+            stream = CompressedStream(self._codec(), self._inside)
+            try:
+                yield from self._decompress(stream)
+            except Damaged:
+                if stream.given >= self._sure_after:
+                    raise Refusal("damaged") from None
+                self._data = self._data[1:]
+                return
+            while magic and len(self._data) < len(magic) and magic.startswith(self._data):
+                yield
+            is_next = magic is not None and self._data.startswith(magic)

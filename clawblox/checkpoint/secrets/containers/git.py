@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from clawblox.checkpoint.secrets.containers.decoder import (
@@ -37,61 +38,20 @@ class PackDecoder(EntryDecoder):
         where: Suffix for the names of entries.
     """
 
-    _pending = b""
-    _offset = 0
-    _left: int | None = None  # entries; None before the header
-    _stream: CompressedStream | None = None
-
-    def feed(self, data: bytes) -> bytes | None:
-        """Take the next bytes; return those after the entries, None while they continue.
-
-        Raises:
-            Refusal: An entry is damaged, or decodes to too much.
-        """
-        data, self._pending = self._pending + data, b""
-        while data and self._left != 0:
-            rest = self._inflate(self._stream, data) if self._stream else self._begin(data)
-            if rest is None:
-                return None
-            self._offset += len(data) - len(rest)
-            data = rest
-        return data if self._left == 0 else None
-
-    def _begin(self, data: bytes) -> bytes | None:
-        if self._left is None:
-            size = _HEADER_SIZE
-            is_complete = len(data) >= size
-        else:
-            size = _entry_header_size(data)
-            is_complete = 0 < size <= len(data)
-        if not is_complete:
-            self._pending = data
-            return None
-        if self._left is None:
-            self._left = int.from_bytes(data[8:12], "big")
-        else:
-            self._open(data)
-        return data[size:]
-
-    def _open(self, header: bytes) -> None:
-        inside = self._outer.spawn(f"entry {self._offset}{self._where}")
-        is_delta = header[0] >> 4 & 7 in (_OFFSET_DELTA, _NAMED_DELTA)
-        self._entry = Inserts(inside) if is_delta else inside
-        self._stream = CompressedStream(Inflate(), self._entry)
-
-    def _inflate(self, stream: CompressedStream, data: bytes) -> bytes | None:
-        try:
-            rest = stream.feed(data)
-        except Damaged:
-            raise Refusal("damaged") from None
-        if rest is None:
-            self._offset += len(data)
-            return None
-        assert self._left
-        self.close()
-        self._stream = None
-        self._left -= 1
-        return rest
+    def _decode(self) -> Iterator[None]:
+        header = yield from self._read(_HEADER_SIZE)
+        for _ in range(int.from_bytes(header[8:], "big")):
+            while not 0 < (size := _entry_header_size(self._data)) <= len(self._data):
+                yield
+            inside = self._outer.spawn(f"entry {self._fed - len(self._data)}{self._where}")
+            is_delta = self._data[0] >> 4 & 7 in (_OFFSET_DELTA, _NAMED_DELTA)
+            self._data = self._data[size:]
+            self._entry = Inserts(inside) if is_delta else inside
+            try:
+                yield from self._decompress(CompressedStream(Inflate(), self._entry))
+            except Damaged:
+                raise Refusal("damaged") from None
+            self.close()
 
 
 def first_entry_stream(pack: bytes) -> bytes:
