@@ -42,8 +42,7 @@ def check_name(name: str) -> None:
         CheckpointPathError: It is not canonical, contains an invisible character or another
             system's separator, is too long or too deep, or is not below a known root.
     """
-    problem = _find_problem(name)
-    if problem is not None:
+    if (problem := _find_problem(name)) is not None:
         raise CheckpointPathError(f"the name of an entry {problem}", entry=name)
 
 

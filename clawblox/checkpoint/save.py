@@ -6,6 +6,7 @@ Owns the order of the steps: plan, write a partial file, read it again, publish,
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,7 @@ from clawblox.checkpoint.audit.examine import Examination
 from clawblox.checkpoint.collect import plan as tiers
 from clawblox.checkpoint.collect.plan import Plan
 from clawblox.checkpoint.document import Document, WorldDocument, world_sources
-from clawblox.checkpoint.model import Allowance, Source
+from clawblox.checkpoint.model import Source
 from clawblox.checkpoint.names import METADATA_NAME, ROWS_NAME, SNAPSHOT_NAME, split_name
 from clawblox.checkpoint.options import ArchiveOptions, label_secrets
 from clawblox.checkpoint.os_errors import os_errors_as
@@ -80,7 +81,9 @@ class _Save:
         self._report = report
         self._runs = registry.find_runs(options.path)
         self._known = _known_secrets(options)
-        self._allow = (*options.allow, *_run_allowances(self._runs))
+        files = (directory / _ALLOWANCES_NAME for directory in self._runs)
+        allowances = (read_allowances(file) for file in files if file.exists())
+        self._allow = (*options.allow, *itertools.chain.from_iterable(allowances))
 
     def run(self) -> SavedCheckpoint:
         if not self._options.workspace_only:
@@ -262,11 +265,6 @@ def _known_secrets(options: ArchiveOptions) -> Mapping[str, str]:
     tokens = live_tokens((options.path, *directories, *snapshot))
     given = label_secrets(options.known_secrets)
     return known_values(os.environ, directories) | tokens | given
-
-
-def _run_allowances(runs: Sequence[Path]) -> list[Allowance]:
-    files = (directory / _ALLOWANCES_NAME for directory in runs)
-    return [allowed for file in files if file.exists() for allowed in read_allowances(file)]
 
 
 def _is_vital(name: str) -> bool:

@@ -190,9 +190,8 @@ def parse_end(tail: bytes, file_size: int) -> End:
         CheckpointFormatError: The file does not end with an end record, or its directory is not
             directly before the end records.
     """
-    if len(tail) < _END.size:
-        _refuse("no archive, or not all of one: no end record exactly at the end of the file")
-    signature, *disks, on_disk, count, size, offset, comment = _END.unpack(tail[-_END.size :])
+    record = tail[-_END.size :].rjust(_END.size)  # a shorter file has no signature there
+    signature, *disks, on_disk, count, size, offset, comment = _END.unpack(record)
     if signature != _END_SIGNATURE or comment:
         _refuse("no archive, or not all of one: no end record exactly at the end of the file")
     if any(disks) or on_disk != count:

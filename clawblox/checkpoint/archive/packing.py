@@ -148,8 +148,10 @@ def _shrinks(content: bytes) -> bool:
 
 def _pack_content(content: bytes, earlier: EarlierArchives, **facts: Any) -> Packed:
     digest = hashlib.sha256(content).digest()
-    if earlier.may_have(len(content)) and (copied := _copy_small(digest, earlier, facts)):
-        return copied
+    if earlier.may_have(len(content)):
+        parts: list[bytes] = []
+        if copied := earlier.copy(digest, parts.append):
+            return attrs.evolve(copied, is_copied=True, content=b"".join(parts), **facts)
     method, data = STORED, content
     if _shrinks(content):
         deflater = new_deflater()
@@ -166,12 +168,6 @@ def _pack_content(content: bytes, earlier: EarlierArchives, **facts: Any) -> Pac
         content=data,
         **facts,
     )
-
-
-def _copy_small(sha256: bytes, earlier: EarlierArchives, facts: dict[str, Any]) -> Packed | None:
-    parts: list[bytes] = []
-    copied = earlier.copy(sha256, parts.append)
-    return copied and attrs.evolve(copied, is_copied=True, content=b"".join(parts), **facts)
 
 
 @attrs.frozen(eq=False, repr=False)

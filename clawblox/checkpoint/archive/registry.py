@@ -77,7 +77,9 @@ def describe_archive(path: Path, fd: int, metadata: Mapping[str, Any]) -> SavedC
     Raises:
         OSError: It cannot be read.
     """
-    digest, size = digest_fd(fd)
+    with open(fd, "rb", closefd=False) as file:
+        file.seek(0)
+        digest, size = hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
     return SavedCheckpoint(
         path=path.absolute(),
         size_bytes=size,
@@ -126,17 +128,6 @@ def remove(path: Path) -> None:
         manifest = ManifestFile(manifest_path(run_dir), lock_wait=_LOCK_WAIT_S)
         manifest.apply([removal_update([path], at=format_utc(utc_now()))])
     path.unlink(missing_ok=True)
-
-
-def digest_fd(fd: int) -> tuple[str, int]:
-    """Return the SHA-256 digest of an open file, in hexadecimal, and its size in bytes. Blocks.
-
-    Raises:
-        OSError: It cannot be read.
-    """
-    with open(fd, "rb", closefd=False) as file:
-        file.seek(0)
-        return hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
 
 
 def _text(value: object) -> str | None:

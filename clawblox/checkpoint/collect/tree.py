@@ -164,7 +164,9 @@ class _Walker:
         is_directory = entry.is_dir(follow_symlinks=False)
         reason = self._judge(path, is_directory)
         if reason is not None:
-            self.tree.excluded.append((_printable(path), reason))
+            # The name of an excluded entry may be any bytes; it must be safe on a terminal.
+            shown = path if path.isprintable() else ascii(path)[1:-1]
+            self.tree.excluded.append((shown, reason))
         elif not self._is_name(path):
             self.tree.unarchivable.append(path)
         elif is_directory:
@@ -192,17 +194,14 @@ class _Walker:
             if error.errno in _REPLACED:
                 return
             raise unreadable_error(self._top / path, error) from None
+        before = len(self.tree.files) + len(self.tree.directories)
         try:
-            self._enter(fd, path)
+            if _is_tagged_cache(fd):
+                self.tree.excluded.append((path, "is marked as a cache"))
+                return
+            self.visit(fd, f"{path}/")
         finally:
             os.close(fd)
-
-    def _enter(self, fd: int, path: str) -> None:
-        if _is_tagged_cache(fd):
-            self.tree.excluded.append((path, "is marked as a cache"))
-            return
-        before = len(self.tree.files) + len(self.tree.directories)
-        self.visit(fd, f"{path}/")
         if len(self.tree.files) + len(self.tree.directories) == before:
             self.tree.directories.append(path)
 
@@ -218,11 +217,6 @@ def _is_tagged_cache(directory: int) -> bool:
 
 def _is_session_name(path: str) -> bool:
     return names.is_name(f"agents/any/session/{path}")
-
-
-def _printable(path: str) -> str:
-    """Return a path that is safe in a document and on a terminal; a name may be any bytes."""
-    return path if path.isprintable() else ascii(path)[1:-1]
 
 
 def unreadable_error(path: Path, error: OSError) -> CheckpointError:

@@ -19,7 +19,8 @@ import attrs
 from clawblox.checkpoint.archive.layout import Entry
 from clawblox.checkpoint.archive.reader import Archive, located
 from clawblox.checkpoint.collect.policy import FoldedPath, git_config
-from clawblox.checkpoint.load.placing import Place, Placing, agent_names
+from clawblox.checkpoint.collect.sessions import Placement
+from clawblox.checkpoint.load.placing import Placing, agent_names, split_path
 from clawblox.checkpoint.load.staging import Staging, Target
 from clawblox.checkpoint.names import METADATA_NAME, ROWS_NAME, SNAPSHOT_NAME
 from clawblox.checkpoint.options import LoadOptions
@@ -145,20 +146,21 @@ class _Load:
             staging.new_link(parts, target)
 
     def _write(
-        self, staging: Staging, entry: Entry, place: Place, content: Iterator[bytes]
+        self, staging: Staging, entry: Entry, place: Placement, content: Iterator[bytes]
     ) -> None:
+        parts = split_path(place.path)
         chunks = content if place.transform is None else place.transform(content)
         mtime_ns = None
         if self._archive.is_verified:
             recorded = self._archive.metadata["files"][entry.name]["mtime_ns"]
             mtime_ns = max(0, min(recorded, _LATEST_NS))
-        with staging.new_file(place.parts, mode=entry.mode, mtime_ns=mtime_ns) as write:
+        with staging.new_file(parts, mode=entry.mode, mtime_ns=mtime_ns) as write:
             for chunk in chunks:
                 write(chunk)
-        if place.parts[-2:] == (".git", "HEAD"):
+        if parts[-2:] == (".git", "HEAD"):
             directory = entry.name.removesuffix("HEAD")
             names = (other.name for other in self._members if other.name.startswith(directory))
-            with staging.new_file((*place.parts[:-1], "config"), mode=_FILE_MODE) as write:
+            with staging.new_file((*parts[:-1], "config"), mode=_FILE_MODE) as write:
                 write(git_config(name.removeprefix(directory) for name in names))
 
     def _result(self, placing: Placing) -> dict[str, Any]:

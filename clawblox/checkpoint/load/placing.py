@@ -21,9 +21,13 @@ from clawblox.checkpoint.collect.policy import (
     link_stays_inside,
     workspace_exclusion,
 )
-from clawblox.checkpoint.collect.sessions import FORMATS, SessionFormat, UnrecordedSession
+from clawblox.checkpoint.collect.sessions import (
+    FORMATS,
+    Placement,
+    SessionFormat,
+    UnrecordedSession,
+)
 from clawblox.checkpoint.load.staging import Parts
-from clawblox.checkpoint.model import Transform
 from clawblox.checkpoint.names import ROWS_NAME, SNAPSHOT_NAME, check_name, split_name
 from clawblox.results import Excluded
 
@@ -55,19 +59,6 @@ class _Session:
     state_dir: str
     unrecorded: UnrecordedSession | str | None = None
     has_id_file: bool = False
-
-
-@attrs.frozen
-class Place:
-    """The place of an entry.
-
-    Attributes:
-        parts: Its path in the run directory.
-        transform: Rewrites its content for that place; None leaves it unchanged.
-    """
-
-    parts: Parts
-    transform: Transform | None = None
 
 
 class Placing:
@@ -103,14 +94,16 @@ class Placing:
         self._sessions = _find_sessions(metadata, names)
         self._run_dir = run_dir
 
-    def place(self, entry: Entry) -> Place | None:
+    def place(self, entry: Entry) -> Placement | None:
         """Return the place of a member other than ``metadata.json``; None if it has none.
+
+        The path of the place is relative to the run directory.
 
         Raises:
             CheckpointFormatError: The metadata of its session is invalid.
         """
         place = self._find(entry.name)
-        if isinstance(place, Place):
+        if isinstance(place, Placement):
             return place
         self._is_excluded(entry.name, place)
         return None
@@ -123,22 +116,22 @@ class Placing:
             if reason is None and not link_stays_inside(path.split("/", 3)[-1], target):
                 reason = _OUTSIDE
             if not self._is_excluded(path, reason):
-                yield _parts(path), target
+                yield split_path(path), target
 
     def directories(self) -> Iterator[Parts]:
         """Yield the paths of the empty directories to create."""
         for path in self._metadata.get("directories", ()):
             if not self._is_excluded(path, self._workspace_exclusion(path, directory=True)):
-                yield _parts(path)
+                yield split_path(path)
 
-    def _find(self, name: str) -> Place | str:
+    def _find(self, name: str) -> Placement | str:
         """Return the place of a member, or why it has none."""
         split = split_name(name)
         if split is not None and split[1] == "session":
             return self._find_session(split[0], split[2])
         is_world = name in (SNAPSHOT_NAME, ROWS_NAME)
         reason = None if is_world else self._workspace_exclusion(name)
-        return Place(_parts(name)) if reason is None else reason
+        return Placement(path=name) if reason is None else reason
 
     def id_files(self) -> Iterator[tuple[Parts, str]]:
         """Yield the paths of files to create with ids of conversations that no file records.
@@ -161,7 +154,7 @@ class Placing:
             and entry.reason != _NO_PART
         }
 
-    def _find_session(self, agent: str, path: str) -> Place | str:
+    def _find_session(self, agent: str, path: str) -> Placement | str:
         session = self._sessions.get(agent)
         if session is None:
             return _NO_SESSION
@@ -178,7 +171,9 @@ class Placing:
             return _NO_PART
         return self._place_part(agent, session, name, session.unrecorded.id)
 
-    def _place_part(self, agent: str, session: _Session, name: str, session_id: str) -> Place | str:
+    def _place_part(
+        self, agent: str, session: _Session, name: str, session_id: str
+    ) -> Placement | str:
         workspace = self._run_dir / "agents" / agent / "workspace"
         placement = session.format.place(
             name, session_id=session_id, workspace=workspace, state_dir=session.state_dir
@@ -187,7 +182,7 @@ class Placing:
             return _NO_PART
         # The path depends on the session id, and the archive is not trusted.
         check_name(f"agents/{agent}/session/{placement.path}")
-        return Place(("agents", agent, *_parts(placement.path)), placement.transform)
+        return attrs.evolve(placement, path=f"agents/{agent}/{placement.path}")
 
     def _workspace_exclusion(self, name: str, *, directory: bool = False) -> str | None:
         split = split_name(name)
@@ -259,5 +254,6 @@ def _paths_by_agent(names: Iterable[str], tier: str) -> Mapping[str, list[str]]:
     return paths
 
 
-def _parts(path: str) -> Parts:
+def split_path(path: str) -> Parts:
+    """Return the components of a path."""
     return tuple(path.split("/"))

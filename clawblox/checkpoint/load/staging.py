@@ -213,10 +213,7 @@ class Staging:
         for parts in names:
             with self._translated(parts), contextlib.suppress(FileNotFoundError):
                 self.new_directory(parts[:-1])
-                with (
-                    self._parent(self._fd, parts) as staged,
-                    self._parent(self._base_fd, parts) as final,
-                ):
+                with self._parents(parts) as (staged, final):
                     _rename(final, staged, parts[-1])
                     os.fsync(final)
 
@@ -292,11 +289,14 @@ class Staging:
         finally:
             os.close(fd)
 
+    @contextlib.contextmanager
+    def _parents(self, parts: Parts) -> Iterator[tuple[int, int]]:
+        """Open the parent directories of a path in this tree and in the target."""
+        with self._parent(self._fd, parts) as staged, self._parent(self._base_fd, parts) as final:
+            yield staged, final
+
     def _move(self, parts: Parts) -> None:
-        with (
-            self._parent(self._fd, parts) as staged,
-            self._parent(self._base_fd, parts) as final,
-        ):
+        with self._parents(parts) as (staged, final):
             try:
                 _rename(staged, final, parts[-1])
             except FileExistsError as error:
@@ -306,11 +306,7 @@ class Staging:
 
     def _take_back(self) -> None:
         for parts in reversed(self._moved):
-            with (
-                contextlib.suppress(OSError),
-                self._parent(self._fd, parts) as staged,
-                self._parent(self._base_fd, parts) as final,
-            ):
+            with contextlib.suppress(OSError), self._parents(parts) as (staged, final):
                 _rename(final, staged, parts[-1])
 
     def _in_the_way(self, parts: Parts) -> CheckpointError:

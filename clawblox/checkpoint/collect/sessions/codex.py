@@ -26,7 +26,7 @@ from clawblox.checkpoint.collect.sessions.shape import (
 )
 from clawblox.checkpoint.collect.sessions.transcripts import Record
 from clawblox.checkpoint.model import Source, Transform
-from clawblox.checkpoint.zstd import Zstandard, find_zstandard
+from clawblox.checkpoint.zstd import find_zstandard
 from clawblox.errors import CheckpointError
 from clawblox.extras import install_command
 from clawblox.system import regular_files
@@ -45,7 +45,13 @@ def _decompression(path: Path) -> Transform:
         CheckpointError: This Python cannot decompress it. The transform itself raises it for a
             damaged file.
     """
-    zstandard = _find_zstandard(path)
+    zstandard = find_zstandard()
+    if zstandard is None:
+        raise CheckpointError(
+            "cannot scan a compressed session for secrets",
+            path=path,
+            hint=f"use Python 3.14, or {install_command('zstd')}",
+        )
 
     def transform(chunks: Iterable[bytes]) -> Iterator[bytes]:
         frame = zstandard.open_frame()
@@ -80,17 +86,6 @@ def _read_compressed_head(root: Path, path: str, size: int) -> bytes:
             if len(head) >= size:
                 break
     return head
-
-
-def _find_zstandard(path: Path) -> Zstandard:
-    zstandard = find_zstandard()
-    if zstandard is None:
-        raise CheckpointError(
-            "cannot scan a compressed session for secrets",
-            path=path,
-            hint=f"use Python 3.14, or {install_command('zstd')}",
-        )
-    return zstandard
 
 
 _COMPRESSED = ".zst"

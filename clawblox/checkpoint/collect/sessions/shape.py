@@ -55,7 +55,7 @@ class Placement:
     """The place of a file of a session tier.
 
     Attributes:
-        path: Its path below the agent directory.
+        path: Its path, relative to the agent directory.
         transform: Rewrites its content for the new place; None leaves it unchanged.
     """
 

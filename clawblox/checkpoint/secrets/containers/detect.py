@@ -58,13 +58,10 @@ def opener_for(head: bytes) -> Opener | None:
     """
     if not _MAGIC.match(head):
         return TarDecoder if is_tar_header(head) else None
-    if is_pack_header(head):
-        return PackDecoder
-    if opener := _stream(head) or (TarDecoder if is_tar_header(head) else None):
+    if opener := next((opener for is_kind, opener in _KINDS if is_kind(head)), None):
         return opener
-    return next(
-        (refusing_opener(_CLOSED[magic]) for magic in _CLOSED if head.startswith(magic)), None
-    )
+    closed = next((what for magic, what in _CLOSED.items() if head.startswith(magic)), None)
+    return refusing_opener(closed) if closed else None
 
 
 def is_doubtful(head: bytes) -> bool:
@@ -81,18 +78,6 @@ def is_doubtful(head: bytes) -> bool:
     except zlib.error:
         return True
     return not inflate.eof and len(decoded) < _SURE_ZLIB and len(head) < HEAD_SIZE
-
-
-def _stream(head: bytes) -> Opener | None:
-    if is_gzip(head):
-        return open_gzip
-    if is_bzip2(head):
-        return open_bzip2
-    if is_xz(head):
-        return open_xz
-    if head.startswith(_ZSTD):
-        return open_zstd
-    return open_zlib if is_zlib(head) else None
 
 
 def is_gzip(head: bytes) -> bool:
@@ -194,3 +179,14 @@ def refusing_opener(what: str) -> Opener:
         raise Refusal(what)
 
     return refuse
+
+
+_KINDS: Final[tuple[tuple[Callable[[bytes], bool], Opener], ...]] = (
+    (is_pack_header, PackDecoder),
+    (is_gzip, open_gzip),
+    (is_bzip2, open_bzip2),
+    (is_xz, open_xz),
+    (lambda head: head.startswith(_ZSTD), open_zstd),
+    (is_zlib, open_zlib),
+    (is_tar_header, TarDecoder),
+)
