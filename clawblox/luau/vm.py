@@ -14,7 +14,6 @@ from clawblox.luau.core.errors import LuaError, VMSnapshotError
 from clawblox.luau.core.machine import Coroutine, current
 from clawblox.luau.core.numbers import format_number
 from clawblox.luau.core.values import (
-    Function,
     LuaTable,
     Vector,
     as_result,
@@ -131,25 +130,6 @@ class VM(LimitedMachine):
         shown = to_luau(name)  # scripts see it in messages
         chunk = run_deep(lambda: self.compile(text.decode("latin-1"), shown))
         return chunk.main(self.globals if environment is None else environment)
-
-    def load_charged(self, source: str, name: str, environment: Any) -> Function:
-        """Compile a chunk at the cost of the running script: steps and memory.
-
-        Args:
-            source: Its text, one character per byte.
-            name: Its name.
-            environment: The table of its globals.
-
-        Returns:
-            Its main function.
-
-        Raises:
-            LuauSyntaxError: The source is not Luau.
-            LuaError: The call has used up its steps or its memory, or the host has interrupted it.
-        """
-        with self.compiling() as charge:
-            chunk = self.compile(source, name, charge)
-        return chunk.main(environment)
 
     def new_environment(self) -> LuaTable:
         """Return the globals of one script: a new table that falls back on the VM's globals."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from clawblox.luau.compiler import syntax as ast
@@ -65,20 +65,23 @@ class DirectFunctions:
 
     def _find_single(self) -> set[ast.Local]:
         single = {local for local in self.calls if always_returns(self.bodies[local].body)}
-        while True:
-            wrong = {local for local in single if not self._returns_one(local, single)}
-            if not wrong:
-                return single
-            single -= wrong
+        while _shrink(single, lambda local: self._returns_one(local, single)):
+            pass
+        return single
 
     def _returns_one(self, local: ast.Local, single: set[ast.Local]) -> bool:
-        for statement in self.returns[local]:
-            if len(statement.values) != 1:
-                return False
-            (value,) = statement.values
-            if is_multiple(value) and self.callee(value) not in single:
-                return False
-        return True
+        return all(
+            len(statement.values) == 1
+            and (not is_multiple(statement.values[0]) or self.callee(statement.values[0]) in single)
+            for statement in self.returns[local]
+        )
+
+
+def _shrink(chosen: set[ast.Local], fits: Callable[[ast.Local], bool]) -> bool:
+    """Remove the locals that do not fit; return whether there were any."""
+    wrong = {local for local in chosen if not fits(local)}
+    chosen -= wrong
+    return bool(wrong)
 
 
 def always_returns(block: list[ast.Statement]) -> bool:
@@ -148,8 +151,10 @@ class NumberLocals:
             local: [statement.values[0] for statement in direct.returns[local]]
             for local in direct.single
         }
-        while self._shrink(self.numbers, self._sources) or self._shrink(
-            self.numeric_functions, results
+        while _shrink(
+            self.numbers, lambda local: all(map(self.is_number, self._sources[local]))
+        ) or _shrink(
+            self.numeric_functions, lambda local: all(map(self.is_number, results[local]))
         ):
             pass
 
@@ -160,14 +165,6 @@ class NumberLocals:
             return
         for call in self.direct.calls[local]:
             self._note(parameter, call.arguments[at] if at < len(call.arguments) else None)
-
-    def _shrink(
-        self, locals_: set[ast.Local], sources: dict[ast.Local, list[ast.Expression | None]]
-    ) -> bool:
-        """Remove the locals with a source that may give something else than a number."""
-        wrong = {local for local in locals_ if not all(map(self.is_number, sources[local]))}
-        locals_ -= wrong
-        return bool(wrong)
 
     def is_number(self, expression: ast.Expression | None) -> bool:
         """Return whether an expression always gives a number; None means any value."""

@@ -94,11 +94,8 @@ class ExpressionLowering(OperatorLowering):
             key_value = next(values) if key is not None else None
             pairs.append((key_value, next(values)))
         if (spread is not None and self.has_call(spread)) or not _keeps_order(pairs):
-            pairs = [(key and self._pinned(key), self._pinned(value)) for key, value in pairs]
+            pairs = [(key and self.settle(key), self.settle(value)) for key, value in pairs]
         return self._build_table(pairs, spread)
-
-    def _pinned(self, value: Lowered) -> Lowered:
-        return value if value.stable else self.pin(value, self.line)
 
     def _build_table(self, pairs: _Pairs, spread: ast.Expression | None) -> Lowered:
         items, fields, dynamic = _parts(pairs)

@@ -152,9 +152,11 @@ class Lowering:
 
     def force(self, value: Lowered, line: int) -> Lowered:
         """Put a literal into a variable: Python warns of operations that will certainly fail."""
-        name = self.temporary()
-        self.emit(f"{name} = {value.text}", line)
-        return Lowered(name, "any", stable=True, simple=True)
+        return self.pin(Lowered(value.text, "any"), line)
+
+    def settle(self, value: Lowered) -> Lowered:
+        """Return a value that may be evaluated later, even behind a call."""
+        return value if value.stable else self.pin(value, self.line)
 
     def twice(self, value: Lowered) -> tuple[str, str]:
         """Return the text that evaluates a value, and the text that uses its result again."""
@@ -196,9 +198,7 @@ class Lowering:
         values = []
         for index, part in enumerate(expressions):
             value = self.expression(part)
-            if index < last_call and not value.stable:
-                value = self.pin(value, self.line)
-            values.append(value)
+            values.append(self.settle(value) if index < last_call else value)
         return values
 
     def value_list(self, expressions: list[ast.Expression]) -> tuple[str, bool]:
@@ -216,9 +216,7 @@ class Lowering:
         """Lower all expressions but the last; that may call a function."""
         *firsts, last = expressions
         values = self.ordered(firsts)
-        if self.has_call(last):
-            values = [v if v.stable else self.pin(v, self.line) for v in values]
-        return values
+        return list(map(self.settle, values)) if self.has_call(last) else values
 
     def spread(self, expression: ast.Expression) -> str:
         """Lower an expression of any number of values to the text of a tuple.

@@ -89,8 +89,7 @@ def _bounds(start: Any, limit: Any, step: Any) -> list[float]:
         if number is None:
             raise RuntimeFault(f"invalid 'for' {what} (number expected, got {shown_type(value)})")
         bounds.append(number)
-    limit, step, start = bounds
-    return [start, limit, step]
+    return [bounds[2], *bounds[:2]]
 
 
 def _whole_numbers(first: int, last: int) -> Iterator[Any]:

@@ -19,7 +19,7 @@ _HEXADECIMAL = re.compile(
     r"[ \t\n\v\f\r]*"
 )
 _SPECIAL = re.compile(r"[ \t\n\v\f\r]*([+-]?(?:inf(?:inity)?|nan))[ \t\n\v\f\r]*", re.IGNORECASE)
-_MAX_PLAIN_EXPONENT = 21
+_MAX_PLAIN_EXPONENT = 20
 _MIN_PLAIN_EXPONENT = -6
 _CHARACTERS_PER_STEP = 256  # of a text that is read as a number
 _MOST_DIGITS = 64  # digits that a 64-bit number can have
@@ -90,36 +90,14 @@ def format_number(value: float) -> str:
             if whole:
                 return str(whole)
             return "0" if math.copysign(1.0, value) > 0 else "-0"
-    if value != value:
-        return "nan"
-    if value in (math.inf, -math.inf):
-        return "inf" if value > 0 else "-inf"
-    sign, digits, exponent = _shortest(value)
-    return sign + _lay_out(digits, exponent)
-
-
-def _shortest(value: float) -> tuple[str, str, int]:
-    """Return sign, digits without leading or trailing zeros, and where the point is."""
-    text = repr(value)
-    sign = "-" if text[0] == "-" else ""
-    mantissa, _, power = text.lstrip("-").partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    digits = whole + fraction
-    point = len(whole) + int(power or 0)
-    stripped = digits.lstrip("0")
-    point -= len(digits) - len(stripped)
-    return sign, stripped.rstrip("0"), point
-
-
-def _lay_out(digits: str, point: int) -> str:
-    if _MIN_PLAIN_EXPONENT < point <= 0:
-        return f"0.{'0' * -point}{digits}"
-    if 0 < point <= _MAX_PLAIN_EXPONENT:
-        if len(digits) <= point:
-            return digits + "0" * (point - len(digits))
-        return f"{digits[:point]}.{digits[point:]}"
-    mantissa = digits if len(digits) == 1 else f"{digits[0]}.{digits[1:]}"
-    return f"{mantissa}e{point - 1:+03d}"
+    mantissa, _, power = repr(value).partition("e")
+    exponent = int(power or 0)
+    first, _, fraction = mantissa.partition(".")
+    if 0 < exponent <= _MAX_PLAIN_EXPONENT:
+        return first + fraction.ljust(exponent, "0")
+    if _MIN_PLAIN_EXPONENT <= exponent < 0:
+        return f"{value:.{len(fraction) - exponent}f}"
+    return repr(value).removesuffix(".0")
 
 
 def parse_number(text: str) -> float | None:

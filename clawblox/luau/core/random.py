@@ -12,7 +12,6 @@ class PcgRandom:
     """A PCG32 generator; ``state`` is its whole state."""
 
     def __init__(self, seed: int) -> None:
-        self.state = 0
         self.seed(seed)
 
     def seed(self, seed: int) -> None:

@@ -88,15 +88,13 @@ def resume(coroutine: Coroutine, values: tuple[Any, ...]) -> tuple[bool, tuple[A
         coroutine.frames += reversed(suspended.frames)
         coroutine.status = "suspended"
         return True, suspended.values
-    except LuaError as error:
+    except BaseException as error:
         coroutine.frames.clear()
         coroutine.status = "dead"
+        if not isinstance(error, LuaError):
+            raise
         coroutine.error = error
         return False, (error.value,)
-    except BaseException:
-        coroutine.frames.clear()
-        coroutine.status = "dead"
-        raise
     finally:
         vm.c_calls -= 1
         vm.running, vm.base_c_calls, vm.depth = outer, outer_base, depth

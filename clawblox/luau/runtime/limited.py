@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import repeat
 from operator import length_hint
 from types import FrameType
@@ -26,6 +25,7 @@ from clawblox.luau.core.limits import (
     free_of_charge,
 )
 from clawblox.luau.core.machine import MAX_C_CALLS, MAX_C_CALLS_IN_HANDLER, Machine
+from clawblox.luau.core.values import Function
 from clawblox.luau.runtime.chunk import Chunk
 from clawblox.luau.runtime.heap import collect, heap_bytes
 
@@ -211,14 +211,27 @@ class LimitedMachine(Machine):
         self.chunks.add(chunk)
         return chunk
 
-    @contextmanager
-    def compiling(self) -> Iterator[Charge]:
-        """Give the charge for compiling a chunk; the memory it takes is free again at the end."""
+    def load_charged(self, source: str, name: str, environment: Any) -> Function:
+        """Compile a chunk at the cost of the running script: steps and memory.
+
+        Args:
+            source: Its text, one character per byte.
+            name: Its name.
+            environment: The table of its globals.
+
+        Returns:
+            Its main function.
+
+        Raises:
+            LuauSyntaxError: The source is not Luau.
+            LuaError: The call has used up its steps or its memory, or the host has interrupted it.
+        """
         outer = self._compiling
         try:
-            yield self._charge_compiling
+            chunk = self.compile(source, name, self._charge_compiling)
         finally:
-            self._compiling = outer
+            self._compiling = outer  # the memory that it took is free again
+        return chunk.main(environment)
 
     def _charge_compiling(self, steps: int) -> None:
         self.charge(steps)

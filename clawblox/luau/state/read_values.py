@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeVar
 
 from clawblox.luau.core.errors import VMSnapshotError
 from clawblox.luau.core.iteration import is_position
@@ -14,6 +14,8 @@ from clawblox.luau.runtime.chunk import Chunk, Prototype
 from clawblox.luau.runtime.host import Host
 from clawblox.luau.runtime.raw import VectorType
 from clawblox.luau.state.document import Json
+
+T = TypeVar("T")
 
 _LARGEST = 2**53
 _CLASSES: dict[str, type] = {
@@ -99,6 +101,17 @@ def check_kind(kind: str, value: Any) -> None:
         raise mismatch(value, kind)
 
 
+def required(item: T | None, fault: str) -> T:
+    """Return something that the document names and that must exist.
+
+    Raises:
+        VMSnapshotError: It does not exist.
+    """
+    if item is None:
+        raise VMSnapshotError(fault)
+    return item
+
+
 HIDDEN = object()
 """Stands among the values for an object that scripts never see."""
 _UNUSUAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -108,8 +121,8 @@ class ValueReader:
     """Finds the values that a document names."""
 
     def __init__(self, host: Host | None, vectors: VectorType) -> None:
-        self._host = host
-        self._functions = {**vectors.functions, **({} if host is None else host.functions)}
+        self._host = Host() if host is None else host
+        self._functions = {**vectors.functions, **self._host.functions}
         self.chunks: list[Chunk] = []
         self.objects: list[Any] = []
         self.values: list[Any] = []  # the same, with `HIDDEN` for objects that scripts never see
@@ -137,16 +150,22 @@ class ValueReader:
                 raise TypeError(f"object {saved[1]} is not a value")
             return item
         if kind == "b":
-            return _find_builtin(saved[1])
+            return required(
+                BUILTINS.find(saved[1]),
+                f"the document uses an unknown built-in function {saved[1]!r}",
+            )
         if kind == "n":
             return _UNUSUAL[saved[1]]
         if kind == "v":
             x, y, z = (self.value_of_type(part, float, "number") for part in saved[1:])
             return make_vector(x, y, z)
         if kind == "h":
-            return self._host_function(text(saved[1]))
+            name = text(saved[1])
+            return required(self._functions.get(name), f"the host has no function {name!r}")
         if kind == "o":
-            return self._host_object(text(saved[1]), text(saved[2]))
+            name, ident = text(saved[1]), text(saved[2])
+            item = self._host.find_object(ident)
+            return required(item, f"the host has no {name} with the id {ident!r}")
         raise VMSnapshotError(f"the document has a value of unknown kind {kind!r}")
 
     def value_of_type(self, saved: Json, kinds: type | tuple[type, ...], wanted: str) -> Any:
@@ -198,22 +217,3 @@ class ValueReader:
             ValueError, LookupError: There is no such chunk, or no such function in it.
         """
         return self.chunks[whole(chunk)].prototypes[whole(index)]
-
-    def _host_function(self, name: str) -> Any:
-        function = self._functions.get(name)
-        if function is None:
-            raise VMSnapshotError(f"the host has no function {name!r}")
-        return function
-
-    def _host_object(self, kind: str, ident: str) -> Any:
-        item = None if self._host is None else self._host.find_object(ident)
-        if item is None:
-            raise VMSnapshotError(f"the host has no {kind} with the id {ident!r}")
-        return item
-
-
-def _find_builtin(name: str) -> Any:
-    function = BUILTINS.find(name)
-    if function is None:
-        raise VMSnapshotError(f"the document uses an unknown built-in function {name!r}")
-    return function

@@ -37,7 +37,7 @@ from clawblox.luau.runtime.raw import HostValue
 from clawblox.luau.runtime.suspension import ScriptFrame
 from clawblox.luau.state.document import CLASS_LETTERS, NAME, Json, digest
 from clawblox.luau.state.read_frames import FrameReader
-from clawblox.luau.state.read_values import HIDDEN, items, position, text, whole
+from clawblox.luau.state.read_values import HIDDEN, items, position, required, text, whole
 
 _STATUSES = ("suspended", "dead")
 _TABLE_OR_NIL = (LuaTable, type(None))
@@ -210,10 +210,8 @@ class Loader(FrameReader):
 
     def _make_value(self, saved: Json) -> HostValue:
         name = text(saved[1])
-        cls = None if self._host is None else self._host.value_types.get(name)
-        if cls is None:
-            raise VMSnapshotError(f"the host has no type of values {name!r}")
-        return cls.empty()
+        value_type = self._host.value_types.get(name)
+        return required(value_type, f"the host has no type of values {name!r}").empty()
 
     # Objects: filled
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string as ascii_text
 from functools import lru_cache
 from typing import Any
@@ -32,126 +33,75 @@ _CLASSES = {
     "z": frozenset("\0"),
 }
 
-Item = tuple[Any, ...]  # (kind, …): see `_Parser`
+_BRACKETS = r"\[\^?+(?:%.|[^%])(?:%.|[^%\]])*\]"
+_NEXT_ITEM = re.compile(
+    rf"(?P<open>\(\)?)|(?P<close>\))|(?P<end>\$\Z)|%(?P<back>[0-9])|%b(?P<balance>..)"
+    rf"|%f(?P<frontier>{_BRACKETS})|(?P<set>{_BRACKETS}|%[^bf0-9]|[^%\[])(?P<repeat>[*+?-]?)",
+    re.DOTALL,
+)
+_MEMBER = re.compile("%.|.-.(?=.)|.(?=.)", re.DOTALL)  # of a set in brackets
 
+Item = tuple[Any, ...]
+"""A part of a pattern.
 
-def class_set(letter: str) -> frozenset[str] | None:
-    """Return the characters of a class such as ``%a``; None for an escaped character."""
-    chosen = _CLASSES.get(letter.lower())
-    if chosen is None:
-        return None
-    return _ALL - chosen if letter.isupper() else chosen
-
-
-class _Parser:
-    """Turns a pattern into items.
-
-    ``("set", characters, repeat)`` with repeat one of ``""``, ``*``, ``+``, ``-``, ``?``;
-    ``("open", is_position)``; ``("close",)``; ``("back", digit)``; ``("balance", a, b)``;
-    ``("frontier", characters)``; ``("end",)``; ``("fail", message)`` where the pattern is wrong,
-    which the reference reports only when it gets there.
-    """
-
-    def __init__(self, pattern: str) -> None:
-        self._pattern = pattern
-        self._at = 0
-        self.items: list[Item] = []
-
-    def parse(self) -> list[Item]:
-        try:
-            while self._at < len(self._pattern):
-                self._read_item()
-        except RuntimeFault as fault:
-            self.items.append(("fail", fault.value))
-        return self.items
-
-    def _read_item(self) -> None:
-        pattern = self._pattern
-        character, following = pattern[self._at], pattern[self._at + 1 : self._at + 2]
-        if character == "(":
-            is_position = following == ")"
-            self._at += 2 if is_position else 1
-            self.items.append(("open", is_position))
-        elif character == ")":
-            self._at += 1
-            self.items.append(("close",))
-        elif character == "$" and not following:
-            self._at += 1
-            self.items.append(("end",))
-        elif character == "%" and following in tuple("bf0123456789"):
-            self._at += 2
-            self._read_special(following)
-        else:
-            self._read_set()
-
-    def _read_special(self, letter: str) -> None:
-        if letter == "b":
-            pair = self._pattern[self._at : self._at + 2]
-            if len(pair) < 2:
-                raise RuntimeFault("malformed pattern (missing arguments to '%b')")
-            self._at += 2
-            self.items.append(("balance", *pair))
-        elif letter == "f":
-            if self._pattern[self._at : self._at + 1] != "[":
-                raise RuntimeFault("missing '[' after '%f' in pattern")
-            self.items.append(("frontier", self._bracket()))
-        else:
-            self.items.append(("back", letter))
-
-    def _read_set(self) -> None:
-        pattern = self._pattern
-        character = pattern[self._at]
-        if character == "[":
-            chosen = self._bracket()
-        elif character == "%":
-            letter = pattern[self._at + 1 : self._at + 2]
-            if not letter:
-                raise RuntimeFault("malformed pattern (ends with '%')")
-            self._at += 2
-            chosen = class_set(letter) or frozenset(letter)
-        else:
-            self._at += 1
-            chosen = _ALL if character == "." else frozenset(character)
-        suffix = pattern[self._at : self._at + 1]
-        repeat = suffix if suffix in tuple("*+-?") else ""
-        self._at += len(repeat)
-        self.items.append(("set", chosen, repeat))
-
-    def _bracket(self) -> frozenset[str]:
-        pattern = self._pattern
-        at = self._at + 1
-        negated = pattern[at : at + 1] == "^"
-        at += negated
-        end = self._bracket_end(at)
-        chosen: set[str] = set()
-        while at < end:
-            character = pattern[at]
-            if character == "%":
-                chosen |= class_set(pattern[at + 1]) or frozenset(pattern[at + 1])
-                at += 2
-            elif pattern[at + 1] == "-" and at + 2 < end:
-                chosen.update(map(chr, range(ord(character), ord(pattern[at + 2]) + 1)))
-                at += 3
-            else:
-                chosen.add(character)
-                at += 1
-        self._at = end + 1
-        return _ALL - chosen if negated else frozenset(chosen)
-
-    def _bracket_end(self, at: int) -> int:
-        """Return the place of a set's ``]``: neither its first character nor behind a ``%``."""
-        first = at
-        while at < len(self._pattern):
-            character = self._pattern[at]
-            if character == "]" and at > first:
-                return at
-            at += 2 if character == "%" else 1
-        raise RuntimeFault("malformed pattern (missing ']')")
+``("set", characters, repeat)`` with repeat one of ``""``, ``*``, ``+``, ``-``, ``?``;
+``("open", is_position)``; ``("close",)``; ``("back", digit)``; ``("balance", a, b)``;
+``("frontier", characters)``; ``("end",)``; ``("fail", message)`` where the pattern is wrong, as the
+reference reports only when it gets there.
+"""
 
 
 def read_pattern(pattern: str) -> list[Item]:
     """Return the items of a pattern without its ``^``."""
-    return _Parser(pattern).parse()
+    items: list[Item] = []
+    at = 0
+    while at < len(pattern):
+        match = _NEXT_ITEM.match(pattern, at)
+        if match is None:
+            return [*items, ("fail", _find_fault(pattern[at:]))]
+        at = match.end()
+        kind = match.lastgroup
+        if kind == "repeat":
+            items.append(("set", _characters(match["set"]), match["repeat"]))
+        elif kind == "open":
+            items.append(("open", match["open"] == "()"))
+        elif kind == "frontier":
+            items.append(("frontier", _characters(match["frontier"])))
+        elif kind == "balance":
+            items.append(("balance", *match["balance"]))
+        else:
+            items.append(("back", match["back"]) if kind == "back" else (kind,))
+    return items
+
+
+def _find_fault(rest: str) -> str:
+    """Return what is wrong with the first item of the rest of a pattern."""
+    if rest == "%":
+        return "malformed pattern (ends with '%')"
+    if rest.startswith("%b"):
+        return "malformed pattern (missing arguments to '%b')"
+    if rest.startswith("%f") and rest[2:3] != "[":
+        return "missing '[' after '%f' in pattern"
+    return "malformed pattern (missing ']')"
+
+
+def _characters(text: str) -> frozenset[str]:
+    """Return the characters that a character, ``.``, ``%a`` or a set in brackets stands for."""
+    if text[0] == "%":
+        chosen = _CLASSES.get(text[1].lower())
+        if chosen is None:
+            return frozenset(text[1])
+        return _ALL - chosen if text[1].isupper() else chosen
+    if text[0] != "[":
+        return _ALL if text == "." else frozenset(text)
+    is_negated = text[1] == "^"
+    members: set[str] = set()
+    for member in _MEMBER.findall(text, 1 + is_negated):
+        if member[0] == "%":
+            members |= _characters(member)
+        else:
+            members.update(map(chr, range(ord(member[0]), ord(member[-1]) + 1)))
+    return _ALL - members if is_negated else frozenset(members)
 
 
 parse_pattern = lru_cache(maxsize=MOST_PATTERNS)(read_pattern)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +14,7 @@ from clawblox.luau.core.operators import join, to_text
 from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.registry import install
 
-_SPEC = re.compile(r"%([-+ #0]*)(\d*)(?:(\.)(\d*))?(.?)", re.DOTALL)
+_SPEC = re.compile(r"%(?:%|([-+ #0]*)(\d*)(?:(\.)(\d*))?(.?))", re.DOTALL)
 _STEPS_PER_ITEM = 8
 _MAX_FLAGS = 5
 _MAX_PADDED = 100  # longer strings exceed any width
@@ -48,31 +48,19 @@ def format_text(*args: Any) -> str:
     return join(pieces)
 
 
-def _parts(form: str) -> Iterator[tuple[str, re.Match[str] | None]]:
-    """Go through the texts of a form, each with the conversion behind it, if there is one."""
-    at = 0
-    while (percent := form.find("%", at)) >= 0:
-        if form.startswith("%%", percent):
-            yield form[at : percent + 1], None
-            at = percent + 2
-            continue
-        spec = _SPEC.match(form, percent)
-        assert spec is not None
-        yield form[at:percent], spec
-        at = spec.end()
-    yield form[at:], None
-
-
 def _read_plan(form: str) -> Plan:
     """Return how a form is filled."""
     items: list[tuple[str, Convert, re.Match[str]]] = []
-    text = ""
-    for before, spec in _parts(form):
-        text += before
-        if spec is not None:
+    text, at = "", 0
+    for spec in _SPEC.finditer(form):
+        text += form[at : spec.start()]
+        at = spec.end()
+        if spec[0] == "%%":
+            text += "%"
+        else:
             items.append((text, _choose(spec), spec))
             text = ""
-    return form.count("%") * _STEPS_PER_ITEM, tuple(items), text
+    return form.count("%") * _STEPS_PER_ITEM, tuple(items), text + form[at:]
 
 
 _short_plan = lru_cache(maxsize=256)(_read_plan)
