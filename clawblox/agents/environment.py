@@ -16,7 +16,6 @@ from clawblox.agents.programs import PROGRAMS, Program
 from clawblox.errors import ConfigError
 
 _INHERITED: Final = frozenset({"PATH", "LANG", "LANGUAGE", "TZ"})
-_INHERITED_PREFIX: Final = "LC_"
 
 _WITHHELD: Final = frozenset(
     {
@@ -81,14 +80,14 @@ def agent_environment(
     return {
         "PATH": os.defpath,
         "TERM": "dumb",
-        **{name: value for name, value in inherited.items() if _is_inherited(name)},
+        **{
+            name: value
+            for name, value in inherited.items()
+            if name in _INHERITED or name.startswith("LC_")
+        },
         **{name: inherited[name] for name in keys if inherited.get(name)},
         **own,
         **{name: value for name, value in given.items() if name not in withheld},
         "HOME": str(home),
         protocol.INSTANCE_ENV: cookie,
     }
-
-
-def _is_inherited(name: str) -> bool:
-    return name in _INHERITED or name.startswith(_INHERITED_PREFIX)

@@ -39,11 +39,6 @@ NOT_KEPT: Final[frozenset[EventType]] = frozenset(
 )
 """Types that are not written to the file."""
 
-_OPERATIONS: Final[Mapping[str, str]] = {
-    "process": "agent.process",
-    "session": "agent.session",
-    "turn": "agent.turn",
-}
 _LAST_STATUSES: Final = ("stopped", "failed")
 """Statuses of a ``process.exited`` after which the agent has ended."""
 
@@ -122,7 +117,7 @@ def _record(event: AgentEvent) -> dict[str, Any]:
         "time": event.time,
         "seq": event.seq,
         "agent": event.subject,
-        "operation": _OPERATIONS.get(group, f"agent.{group}"),
+        "operation": f"agent.{group}",
         "type": event.kind,
         "session_id": event.session_id,
         "turn": event.turn,

@@ -13,11 +13,11 @@ import select
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.drivers.driver import Driver
-from clawblox.agents.drivers.output import parse_record
+from clawblox.agents.drivers.output import parse_record, record_in
 from clawblox.agents.drivers.reading import open_reading
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.narration import Line, Tone, narrate
@@ -62,17 +62,17 @@ class Screen:
 
     def news(self) -> bytes:
         """Return the new text since the last call. Blocks."""
-        events, said = [*self._events.lines()], [*self._log.lines()]
-        return b"".join(map(_coloured, [*self._show_events(events), *self._show_log(said)]))
+        events, output = [*self._events.lines()], [*self._log.lines()]
+        return b"".join(map(_coloured, [*self._show_events(events), *self._show_log(output)]))
 
     def _show_events(self, lines: Iterable[bytes]) -> Iterator[Line]:
         for text in lines:
-            record = _parse(text)
+            record = parse_record(text) or {}
             kind = record.get("type")
             if kind == "process.started":
                 self._conversation = open_reading(self._driver, self._directory)
             if kind in _SHOWN_EVENTS:
-                yield from narrate(kind, {**record, **_members(record)})
+                yield from narrate(kind, {**record, **record_in(record, "data")})
 
     def _show_log(self, lines: Iterable[bytes]) -> Iterator[Line]:
         for text in lines:
@@ -139,15 +139,6 @@ def main(arguments: list[str]) -> None:
         while is_same_process(pid, start_time) and not poller.poll(_INTERVAL_MS):
             _write(screen.news())
     _write(screen.news())
-
-
-def _parse(line: bytes) -> Mapping[str, Any]:
-    return parse_record(line) or {}
-
-
-def _members(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    data = record.get("data")
-    return data if isinstance(data, dict) else {}
 
 
 def _coloured(line: Line) -> bytes:

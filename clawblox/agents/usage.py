@@ -159,10 +159,9 @@ class Ledger:
         """Note that a process of the program begins: readings per process restart at zero."""
         self.process = _Process()
 
-    def find_version(self, session_id: str) -> str | None:
-        """Return the version of the program that gave the last reading of a conversation."""
-        known = self.conversations.get(session_id)
-        return None if known is None else known.version
+    def find_version(self, session_id: str | None) -> str:
+        """Return the version of the program that last read a conversation; '' if unknown."""
+        return self.conversations.get(session_id or "", _Conversation()).version or ""
 
     def end_turn(self) -> None:
         """Note that a turn has ended."""

@@ -201,7 +201,7 @@ class Life:
             elif report.type == "turn.finished":
                 books.end_turn(report.data, offset)
                 anyio.run(books.count_recorded, self.session_id)
-        books.note_heard(reader.line_start)
+        books.ledger.log_offset = reader.line_start
         books._write(books.record())
 
     def load(self) -> Bookkeeping:

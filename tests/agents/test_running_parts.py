@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from clawblox.agents.options import AgentOptions
 from clawblox.agents.running import output
-from clawblox.agents.running.agenda import Message, NudgeBackoff
+from clawblox.agents.running.agenda import Agenda, Hold, Message
 from clawblox.agents.running.dialogue import Dialogue
 from clawblox.agents.running.lifecycle import (
     MOVES,
@@ -52,13 +52,18 @@ def test_a_busy_model_is_given_more_time_than_a_crash() -> None:
 
 
 def test_short_turns_delay_the_next_nudge_and_long_turns_do_not() -> None:
-    backoff = NudgeBackoff()
-    delays = [backoff.delay_after(0.0) for _ in range(20)]
+    agenda = Agenda("Continue.", Hold())
+
+    def delay_after(turn_s: float) -> float:
+        agenda.end_turn(turn_s, 0.0)
+        return agenda.due_in(0.0)
+
+    delays = [delay_after(0.0) for _ in range(20)]
     assert delays[:4] == [0.0] * 4
     assert delays[4:7] == [0.1, 0.2, 0.4]
     assert delays[-1] == 10.0
-    assert backoff.delay_after(5.0) == 0.0
-    assert backoff.delay_after(0.0) == 0.0
+    assert delay_after(5.0) == 0.0
+    assert delay_after(0.0) == 0.0
 
 
 @given(
@@ -109,11 +114,8 @@ def test_time_that_is_forgiven_is_no_silence() -> None:
     books: Any = SimpleNamespace(begin_turn=lambda prompt: None)
     agenda: Any = None
     expected: Any = SimpleNamespace(id=None)
-    message = Message("x")
-    dialogue = Dialogue(
-        books, agenda, expected=expected, message=message, stall_timeout=10.0, now=0.0
-    )
-    dialogue.begin_turn(message, 0.0)
+    dialogue = Dialogue(books, agenda, Message("x"), stall_timeout=10.0)
+    dialogue.begin(expected, 0.0)
     assert dialogue.silence(10.0) == 10.0
     dialogue.forgive(3600.0)
     assert dialogue.silence(3609.0) is None

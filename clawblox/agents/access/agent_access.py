@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import anyio
 import anyio.abc
+import attrs
 
 from clawblox.agents.access.grant import Grant, host_name
 from clawblox.agents.access.proxy import Limits, Proxy
@@ -50,6 +51,7 @@ _holders: weakref.WeakValueDictionary[int, AgentAccess] = weakref.WeakValueDicti
 """The holder of each port in this process, by number."""
 
 
+@attrs.define(eq=False, slots=False)
 class AgentAccess:
     """The access of one agent to its world. Thread-safe, except :meth:`serve`.
 
@@ -60,18 +62,12 @@ class AgentAccess:
         limits: Its limits in the proxy; None for the defaults.
     """
 
-    def __init__(
-        self,
-        agent: str,
-        directory: AgentDir,
-        *,
-        is_sandboxed: bool,
-        limits: Limits | None = None,
-    ) -> None:
-        self._agent = agent
-        self._directory = directory
-        self._is_sandboxed = is_sandboxed
-        self._limits = limits
+    _agent: str
+    _directory: AgentDir
+    _is_sandboxed: bool = attrs.field(kw_only=True)
+    _limits: Limits | None = attrs.field(default=None, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
         self._address_lock = threading.Lock()  # also held during disk access
         self._lock = threading.Lock()
         self._granted: Grant | None = None

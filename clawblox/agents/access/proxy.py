@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from http import HTTPStatus
+from http.client import responses
 from typing import Any, Final
 
 import anyio
@@ -106,7 +107,8 @@ class Proxy:
         per_s = limits.requests_per_s
         self._rate = None if per_s is None else Rate(per_s, max(1.0, per_s * _BURST_S))
         self._places = anyio.Semaphore(limits.connections)
-        self._upstream = _Upstream()
+        self._url = ""
+        self._connections: Connections | None = None
         self._refused, self._failures, self._strangers = Throttle(), Throttle(), Throttle()
 
     async def serve(
@@ -134,7 +136,16 @@ class Proxy:
 
     def close(self) -> None:
         """Close the connections to the world."""
-        self._upstream.close()
+        connections, self._connections = self._connections, None
+        if connections is not None:
+            connections.close()
+
+    def _connect(self, url: str) -> Connections:
+        """Return the connections to the world at its current address."""
+        if self._connections is None or self._url != url:
+            self.close()
+            self._connections, self._url = Connections(url), url
+        return self._connections
 
     def _note_failure(self, error: OSError) -> None:
         if times := self._failures.count():
@@ -201,9 +212,10 @@ class Proxy:
 
     async def _forward(self, grant: Grant, request: AgentRequest, body: bytes | None) -> bytes:
         limits = self._limits
-        connections = self._upstream.find(grant.upstream())
-        if connections is None:
+        url = grant.upstream()
+        if url is None:
             raise Refusal(503, "The world does not run at the moment. Try again later.")
+        connections = self._connect(url)
         made = connections.prepare(
             request.method,
             request.path,
@@ -303,29 +315,6 @@ class _Client:
             await anyio.wait_readable(self._connection)
 
 
-class _Upstream:
-    """The connections to the world, at its current address."""
-
-    def __init__(self) -> None:
-        self._url = ""
-        self._connections: Connections | None = None
-
-    def find(self, url: str | None) -> Connections | None:
-        """Return the connections to an address; None without one."""
-        if url is None:
-            return None
-        if self._connections is None or self._url != url:
-            self.close()
-            self._connections, self._url = Connections(url), url
-        return self._connections
-
-    def close(self) -> None:
-        """Close the connections."""
-        connections, self._connections = self._connections, None
-        if connections is not None:
-            connections.close()
-
-
 def _explain(policy: Policy) -> str:
     routes = "\n".join(f"  {route}" for route in policy)
     return (
@@ -350,7 +339,8 @@ def _make_answer(
     *,
     headers: Sequence[str] = (),
 ) -> bytes:
-    lines = [f"HTTP/1.1 {status} {_phrase(status)}", "Connection: close", "Cache-Control: no-store"]
+    phrase = responses.get(status, "Answer")
+    lines = [f"HTTP/1.1 {status} {phrase}", "Connection: close", "Cache-Control: no-store"]
     lines += headers
     if status not in _WITHOUT_BODY:
         if _CONTENT_TYPE.fullmatch(content_type):
@@ -358,10 +348,3 @@ def _make_answer(
         lines.append(f"Content-Length: {len(body)}")
     head = "\r\n".join([*lines, "\r\n"]).encode()
     return head if status in _WITHOUT_BODY else head + body
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "Answer"

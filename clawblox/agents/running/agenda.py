@@ -58,26 +58,6 @@ class Hold:
             self._holders -= 1
 
 
-class NudgeBackoff:
-    """Delays the nudges of an agent whose turns end as soon as they begin."""
-
-    def __init__(self) -> None:
-        self._short_turns = 0
-
-    def delay_after(self, turn_s: float) -> float:
-        """Return the seconds to wait before the next nudge.
-
-        Args:
-            turn_s: How long the turn took that has just ended.
-        """
-        if turn_s >= _SHORT_TURN_S:
-            self._short_turns = 0
-            return 0.0
-        self._short_turns += 1
-        before = self._short_turns - _FREE_SHORT_TURNS
-        return exponential_delay(before, _FIRST_NUDGE_S, _LAST_NUDGE_S) if before >= 0 else 0.0
-
-
 class Agenda:
     """The pending messages of one agent.
 
@@ -94,7 +74,7 @@ class Agenda:
         self._hold = hold
         self._waiting: deque[Message] = deque()
         self._unsettled: list[Message] = []
-        self._backoff = NudgeBackoff()
+        self._short_turns = 0
         self._nudge_at = 0.0
         self.news = anyio.Event()
 
@@ -115,11 +95,16 @@ class Agenda:
     def end_turn(self, turn_s: float, now: float) -> None:
         """Note that a turn has ended.
 
+        The nudges of an agent whose turns end as soon as they begin are delayed.
+
         Args:
             turn_s: Duration of the turn, in seconds.
             now: Monotonic time in seconds.
         """
-        self._nudge_at = now + self._backoff.delay_after(turn_s)
+        self._short_turns = self._short_turns + 1 if turn_s < _SHORT_TURN_S else 0
+        before = self._short_turns - _FREE_SHORT_TURNS
+        delay_s = exponential_delay(before, _FIRST_NUDGE_S, _LAST_NUDGE_S) if before >= 0 else 0.0
+        self._nudge_at = now + delay_s
 
     def due_in(self, now: float) -> float:
         """Return the seconds until a message is due; ``math.inf`` if none will be."""

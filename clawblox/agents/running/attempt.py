@@ -74,7 +74,7 @@ class Attempt:
         turn: The same message, for the driver.
 
     Attributes:
-        dialogue: The dialogue with it; None before the process runs.
+        dialogue: The dialogue with it.
         process: The process; None before it runs and after its release.
         following: First message to the next process; None if there is none yet.
         log_start: Offset of its first byte in the log.
@@ -114,7 +114,7 @@ class Attempt:
         self._unheard: list[tuple[int, Report]] = []
         self._turn_offset = 0
         self._fault: ProgramError | None = None
-        self.dialogue: Dialogue | None = None
+        self.dialogue = Dialogue(books, agenda, message, order.options.stall_timeout)
         self.process: Process | None = None
         self.following: Message | None = None
         self._segment_start = 0
@@ -123,7 +123,7 @@ class Attempt:
 
     # -- the process ------------------------------------------------------------------------
 
-    async def spawn(self, *, is_asked_for: bool) -> Process:
+    async def spawn(self, *, is_asked_for: bool) -> None:
         """Start the process.
 
         Args:
@@ -137,40 +137,34 @@ class Attempt:
         """
         invocation = self._order.driver.invocation(self._setup, self._turn)
         self._takes_more = invocation.has_stdin
-        if self._takes_more or invocation.input:
+        if invocation.has_stdin or invocation.input:
             self._stdin = StdinWriter()
             self._opened.callback(self._stdin.close)
             self._stdin.put(invocation.input)
-        if self._stdin is not None and not invocation.has_stdin:
-            self._stdin.end()
+            if not invocation.has_stdin:
+                self._stdin.end()
         with anyio.CancelScope(shield=True):
-            await run_blocking(self._spawn, invocation, is_asked_for)
-        assert self.process is not None
-        self._books.begin_process(self.process.pid)
-        self._books.emit(
-            "process.started",
-            {"status": "running", "pid": self.process.pid, "command": list(invocation.argv)}
-            | {"version": self._books.version},
-            raw_offset=self.log_start,
-        )
+            pid = await run_blocking(self._spawn, invocation, is_asked_for)
+        self._books.begin_process(pid)
+        facts = {"status": "running", "pid": pid, "command": list(invocation.argv)}
+        facts["version"] = self._books.version
+        self._books.emit("process.started", facts, raw_offset=self.log_start)
         now = anyio.current_time()
         self._confirm_by = now + self._order.limits.confirm_timeout
         self._next_search = now + _SEARCH_INTERVAL_S
-        self.dialogue = Dialogue(
-            self._books,
-            self._agenda,
-            expected=self._expected,
-            message=self._message,
-            stall_timeout=self._order.options.stall_timeout,
-            now=now,
-        )
-        self.dialogue.begin_turn(self._message, now)
-        return self.process
+        self.dialogue.begin(self._expected, now)
 
-    def _spawn(self, invocation: Invocation, is_asked_for: bool) -> None:
+    def _spawn(self, invocation: Invocation, is_asked_for: bool) -> int:
         order, setup, directory = self._order, self._setup, self._order.directory
         env = build_environment(order, setup, self._tree.cookie, invocation.env)
-        self._expected, cwd = Expected.of_turn(order, self._turn), directory.workspace
+        program, cwd = order.driver.program, directory.workspace
+        is_resumed = self._turn.continued_id is not None
+        self._expected = Expected(
+            id=self._turn.start.session_id if is_resumed or program.takes_id else None,
+            is_resumed=is_resumed,
+            before=order.driver.progress(directory),
+            id_pattern=program.id_pattern,
+        )
         enclosed = order.hooks.enclosure.enclose(invocation.argv, env, setup.workspace)
         if is_asked_for:
             opening = invocation.input or order.driver.converse(setup, self._turn).outgoing()
@@ -180,14 +174,14 @@ class Attempt:
         self._segment_start = segment.start
         self.log_start = self._turn_offset = segment.end
         errors = ErrorOutput(directory.errors_file)
-        self.process = spawn_program(enclosed, cwd=cwd, directory=directory, stdin=self._stdin)
-        self._tree.add(self.process)
-        self._tree.watch()
+        self._opened.callback(errors.close)
         self._reader = OutputReader(directory.log_file, self.log_start, begins_at=segment.start)
         self._opened.callback(self._reader.close)
-        errors.open()
-        self._opened.callback(errors.close)
-        self._errors = errors
+        process = spawn_program(enclosed, cwd=cwd, directory=directory, stdin=self._stdin)
+        self.process, self._errors = process, errors
+        self._tree.add(process)
+        self._tree.watch()
+        return process.pid
 
     async def run(self) -> None:
         """Serve the process until it has exited.
@@ -227,7 +221,7 @@ class Attempt:
             heard = await self._listen(rest=has_exited)
             self._check(has_exited=has_exited)
             await self._books.flush()
-            if self.dialogue is not None and self.dialogue.is_confirmed:
+            if self.dialogue.is_confirmed:
                 self._message.is_settled.set()  # everything that start promises is on disk now
             if has_exited and heard.is_all:
                 await self._conclude()
@@ -267,17 +261,16 @@ class Attempt:
         else:
             heard = await current_batcher().run(self._read, rest, has_errors)
         now = anyio.current_time()
-        assert self.dialogue is not None
         if heard.size or has_errors:
             self.dialogue.hear_something(now)
         reports, self._unheard = self._unheard, []
         try:
             self.dialogue.hear_all(reports, now)
         finally:
-            self._books.note_heard(self._reader.line_start)
+            self._books.ledger.log_offset = self._reader.line_start
         if heard.size:
             self._speak()  # the protocol may need an answer to this output
-        await self._search_proof(self.dialogue, now, is_last=heard.is_all)
+        await self._search_proof(now, is_last=heard.is_all)
         if heard.is_all and self.dialogue.is_working:
             self.dialogue.is_usage_due = True  # no report will mark the end of this turn
         if self.dialogue.is_usage_due and self._books.session_id is not None:
@@ -305,12 +298,13 @@ class Attempt:
         self._unheard += read_reports(self._conversation, lines, self._order.name)
         return _Heard(reader.position - before, is_all)
 
-    async def _search_proof(self, dialogue: Dialogue, now: float, *, is_last: bool) -> None:
+    async def _search_proof(self, now: float, *, is_last: bool) -> None:
         """Look on disk for a proof of the conversation, unless the output has already proven it.
 
         Raises:
             ProgramError: The program is in a different conversation than expected.
         """
+        dialogue = self.dialogue
         must_decide = dialogue.contradiction is not None and (is_last or not dialogue.is_working)
         if dialogue.is_confirmed or not (must_decide or now >= self._next_search):
             return
@@ -342,11 +336,10 @@ class Attempt:
     def _is_busy(self) -> bool:
         """Whether the program cannot receive a message now."""
         dialogue = self.dialogue
-        assert dialogue is not None
         is_leaving = dialogue.trouble is not None or self._leave_by < math.inf
         return is_leaving or dialogue.is_working or not dialogue.is_confirmed
 
-    def _send_next(self, dialogue: Dialogue, now: float) -> None:
+    def _send_next(self, now: float) -> None:
         """Send the message that is due; a message that the program refuses waits for the next one.
 
         Raises:
@@ -360,7 +353,7 @@ class Attempt:
             return
         self._books.move("working")
         if not self._is_log_full and self._conversation.say(message.text):
-            dialogue.begin_turn(message, now)
+            self.dialogue.begin_turn(message, now)
             self._turn_offset = self._reader.position
             message.is_settled.set()
             self._speak()
@@ -378,7 +371,7 @@ class Attempt:
     @property
     def is_between_turns(self) -> bool:
         """Whether the last turn is over and no other is about to begin."""
-        return self.dialogue is not None and not self._is_busy
+        return not self._is_busy
 
     # -- deadlines --------------------------------------------------------------------------
 
@@ -391,7 +384,6 @@ class Attempt:
         """
         now = anyio.current_time()
         dialogue, limits = self.dialogue, self._order.limits
-        assert dialogue is not None
         assert self._errors is not None
         if dialogue.is_confirmed and self._books.state == "starting":
             self._books.move("working")
@@ -418,14 +410,13 @@ class Attempt:
         if dialogue.trouble is not None or not (self._is_busy or self._takes_more):
             self._see_off(now)  # it may still be writing the turn to its transcript
         elif not self._is_busy:
-            self._send_next(dialogue, now)
+            self._send_next(now)
 
     def _forgive(self, seconds: float) -> None:
         """Extend the deadlines by an interval in which this process was stopped."""
         self._confirm_by += seconds
         self._leave_by += seconds
-        if self.dialogue is not None:
-            self.dialogue.forgive(seconds)
+        self.dialogue.forgive(seconds)
 
     def _see_off(self, now: float) -> None:
         """Let the program exit by itself, by closing its input, and set a deadline for that."""
@@ -440,8 +431,6 @@ class Attempt:
             ProgramError: The process ended within a turn, or never proved its session.
         """
         dialogue = self.dialogue
-        assert dialogue is not None
-        assert self.exit is not None
         if dialogue.trouble is not None:
             raise dialogue.trouble
         if dialogue.is_confirmed and not dialogue.is_working:
@@ -459,10 +448,10 @@ class Attempt:
         """Return the last lines of its standard output and standard error, masked. Blocks."""
         log_file, secrets = self._order.directory.log_file, self._order.secrets
         start = self.log_start - self._segment_start
-        said = last_lines(log_file, start=start, count=_LAST_LINES, secrets=secrets)
+        output = last_lines(log_file, start=start, count=_LAST_LINES, secrets=secrets)
         if self._errors is None:
-            return said
-        return said + self._errors.last_lines(_LAST_LINES, secrets)
+            return output
+        return output + self._errors.last_lines(_LAST_LINES, secrets)
 
     @property
     def exit_code(self) -> int | None:
@@ -488,7 +477,7 @@ class Attempt:
         self._tree.release()
 
     async def _drain(self) -> None:
-        if self.dialogue is None or self._errors is None:
+        if self._errors is None:
             return
         total = 0
         with suppress(ProgramError, OSError), anyio.move_on_after(self._order.limits.drain_timeout):

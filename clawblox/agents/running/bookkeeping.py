@@ -17,7 +17,7 @@ from clawblox.agents.drivers.driver import Interruption, RecordedUsage
 from clawblox.agents.events import NOT_KEPT, AgentEventHub, EventFile
 from clawblox.agents.running.order import Order
 from clawblox.agents.status import AgentRecord
-from clawblox.agents.usage import Ledger
+from clawblox.agents.usage import Budget, Ledger
 from clawblox.agents.values import AgentEvent, AgentState, EventType, Report, Usage
 from clawblox.concurrency.threads import current_batcher, run_interruptible
 from clawblox.supervision.lifecycle import Lifecycle
@@ -42,6 +42,7 @@ class Bookkeeping:
         first_started_at: Monotonic time of its first start in this process.
 
     Attributes:
+        ledger: Counts its usage; ``log_offset`` is the end of the output processed so far.
         session_id: Its conversation; None before it is known.
         is_confirmed: Whether a process has confirmed that conversation since this start.
         version: Version of its program, as far as known.
@@ -61,8 +62,9 @@ class Bookkeeping:
         self._lifecycle = lifecycle
         self._hub = hub
         self._first_started_at = first_started_at
+        self._budget = order.options.budget or Budget()
         self._file = EventFile(order.directory.events_file, order.secrets)
-        self._ledger = Ledger.empty()
+        self.ledger = Ledger.empty()
         self._seq = 0
         self._pending: list[AgentEvent] = []
         self._written: AgentRecord | None = None
@@ -86,9 +88,9 @@ class Bookkeeping:
             AgentError: The agent's usage record cannot be read.
         """
         written = log_end(self._order.directory.log_file)
-        self._ledger = Ledger.load(self._order.directory.usage_file)
-        known = self._ledger.log_offset
-        self._ledger.log_offset = written if known is None else min(known, written)
+        self.ledger = Ledger.load(self._order.directory.usage_file)
+        known = self.ledger.log_offset
+        self.ledger.log_offset = written if known is None else min(known, written)
         last = self._file.read_last()
         self._process_start = last.process_start
         self._seq = last.seq
@@ -96,10 +98,6 @@ class Bookkeeping:
             # The orchestrator was killed. Each event that did not reach the file took at least a
             # byte of the log, except for those still queued. Skip as many, to use no number twice.
             self._seq += _MAX_QUEUED_EVENTS + max(0, written - last.raw_offset)
-
-    def branch_ledger(self, parent_id: str, session_id: str) -> Ledger:
-        """Return the ledger of a branch; see :meth:`Ledger.branch`."""
-        return self._ledger.branch(parent_id, session_id)
 
     async def count_recorded(self, session_id: str) -> None:
         """Count the usage that the program records itself, if its driver can read that.
@@ -122,15 +120,7 @@ class Bookkeeping:
     @property
     def log_offset(self) -> int:
         """Offset in the log of the first line that was not processed."""
-        return self._ledger.log_offset or 0
-
-    def note_heard(self, offset: int) -> None:
-        """Note that all lines of the log before an offset were processed."""
-        self._ledger.log_offset = offset
-
-    def find_version(self, session_id: str | None) -> str | None:
-        """Return the version of the program that last ran a conversation; None if unknown."""
-        return self._ledger.find_version(session_id or "")
+        return self.ledger.log_offset or 0
 
     def count_rest(
         self, reports: Iterable[tuple[int, Report]], end: int, session_id: str | None
@@ -144,7 +134,7 @@ class Bookkeeping:
         """
         for offset, report in reports:
             if self.log_offset <= self._process_start <= offset:
-                self._ledger.begin_process()
+                self.ledger.begin_process()
                 self._process_start = -1
             match report.type:
                 case "session.confirmed":
@@ -152,8 +142,8 @@ class Bookkeeping:
                 case "usage":
                     self.count(report.data, offset, session_id=session_id)
                 case "turn.finished":
-                    self._ledger.end_turn()
-        self.note_heard(end)
+                    self.ledger.end_turn()
+        self.ledger.log_offset = end
         self._is_ledger_saved = False
 
     # -- state ------------------------------------------------------------------------------
@@ -166,7 +156,7 @@ class Bookkeeping:
     @property
     def usage(self) -> Usage:
         """Usage of the agent so far."""
-        return self._ledger.usage
+        return self.ledger.usage
 
     @property
     def turn(self) -> int:
@@ -194,14 +184,12 @@ class Bookkeeping:
 
     def exceeded(self) -> str | None:
         """Return the limit of the budget that is used up; None if none is."""
-        budget = self._order.options.budget
-        return None if budget is None else budget.exceeded(self.usage, self._minutes)
+        return self._budget.exceeded(self.usage, self._minutes)
 
     @property
     def is_out_of_time(self) -> bool:
         """Whether the minutes of the budget are used up. Unlike other limits, this ends a turn."""
-        budget = self._order.options.budget
-        limit = None if budget is None else budget.minutes
+        limit = self._budget.minutes
         return limit is not None and self._minutes >= limit
 
     @property
@@ -248,7 +236,7 @@ class Bookkeeping:
     def begin_process(self, pid: int) -> None:
         """Note that a process of the program runs."""
         self.pid = pid
-        self._ledger.begin_process()
+        self.ledger.begin_process()
 
     def confirm(self, session_id: str, facts: Mapping[str, Any], raw_offset: int | None) -> None:
         """Note that the program has proven its conversation."""
@@ -267,7 +255,7 @@ class Bookkeeping:
 
     def end_turn(self, data: Mapping[str, Any], raw_offset: int | None) -> None:
         """Note that the turn has ended."""
-        self._ledger.end_turn()
+        self.ledger.end_turn()
         self._is_within_turn = self._is_ledger_saved = False
         self.emit("turn.finished", data, raw_offset=raw_offset)
 
@@ -281,7 +269,7 @@ class Bookkeeping:
             raw_offset: Offset of its line in the log.
             session_id: The conversation of the reading; None means the current one.
         """
-        self._ledger.count(
+        self.ledger.count(
             data["usage"],
             session_id=session_id or self.session_id or "",
             version=self.version,
@@ -315,7 +303,7 @@ class Bookkeeping:
         if not self._is_ledger_saved:
             self._is_ledger_saved = True
             with self._contained("usage"):
-                self._ledger.save(self._order.directory.usage_file)
+                self.ledger.save(self._order.directory.usage_file)
         self._written = record
         if self._order.directory.runtime.is_dir():  # missing if the start failed early
             with self._contained("status"):

@@ -142,7 +142,7 @@ async def make_branch(
     session_id = f"{parent_id[:-_UUID_CHARS]}{uuid.uuid4()}"
     if system_prompt is None:
         system_prompt = await run_blocking(read_system_prompt, order)
-    ledger, turn = books.branch_ledger(parent_id, session_id), books.turn
+    ledger, turn = books.ledger.branch(parent_id, session_id), books.turn
     interruption = Interruption()
     copy = partial(_copy, order, target, ledger, system_prompt, interruption)
     try:

@@ -49,10 +49,8 @@ class Dialogue:
     Args:
         books: Records the dialogue.
         agenda: Notes the ends of turns.
-        expected: The conversation that the process should be in.
         message: The first message to the process.
         stall_timeout: Seconds of silence allowed within a turn; None sets no limit.
-        now: Monotonic time in seconds.
 
     Attributes:
         is_confirmed: Whether the process has proven which conversation it is in.
@@ -62,26 +60,17 @@ class Dialogue:
     """
 
     def __init__(
-        self,
-        books: Bookkeeping,
-        agenda: Agenda,
-        *,
-        expected: Expected,
-        message: Message,
-        stall_timeout: float | None,
-        now: float,
+        self, books: Bookkeeping, agenda: Agenda, message: Message, stall_timeout: float | None
     ) -> None:
         self._books = books
         self._agenda = agenda
-        self._expected = expected
-        self._session_id = expected.id
+        self._expected: Expected
+        self._session_id: str | None = None
         self._is_named = False
         self._other_id: str | None = None
         self._stall_timeout = stall_timeout
         self._message = message
-        self._turn_began_at = now
-        self._silent_since = now
-        self._excused_until = now
+        self._turn_began_at = self._silent_since = self._excused_until = 0.0
         self._has_worked = False
         self._error: ProgramError | None = None
         self._limit: ProgramError | None = None
@@ -91,6 +80,16 @@ class Dialogue:
         self.trouble: ProgramError | None = None
 
     # -- messages to the program ------------------------------------------------------------
+
+    def begin(self, expected: Expected, now: float) -> None:
+        """Note that the process runs and gets its first message.
+
+        Args:
+            expected: The conversation that the process should be in.
+            now: Monotonic time in seconds.
+        """
+        self._expected, self._session_id = expected, expected.id
+        self.begin_turn(self._message, now)
 
     def begin_turn(self, message: Message, now: float) -> None:
         """Note that a message was sent to the program."""

@@ -105,6 +105,7 @@ class OutputReader:
 
     Attributes:
         position: Offset of the next byte to be read.
+        line_start: Offset of the first line that has not been returned.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class OutputReader:
         self._begins_at = begins_at
         self._end = end
         self.position = offset
-        self._begin = offset
+        self.line_start = offset
         self._size = 0
         self._pieces: list[bytes] = []
 
@@ -157,11 +158,6 @@ class OutputReader:
         """
         os.utime(self._fd)
 
-    @property
-    def line_start(self) -> int:
-        """Offset of the first line that has not been returned."""
-        return self._begin
-
     def log_size(self) -> int:
         """Return the offset of the end of the log. Cheap, because the file is open."""
         return self._begins_at + os.fstat(self._fd).st_size
@@ -171,10 +167,8 @@ class OutputReader:
         return [self._end_line(0)] if self._size else []
 
     def close(self) -> None:
-        """Close the log; a second call does nothing."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        """Close the log."""
+        os.close(self._fd)
 
     def _split(self, chunk: bytes) -> list[Line]:
         first, *others = chunk.split(b"\n")
@@ -185,8 +179,8 @@ class OutputReader:
         rest = others.pop()
         for piece in others:
             size = len(piece)
-            lines.append(Line(self._begin, size, piece if size <= MAX_LINE_BYTES else None))
-            self._begin += size + 1
+            lines.append(Line(self.line_start, size, piece if size <= MAX_LINE_BYTES else None))
+            self.line_start += size + 1
         self._keep(rest)
         return lines
 
@@ -199,8 +193,8 @@ class OutputReader:
 
     def _end_line(self, newline: int) -> Line:
         data = b"".join(self._pieces) if self._size <= MAX_LINE_BYTES else None
-        line = Line(self._begin, self._size, data)
-        self._begin += self._size + newline
+        line = Line(self.line_start, self._size, data)
+        self.line_start += self._size + newline
         self._size = 0
         self._pieces.clear()
         return line

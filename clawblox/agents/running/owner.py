@@ -371,9 +371,8 @@ class Owner:
             await self._end_attempt(Grace(_FAILED_GRACE_S))
         self._note_exit("restarting", trouble.message)
         await self.books.flush()
-        unanswered = attempt.dialogue.unanswered if attempt.dialogue is not None else None
         await anyio.sleep(retry_delay(trouble.kind, before))
-        return unanswered or Message(self._order.resume_text, is_nudge=True)
+        return attempt.dialogue.unanswered or Message(self._order.resume_text, is_nudge=True)
 
     async def _wait_for_message(self) -> Message:
         """Wait between two processes until a message is due."""

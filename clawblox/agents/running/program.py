@@ -16,7 +16,7 @@ from clawblox.agents.running.hooks import Enclosed
 from clawblox.results import ProcessExit
 from clawblox.system.process import Process, spawn
 from clawblox.system.regular_files import open_regular
-from clawblox.telemetry.logs import last_lines, log_size, open_log
+from clawblox.telemetry.logs import last_lines, open_log
 
 
 def spawn_program(
@@ -151,7 +151,10 @@ class ErrorOutput:
     """The standard error of one process, after the output of earlier ones in the same file.
 
     Args:
-        path: The file.
+        path: The file, which exists.
+
+    Raises:
+        OSError: It cannot be opened.
 
     Attributes:
         start: Offset of the first byte of this process.
@@ -160,16 +163,8 @@ class ErrorOutput:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._fd = -1
-        self.start = self.size = log_size(path)
-
-    def open(self) -> None:
-        """Open the file; it exists once the process runs.
-
-        Raises:
-            OSError: It cannot be opened.
-        """
-        self._fd = open_regular(self._path)
+        self._fd = open_regular(path)
+        self.start = self.size = os.fstat(self._fd).st_size
 
     def has_grown(self) -> bool:
         """Return whether the file has grown since the last call. Cheap: the file is open."""
@@ -186,7 +181,5 @@ class ErrorOutput:
         return last_lines(self._path, start=self.start, count=count, secrets=secrets)
 
     def close(self) -> None:
-        """Close the file; a second call does nothing."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        """Close the file."""
+        os.close(self._fd)

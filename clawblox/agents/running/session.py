@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 import attrs
 
-from clawblox.agents.drivers.driver import Branch, Continue, Interruption, Turn
+from clawblox.agents.drivers.driver import Branch, Interruption
 from clawblox.agents.drivers.reading import open_reading
 from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.order import Order
@@ -49,21 +49,6 @@ class Expected:
     before: Mapping[str, int] | None
     id_pattern: re.Pattern[str]
 
-    @classmethod
-    def of_turn(cls, order: Order, turn: Turn) -> Self:
-        """Return the expected conversation of the process started for a turn. Blocks.
-
-        Raises:
-            OSError: A file of the program cannot be read.
-        """
-        program, is_resumed = order.driver.program, isinstance(turn.start, Continue)
-        return cls(
-            id=turn.start.session_id if is_resumed or program.takes_id else None,
-            is_resumed=is_resumed,
-            before=order.driver.progress(order.directory),
-            id_pattern=program.id_pattern,
-        )
-
 
 def read_session_id(order: Order) -> str:
     """Return the recorded conversation.
@@ -84,8 +69,8 @@ def read_session_id(order: Order) -> str:
 
 def find_branch(order: Order, branch: Branch) -> str | None:
     """Return the id of the new conversation of a branch; None before it exists."""
-    made = order.driver.transcripts(order.directory) or {}
-    return branch.session_id if branch.session_id in made else None
+    transcripts = order.driver.transcripts(order.directory) or {}
+    return branch.session_id if branch.session_id in transcripts else None
 
 
 def read_system_prompt(order: Order) -> str:
@@ -224,7 +209,7 @@ def _read_rest(
     if end - start > _MAX_BYTES:
         _log.warning("usage not read: too much output", agent=order.name, offset=start)
         start = end - _MAX_BYTES
-    version = books.find_version(session_id) or ""
+    version = books.ledger.find_version(session_id)
     conversation = open_reading(order.driver, order.directory, session_id, joined_version=version)
     reports: list[tuple[int, Report]] = []
     for line in read_lines(log, start):

@@ -52,7 +52,7 @@ def choose_sandbox(
             may_nest=options.permission_mode in program.own_sandbox_modes,
             is_strict=options.sandbox == "strict",
         )
-        return bubblewrap, (bubblewrap.serve,)
+        return bubblewrap, (bubblewrap.relays.serve,)
     if has_native:
         return NativeSandbox(lambda: access.base_url, settings), ()
     return Enclosure(), ()

@@ -92,6 +92,9 @@ class Bubblewrap(Enclosure):
         has_native: Whether Claude Code's own sandbox is also on, inside this one.
         may_nest: Whether the program itself creates a sandbox of its own.
         is_strict: Whether to refuse a machine on which the sandbox would be weaker than elsewhere.
+
+    Attributes:
+        relays: Relay the program's connections to its model; they serve while the agent is started.
     """
 
     _api_hosts: Sequence[str]
@@ -111,7 +114,7 @@ class Bubblewrap(Enclosure):
         self._bubblewrap = ""
         self._program: tuple[AgentDir, Path] | None = None
         self._entry: Entry | None = None
-        self._relays = Relays()
+        self.relays = Relays()
 
     @property
     def level(self) -> SandboxLevel:
@@ -194,7 +197,7 @@ class Bubblewrap(Enclosure):
         entry.channel.setblocking(False)
         await anyio.wait_readable(entry.channel)
         world, *others = entry.receive()
-        self._relays.replace(list(zip(others, entry.endpoints[1:], strict=True)))
+        self.relays.replace(list(zip(others, entry.endpoints[1:], strict=True)))
         return {_WORLD: world}
 
     async def release(self) -> None:
@@ -207,21 +210,12 @@ class Bubblewrap(Enclosure):
         if self._entry is not None:
             self._entry.close()
             self._entry = None
-        self._relays.replace([])
+        self.relays.replace([])
 
     def _remove_group(self) -> None:
         group, self._group = self._group, None
         if group is not None:
             group.remove()
-
-    async def serve(self) -> None:
-        """Relay the program's connections to its model, until cancelled.
-
-        It runs as long as the agent is started.
-
-        Cancellation: connections are closed.
-        """
-        await self._relays.serve()
 
     # -- the view of the program --------------------------------------------------------------
 
@@ -297,7 +291,7 @@ class Bubblewrap(Enclosure):
             shown=[*map(str, inside.shown_files), self._bubblewrap],
             namespaces=_NESTED_LIMITS if self._may_nest else _LIMITS,
             processes=limits.processes if limits is not None and limits.counts_by_user else None,
-            groups=() if self._group is None else [self._group.procs_file],
+            groups=() if self._group is None else [str(self._group.path / "cgroup.procs")],
         )
 
     def _find_bubblewrap(self, inside: Inside) -> str:
@@ -324,18 +318,14 @@ class Bubblewrap(Enclosure):
                 if refusal is not None:
                     self._user = None
                     self._weakness = f"as another user, {refusal.message}"
-        if self._is_strict:
-            self._require_tight()
-        if self._user is None and (refusal := self._find_refusal(command)):
-            raise refusal
-
-    def _require_tight(self) -> None:
         weakness = self._weakness
         if self._system_calls is None:
             weakness = f"the system calls of {os.uname().machine} are not known"
-        if weakness is not None:
+        if self._is_strict and weakness is not None:
             message = f'sandbox: must be True here, not "strict", because {weakness}'
             raise AgentSetupError(message, hint=_STRICT_HINT)
+        if self._user is None and (refusal := self._find_refusal(command)):
+            raise refusal
 
     def _find_refusal(self, command: Sequence[str]) -> AgentSetupError | None:
         """Return why the sandbox cannot be created; None if it can.

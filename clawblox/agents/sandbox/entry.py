@@ -198,34 +198,22 @@ def find_limits(outer_uid: int) -> Limits:
     Raises:
         OSError: ``/proc`` cannot be read.
     """
+    tables = [int(table.read_text()) // _SHARE_OF_PROCESSES for table in _PROCESS_TABLES]
+    memory = re.search(r"^MemTotal:\s+(\d+) kB", _MEMINFO.read_text(), re.MULTILINE)
+    assert memory is not None, "proc(5) promises it"
+    total = int(memory[1]) * 1024
+    kernel = tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))
     return Limits(
-        processes=_find_processes(),
-        memory_bytes=_find_memory(),
+        processes=min(_PROCESSES, *tables),
+        memory_bytes=total - total // _SPARED_MEMORY,
         parent=_find_parent(),
-        counts_by_user=outer_uid != 0 and _kernel() >= _COUNTS_BY_NAMESPACE,
+        counts_by_user=outer_uid != 0 and kernel >= _COUNTS_BY_NAMESPACE,
     )
 
 
 @functools.cache
 def _find_parent() -> Path | None:
     return find_delegated(_CONTROLLERS)
-
-
-def _find_processes() -> int:
-    tables = [int(table.read_text()) // _SHARE_OF_PROCESSES for table in _PROCESS_TABLES]
-    return min(_PROCESSES, *tables)
-
-
-def _find_memory() -> int:
-    found = re.search(r"^MemTotal:\s+(\d+) kB", _MEMINFO.read_text(), re.MULTILINE)
-    assert found is not None, "proc(5) promises it"
-    total = int(found[1]) * 1024
-    return total - total // _SPARED_MEMORY
-
-
-def _kernel() -> tuple[int, int]:
-    found = re.match(r"(\d+)\.(\d+)", os.uname().release)
-    return (0, 0) if found is None else (int(found[1]), int(found[2]))
 
 
 # -- control groups, in which the kernel limits programs; see its cgroup-v2.rst ----------------
@@ -243,11 +231,6 @@ class ControlGroup:
     """
 
     path: Path
-
-    @property
-    def procs_file(self) -> str:
-        """The file by which a process joins it."""
-        return str(self.path / "cgroup.procs")
 
     def remove(self) -> None:
         """Kill what is left in it, and remove it; what cannot be removed is left for later."""
