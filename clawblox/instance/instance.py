@@ -34,7 +34,7 @@ from clawblox.instance.running import Named, Running, WorldProcesses
 from clawblox.protocol import TickRate, WorldEnvironment
 from clawblox.results import ProcessExit
 from clawblox.rundir.claims import Claim, claim_name
-from clawblox.rundir.records import InstanceRecord, RecordState, replace_record, write_record
+from clawblox.rundir.records import InstanceRecord, RecordState, replace_record, write_records
 from clawblox.rundir.saves import prepare_rows
 from clawblox.supervision.tree import Grace, ProcessTree, TreeEnd
 from clawblox.system.clock import format_utc, utc_now
@@ -471,4 +471,4 @@ class Instance:
     def _write(self, record: InstanceRecord) -> None:
         """Write a record; the caller has the lock."""
         self._written = record
-        (write_record if self._is_claimed else replace_record)(self.launch.run_dir, record)
+        (write_records if self._is_claimed else replace_record)(self.launch.run_dir, record)

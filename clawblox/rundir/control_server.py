@@ -125,7 +125,7 @@ class ControlServer:
         await self._listen()
         self._accepting = anyio.CancelScope()
 
-    async def _listen(self) -> _Listener:
+    async def _listen(self) -> None:
         listener = _Listener(self.path)
         try:
             await run_blocking(listener.bind)
@@ -133,7 +133,6 @@ class ControlServer:
             await _close(listener)
             raise
         self._listeners.append(listener)
-        return listener
 
     async def run(self) -> None:
         """Serve until the server is closed. To be started as a task, once, after :meth:`open`.

@@ -21,6 +21,7 @@ from typing import Final
 
 import msgspec
 
+from clawblox.rundir.paths import make_stamp
 from clawblox.system.append_log import (
     LOCK_WAIT_S,
     MAX_LOG_BYTES,
@@ -167,14 +168,14 @@ class _Reader:
             return self._latest.get(name)
 
     def _forget(self) -> None:
-        self._stamp = (0, 0, 0)
+        self._stamp: tuple[int, ...] = ()
         self._end = 0
         self._last_line = b""
         self._latest: dict[str, bytes] = {}
 
     def _read_on(self) -> None:
         try:
-            if _stamp(self._path.stat()) != self._stamp:
+            if make_stamp(self._path.stat()) != self._stamp:
                 self._read_new()
         except OSError:
             self._forget()
@@ -182,7 +183,7 @@ class _Reader:
     def _read_new(self) -> None:
         fd = open_regular(self._path, max_bytes=MAX_LOG_BYTES)
         try:
-            stamp = _stamp(os.fstat(fd))
+            stamp = make_stamp(os.fstat(fd))
             os.lseek(fd, self._end - len(self._last_line), os.SEEK_SET)
             data = read_rest(fd, max_bytes=MAX_LOG_BYTES)
             if not data.startswith(self._last_line):
@@ -197,10 +198,6 @@ class _Reader:
         self._stamp = stamp
         self._end += sum(map(len, lines))
         self._last_line = lines[-1] if lines else self._last_line
-
-
-def _stamp(status: os.stat_result) -> tuple[int, int, int]:
-    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 _remembered = functools.lru_cache(_JOURNALS_REMEMBERED)(_Reader)

@@ -151,14 +151,13 @@ class Manifest:
 
         Merging the same updates again changes nothing.
         """
-        if len(updates) > 1 and any(one.retired or one.forked or one.left for one in updates):
+        if len(updates) > 1 and any(new.retired or new.forked or new.left for new in updates):
             # Removals depend on the present entries.
             return functools.reduce(Manifest.merged, updates, self)
         root = self.state_root
         run = dict(self.run)
         for update in updates:
-            new = _spelled(_spelled(update.run, "resume_from", root), "resume_archive", root)
-            run = _merge_run(run, new)
+            run = _merge_run(run, _spelled(update.run, root, "resume_from", "resume_archive"))
         document = {
             "schema_version": SCHEMA_VERSION,
             **self.document,
@@ -169,9 +168,7 @@ class Manifest:
         base = attrs.evolve(self, document=document)
         for name, field in _PATH_FIELDS.items():
             news = [new for update in updates for new in getattr(update, name)]
-            if not news:
-                continue
-            spelled = [_spelled(_spelled(new, field, root), "resume_from", root) for new in news]
+            spelled = [_spelled(new, root, field, "resume_from") for new in news]
             document.update(base._with_entries(name, spelled, overlay))
         ids = {old: new for update in updates for old, new in update.renamed_runs.items()}
         for name in _LISTS_WITH_RUN_ID if ids else ():
@@ -250,10 +247,10 @@ def _with_renamed_runs(entries: Iterable[object], ids: Mapping[str, str]) -> lis
     return [rename(entry) for entry in entries]
 
 
-def _spelled(entry: ManifestEntry, field: str, root: Path) -> ManifestEntry:
-    """Return the entry with its path as manifests have it: relative when inside the root."""
-    path = entry.get(field)
-    return {**entry, field: _relative(path, root)} if isinstance(path, str) else dict(entry)
+def _spelled(entry: ManifestEntry, root: Path, *fields: str) -> ManifestEntry:
+    """Return the entry with its paths as manifests have them: relative when inside the root."""
+    paths = {field: entry[field] for field in fields if isinstance(entry.get(field), str)}
+    return {**entry, **{field: _relative(path, root) for field, path in paths.items()}}
 
 
 def _relative(path: str, root: Path) -> str:

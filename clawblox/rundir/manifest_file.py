@@ -37,6 +37,7 @@ from clawblox.rundir.manifest import (
     serialise_manifest,
 )
 from clawblox.rundir.manifest_entries import ManifestEntry
+from clawblox.rundir.paths import make_stamp
 from clawblox.system.files import EXCHANGE, rename_with, write_all
 from clawblox.system.locks import lock_descriptor
 from clawblox.system.regular_files import open_own, open_regular, read_regular, read_rest
@@ -189,7 +190,8 @@ class ManifestFile:
             wanted = self._without_retired(base) if is_changed else base
             wanted = wanted.merged(*updates) if updates else wanted
             if is_changed:
-                wanted = wanted.filled(self._owed.merged(*map(_without_additions, updates)))
+                removals = (Update(retired=update.retired, left=update.left) for update in updates)
+                wanted = wanted.filled(self._owed.merged(*removals))
             if seen.data is not None and wanted.document == seen.manifest.document:
                 self._know(seen)
                 break
@@ -242,7 +244,7 @@ class ManifestFile:
         finally:
             os.close(fd)
         mode = stat.S_IMODE(status.st_mode)
-        return _Seen(parse_manifest(data, self._path), data, _make_stamp(status), mode)
+        return _Seen(parse_manifest(data, self._path), data, make_stamp(status), mode)
 
     def _publish(
         self, manifest: Manifest, seen: _Seen, *, is_patient: bool, durable: bool
@@ -346,10 +348,6 @@ class ManifestFile:
             raise ManifestError(message, path=self._path) from error
 
 
-def _without_additions(update: Update) -> Update:
-    return Update(retired=update.retired, left=update.left)
-
-
 class _ChangedError(Exception):
     """Another program changed the file after it was read; it was left alone."""
 
@@ -379,13 +377,9 @@ def _is_same(path: Path, seen: _Seen) -> bool:
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
     try:
-        return _make_stamp(path.stat())
+        return make_stamp(path.stat())
     except FileNotFoundError:
         return None
-
-
-def _make_stamp(status: os.stat_result) -> tuple[int, ...]:
-    return status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode
 
 
 def _write_private(path: Path, data: bytes, mode: int, *, durable: bool) -> tuple[int, ...]:
@@ -401,7 +395,7 @@ def _write_private(path: Path, data: bytes, mode: int, *, durable: bool) -> tupl
             # Starts the writing and waits for nothing. A journalling file system then has the data
             # on the disk before the name, so a loss of power costs no version that was complete.
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        return _make_stamp(os.fstat(fd))
+        return make_stamp(os.fstat(fd))
     finally:
         os.close(fd)
 

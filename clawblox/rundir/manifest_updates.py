@@ -62,17 +62,13 @@ def run_update(
     Raises:
         ConfigError: A value is not of its kind; names the argument.
     """
-    if isinstance(resume_from, Mapping):
-        resume_path: str | None = _path_in(resume_from, "resume_from")
-    else:
-        resume_path = _absolute("resume_from", resume_from)
     given = {
         "id": _checked("id", id, _check_filled),
         "index": _checked("index", index, partial(check_count, at_least=0)),
         "status": _checked("status", status, partial(check_choice, choices=get_args(RunStatus))),
         "started_at": _stamp("started_at", started_at),
         "ended_at": _stamp("ended_at", ended_at),
-        "resume_from": resume_path,
+        "resume_from": _absolute("resume_from", resume_from),
         "parent_sha256": _checked("parent_sha256", parent_sha256, _check_filled),
         "resume_archive": _absolute("resume_archive", resume_archive),
         "labels": None if labels is None else check_labels(labels),
@@ -242,15 +238,6 @@ def retirement_update(paths: Iterable[Path], *, at: str) -> Update:
     return Update(retired=tuple({"path": str(path), "removed_at": at} for path in paths))
 
 
-def fork_update(paths: Iterable[Path]) -> Update:
-    """Note that runs began from checkpoints, whose entries then stay.
-
-    Args:
-        paths: Their files, absolute; those that are not listed stay unlisted.
-    """
-    return Update(forked=tuple(map(str, paths)))
-
-
 def _known(fields: Mapping[str, Any]) -> ManifestEntry:
     return {key: value for key, value in fields.items() if value is not None}
 
@@ -276,9 +263,11 @@ def _stamp(key: str, value: datetime | str | None) -> str | None:
         raise ConfigError(message, key=key, value=value) from error
 
 
-def _absolute(key: str, value: Path | str | None) -> str | None:
+def _absolute(key: str, value: Path | str | Mapping[str, Any] | None) -> str | None:
     if value is None:
         return None
+    if isinstance(value, Mapping):
+        return _path_in(value, key)
     if not (isinstance(value, Path) or is_filled(value)):
         raise mismatch(key, "a path", value)
     return str(Path(value).absolute())

@@ -27,7 +27,6 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ManifestError
 from clawblox.rundir.manifest import Update, find_checkpoint, manifest_path
 from clawblox.rundir.manifest_file import ManifestFile
-from clawblox.rundir.manifest_updates import fork_update
 from clawblox.system.files import sync_file_system
 from clawblox.telemetry.own_log import OwnLog
 
@@ -165,7 +164,7 @@ class ManifestWriters:
             _log.warning("manifest not synced", error=str(error))
 
     def of(self, run_dir: Path) -> ManifestWriter:
-        """Return the one writer of the manifest of a run."""
+        """Return the only writer of the manifest of a run."""
         self._left.discard(run_dir)
         if (writer := self._writers.get(run_dir)) is not None:
             return writer
@@ -215,7 +214,7 @@ class ManifestWriters:
             unowned = ManifestFile(manifest.path, lock_wait=self._lock_wait)
             file = unowned if writer is None else writer.file
             with _log.contain("fork not noted", expected=(ManifestError,), path=str(snapshot)):
-                file.apply([fork_update([manifest.resolve(entry["path"])])])
+                file.apply([Update(forked=(str(manifest.resolve(entry["path"])),))])
 
     async def flush(self) -> None:
         """Make all earlier updates of all manifests durable.

@@ -49,7 +49,7 @@ from clawblox.rundir.records import (
     note_end_without_owner,
     read_record,
     read_records,
-    write_record,
+    write_records,
 )
 from clawblox.rundir.requests import Restarted, read_outcome
 from clawblox.rundir.saves import save_snapshot
@@ -421,7 +421,7 @@ def _close_record(
         record = read_record(run_dir, name)
         if record is not None and record.state not in OVER:
             note_end_without_owner(record, was_interrupted=was_interrupted)
-            write_record(run_dir, record.ended(was_interrupted=was_interrupted))
+            write_records(run_dir, record.ended(was_interrupted=was_interrupted))
             directory = Path(record.instance_dir)
             # The orchestrator of a single instance labels its end, unless it was killed before.
             if record.index is not None or (was_interrupted and is_left_open(directory)):

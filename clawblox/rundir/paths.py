@@ -42,13 +42,17 @@ def records_journal(run_dir: Path) -> Path:
     return records_dir(run_dir) / "records.jsonl"
 
 
+def make_stamp(status: os.stat_result) -> tuple[int, ...]:
+    """Return what distinguishes the versions of a file."""
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_mode
+
+
 def file_stamp(path: Path) -> tuple[int, ...] | None:
-    """Return what tells versions of a file apart; None if it cannot be looked at. Blocks."""
+    """Return the stamp of a file as it is now; None if it cannot be inspected. Blocks."""
     try:
-        status = path.stat()
+        return make_stamp(path.stat())
     except OSError:
         return None
-    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def name_lock(run_dir: Path, name: str) -> Path:

@@ -160,28 +160,22 @@ class InstanceRecord:
         )
 
 
-def write_record(run_dir: Path, record: InstanceRecord) -> None:
-    """Write the record of an instance, in place of the one it had. Blocks.
+def write_records(run_dir: Path, *records: InstanceRecord) -> None:
+    """Write the records of instances, in place of their earlier records. Blocks.
 
-    Call it as the owner of the instance's name only. It opens nothing that has to be closed, costs
+    Call it as the owner of the instances' names only. It opens nothing that has to be closed, costs
     a few system calls and does not wait for the disk: after a loss of power nothing runs.
 
     Args:
         run_dir: The run directory; :func:`clawblox.rundir.claims.claim_name` was called for it.
-        record: The record; its ``options`` must be values that JSON has.
+        *records: The records; their ``options`` must be values that JSON has.
 
     Raises:
-        OSError: The old record is still valid.
+        OSError: The old records are still valid.
         TypeError: A value among the options is not a JSON value.
     """
-    append_line(records_journal(run_dir), _encode(record))
-
-
-def write_records(run_dir: Path, records: Iterable[InstanceRecord]) -> None:
-    """Write the records of many instances together; see :func:`write_record`. Blocks."""
-    lines = [_encode(record) for record in records]
-    if lines:
-        append_line(records_journal(run_dir), b"\n".join(lines))
+    if records:
+        append_line(records_journal(run_dir), b"\n".join(map(_encode, records)))
 
 
 def _encode(record: InstanceRecord) -> bytes:
@@ -221,7 +215,7 @@ def replace_record(run_dir: Path, record: InstanceRecord) -> None:
     with locked_name(run_dir, record.name) as is_locked:
         known = read_record(run_dir, record.name) if is_locked else None
         if known is not None and known.cookie == record.cookie:
-            write_record(run_dir, record)
+            write_records(run_dir, record)
 
 
 def has_records(run_dir: Path) -> bool:
@@ -296,7 +290,7 @@ def _close(run_dir: Path, name: str) -> bool:
         if record is None or not _is_stale(record):
             return False
         note_end_without_owner(record, was_interrupted=True)
-        write_record(run_dir, record.ended(was_interrupted=True))
+        write_records(run_dir, record.ended(was_interrupted=True))
         return True
 
 

@@ -40,17 +40,19 @@ from clawblox.results import LogLine, WorldEvent
 
 _T = TypeVar("_T")
 
-_SAVE_OPTIONS: Final = tuple(attrs.fields_dict(SaveOptions))
-# A fork names its snapshot as the checkpoint, and belongs to the orchestrator that is asked.
-_FORK_OPTIONS: Final = tuple(
-    name for name in attrs.fields_dict(ManyOptions) if name not in ("resume", "detach")
-)
-# A client that goes away must not leave an instance behind, nor choose another run directory.
-_START_OPTIONS: Final = tuple(
-    name
-    for name in attrs.fields_dict(StartOptions)
-    if name not in ("detach", "run_dir", "tmux_session")
-)
+
+def _option_names(kind: type[attrs.AttrsInstance], *left_out: str) -> list[str]:
+    return [name for name in attrs.fields_dict(kind) if name not in left_out]
+
+
+_OPTIONS: Final[Mapping[str, Sequence[str]]] = {
+    "save": _option_names(SaveOptions),
+    "restart": _option_names(RestartOptions),
+    # A fork names its snapshot as the checkpoint, and belongs to the orchestrator that is asked.
+    "fork": _option_names(ManyOptions, "resume", "detach"),
+    # A client that goes away must not leave an instance behind, nor choose another run directory.
+    "start": _option_names(StartOptions, "detach", "run_dir", "tmux_session"),
+}
 _NEEDED: Final[Mapping[str, Sequence[str]]] = {
     "fork": ("checkpoint", "count"),
     "describe_blob": ("path",),
@@ -58,11 +60,9 @@ _NEEDED: Final[Mapping[str, Sequence[str]]] = {
     "write_blob": ("sha256", "size_bytes", "offset", "data"),
 }
 _ALLOWED: Final[Mapping[str, Sequence[str]]] = {
-    "save": ("instances", *_SAVE_OPTIONS),
+    "save": ("instances",),
     "stop": ("instances", "grace_seconds"),
-    "restart": ("instances", *attrs.fields_dict(RestartOptions)),
-    "fork": _FORK_OPTIONS,
-    "start": _START_OPTIONS,
+    "restart": ("instances",),
     "logs": ("instances", "follow", "tail"),
 }
 
@@ -95,7 +95,7 @@ def check_members(op: str, asked: Mapping[str, Any]) -> None:
         UsageError: It has an unknown member, or lacks a needed one; names the member.
     """
     needed = _NEEDED.get(op, ())
-    takes = (*needed, *_ALLOWED.get(op, ()))
+    takes = (*needed, *_ALLOWED.get(op, ()), *_OPTIONS.get(op, ()))
     for key in asked:
         if key not in takes:
             raise UsageError(f"{op} takes no {key!r}; it takes: {', '.join(takes)}")
@@ -116,13 +116,9 @@ def read_names(asked: Mapping[str, Any]) -> list[str] | None:
     raise UsageError(f"instances: must be a list of names, not {names!r}")
 
 
-def read_save_options(asked: Mapping[str, Any]) -> SaveOptions:
-    """Return the options of a save.
-
-    Raises:
-        ConfigError: A value is wrong; names the option and the value.
-    """
-    return SaveOptions(**_given(asked, _SAVE_OPTIONS))
+def read_options(op: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of an operation that a request gives, unchecked."""
+    return {name: asked[name] for name in _OPTIONS[op] if asked.get(name) is not None}
 
 
 def read_grace_seconds(asked: Mapping[str, Any]) -> float:
@@ -147,16 +143,6 @@ def read_flag(asked: Mapping[str, Any], key: str, *, default: bool) -> bool:
     raise UsageError(f"{key}: must be true or false, not {value!r}")
 
 
-def read_fork_options(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a fork, unchecked."""
-    return _given(asked, _FORK_OPTIONS)
-
-
-def read_start_options(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a start, unchecked."""
-    return _given(asked, _START_OPTIONS)
-
-
 def read_tail(asked: Mapping[str, Any]) -> int | None:
     """Return the number of last lines that a request wants; None for all.
 
@@ -167,10 +153,6 @@ def read_tail(asked: Mapping[str, Any]) -> int | None:
     if tail is None or (type(tail) is int and tail >= 0):
         return tail
     raise UsageError(f"tail: must be a whole number, 0 or more, not {tail!r}")
-
-
-def _given(asked: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    return {name: asked[name] for name in names if asked.get(name) is not None}
 
 
 def describe_error(name: str, error: Exception) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from clawblox.system.files import digest_file, partial_name
+from clawblox.system.files import digest_file
 from clawblox.system.foreign_database import MAX_DATABASE_BYTES
 from clawblox.system.regular_files import open_regular
 
@@ -42,11 +42,6 @@ class RowsCopy:
     sha256: str | None = None
     size_bytes: int | None = None
     _published: Path | None = None
-
-    @classmethod
-    def wanted(cls, directory: Path, instance: str) -> RowsCopy:
-        """Return a copy that is still to be made, in the directory of the snapshot."""
-        return cls(directory / partial_name(f"{instance}.rows"))
 
     def take(self) -> None:
         """Make the copy durable, and compute its digest.

@@ -27,7 +27,13 @@ from clawblox.snapshot.checker import Check, CheckerLost
 from clawblox.snapshot.header import Header, InvalidDocument
 from clawblox.snapshot.rows import RowsCopy
 from clawblox.system.clock import format_utc, utc_now
-from clawblox.system.files import PartialFile, make_private_dir, sweep_partials, write_all
+from clawblox.system.files import (
+    PartialFile,
+    make_private_dir,
+    partial_name,
+    sweep_partials,
+    write_all,
+)
 from clawblox.system.ports import connect_host
 
 if TYPE_CHECKING:
@@ -86,6 +92,7 @@ class _Wire(socket.socket):
             waited_s += _TICK_S
 
 
+@attrs.define(eq=False)
 class Transfer:
     """The transfer of a snapshot.
 
@@ -100,19 +107,16 @@ class Transfer:
         received: Number of body bytes received so far.
     """
 
-    def __init__(
-        self, source: SnapshotSource, directory: Path, timeout: float, max_bytes: int
-    ) -> None:
-        self.phase = "connect"
-        self.received = 0
-        self._source = source
-        self._directory = directory
-        self._timeout = timeout
-        self._max_bytes = max_bytes
-        self._check = Check()
-        self._is_aborted = False
-        self._published: Path | None = None
-        self._rows: RowsCopy | None = None
+    _source: SnapshotSource
+    _directory: Path
+    _timeout: float
+    _max_bytes: int
+    phase: str = attrs.field(default="connect", init=False)
+    received: int = attrs.field(default=0, init=False)
+    _check: Check = attrs.field(factory=Check, init=False)
+    _is_aborted: bool = attrs.field(default=False, init=False)
+    _published: Path | None = attrs.field(default=None, init=False)
+    _rows: RowsCopy | None = attrs.field(default=None, init=False)
 
     def abort(self) -> None:
         """Make a running transfer fail soon. Thread-safe."""
@@ -144,7 +148,8 @@ class Transfer:
             make_private_dir(self._directory)
             sweep_partials(self._directory)
             if self._source.has_own_rows:
-                self._rows = RowsCopy.wanted(self._directory, self._source.instance)
+                name = partial_name(f"{self._source.instance}.rows")
+                self._rows = RowsCopy(self._directory / name)
             with contextlib.closing(self._connect()) as connection:
                 return self._transfer(connection)
         except (http.client.HTTPException, CheckerLost, OSError) as error:
@@ -270,9 +275,8 @@ class Transfer:
         suffix = "snapshot" if header is None else "json"
         name = f"{self._source.instance}-{stamp}-{secrets.token_hex(3)}.{suffix}"
         path = self._directory / name
-        rows = self._rows
-        if rows is not None:
-            rows.publish(path)
+        if self._rows is not None:
+            self._rows.publish(path)
         try:
             self._published = path
             partial.publish(path, overwrite=False)
@@ -288,8 +292,8 @@ class Transfer:
             sha256=digest,
             created_at=created_at,
             instance=self._source.instance,
-            rows_sha256=None if rows is None else rows.sha256,
-            rows_size_bytes=None if rows is None else rows.size_bytes,
+            rows_sha256=self._rows.sha256 if self._rows else None,
+            rows_size_bytes=self._rows.size_bytes if self._rows else None,
         )
 
     def _error(self, message: str, *, status: int | None = None) -> SnapshotError:

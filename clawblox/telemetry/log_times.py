@@ -13,16 +13,17 @@ from __future__ import annotations
 
 import fcntl
 import os
-import time
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
 import msgspec
 
 from clawblox.system.clock import format_utc_ms
+from clawblox.system.locks import retry
 from clawblox.system.regular_files import open_own, open_regular, read_rest
 from clawblox.telemetry.own_log import OwnLog
 
@@ -39,7 +40,6 @@ INDEX_VERSION = 1
 _SILENT = (STARTED, LEFT)
 _LOCK_WAIT_S: Final = 1.0
 """Longest wait for the lock in seconds, since the world itself could keep it for ever."""
-_LOCK_INTERVAL_S: Final = 0.002
 
 
 class Entry(msgspec.Struct, omit_defaults=True):
@@ -237,7 +237,7 @@ def cutting(path: Path) -> Iterator[BinaryIO]:
         OSError: It cannot be opened.
     """
     with os.fdopen(open_own(path, os.O_RDWR), "r+b") as file:
-        _wait_for_lock(file, fcntl.LOCK_EX)
+        retry(partial(_try_lock, file, fcntl.LOCK_EX), _LOCK_WAIT_S)
         try:
             yield file
         finally:
@@ -252,19 +252,13 @@ def may_read(file: BinaryIO, *, waits: bool) -> bool:
         file: The log.
         waits: Whether to wait for the end of a cut.
     """
-    return _wait_for_lock(file, fcntl.LOCK_SH) if waits else _try_lock(file, fcntl.LOCK_SH)
+    seconds = _LOCK_WAIT_S if waits else 0.0
+    return retry(partial(_try_lock, file, fcntl.LOCK_SH), seconds) is not None
 
 
-def _wait_for_lock(file: BinaryIO, kind: int) -> bool:
-    give_up_at = time.monotonic() + _LOCK_WAIT_S
-    while not (is_locked := _try_lock(file, kind)) and time.monotonic() < give_up_at:
-        time.sleep(_LOCK_INTERVAL_S)
-    return is_locked
-
-
-def _try_lock(file: BinaryIO, kind: int) -> bool:
+def _try_lock(file: BinaryIO, kind: int) -> BinaryIO | None:
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
-        return False
-    return True
+        return None
+    return file

@@ -18,7 +18,7 @@ import attrs
 from clawblox.concurrency.batch import Batch, BatchOperation, Job
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.options import RestartOptions
+from clawblox.config.options import RestartOptions, SaveOptions
 from clawblox.errors import UsageError
 from clawblox.results import StartedWorld, StopResult
 from clawblox.rundir.blobs import describe_blob, read_piece, write_piece
@@ -30,11 +30,9 @@ from clawblox.rundir.requests import (
     describe_event,
     describe_outcome,
     read_flag,
-    read_fork_options,
     read_grace_seconds,
     read_names,
-    read_save_options,
-    read_start_options,
+    read_options,
     read_tail,
 )
 from clawblox.rundir.status import read_logs, select_records
@@ -92,7 +90,7 @@ class _Operations:
 
     async def start(self, asked: Mapping[str, Any], _: SendEvent) -> Mapping[str, Any]:
         """Start an instance and return its facts."""
-        started = await self.start_world(run_dir=self.run_dir, **read_start_options(asked))
+        started = await self.start_world(run_dir=self.run_dir, **read_options("start", asked))
         facts = {name: getattr(started, name) for name in ("url", "port", "pid", "resume_path")}
         return {"instance": started.name, **facts}
 
@@ -132,7 +130,7 @@ class _Operations:
 
     async def save(self, asked: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         """Save the named instances, or all that are ready."""
-        options = read_save_options(asked)
+        options = SaveOptions(**read_options("save", asked))
         here = self._named(self.fleet.instances)
         names = read_names(asked)
         if names is None:
@@ -188,7 +186,7 @@ class _Operations:
 
     async def fork(self, asked: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         """Start instances from a snapshot; send an event for each that is ready or has failed."""
-        options = read_fork_options(asked)
+        options = read_options("fork", asked)
         async with self.fleet.hub.subscribe() as events, Tasks() as tasks:
             tasks.start_soon(_send_progress, events, send_event)
             batch = await self.fork_world(

@@ -151,7 +151,7 @@ def _note_planned(run_dir: Path, instances: Iterable[Instance]) -> None:
     free = [instance for instance in instances if instance.name not in held]
     try:
         make_private_dir(records_dir(run_dir))
-        write_records(run_dir, [instance.make_record("planned") for instance in free])
+        write_records(run_dir, *(instance.make_record("planned") for instance in free))
     except OSError as error:
         _log.warning("planned starts not recorded", error=str(error))
         return

@@ -21,7 +21,7 @@ from clawblox.rundir.find_runs import (
     find_user_runs,
     read_index,
 )
-from clawblox.rundir.records import write_record
+from clawblox.rundir.records import write_records
 from tests.cli.conftest import Command, Start, assert_nothing_runs, only_run
 from tests.cli.terminal import CTRL_C, terminal
 from tests.rundir.test_records import record_of
@@ -175,7 +175,7 @@ def spawn(tmp_path: Path) -> Iterator[Any]:
 
 def make_run(run_dir: Path, cookie: str) -> Path:
     (run_dir / ".clawblox" / "instances").mkdir(parents=True)
-    write_record(run_dir, record_of("w000", cookie=cookie))
+    write_records(run_dir, record_of("w000", cookie=cookie))
     return run_dir
 
 
@@ -290,7 +290,7 @@ def test_the_live_table_of_several_runs_names_them_and_omits_ended_instances(
     both: dict[Path, Command], call: Start, tmp_path: Path
 ) -> None:
     ended = make_run(tmp_path / "ended", "a")
-    write_record(ended, record_of("w000", state="failed"))
+    write_records(ended, record_of("w000", state="failed"))
     with terminal("ps", "-w", str(tmp_path)) as one:
         one.wait_for("NAME  STATE")
         one.wait_for("w001  ready")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from clawblox.rundir.paths import records_dir
-from clawblox.rundir.records import InstanceRecord, write_record
+from clawblox.rundir.records import InstanceRecord, write_records
 from clawblox.system.files import make_private_dir
 from clawblox.system.process_tree import boot_id, read_start_time
 
@@ -44,5 +44,5 @@ def make_record(run_dir: Path, pid: int, **fields: Any) -> InstanceRecord:
     }
     record = InstanceRecord(**{**known, **fields})
     make_private_dir(records_dir(run_dir))
-    write_record(run_dir, record)
+    write_records(run_dir, record)
     return record

@@ -10,7 +10,6 @@ from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.manifest_updates import (
     agent_update,
     checkpoint_update,
-    fork_update,
     instances_update,
     restart_update,
     retirement_update,
@@ -55,7 +54,7 @@ def test_an_update_can_register_an_autosave_and_remove_another():
         run_update(resume_from=A),
         run_update(labels={"parent": "a.json"}),
         instances_update({"w1": ROOT / "worlds/w1"}, {"w1": {"parent": str(A)}}),
-        fork_update([A]),
+        Update(forked=(str(A),)),
     ],
     ids=["restart", "resume_from", "label of the run", "label of an instance", "fork"],
 )
@@ -67,8 +66,8 @@ def test_a_retired_autosave_that_something_names_stays_listed(naming):
 
 
 def test_a_fork_from_an_unlisted_file_lists_nothing():
-    assert EMPTY.merged(fork_update([A])) == EMPTY
-    assert EMPTY.merged(autosave(B), fork_update([A])) == EMPTY.merged(autosave(B))
+    assert EMPTY.merged(Update(forked=(str(A),))) == EMPTY
+    assert EMPTY.merged(autosave(B), Update(forked=(str(A),))) == EMPTY.merged(autosave(B))
 
 
 def test_entries_that_make_no_sense_survive_a_retirement():

@@ -16,7 +16,7 @@ from clawblox.errors import UsageError
 from clawblox.results import ProcessExit
 from clawblox.rundir import presence
 from clawblox.rundir.presence import EndedInstance, EndWatch
-from clawblox.rundir.records import InstanceRecord, write_record
+from clawblox.rundir.records import InstanceRecord, write_records
 from tests.rundir.support import make_record
 from tests.support import HANG_S, open_fds, wait_until_async
 
@@ -59,7 +59,7 @@ async def watch(run_dir: Path, *names: str) -> EndWatch:
 
 async def write(run_dir: Path, record: InstanceRecord, **fields: Any) -> InstanceRecord:
     changed = attrs.evolve(record, **fields)
-    await run_sync(write_record, run_dir, changed)
+    await run_sync(write_records, run_dir, changed)
     return changed
 
 

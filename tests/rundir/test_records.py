@@ -27,7 +27,7 @@ from clawblox.rundir.records import (
     read_record,
     read_records,
     read_running,
-    write_record,
+    write_records,
 )
 from clawblox.system.process_tree import boot_id, command_line, read_start_time
 from tests.rundir.support import records_on_disk
@@ -100,7 +100,7 @@ def written(run: Path, *names: str, **changes: Any) -> list[InstanceRecord]:
     instances_of(run).mkdir(parents=True, exist_ok=True)
     found = [record_of(name, **changes) for name in names]
     for record in found:
-        write_record(run, record)
+        write_records(run, record)
     return found
 
 

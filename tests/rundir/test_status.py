@@ -19,7 +19,7 @@ from clawblox.rundir import saves as saves_module
 from clawblox.rundir import status as status_module
 from clawblox.rundir.claims import claim_run
 from clawblox.rundir.manifest import Manifest
-from clawblox.rundir.records import InstanceRecord, write_record
+from clawblox.rundir.records import InstanceRecord, write_records
 from clawblox.rundir.saves import LineageSave
 from clawblox.rundir.status import (
     InstanceStatus,
@@ -374,7 +374,7 @@ def test_a_log_is_followed_to_the_end_of_its_instance_over_its_restarts(
 ) -> None:
     record = logged(tmp_path, "one", **sleeper, **OWNED)
     readers = read_logs(tmp_path, follow=True, tail=None)
-    write_record(tmp_path, attrs.evolve(record, **changes))
+    write_records(tmp_path, attrs.evolve(record, **changes))
     assert lines_of(readers["w000"], HANG_S if is_end else 0.3) == (["one"], is_end)
 
 
