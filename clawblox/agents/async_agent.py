@@ -36,6 +36,7 @@ from clawblox.agents.prompts import (
     default_system_prompt,
 )
 from clawblox.agents.running.agenda import Hold
+from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.branching import make_branch, require_branching, require_connection
 from clawblox.agents.running.hooks import Hooks
 from clawblox.agents.running.lifecycle import MOVES
@@ -521,7 +522,8 @@ class AsyncAgent:
             tasks.start_soon(control.run)
         if self._first_started_at is None:
             self._first_started_at = anyio.current_time()
-        owner = self._owner = Owner(order, self._lifecycle, self._hub, self._first_started_at)
+        books = Bookkeeping(order, self._lifecycle, self._hub, self._first_started_at)
+        owner = self._owner = Owner(order, self._lifecycle, books)
         tasks.start_soon(self._run, owner, self._control)
         return owner
 

@@ -59,13 +59,13 @@ class AgentAccess:
         agent: Full name of the agent.
         directory: Its directory.
         is_sandboxed: Whether its programs run in the sandbox.
-        limits: Its limits in the proxy; None for the defaults.
+        limits: Its limits in the proxy.
     """
 
     _agent: str
     _directory: AgentDir
     _is_sandboxed: bool = attrs.field(kw_only=True)
-    _limits: Limits | None = attrs.field(default=None, kw_only=True)
+    _limits: Limits = attrs.field(factory=Limits, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         self._address_lock = threading.Lock()  # also held during disk access

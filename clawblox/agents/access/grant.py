@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import attrs
@@ -100,9 +100,6 @@ class Policy:
             path: The path in its canonical form, without the query.
         """
         return any(route.matches(method, path) for route in self.routes)
-
-    def __iter__(self) -> Iterator[AgentRoute]:
-        return iter(self.routes)
 
 
 def _parse(key: str, text: str, join: str) -> AgentRoute:

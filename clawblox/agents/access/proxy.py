@@ -78,6 +78,7 @@ class Limits:
     requests_per_s: float | None = None
 
 
+@attrs.define(eq=False, slots=False)
 class Proxy:
     """Serves the requests of one agent.
 
@@ -85,28 +86,21 @@ class Proxy:
         agent: Name of the agent, for the log.
         grant: Returns the agent's grant; None before the first.
         hosts: Returns the allowed values of the ``Host`` header, in lower case.
-        limits: Limits of the agent; None for the defaults.
+        limits: Limits of the agent.
         is_private: Whether only the agent can reach the listening sockets; otherwise only
             connections of this user and of root are served.
     """
 
-    def __init__(
-        self,
-        agent: str,
-        grant: Callable[[], Grant | None],
-        hosts: Callable[[], frozenset[str]],
-        limits: Limits | None = None,
-        *,
-        is_private: bool = False,
-    ) -> None:
-        self._agent = agent
-        self._grant = grant
-        self._hosts = hosts
-        self._limits = limits = limits or Limits()
-        self._is_private = is_private
-        per_s = limits.requests_per_s
+    _agent: str
+    _grant: Callable[[], Grant | None]
+    _hosts: Callable[[], frozenset[str]]
+    _limits: Limits = attrs.field(factory=Limits)
+    _is_private: bool = attrs.field(default=False, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        per_s = self._limits.requests_per_s
         self._rate = None if per_s is None else Rate(per_s, max(1.0, per_s * _BURST_S))
-        self._places = anyio.Semaphore(limits.connections)
+        self._places = anyio.Semaphore(self._limits.connections)
         self._url = ""
         self._connections: Connections | None = None
         self._refused, self._failures, self._strangers = Throttle(), Throttle(), Throttle()
@@ -316,7 +310,7 @@ class _Client:
 
 
 def _explain(policy: Policy) -> str:
-    routes = "\n".join(f"  {route}" for route in policy)
+    routes = "\n".join(f"  {route}" for route in policy.routes)
     return (
         "This request is not part of the world's API for agents, which is:\n"
         f"{routes}\n"

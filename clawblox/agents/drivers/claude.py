@@ -134,9 +134,18 @@ class ClaudeDriver(KnownProgramDriver):
     can_branch = True
     errors = _ERRORS
 
-    def check(self, setup: AgentSetup, env: Mapping[str, str], version: str) -> list[Requirement]:
-        """Return the missing requirements of the program."""
-        return [*self.check_version(version), *_check_login(env, setup)]
+    def check_configuration(
+        self, setup: AgentSetup, env: Mapping[str, str]
+    ) -> Iterator[Requirement]:
+        """Yield the problems with its login, its model or its workspace."""
+        logins = _BARE_LOGINS if setup.is_bare else _LOGINS
+        if any(map(env.get, (*_CLOUDS, *logins))):
+            return
+        hint = f"set {_KEY}, or set {_TOKEN} to what 'claude setup-token' prints"
+        if setup.is_bare:
+            hint = f"set {_KEY}; with bare=True the program does not read {_TOKEN}"
+        problem = f"it may not be logged in: none of {', '.join(logins)} is set"
+        yield Requirement(problem=problem, hint=hint, is_certain=False)
 
     def prepare(self, setup: AgentSetup, env: Mapping[str, str]) -> None:
         """Write the program's settings, with answers to all its questions on screen."""
@@ -236,20 +245,6 @@ class ClaudeDriver(KnownProgramDriver):
         """Return an ``error`` report if a line of JSON explains a failure."""
         is_failure = record.get("type") == "result" and record.get("is_error")
         return _read_failure(record, "") if is_failure else None
-
-
-# -- checks ------------------------------------------------------------------------------------
-
-
-def _check_login(env: Mapping[str, str], setup: AgentSetup) -> Iterator[Requirement]:
-    logins = _BARE_LOGINS if setup.is_bare else _LOGINS
-    if any(map(env.get, (*_CLOUDS, *logins))):
-        return
-    hint = f"set {_KEY}, or set {_TOKEN} to what 'claude setup-token' prints"
-    if setup.is_bare:
-        hint = f"set {_KEY}; with bare=True the program does not read {_TOKEN}"
-    problem = f"it may not be logged in: none of {', '.join(logins)} is set"
-    yield Requirement(problem=problem, hint=hint, is_certain=False)
 
 
 # -- the private home --------------------------------------------------------------------------

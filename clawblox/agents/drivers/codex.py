@@ -27,7 +27,6 @@ from clawblox.agents.drivers.driver import (
 from clawblox.agents.drivers.known_program import (
     KnownProgramDriver,
     RecordConversation,
-    check_mode,
     describe_failure,
     join_parts,
     real_path,
@@ -102,15 +101,20 @@ class CodexDriver(KnownProgramDriver):
     needs_version = False
     can_branch = True
     errors = _ERRORS
+    modes = _MODES
+    modes_hint = f"set permission_mode to one of {', '.join(filter(None, _MODES))}"
 
-    def check(self, setup: AgentSetup, env: Mapping[str, str], version: str) -> list[Requirement]:
-        """Return the missing requirements of the program."""
-        modes = f"set permission_mode to one of {', '.join(filter(None, _MODES))}"
-        return [
-            *self.check_version(version),
-            *_check_login(env, setup.directory),
-            *check_mode(setup, _MODES, modes),
-        ]
+    def check_configuration(
+        self, setup: AgentSetup, env: Mapping[str, str]
+    ) -> Iterator[Requirement]:
+        """Yield the problems with its login, its model or its workspace."""
+        login = setup.directory.state / _LOGIN_FILE
+        if not any(map(env.get, _KEYS)) and not login.is_file():
+            yield Requirement(
+                problem=f"it may not be logged in: none of {', '.join(_KEYS)} is set",
+                hint=f"set {_KEYS[0]}, or log in with CODEX_HOME={login.parent} codex login",
+                is_certain=False,
+            )
 
     def prepare(self, setup: AgentSetup, env: Mapping[str, str]) -> None:
         """Write the program's settings, and remove the copy that it keeps of itself."""
@@ -197,16 +201,6 @@ def _rename_thread(branch: Branch, interruption: Interruption, line: bytes) -> b
         return line
     ids = {name: branch.session_id for name in ("id", "session_id") if name in thread}
     return json.dumps({**record, "payload": {**thread, **ids}}).encode() + b"\n"
-
-
-def _check_login(env: Mapping[str, str], directory: AgentDir) -> Iterator[Requirement]:
-    login = directory.state / _LOGIN_FILE
-    if not any(map(env.get, _KEYS)) and not login.is_file():
-        yield Requirement(
-            problem=f"it may not be logged in: none of {', '.join(_KEYS)} is set",
-            hint=f"set {_KEYS[0]}, or log in with CODEX_HOME={directory.state} codex login",
-            is_certain=False,
-        )
 
 
 def _settings(setup: AgentSetup, env: Mapping[str, str]) -> Iterator[str]:

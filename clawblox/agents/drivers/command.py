@@ -32,7 +32,7 @@ from clawblox.agents.drivers.driver import (
 )
 from clawblox.agents.programs import Program
 from clawblox.agents.values import Report
-from clawblox.config.arguments import describe_mismatch
+from clawblox.config.arguments import mismatch
 from clawblox.errors import AgentResumeError, ConfigError
 from clawblox.spelling import nearest_name
 
@@ -71,7 +71,7 @@ class CommandTable:
         """
         if not isinstance(given, Mapping):
             expected = 'a table such as {"start": ["my-agent", "{prompt}"]}'
-            raise ConfigError(describe_mismatch(expected, given), key="command", value=given)
+            raise mismatch("command", expected, given)
         for key in given:
             if key not in _KEYS:
                 likely = nearest_name(str(key), _KEYS)
@@ -83,8 +83,7 @@ class CommandTable:
                 )
         way = given.get("prompt", "argument")
         if way not in _PROMPT_WAYS:
-            expected = describe_mismatch(" or ".join(_PROMPT_WAYS), way)
-            raise ConfigError(expected, key="command.prompt", value=way)
+            raise mismatch("command.prompt", " or ".join(_PROMPT_WAYS), way)
         by_stdin = way == "stdin"
         resume = given.get("resume")
         return cls(
@@ -105,7 +104,7 @@ def check_words(given: object, key: str) -> tuple[str, ...]:
     words = tuple(given) if isinstance(given, Sequence) and is_list else ()
     if not words or not all(isinstance(word, str) and "\0" not in word for word in words):
         expected = 'the words of a command line, such as ["my-agent", "--quiet"]'
-        raise ConfigError(describe_mismatch(expected, given), key=key, value=given)
+        raise mismatch(key, expected, given)
     if not words[0]:
         raise ConfigError(
             "must begin with the name of the program, not with an empty word", key=key, value=given
@@ -167,8 +166,8 @@ def _check_pattern(given: object) -> re.Pattern[str] | None:
     except re.error as error:
         raise ConfigError(f"must be a regular expression: {error}", key=key, value=given) from None
     if pattern.groups != 1:
-        message = r"a regular expression with one group, the id, such as 'session: (\S+)'"
-        raise ConfigError(describe_mismatch(message, given), key=key, value=given)
+        expected = r"a regular expression with one group, the id, such as 'session: (\S+)'"
+        raise mismatch(key, expected, given)
     return pattern
 
 
@@ -266,6 +265,6 @@ class _Output(Conversation):
     def _find_id(self, text: str) -> str | None:
         if self._pattern is None:
             return self._own_id
-        found = self._pattern.search(text)
-        named = found[1] if found else None
-        return named if named and _SESSION_ID.fullmatch(named) else None
+        match = self._pattern.search(text)
+        session_id = match[1] if match else None
+        return session_id if session_id and _SESSION_ID.fullmatch(session_id) else None

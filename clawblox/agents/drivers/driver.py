@@ -355,7 +355,13 @@ class Driver(ABC):
             OSError: A file cannot be read.
         """
         paths = self.transcripts(directory)
-        return None if paths is None else measure_files(paths)
+        if paths is None:
+            return None
+        sizes = {}
+        for session_id, path in paths.items():
+            with contextlib.suppress(OSError):
+                sizes[session_id] = path.lstat().st_size
+        return sizes
 
     def read_usage(
         self, directory: AgentDir, session_id: str, recorded: RecordedUsage
@@ -408,12 +414,3 @@ class Driver(ABC):
         """Return an ``error`` report if a line of JSON explains a failure."""
         del record
         return None
-
-
-def measure_files(paths: Mapping[str, Path]) -> dict[str, int]:
-    """Return the length of each existing file, for drivers whose transcripts are files."""
-    sizes = {}
-    for session_id, path in paths.items():
-        with contextlib.suppress(OSError):
-            sizes[session_id] = path.lstat().st_size
-    return sizes

@@ -28,7 +28,6 @@ from clawblox.agents.drivers.driver import (
 from clawblox.agents.drivers.known_program import (
     KnownProgramDriver,
     RecordConversation,
-    check_mode,
     describe_failure,
     real_path,
 )
@@ -71,9 +70,6 @@ _SYSTEM_PROMPT_FILE: Final = "SYSTEM.md"
 _VARIABLE: Final = re.compile(r"\$(?=\{[A-Za-z_][A-Za-z0-9_]*\})")
 
 QUIET_ENV: Final = {"KIMI_CODE_NO_AUTO_UPDATE": "1", "KIMI_DISABLE_TELEMETRY": "1"}
-_MODES: Final = (None, "auto", "bypassPermissions")
-"""Permission modes. With a prompt it has only one, which asks nothing; the last is Claude's
-name."""
 
 _KEY: Final = "KIMI_MODEL_API_KEY"
 _NAME: Final = "KIMI_MODEL_NAME"
@@ -100,17 +96,30 @@ class KimiDriver(KnownProgramDriver):
     version = re.compile(r"^(\d+)\.(\d+)\.\d+$", re.MULTILINE)
     oldest = (2, 1)
     install_hint = f"npm install -g {KIMI.package}@latest, with Node 22 or newer"
+    modes = (None, "auto", "bypassPermissions")
+    """With a prompt it has only one mode, which asks nothing; the last is Claude's name."""
+    modes_hint = "leave permission_mode out: with a prompt it never asks"
     records_usage = True
     can_branch = True
 
-    def check(self, setup: AgentSetup, env: Mapping[str, str], version: str) -> list[Requirement]:
-        """Return the missing requirements of the program."""
-        modes = "leave permission_mode out: with a prompt it never asks"
-        return [
-            *self.check_version(version),
-            *_check_model(setup, env),
-            *check_mode(setup, _MODES, modes),
-        ]
+    def check_configuration(
+        self, setup: AgentSetup, env: Mapping[str, str]
+    ) -> Iterator[Requirement]:
+        """Yield the problems with its login, its model or its workspace."""
+        name, key = setup.model or env.get(_NAME), env.get(_KEY)
+        if name and not key:
+            problem = f"a model is named, but {_KEY} is not set"
+            yield Requirement(problem=problem, hint=f"set {_KEY} and KIMI_MODEL_BASE_URL")
+        elif key and not name:
+            problem = f"{_KEY} is set, but no model is named"
+            yield Requirement(problem=problem, hint=f"give model=, or set {_NAME}")
+        elif not key and not (setup.directory.state / _SETTINGS_FILE).is_file():
+            by_hand = f"KIMI_CODE_HOME={setup.directory.state} kimi login"
+            yield Requirement(
+                problem=f"it may not be logged in: {_KEY} is not set",
+                hint=f"set {_KEY} and {_NAME}, or log in with {by_hand}",
+                is_certain=False,
+            )
 
     def prepare(self, setup: AgentSetup, env: Mapping[str, str]) -> None:
         """Write the system prompt, after the program's own. A new conversation keeps it."""
@@ -209,26 +218,6 @@ def _bind_line(key: str, interruption: Interruption, line: bytes) -> bytes:
 def _session_dir(transcript: Path) -> Path:
     """Return the directory of the session of a main transcript."""
     return transcript.parents[len(Path(MAIN_TRANSCRIPT).parts) - 1]
-
-
-# -- checks ------------------------------------------------------------------------------------
-
-
-def _check_model(setup: AgentSetup, env: Mapping[str, str]) -> Iterator[Requirement]:
-    name, key = setup.model or env.get(_NAME), env.get(_KEY)
-    if name and not key:
-        problem = f"a model is named, but {_KEY} is not set"
-        yield Requirement(problem=problem, hint=f"set {_KEY} and KIMI_MODEL_BASE_URL")
-    elif key and not name:
-        problem = f"{_KEY} is set, but no model is named"
-        yield Requirement(problem=problem, hint=f"give model=, or set {_NAME}")
-    elif not key and not (setup.directory.state / _SETTINGS_FILE).is_file():
-        by_hand = f"KIMI_CODE_HOME={setup.directory.state} kimi login"
-        yield Requirement(
-            problem=f"it may not be logged in: {_KEY} is not set",
-            hint=f"set {_KEY} and {_NAME}, or log in with {by_hand}",
-            is_certain=False,
-        )
 
 
 # -- the conversation --------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -32,6 +32,8 @@ class KnownProgramDriver(Driver):
         oldest: The oldest supported version, to the precision that is compared.
         install_hint: How to install it.
         needs_version: Whether a program without a recognizable version is refused.
+        modes: Its permission modes; None accepts any.
+        modes_hint: How to replace another mode.
     """
 
     product: ClassVar[str]
@@ -39,6 +41,8 @@ class KnownProgramDriver(Driver):
     oldest: ClassVar[tuple[int, ...]]
     install_hint: ClassVar[str]
     needs_version: ClassVar[bool] = True
+    modes: ClassVar[Collection[str | None] | None] = None
+    modes_hint: ClassVar[str] = ""
 
     def name_binary(self, binary: str | None, command: object) -> str:
         """Return the program; see :meth:`Driver.name_binary`."""
@@ -51,6 +55,20 @@ class KnownProgramDriver(Driver):
         """Return the numbers of a version; empty if there are none."""
         match = self.version.search(text)
         return tuple(map(int, match.groups())) if match else ()
+
+    def check(self, setup: AgentSetup, env: Mapping[str, str], version: str) -> list[Requirement]:
+        """Return the missing requirements of the program; see :meth:`Driver.check`."""
+        missing = [*self.check_version(version), *self.check_configuration(setup, env)]
+        if self.modes is not None and setup.permission_mode not in self.modes:
+            problem = f"it has no permission mode {setup.permission_mode!r}"
+            missing.append(Requirement(problem=problem, hint=self.modes_hint))
+        return missing
+
+    @abstractmethod
+    def check_configuration(
+        self, setup: AgentSetup, env: Mapping[str, str]
+    ) -> Iterator[Requirement]:
+        """Yield the problems with its login, its model or its workspace."""
 
     def check_version(self, printed: str) -> Iterator[Requirement]:
         """Yield the problem with the version that the program printed, if any."""
@@ -76,13 +94,6 @@ class RecordConversation(Conversation):
     @abstractmethod
     def read_record(self, record: Record) -> Iterator[Report]:
         """Yield the reports in an object."""
-
-
-def check_mode(setup: AgentSetup, modes: Iterable[str | None], hint: str) -> Iterator[Requirement]:
-    """Yield a requirement if the program does not have the agent's permission mode."""
-    if setup.permission_mode not in modes:
-        problem = f"it has no permission mode {setup.permission_mode!r}"
-        yield Requirement(problem=problem, hint=hint)
 
 
 def real_path(setup: AgentSetup, path: Path) -> str:

@@ -25,7 +25,6 @@ from clawblox.agents.drivers.driver import (
 from clawblox.agents.drivers.known_program import (
     KnownProgramDriver,
     RecordConversation,
-    check_mode,
     real_path,
 )
 from clawblox.agents.drivers.output import (
@@ -71,7 +70,6 @@ _KEYS: Final = {
 }
 """The key variable of each known provider."""
 
-_MODES: Final = (None, "allow", "bypassPermissions")
 _SESSIONS: Final = (
     "SELECT id, (SELECT count(*) FROM message WHERE session_id = session.id) FROM session"
     " WHERE parent_id IS NULL"
@@ -94,16 +92,31 @@ class OpencodeDriver(KnownProgramDriver):
     version = re.compile(r"^(\d+)\.(\d+)\.\d+$", re.MULTILINE)
     oldest = (1, 18)
     install_hint = f"npm install -g {OPENCODE.package}@latest"
+    modes = (None, "allow", "bypassPermissions")
+    modes_hint = "leave permission_mode out: there is no person to give permissions"
     can_branch = True
     keeps_system_prompt = False
 
-    def check(self, setup: AgentSetup, env: Mapping[str, str], version: str) -> list[Requirement]:
-        """Return the missing requirements of the program."""
-        return [
-            *self.check_version(version),
-            *_check_model(setup, env),
-            *_check_policy(setup),
-        ]
+    def check_configuration(
+        self, setup: AgentSetup, env: Mapping[str, str]
+    ) -> Iterator[Requirement]:
+        """Yield the problems with its login, its model or its workspace."""
+        provider, slash, _ = (setup.model or "").partition("/")
+        key = _KEYS.get(provider)
+        if setup.model and not slash:
+            yield Requirement(
+                problem=f"the model {setup.model!r} does not name its provider",
+                hint=f"give model= as provider/model, for example openai/{setup.model}",
+            )
+        elif key and not env.get(key) and not (setup.directory.state / _LOGIN_FILE).is_file():
+            yield Requirement(problem=f"it is not logged in: {key} is not set", hint=f"set {key}")
+        for name in _PLUGINS:
+            plugins = setup.directory.workspace / name
+            if plugins.exists():
+                yield Requirement(
+                    problem=f"it would run the plugins in {plugins}",
+                    hint="remove them: the workspace must not decide what the agent's program runs",
+                )
 
     def prepare(self, setup: AgentSetup, env: Mapping[str, str]) -> None:
         """Write the program's settings."""
@@ -174,33 +187,6 @@ class OpencodeDriver(KnownProgramDriver):
         """Return an ``error`` report if a line of JSON explains a failure."""
         is_failure = record.get("type") == "error"
         return _describe_failure(record_in(record, "error")) if is_failure else None
-
-
-# -- checks ------------------------------------------------------------------------------------
-
-
-def _check_model(setup: AgentSetup, env: Mapping[str, str]) -> Iterator[Requirement]:
-    provider, slash, _ = (setup.model or "").partition("/")
-    key = _KEYS.get(provider)
-    if setup.model and not slash:
-        yield Requirement(
-            problem=f"the model {setup.model!r} does not name its provider",
-            hint=f"give model= as provider/model, for example openai/{setup.model}",
-        )
-    elif key and not env.get(key) and not (setup.directory.state / _LOGIN_FILE).is_file():
-        yield Requirement(problem=f"it is not logged in: {key} is not set", hint=f"set {key}")
-
-
-def _check_policy(setup: AgentSetup) -> Iterator[Requirement]:
-    hint = "leave permission_mode out: there is no person to give permissions"
-    yield from check_mode(setup, _MODES, hint)
-    for name in _PLUGINS:
-        plugins = setup.directory.workspace / name
-        if plugins.exists():
-            yield Requirement(
-                problem=f"it would run the plugins in {plugins}",
-                hint="remove them: the workspace must not decide what the agent's program runs",
-            )
 
 
 # -- the private home --------------------------------------------------------------------------

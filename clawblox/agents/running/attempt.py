@@ -12,8 +12,9 @@ from contextlib import AsyncExitStack, ExitStack, suppress
 from typing import Final, NamedTuple
 
 import anyio
+import attrs
 
-from clawblox.agents.drivers.driver import AgentSetup, Conversation, Invocation, Turn
+from clawblox.agents.drivers.driver import AgentSetup, Invocation, Turn
 from clawblox.agents.running.agenda import Agenda, Message
 from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.dialogue import BudgetUsedUp, Dialogue, ProgramError
@@ -61,6 +62,7 @@ class _Heard(NamedTuple):
     is_all: bool
 
 
+@attrs.define(eq=False, slots=False, kw_only=True)
 class Attempt:
     """One process.
 
@@ -81,25 +83,16 @@ class Attempt:
         exit: How it ended; None while it runs.
     """
 
-    def __init__(
-        self,
-        order: Order,
-        setup: AgentSetup,
-        books: Bookkeeping,
-        agenda: Agenda,
-        *,
-        tree: ProcessTree,
-        message: Message,
-        turn: Turn,
-    ) -> None:
-        self._order = order
-        self._setup = setup
-        self._books = books
-        self._agenda = agenda
-        self._tree = tree
-        self._message = message
-        self._turn = turn
-        self._conversation: Conversation = order.driver.converse(setup, turn)
+    _order: Order
+    _setup: AgentSetup
+    _books: Bookkeeping
+    _agenda: Agenda
+    _tree: ProcessTree
+    _message: Message
+    _turn: Turn
+
+    def __attrs_post_init__(self) -> None:
+        self._conversation = self._order.driver.converse(self._setup, self._turn)
         self._opened = ExitStack()
         self._stdin: StdinWriter | None = None
         self._reader: OutputReader
@@ -114,7 +107,8 @@ class Attempt:
         self._unheard: list[tuple[int, Report]] = []
         self._turn_offset = 0
         self._fault: ProgramError | None = None
-        self.dialogue = Dialogue(books, agenda, message, order.options.stall_timeout)
+        timeout = self._order.options.stall_timeout
+        self.dialogue = Dialogue(self._books, self._agenda, self._message, timeout)
         self.process: Process | None = None
         self.following: Message | None = None
         self._segment_start = 0

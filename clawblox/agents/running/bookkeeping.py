@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 import anyio
+import attrs
 
 from clawblox.agents.drivers.driver import Interruption, RecordedUsage
 from clawblox.agents.events import NOT_KEPT, AgentEventHub, EventFile
@@ -32,6 +33,7 @@ _MAX_QUEUED_EVENTS: Final = 100
 """Upper bound on queued events."""
 
 
+@attrs.define(eq=False, slots=False)
 class Bookkeeping:
     """The facts of one agent during one start.
 
@@ -51,19 +53,14 @@ class Bookkeeping:
         changed: Set, and replaced, when its state has changed.
     """
 
-    def __init__(
-        self,
-        order: Order,
-        lifecycle: Lifecycle[AgentState],
-        hub: AgentEventHub,
-        first_started_at: float,
-    ) -> None:
-        self._order = order
-        self._lifecycle = lifecycle
-        self._hub = hub
-        self._first_started_at = first_started_at
-        self._budget = order.options.budget or Budget()
-        self._file = EventFile(order.directory.events_file, order.secrets)
+    _order: Order
+    _lifecycle: Lifecycle[AgentState]
+    _hub: AgentEventHub
+    _first_started_at: float
+
+    def __attrs_post_init__(self) -> None:
+        self._budget = self._order.options.budget or Budget()
+        self._file = EventFile(self._order.directory.events_file, self._order.secrets)
         self.ledger = Ledger.empty()
         self._seq = 0
         self._pending: list[AgentEvent] = []

@@ -195,10 +195,8 @@ def _copy(
     order: Order, target: Path, ledger: Ledger, prompt: str, interruption: Interruption
 ) -> Path:
     """Return a complete copy, under a temporary name beside its own. Blocks."""
-    origin, partial_dir = (
-        order.directory,
-        target.with_name(f".{target.name}.{uuid.uuid4()}.partial"),
-    )
+    origin = order.directory
+    partial_dir = target.with_name(f".{target.name}.{uuid.uuid4()}.partial")
     make_private_dir(partial_dir)
     try:
         branch = AgentDir(partial_dir)

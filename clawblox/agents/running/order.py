@@ -99,15 +99,10 @@ class Order:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Secrets to redact everywhere."""
-        return secret_values({**self.inherited, **self.env})
-
-
-def secret_values(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the values of variables whose names suggest a secret, the longest first."""
-    found = {
-        value
-        for name, value in env.items()
-        if SECRET_NAME.search(name) and len(value) >= _LEAST_SECRET_CHARS
-    }
-    return tuple(sorted(found, key=len, reverse=True))
+        """Secrets to redact everywhere, the longest first."""
+        values = {
+            value
+            for name, value in {**self.inherited, **self.env}.items()
+            if SECRET_NAME.search(name) and len(value) >= _LEAST_SECRET_CHARS
+        }
+        return tuple(sorted(values, key=len, reverse=True))

@@ -17,7 +17,6 @@ from typing import Final
 import anyio
 
 from clawblox.agents.drivers.driver import AgentSetup, Begin, Branch, Continue, Requirement, Turn
-from clawblox.agents.events import AgentEventHub
 from clawblox.agents.running.agenda import Agenda, Message
 from clawblox.agents.running.attempt import Attempt
 from clawblox.agents.running.bookkeeping import Bookkeeping
@@ -70,25 +69,17 @@ class Owner:
     Args:
         order: The order of the start.
         lifecycle: The agent's state; ``starting`` from here on.
-        hub: Receives its events.
-        first_started_at: Monotonic time of its first start in this process.
+        books: State of the agent, and its observers.
 
     Attributes:
-        books: State of the agent, and its observers.
+        books: The same.
         failure: Why it failed; None if it did not.
     """
 
-    def __init__(
-        self,
-        order: Order,
-        lifecycle: Lifecycle[AgentState],
-        hub: AgentEventHub,
-        first_started_at: float,
-    ) -> None:
+    def __init__(self, order: Order, lifecycle: Lifecycle[AgentState], books: Bookkeeping) -> None:
         self._order = order
-        self._name = order.name
         self._lifecycle = lifecycle
-        self.books = Bookkeeping(order, lifecycle, hub, first_started_at)
+        self.books = books
         self.failure: AgentError | None = None
         nudge = order.resume_text if order.options.auto_continue else None
         self._agenda = Agenda(nudge, order.hold)
@@ -164,11 +155,8 @@ class Owner:
         if self.failure is not None:
             raise self.failure
         if not self.books.is_confirmed:
-            raise AgentStartError(
-                "it was stopped before its session was confirmed",
-                agent=self._order.name,
-                agent_dir=self._order.options.dir,
-            )
+            reason = "it was stopped before its session was confirmed"
+            raise self._error(AgentStartError, reason)
         return self._facts()
 
     async def stop(self, grace_seconds: float) -> AgentResult:
@@ -244,8 +232,8 @@ class Owner:
                 self.books.emit("limit", {"kind": "budget", "message": reason})
         except Exception as error:  # noqa: BLE001 - every failure goes to the waiting calls
             if not isinstance(error, _EXPECTED):
-                _log.defect("agent ended by a defect", error, agent=self._name)
-            self.failure = AgentExitedError(str(error), agent=self._name)
+                _log.defect("agent ended by a defect", error, agent=self._order.name)
+            self.failure = AgentExitedError(str(error), agent=self._order.name)
             with self._contained("failure not described"):
                 self.failure = self._public(error)
                 if self._attempt is not None and self.failure is not error:
@@ -259,7 +247,7 @@ class Owner:
 
     def _contained(self, what: str) -> AbstractContextManager[None, bool]:
         """Log a defect in the block instead of raising it, so that the next step still runs."""
-        return _log.contain(what, agent=self._name)
+        return _log.contain(what, agent=self._order.name)
 
     async def _work(self, services: Tasks) -> None:
         setup = await self._prepare()
@@ -334,10 +322,10 @@ class Owner:
         if turn.source_id is not None:
             await run_blocking(require_transcript, self._order, turn.source_id)
         self._attempt = attempt = Attempt(
-            self._order,
-            setup,
-            self.books,
-            self._agenda,
+            order=self._order,
+            setup=setup,
+            books=self.books,
+            agenda=self._agenda,
             tree=self._tree,
             message=message,
             turn=turn,
@@ -376,8 +364,7 @@ class Owner:
 
     async def _wait_for_message(self) -> Message:
         """Wait between two processes until a message is due."""
-        used_up = self.books.exceeded()
-        if used_up is not None:
+        if (used_up := self.books.exceeded()) is not None:
             raise BudgetUsedUp(used_up)
         if self._agenda.due_in(anyio.current_time()) == float("inf"):
             self.books.move("idle", "the turn is over, and there is nothing more to do")

@@ -115,10 +115,8 @@ def make_setup(order: Order, binary: Path, prompt: str) -> AgentSetup:
 
 
 def _make_directories(directory: AgentDir) -> None:
-    for path in (
-        *(directory.workspace, directory.runtime, directory.log_file.parent),
-        *(directory.state, directory.home),
-    ):
+    logs = directory.log_file.parent
+    for path in (directory.workspace, directory.runtime, logs, directory.state, directory.home):
         make_private_dir(path)
 
 

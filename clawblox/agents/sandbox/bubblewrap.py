@@ -231,7 +231,6 @@ class Bubblewrap(Enclosure):
         if not any(map(binary.is_relative_to, (*SYSTEM_DIRS, *files.paths))):
             links[binary] = str(files.executable)
         deps, variables = self._deps(env)
-        covers = find_proc_covers()
         return Inside(
             directory=directory,
             etc=make_private_dir(directory.runtime / _ETC),
@@ -242,8 +241,7 @@ class Bubblewrap(Enclosure):
             deps=deps,
             hosts=self._names(endpoints),
             variables=variables,
-            read_only=covers.read_only,
-            hidden=covers.hidden,
+            covers=find_proc_covers(),
             is_bound=self._user is not None,
         )
 

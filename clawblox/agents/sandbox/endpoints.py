@@ -12,7 +12,7 @@ import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import attrs
 
@@ -76,21 +76,15 @@ def _far_end(name: str, value: str) -> tuple[str, int, bool]:
     """Return host and port of a URL, and whether it uses TLS."""
     try:
         url = urlsplit(value)
-        port = url.port or _PORTS[url.scheme]
-        host = _host(url)
+        host, port = url.hostname or "", url.port or _PORTS[url.scheme]
+        if not re.fullmatch(r"[a-z0-9_.:-]+", host):
+            raise ValueError("no host")
     except (KeyError, ValueError) as error:
         # The value may contain a password.
         raise ValueError(f"{name} must be an http:// or https:// address") from error
     if ":" in host and host != "::1":
         raise ValueError(f"{name} must have a host name, not the IPv6 address {host}")
     return host, port, url.scheme == "https"
-
-
-def _host(url: SplitResult) -> str:
-    host = url.hostname
-    if not host or not re.fullmatch(r"[a-z0-9_.:-]+", host):
-        raise ValueError("no host")
-    return host
 
 
 def _inner_address(host: str, number: int) -> str:

@@ -72,6 +72,19 @@ _SYSTEM_PATH: Final = (
 _SCRATCH: Final = "/tmp"  # noqa: S108 - a file system of the sandbox's own
 
 
+@attrs.frozen
+class ProcCovers:
+    """Names of entries of ``/proc``.
+
+    Attributes:
+        read_only: Directories that are shown read-only.
+        hidden: Files that are not world-readable, or are writable.
+    """
+
+    read_only: tuple[str, ...]
+    hidden: tuple[str, ...]
+
+
 @attrs.frozen(kw_only=True)
 class Inside:
     """A program's view.
@@ -86,8 +99,7 @@ class Inside:
         deps: The directory shown as ``/sandbox-deps``; None for none.
         hosts: Names for addresses of the sandbox, as pairs of address and name.
         variables: Variables set only inside, not in bubblewrap itself.
-        read_only: Entries of ``/proc`` that cannot be written inside.
-        hidden: Entries of ``/proc`` that cannot be opened inside.
+        covers: Entries of ``/proc`` that cannot be written or opened inside.
         is_bound: Whether bubblewrap finds :attr:`own_files` and :attr:`shown_files` bound in
             ``outer_user.OUTER_DIR`` instead of at their own paths.
     """
@@ -101,8 +113,7 @@ class Inside:
     deps: Path | None = None
     hosts: tuple[tuple[str, str], ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
-    read_only: tuple[str, ...] = ()
-    hidden: tuple[str, ...] = ()
+    covers: ProcCovers = ProcCovers((), ())
     is_bound: bool = False
 
     @property
@@ -158,9 +169,9 @@ class Inside:
         for name in _LINKS:
             yield from ("--symlink", f"usr/{name}", f"/{name}")
         yield from ("--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", _SCRATCH)
-        for name in self.read_only:
+        for name in self.covers.read_only:
             yield from ("--ro-bind", f"/proc/{name}", f"/proc/{name}")
-        for name in self.hidden:
+        for name in self.covers.hidden:
             yield from ("--ro-bind", "/dev/null", f"/proc/{name}")
         for name in _SHARED_ETC:
             yield from ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")
@@ -216,19 +227,6 @@ def visible_path(search: str, inside: Inside) -> str:
 
 _WRITABLE = 0o222
 _READABLE = 0o004
-
-
-@attrs.frozen
-class ProcCovers:
-    """Names of entries of ``/proc``.
-
-    Attributes:
-        read_only: Directories that are shown read-only.
-        hidden: Files that are not world-readable, or are writable.
-    """
-
-    read_only: tuple[str, ...]
-    hidden: tuple[str, ...]
 
 
 def find_proc_covers() -> ProcCovers:

@@ -35,7 +35,7 @@ _MAX_TEXT_BYTES: Final = 16 << 20
 """How far above an agent's directory the manifest of its run may be."""
 _NOTES: Final = (
     "A step without a time of its own has the time of the latest event before it.",
-    "Metrics of a step hold all that was used since the last step with metrics.",
+    "Metrics of a step count everything used since the last step with metrics.",
 )
 
 
@@ -66,10 +66,9 @@ def export_trajectory(directory: Path, *, continued_in: str | None = None) -> di
     described = steps.describe()
     agent_name = agent_dir.path.name if status is None else status.name
     program = {"name": name, "version": steps.version or "unknown"}
-    notes = [
-        *_NOTES,
-        *([f"Lines that were too long to be kept: {steps.oversized}."] * bool(steps.oversized)),
-    ]
+    notes = [*_NOTES]
+    if steps.oversized:
+        notes.append(f"Lines that were too long to be kept: {steps.oversized}.")
     return {
         "schema_version": SCHEMA_VERSION,
         **({} if session_id is None else {"session_id": session_id}),
@@ -104,11 +103,8 @@ def write_trajectory(directory: Path, path: Path, *, continued_in: str | None = 
 
 def encode_trajectory(document: Mapping[str, Any]) -> bytes:
     """Return a trajectory as JSON."""
-    limits = {
-        "max_chars": MAX_LINE_BYTES,
-        "max_members": sys.maxsize,
-    }  # no text is longer than a line
-    cleaned = clean_value(document, **limits)
+    # No text is longer than a line.
+    cleaned = clean_value(document, max_chars=MAX_LINE_BYTES, max_members=sys.maxsize)
     return json.dumps(cleaned, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -21,7 +21,7 @@ from clawblox.agents.drivers.output import parse_record
 from clawblox.agents.drivers.reading import open_reading
 from clawblox.agents.events import EVENTS_VERSION
 from clawblox.agents.layout import AgentDir
-from clawblox.agents.running.output import Line, read_lines
+from clawblox.agents.running.output import Line, read_lines, read_reports
 from clawblox.agents.values import EventType, Report, Usage
 from clawblox.errors import ClawbloxError
 from clawblox.foreign_values import parse_json, whole_number
@@ -57,8 +57,8 @@ class Moment:
     time: str | None
     turn: int
     session_id: str | None
-    offset: int | None
-    is_copied: bool
+    offset: int | None = None
+    is_copied: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -165,20 +165,14 @@ class _History:
 
     def add(self, report: Report, session_id: str | None) -> Moment:
         """Return the entry for a report that is not in any line, placed after all others."""
-        return Moment(
-            report=report,
-            time=self._time,
-            turn=self._turn,
-            session_id=session_id,
-            offset=None,
-            is_copied=False,
-        )
+        return Moment(report=report, time=self._time, turn=self._turn, session_id=session_id)
 
     def _read(self, line: Line) -> Iterator[Moment]:
         self._time = self._times.get(line.offset) or self._time
-        reports = self._understand(line)
+        reports = read_reports(self._conversation, [line], self._directory.path.name)
+        self._conversation.outgoing()
         time = (_own_time(line.data) if reports else None) or self._time
-        for report in reports:
+        for _, report in reports:
             if report.type == "session.confirmed":  # copied history has no event for it
                 self._session_id = report.data["session_id"]
             yield Moment(
@@ -198,13 +192,6 @@ class _History:
                 self._conversation.outgoing()
             self._has_turn = True
 
-    def _understand(self, line: Line) -> Sequence[Report]:
-        if line.data is None:
-            return [Report("oversized", {"size_bytes": line.size})]
-        reports = self._conversation.read(line.data)
-        self._conversation.outgoing()
-        return reports
-
     def _take(self, record: _Record, *, is_read: bool) -> Iterator[Moment]:
         self._time = record.time or self._time
         self._turn, self._session_id = record.turn, record.session_id or self._session_id
@@ -220,7 +207,6 @@ class _History:
                 turn=record.turn,
                 session_id=self._session_id,
                 offset=record.raw_offset,
-                is_copied=False,
             )
 
 

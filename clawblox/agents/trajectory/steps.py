@@ -185,29 +185,24 @@ def _to_text(content: object) -> str:
 
 
 def _describe(number: int, step: _Step) -> dict[str, Any]:
-    described: dict[str, Any] = {"step_id": number, "source": step.source}
     moment, extra = step.moment, dict(step.extra)
-    if moment is not None:
-        if moment.time is not None:
-            described["timestamp"] = moment.time
-        if moment.turn:
-            extra["turn"] = moment.turn
-        if moment.offset is not None:
-            extra["raw_offset"] = moment.offset
-        if moment.is_copied:
-            described["is_copied_context"] = True
-    described["message"] = "\n".join(step.messages)
-    if step.reasoning:
-        described["reasoning_content"] = "\n\n".join(step.reasoning)
-    if step.calls:
-        described["tool_calls"] = step.calls
-    if step.results:
-        described["observation"] = {"results": step.results}
-    if step.usage is not None:
-        described["metrics"] = describe_usage(step.usage)
-    if extra:
-        described["extra"] = extra
-    return described
+    if moment is not None and moment.turn:
+        extra["turn"] = moment.turn
+    if moment is not None and moment.offset is not None:
+        extra["raw_offset"] = moment.offset
+    described = {
+        "step_id": number,
+        "source": step.source,
+        "timestamp": moment and moment.time,
+        "is_copied_context": moment and moment.is_copied,
+        "message": "\n".join(step.messages),
+        "reasoning_content": "\n\n".join(step.reasoning),
+        "tool_calls": step.calls,
+        "observation": step.results and {"results": step.results},
+        "metrics": step.usage and describe_usage(step.usage),
+        "extra": extra,
+    }
+    return {name: value for name, value in described.items() if value or name == "message"}
 
 
 def describe_usage(usage: Usage, prefix: str = "") -> dict[str, Any]:

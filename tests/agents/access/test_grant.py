@@ -23,7 +23,7 @@ API = {
 
 
 def shown(policy: Policy) -> list[str]:
-    return [str(route) for route in policy]
+    return [str(route) for route in policy.routes]
 
 
 def test_a_policy_has_the_documented_routes_and_those_that_the_world_adds() -> None:
