@@ -270,7 +270,7 @@ class AsyncAgent:
         self._options = attrs.evolve(self._options, budget=budget)
 
     def kill_now(self) -> None:
-        """Cut short the grace of a stop that is under way: kill what is still alive immediately."""
+        """End the grace of a stop that is under way: kill all remaining processes now."""
         if self._owner is not None:
             self._owner.kill_now()
 
@@ -344,7 +344,7 @@ class AsyncAgent:
             UsageError: The agent is not open; or it is a branch outside the sandbox that must be
                 connected first, because its conversation names the address of a world.
             AgentResumeError: The recorded conversation cannot be continued exactly. It is never
-                replaced by a new one.
+                replaced by a new conversation.
             AgentError: As for :meth:`start`.
 
         Cancellation: a program started for the message is ended; a queued message is withdrawn.
@@ -506,7 +506,7 @@ class AsyncAgent:
         return await tasks.own(begin, undo=undo)
 
     async def _make_owner(self, order: Order, tasks: Tasks) -> Owner:
-        """Create a new owner, once the previous one has ended, and serve other processes.
+        """Create a new owner, once the previous owner has ended, and serve other processes.
 
         Raises:
             AgentStartError: Another orchestrator runs the agent.

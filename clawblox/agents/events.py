@@ -32,7 +32,7 @@ AgentEventHub: TypeAlias = Hub[AgentEvent]
 """Hands every event of one agent to the current streams."""
 
 EVENTS_VERSION: Final = 1
-"""Version of the format of ``events.jsonl``, which each of its lines names."""
+"""Version of the format of ``events.jsonl``, named in each of its lines."""
 
 NOT_KEPT: Final[frozenset[EventType]] = frozenset(
     {"message", "reasoning", "tool.called", "tool.returned"}

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
-from clawblox.agents.usage import Budget
+from clawblox.agents.usage import Budget, check_amount
 from clawblox.config.arguments import (
     check_choice,
     check_count,
@@ -23,7 +23,6 @@ from clawblox.config.arguments import (
     mismatch,
 )
 from clawblox.errors import AgentError
-from clawblox.foreign_values import finite_number
 
 DEFAULT_MAX_RESTARTS: Final = 3
 DEFAULT_REQUEST_RATE: Final = 1000.0
@@ -56,11 +55,6 @@ def _check_name(value: object, key: str) -> None:
 def _check_text(value: object, key: str) -> None:
     if not (isinstance(value, str) and value and value.isprintable()):
         raise mismatch(key, "printable text, not empty", value)
-
-
-def _check_rate(value: object, key: str) -> None:
-    if not finite_number(value):
-        raise mismatch(key, "a number of requests a second above 0, or None for no limit", value)
 
 
 @attrs.frozen(kw_only=True)
@@ -129,7 +123,7 @@ class AgentOptions:
         default=DEFAULT_STALL_TIMEOUT_S, validator=checked(check_seconds, optional=True)
     )
     request_rate: float | None = attrs.field(
-        default=DEFAULT_REQUEST_RATE, validator=checked(_check_rate, optional=True)
+        default=DEFAULT_REQUEST_RATE, validator=checked(check_amount, optional=True)
     )
     command: Mapping[str, Any] | Sequence[str] | None = None
 

@@ -1,7 +1,7 @@
 """The program in an agent's tmux window: shows the agent's activity from its log and its events.
 
-``python -m clawblox.agents.screen DIR DRIVER PID START_TIME LOG_BYTES EVENTS_BYTES`` shows what is
-added to both files, until the orchestrator with this pid ends. It writes nothing and has no
+``python -m clawblox.agents.screen DIR DRIVER PID START_TIME LOG_BYTES EVENTS_BYTES`` shows
+additions to both files until the orchestrator with this pid ends. It writes nothing and has no
 secrets. While nothing happens, it checks the lengths of the two files three times a second.
 """
 
@@ -21,6 +21,7 @@ from clawblox.agents.drivers.output import parse_record, record_in
 from clawblox.agents.drivers.reading import open_reading
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.narration import Line, Tone, narrate
+from clawblox.system.files import write_all
 from clawblox.system.process_tree import is_same_process
 from clawblox.system.regular_files import open_regular
 from clawblox.telemetry.log_segments import list_segments
@@ -28,7 +29,7 @@ from clawblox.telemetry.log_segments import list_segments
 _INTERVAL_MS: Final = 300
 _CHUNK_BYTES: Final = 1 << 18
 _MAX_BACKLOG_BYTES: Final = 1 << 20
-"""Backlog that is too long to read at once; the screen skips to the latest."""
+"""Backlog that is too long to read in one go; the screen skips to the latest."""
 _MAX_LINE_BYTES: Final = 1 << 20
 _COLOURS: Final[Mapping[Tone, bytes]] = {
     "faint": b"\x1b[2m",
@@ -137,18 +138,13 @@ def main(arguments: list[str]) -> None:
         orchestrator = os.pidfd_open(pid)
         poller.register(orchestrator, select.POLLIN)
         while is_same_process(pid, start_time) and not poller.poll(_INTERVAL_MS):
-            _write(screen.news())
-    _write(screen.news())
+            write_all(sys.stdout.fileno(), screen.news())
+    write_all(sys.stdout.fileno(), screen.news())
 
 
 def _coloured(line: Line) -> bytes:
     colour = _COLOURS.get(line.tone, b"")
     return colour + line.text.encode(errors="replace") + (b"\x1b[m" if colour else b"") + b"\r\n"
-
-
-def _write(content: bytes) -> None:
-    while content:
-        content = content[os.write(sys.stdout.fileno(), content) :]
 
 
 if __name__ == "__main__":

@@ -210,7 +210,7 @@ def read_agents(run_dir: Path) -> list[AgentStatus]:
         try:
             status = read_status(directory)
         except AgentError as error:
-            _tell_once(error.message)
+            _warn_once(error.message)
             continue
         if status is not None:
             found.append(status)
@@ -218,7 +218,7 @@ def read_agents(run_dir: Path) -> list[AgentStatus]:
 
 
 @functools.lru_cache(maxsize=256)
-def _tell_once(error: str) -> None:
+def _warn_once(error: str) -> None:
     # A table of a run calls this every second.
     _log.warning("agent not shown", error=error)
 

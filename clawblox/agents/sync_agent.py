@@ -1,8 +1,8 @@
 """Agent: AsyncAgent without ``await``.
 
-Each method runs that of AsyncAgent through the portal, and has its signature, docstring and types.
-Agent works without a ``with`` block, inside a running event loop (a notebook cell), and with
-Ctrl-C. What a script leaves open is stopped when the interpreter ends.
+Each method runs the method of AsyncAgent through the portal, and has its signature, docstring and
+types. Agent works without a ``with`` block, inside a running event loop (a notebook cell), and with
+Ctrl-C. Agents left open are stopped when the interpreter ends.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ class Ledger:
         cost_scope: UsageScope | None = None,
         files: Mapping[str, Usage] | None = None,
     ) -> Usage:
-        """Add what a reading reports beyond the last one.
+        """Add the growth of a reading since the last reading.
 
         A cumulative reading below the last one starts a new count, because the program has lost the
         old count. Files that record less than before add nothing: their content was lost, or moved.
@@ -285,7 +285,12 @@ def _unusable(path: Path, problem: str) -> AgentError:
 # -- budgets ------------------------------------------------------------------------------------
 
 
-def _check_number(value: object, key: str) -> None:
+def check_amount(value: object, key: str) -> None:
+    """Check that an argument is a number above 0.
+
+    Raises:
+        ConfigError: It is not.
+    """
     if not finite_number(value):
         raise mismatch(key, "a number above 0", value)
 
@@ -311,13 +316,13 @@ class Budget:
         default=None, validator=checked(check_count, prefix="budget.", optional=True)
     )
     usd: float | None = attrs.field(
-        default=None, validator=checked(_check_number, prefix="budget.", optional=True)
+        default=None, validator=checked(check_amount, prefix="budget.", optional=True)
     )
     turns: int | None = attrs.field(
         default=None, validator=checked(check_count, prefix="budget.", optional=True)
     )
     minutes: float | None = attrs.field(
-        default=None, validator=checked(_check_number, prefix="budget.", optional=True)
+        default=None, validator=checked(check_amount, prefix="budget.", optional=True)
     )
 
     def exceeded(self, usage: Usage, minutes: float) -> str | None:

@@ -15,6 +15,7 @@ from typing import Final
 from clawblox.agents.layout import AgentDir
 from clawblox.system.process_tree import read_start_time
 from clawblox.system.tmux import Pane, close_window, has_pane, open_view, tmux_name
+from clawblox.telemetry.logs import log_size
 
 _PASSED_ON: Final = ("LANG", "LC_ALL", "PATH", "PYTHONPATH")
 """Variables passed on to the window's program; it needs no others."""
@@ -31,7 +32,7 @@ class AgentWindow:
     agent object finds its window. The constructor does not call tmux.
 
     Args:
-        session: Name of the session, which need not exist.
+        session: Name of the session; it need not exist.
         directory: The agent's directory, absolute.
         driver: Name of its driver.
 
@@ -64,8 +65,8 @@ class AgentWindow:
         pid = os.getpid()
         words = (
             *(str(self._directory.path), self._driver, str(pid), str(read_start_time(pid))),
-            str(_size(self._directory.log_file)),
-            str(_size(self._directory.events_file)),
+            str(log_size(self._directory.log_file)),
+            str(log_size(self._directory.events_file)),
         )
         self._pane = open_view(
             self._session,
@@ -86,10 +87,3 @@ def _take_number(session: str, directory: Path) -> int:
     with _numbering:
         numbers = _numbers.setdefault(tmux_name(session), {})
         return numbers.setdefault(directory, len(numbers))
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0

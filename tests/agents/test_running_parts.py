@@ -15,11 +15,7 @@ from clawblox.agents.options import AgentOptions
 from clawblox.agents.running import output
 from clawblox.agents.running.agenda import Agenda, Hold, Message
 from clawblox.agents.running.dialogue import Dialogue
-from clawblox.agents.running.lifecycle import (
-    MOVES,
-    is_hopeless,
-    retry_delay,
-)
+from clawblox.agents.running.lifecycle import HOPELESS, MOVES, retry_delay
 from clawblox.agents.running.output import Line, LogPoller, OutputReader
 from clawblox.agents.running.program import exit_code
 from clawblox.agents.running.version import find_number
@@ -45,7 +41,7 @@ def test_a_busy_model_is_given_more_time_than_a_crash() -> None:
     assert [retry_delay("crash", before) for before in range(3)] == [1.0, 2.0, 4.0]
     assert [retry_delay("rate_limit", before) for before in range(3)] == [15.0, 30.0, 60.0]
     assert retry_delay("overloaded", 50) == 120.0
-    assert [kind for kind in ("auth", "crash", "limit", "stall") if is_hopeless(kind)] == [
+    assert [kind for kind in ("auth", "crash", "limit", "stall") if kind in HOPELESS] == [
         "auth",
         "limit",
     ]

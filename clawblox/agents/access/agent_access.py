@@ -85,12 +85,12 @@ class AgentAccess:
 
     @property
     def base_url(self) -> str | None:
-        """The address by which the agent knows its world; None before it has one."""
+        """The address by which the agent knows its world; None before the first grant."""
         return self._base_url
 
     @property
     def host(self) -> str | None:
-        """The name that must resolve to 127.0.0.1 in the sandbox; None without one."""
+        """The name that must resolve to 127.0.0.1 in the sandbox; None without a sandbox."""
         named = _NAME_URL.fullmatch(self._base_url or "")
         return named[1] if named else None
 
@@ -192,7 +192,7 @@ class AgentAccess:
         return f"http://{_HOST}:{lease.port}"
 
     def _open_at(self, base_url: str) -> None:
-        """Open the port of the address, if it has one."""
+        """Open the port of the address, if it has a port."""
         port_url = _PORT_URL.fullmatch(base_url)
         if port_url is None or self._own is not None:
             return
@@ -232,7 +232,7 @@ class AgentAccess:
         holder = _holders.get(port)
         if holder is not None and holder._own is not None:
             owner = f"by the agent {holder._agent} of this process"
-            problem, advice = f"taken {owner}", f"stop that agent, which uses port {port}"
+            problem, advice = f"taken {owner}", f"stop that agent: it uses port {port}"
         else:
             problem = f"taken: {error}"
             advice = (
@@ -262,7 +262,7 @@ class AgentAccess:
     # -- its record ---------------------------------------------------------------------------
 
     def read_recorded(self) -> str | None:
-        """Return the recorded address; None if the agent never had one. Blocks.
+        """Return the recorded address; None if the agent never had an address. Blocks.
 
         Raises:
             AgentResumeError: It cannot be read, or the agent cannot reach it with this sandbox.
@@ -276,7 +276,7 @@ class AgentAccess:
             return None
         except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
             raise AgentResumeError(f"{path} cannot be read: {error}", hint=_RECORD_HINT) from error
-        # In a foreign archive it may be any port, such as that of a login service.
+        # In a foreign archive it may be any port, such as the port of a login service.
         is_port = port_url is not None and int(port_url[1]) in LEASE_RANGE
         if not is_port and not is_name:
             message = f"{path} has no address that clawblox gives: {base_url!r:.200}"

@@ -29,7 +29,7 @@ from clawblox.agents.drivers.command import CommandDriver
 from clawblox.agents.drivers.driver import Driver
 from clawblox.agents.drivers.kimi import KimiDriver
 from clawblox.agents.drivers.opencode import OpencodeDriver
-from clawblox.errors import ConfigError
+from clawblox.config.arguments import mismatch
 from clawblox.spelling import nearest_name
 
 __all__ = ["DRIVERS", "find_driver"]
@@ -61,10 +61,6 @@ def find_driver(name: str) -> Driver:
     driver = DRIVERS.get(str(name))
     if driver is None:
         likely = nearest_name(str(name), DRIVERS)
-        raise ConfigError(
-            f"must be one of {', '.join(sorted(DRIVERS))}, not {name!r}",
-            key="agent",
-            value=name,
-            hint=f"did you mean {likely}?" if likely else None,
-        )
+        hint = f"did you mean {likely}?" if likely else None
+        raise mismatch("agent", f"one of {', '.join(sorted(DRIVERS))}", name, hint=hint)
     return driver

@@ -6,7 +6,6 @@ program keeps it. Measured with gemini-cli 0.61, qwen-code 0.15, kimi-code 2.1 a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Final
@@ -14,7 +13,7 @@ from typing import Final
 import attrs
 
 from clawblox.agents.drivers.acp_client import ERRORS, AcpClient
-from clawblox.agents.drivers.command import check_words
+from clawblox.agents.drivers.command import SESSION_ID, check_words
 from clawblox.agents.drivers.driver import (
     AgentSetup,
     Conversation,
@@ -26,8 +25,6 @@ from clawblox.agents.drivers.kimi import QUIET_ENV as KIMI_QUIET_ENV
 from clawblox.agents.programs import KIMI, OPENCODE, Program
 from clawblox.config.arguments import mismatch
 from clawblox.system.files import make_private_dir
-
-_SESSION_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._:-]{0,199}")
 
 
 @attrs.frozen(kw_only=True)
@@ -79,9 +76,7 @@ KNOWN_PROGRAMS: Final[Mapping[str, KnownProgram]] = {
 class AcpDriver(Driver):
     """Drives any program that speaks the Agent Client Protocol; pass its keys with ``env=``."""
 
-    program = Program(
-        driver="acp", command="", home_dir="", state_variable=None, id_pattern=_SESSION_ID
-    )
+    program = Program(driver="acp", id_pattern=SESSION_ID)
     errors = ERRORS
 
     def name_binary(self, binary: str | None, command: object) -> str:

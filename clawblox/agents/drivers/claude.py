@@ -134,9 +134,7 @@ class ClaudeDriver(KnownProgramDriver):
     can_branch = True
     errors = _ERRORS
 
-    def check_configuration(
-        self, setup: AgentSetup, env: Mapping[str, str]
-    ) -> Iterator[Requirement]:
+    def find_problems(self, setup: AgentSetup, env: Mapping[str, str]) -> Iterator[Requirement]:
         """Yield the problems with its login, its model or its workspace."""
         logins = _BARE_LOGINS if setup.is_bare else _LOGINS
         if any(map(env.get, (*_CLOUDS, *logins))):
@@ -264,13 +262,9 @@ def _answer_questions(workspace: str, state: Record) -> Record:
 def _read_state(directory: Path) -> Record:
     """Return the state that the program has written; empty if it is unreadable."""
     try:
-        content = read_file(directory, _STATE_FILE, max_bytes=_MAX_STATE_BYTES)
-    except OSError:
-        return {}
-    try:
-        state = parse_document(content)
+        state = parse_document(read_file(directory, _STATE_FILE, max_bytes=_MAX_STATE_BYTES))
         _encode_object(state)
-    except (ValueError, RecursionError):  # it may be nested too deeply to be written
+    except (OSError, ValueError, RecursionError):  # it may be nested too deeply to be written
         return {}
     return state if isinstance(state, dict) else {}
 
@@ -343,7 +337,7 @@ class _MessageLoop(RecordConversation):
         yield Report("turn.started")
 
     def _read_result(self, record: Record) -> Iterator[Report]:
-        if self._session_id is None:  # the record names the requested id, which may not exist
+        if self._session_id is None:  # the record names the requested id even if it is unknown
             yield _read_failure(record, self._error_word)
             return
         scopes: dict[str, UsageScope] = {

@@ -1,4 +1,4 @@
-"""Codex: one process of ``codex exec`` for each turn, which reads its prompt on standard input.
+"""Codex: one process of ``codex exec`` for each turn, with its prompt on standard input.
 
 Measured with versions 0.128 and 0.169.
 """
@@ -104,9 +104,7 @@ class CodexDriver(KnownProgramDriver):
     modes = _MODES
     modes_hint = f"set permission_mode to one of {', '.join(filter(None, _MODES))}"
 
-    def check_configuration(
-        self, setup: AgentSetup, env: Mapping[str, str]
-    ) -> Iterator[Requirement]:
+    def find_problems(self, setup: AgentSetup, env: Mapping[str, str]) -> Iterator[Requirement]:
         """Yield the problems with its login, its model or its workspace."""
         login = setup.directory.state / _LOGIN_FILE
         if not any(map(env.get, _KEYS)) and not login.is_file():
@@ -127,8 +125,8 @@ class CodexDriver(KnownProgramDriver):
     def adopt(self, setup: AgentSetup, session_id: str, interruption: Interruption) -> None:
         """Remove the index of rollouts if it points to a different place, where they may still be.
 
-        The program would continue writing there. Without an index it creates one from the rollouts
-        that it finds.
+        The program would continue writing there. Without an index it builds an index
+        of the rollouts that it finds.
         """
         directory = setup.directory
         transcript = self.transcripts(directory).get(session_id)

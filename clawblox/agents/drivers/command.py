@@ -41,7 +41,7 @@ _NAMES: Final = frozenset({"prompt", "session", "system_prompt_file", "workspace
 _KEYS: Final = frozenset({"start", "resume", "session", "prompt"})
 _PROMPT_WAYS: Final = ("argument", "stdin")
 
-_SESSION_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._:-]{0,199}")
+SESSION_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._:-]{0,199}")
 """Ids become words of a command line and parts of paths, so their characters are restricted."""
 
 
@@ -67,7 +67,7 @@ class CommandTable:
         """Parse a caller's ``command=``.
 
         Raises:
-            ConfigError: The table is invalid; the error names the key, the value and what is valid.
+            ConfigError: The table is invalid; the error names the key and the valid values.
         """
         if not isinstance(given, Mapping):
             expected = 'a table such as {"start": ["my-agent", "{prompt}"]}'
@@ -75,12 +75,9 @@ class CommandTable:
         for key in given:
             if key not in _KEYS:
                 likely = nearest_name(str(key), _KEYS)
-                raise ConfigError(
-                    f"must be one of {', '.join(sorted(_KEYS))}, not {key!r}",
-                    key=f"command.{key}",
-                    value=given[key],
-                    hint=f"did you mean {likely}?" if likely else None,
-                )
+                hint = f"did you mean {likely}?" if likely else None
+                known = f"one of {', '.join(sorted(_KEYS))}"
+                raise mismatch(f"command.{key}", known, key, hint=hint)
         way = given.get("prompt", "argument")
         if way not in _PROMPT_WAYS:
             raise mismatch("command.prompt", " or ".join(_PROMPT_WAYS), way)
@@ -174,14 +171,7 @@ def _check_pattern(given: object) -> re.Pattern[str] | None:
 class CommandDriver(Driver):
     """Drives any program by a template; pass its keys with ``env=``."""
 
-    program = Program(
-        driver="command",
-        command="",
-        home_dir="",
-        state_variable=None,
-        id_pattern=_SESSION_ID,
-        reads_prompts=False,
-    )
+    program = Program(driver="command", id_pattern=SESSION_ID, reads_prompts=False)
 
     def name_binary(self, binary: str | None, command: object) -> str:
         """Return the program for a caller's ``binary=`` or ``command=``.
@@ -267,4 +257,4 @@ class _Output(Conversation):
             return self._own_id
         match = self._pattern.search(text)
         session_id = match[1] if match else None
-        return session_id if session_id and _SESSION_ID.fullmatch(session_id) else None
+        return session_id if session_id and SESSION_ID.fullmatch(session_id) else None

@@ -89,11 +89,11 @@ class Continue:
 
 @attrs.frozen
 class Branch:
-    """Branches a conversation: begins a new one with everything in an earlier one.
+    """Branches a conversation: begins a new conversation with everything in an earlier one.
 
     Attributes:
         parent_id: Id of the earlier conversation, in a copy that belongs to this agent.
-        session_id: Id of the new one, unless the program chooses it.
+        session_id: Id of the new conversation, unless the program chooses it.
         origin: Directory of the agent whose conversation was copied; it is not touched.
     """
 
@@ -126,7 +126,7 @@ class Turn:
 
     @property
     def source_id(self) -> str | None:
-        """Id of the conversation that must exist: the one to be continued or branched."""
+        """Id of the conversation that must exist, to be continued or branched."""
         return self.start.parent_id if isinstance(self.start, Branch) else self.continued_id
 
 
@@ -137,7 +137,7 @@ class Invocation:
     Attributes:
         argv: Program and arguments, without secrets, because other users can read them.
         env: Variables for this program, in addition to those that every agent gets.
-        has_stdin: Whether it reads messages from standard input, which stays open.
+        has_stdin: Whether it reads messages from standard input; that stays open.
         input: The whole standard input of a program that reads no messages there.
     """
 
@@ -279,7 +279,7 @@ class Driver(ABC):
         """
 
     def version_argv(self, binary: str) -> tuple[str, ...]:
-        """Return the command that prints the program's version; empty if there is none."""
+        """Return the command that prints the program's version; empty without such a command."""
         return (binary, "--version")
 
     def check(self, setup: AgentSetup, env: Mapping[str, str], version: str) -> list[Requirement]:

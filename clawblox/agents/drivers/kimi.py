@@ -97,14 +97,12 @@ class KimiDriver(KnownProgramDriver):
     oldest = (2, 1)
     install_hint = f"npm install -g {KIMI.package}@latest, with Node 22 or newer"
     modes = (None, "auto", "bypassPermissions")
-    """With a prompt it has only one mode, which asks nothing; the last is Claude's name."""
+    """With a prompt it has only one mode, and never asks; the last is Claude's name."""
     modes_hint = "leave permission_mode out: with a prompt it never asks"
     records_usage = True
     can_branch = True
 
-    def check_configuration(
-        self, setup: AgentSetup, env: Mapping[str, str]
-    ) -> Iterator[Requirement]:
+    def find_problems(self, setup: AgentSetup, env: Mapping[str, str]) -> Iterator[Requirement]:
         """Yield the problems with its login, its model or its workspace."""
         name, key = setup.model or env.get(_NAME), env.get(_KEY)
         if name and not key:
@@ -130,7 +128,7 @@ class KimiDriver(KnownProgramDriver):
         publish_bytes(state / _SYSTEM_PROMPT_FILE, content, durable=False)
 
     def adopt(self, setup: AgentSetup, session_id: str, interruption: Interruption) -> None:
-        """Bind the conversation to this workspace: the program refuses those of others."""
+        """Bind the conversation to this workspace: the program refuses other directories."""
         transcript = self.transcripts(setup.directory).get(session_id)
         if transcript is None:
             return
@@ -177,7 +175,7 @@ class KimiDriver(KnownProgramDriver):
     def read_usage(
         self, directory: AgentDir, session_id: str, recorded: RecordedUsage
     ) -> Report | None:
-        """Return the usage of the session, from its wire file and those of its sub-agents."""
+        """Return the usage of the session, from the wire files of all its agents."""
         recorded.begin(session_id)
         transcript = self.transcripts(directory).get(session_id)
         if transcript is None:

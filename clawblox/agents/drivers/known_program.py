@@ -58,16 +58,14 @@ class KnownProgramDriver(Driver):
 
     def check(self, setup: AgentSetup, env: Mapping[str, str], version: str) -> list[Requirement]:
         """Return the missing requirements of the program; see :meth:`Driver.check`."""
-        missing = [*self.check_version(version), *self.check_configuration(setup, env)]
+        missing = [*self.check_version(version), *self.find_problems(setup, env)]
         if self.modes is not None and setup.permission_mode not in self.modes:
             problem = f"it has no permission mode {setup.permission_mode!r}"
             missing.append(Requirement(problem=problem, hint=self.modes_hint))
         return missing
 
     @abstractmethod
-    def check_configuration(
-        self, setup: AgentSetup, env: Mapping[str, str]
-    ) -> Iterator[Requirement]:
+    def find_problems(self, setup: AgentSetup, env: Mapping[str, str]) -> Iterator[Requirement]:
         """Yield the problems with its login, its model or its workspace."""
 
     def check_version(self, printed: str) -> Iterator[Requirement]:

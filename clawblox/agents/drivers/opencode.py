@@ -1,6 +1,6 @@
 """opencode: one process of ``opencode run`` for each turn, with its prompt on standard input.
 
-Measured with version 1.18.33. It keeps all sessions in one database, which archives do not include.
+Measured with version 1.18.33. It keeps all sessions in one database. Archives do not include it.
 """
 
 from __future__ import annotations
@@ -97,9 +97,7 @@ class OpencodeDriver(KnownProgramDriver):
     can_branch = True
     keeps_system_prompt = False
 
-    def check_configuration(
-        self, setup: AgentSetup, env: Mapping[str, str]
-    ) -> Iterator[Requirement]:
+    def find_problems(self, setup: AgentSetup, env: Mapping[str, str]) -> Iterator[Requirement]:
         """Yield the problems with its login, its model or its workspace."""
         provider, slash, _ = (setup.model or "").partition("/")
         key = _KEYS.get(provider)
@@ -115,7 +113,7 @@ class OpencodeDriver(KnownProgramDriver):
             if plugins.exists():
                 yield Requirement(
                     problem=f"it would run the plugins in {plugins}",
-                    hint="remove them: the workspace must not decide what the agent's program runs",
+                    hint="remove them: the workspace must not choose what the program runs",
                 )
 
     def prepare(self, setup: AgentSetup, env: Mapping[str, str]) -> None:
@@ -125,7 +123,7 @@ class OpencodeDriver(KnownProgramDriver):
         publish_bytes(state / _SETTINGS_FILE, settings, durable=False)
 
     def adopt(self, setup: AgentSetup, session_id: str, interruption: Interruption) -> None:
-        """Record this workspace as the session's own: with a different one, the program hangs.
+        """Record this workspace as the session's own: the program hangs with any other.
 
         Raises:
             OSError: The database cannot be written.

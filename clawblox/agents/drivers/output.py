@@ -38,7 +38,7 @@ def parse_record(line: bytes | str) -> Record | None:
 
 
 def record_in(record: Record, key: str) -> Record:
-    """Return the object at ``key``, or an empty one."""
+    """Return the object at ``key``, or an empty value."""
     value = record.get(key)
     return value if isinstance(value, dict) else {}
 
@@ -50,7 +50,7 @@ def list_in(record: Record, key: str) -> list[Record]:
 
 
 def text_in(record: Record, key: str) -> str:
-    """Return the text at ``key``, or an empty one."""
+    """Return the text at ``key``, or an empty value."""
     value = record.get(key)
     return value if isinstance(value, str) else ""
 

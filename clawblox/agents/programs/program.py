@@ -24,14 +24,14 @@ class Program:
 
     Attributes:
         driver: Name of the driver that runs it, as in an agent's ``agent=``.
-        command: Name of the program on PATH.
+        command: Name of the program on PATH; ``""`` if any program can be run.
         home_dir: Directory in ``HOME`` where it keeps its state by default.
         state_variable: Variable that names its state directory; None if it has none.
-        id_pattern: Pattern of its session ids, which become parts of paths.
+        id_pattern: Pattern of its session ids. They become parts of paths.
         takes_id: Whether clawblox chooses the id of a new conversation; otherwise the program does.
         credential_variables: Variables for its keys and the address of its model's API. They are
             taken from the orchestrator's environment if set there.
-        api_hosts: Hosts of its model's APIs and logins, which it can reach from the sandbox.
+        api_hosts: Hosts of its model's APIs and logins, reachable from the sandbox.
         package: Its npm package; ``""`` if unknown.
         own_sandbox_modes: Permission modes in which it runs its commands in a sandbox of its own,
             which needs namespaces.
@@ -40,9 +40,9 @@ class Program:
     """
 
     driver: str
-    command: str
-    home_dir: str
-    state_variable: str | None
+    command: str = ""
+    home_dir: str = ""
+    state_variable: str | None = None
     id_pattern: re.Pattern[str] = attrs.field(eq=False)
     takes_id: bool = False
     credential_variables: tuple[str, ...] = ()
@@ -117,7 +117,6 @@ OPENCODE: Final = Program(
     driver="opencode",
     command="opencode",
     home_dir=".local/share/opencode",
-    state_variable=None,
     id_pattern=re.compile(r"ses_[0-9A-Za-z]+"),
     credential_variables=(
         "ANTHROPIC_API_KEY",

@@ -56,7 +56,7 @@ def require_branching(
 
     Raises:
         ConfigError: The program cannot change the system prompt.
-        UsageError: The driver cannot branch conversations, or there is none yet.
+        UsageError: The driver cannot branch conversations, or there is no conversation yet.
     """
     program = driver.program.driver
     if not driver.can_branch:
@@ -194,7 +194,7 @@ def _require_unowned(order: Order) -> None:
 def _copy(
     order: Order, target: Path, ledger: Ledger, prompt: str, interruption: Interruption
 ) -> Path:
-    """Return a complete copy, under a temporary name beside its own. Blocks."""
+    """Return a complete copy, under a temporary name in the same directory. Blocks."""
     origin = order.directory
     partial_dir = target.with_name(f".{target.name}.{uuid.uuid4()}.partial")
     make_private_dir(partial_dir)

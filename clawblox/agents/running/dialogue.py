@@ -26,7 +26,7 @@ _WORK: Final = frozenset({"message", "reasoning", "tool.called", "tool.returned"
 
 
 class ProgramError(Exception):
-    """A failure of a process; the agent's owner decides what follows.
+    """A failure of a process; the agent's owner decides about a retry.
 
     Args:
         kind: Kind of the failure.
@@ -122,7 +122,7 @@ class Dialogue:
         """Process all reports, with the offsets of their lines, even if one of them raises.
 
         Raises:
-            ProgramError: As for :meth:`hear`; the first one.
+            ProgramError: As for :meth:`hear`; the first error.
         """
         trouble: ProgramError | None = None
         for offset, report in reports:
@@ -220,7 +220,7 @@ class Dialogue:
 
     @property
     def contradiction(self) -> ProgramError | None:
-        """Error if the program reported another session and nothing has proven the right one."""
+        """Error if the program reported another session, and the right session is not proven."""
         if self.is_confirmed or self._other_id is None:
             return None
         return self._contradict(self._other_id)
@@ -252,7 +252,7 @@ class Dialogue:
         """Return the error for a process that ended too early.
 
         Args:
-            report: Report that the driver read from the last lines; None if there is none.
+            report: Report that the driver read from the last lines; None without a report.
             words: The last lines of output.
             exit_: How it ended.
         """
@@ -267,7 +267,7 @@ class Dialogue:
         return ProgramError("crash", f"the program ended {when}: {exit_}{last}")
 
     def silence(self, now: float) -> float | None:
-        """Return the length of a silence that is too long, in seconds; None if there is none."""
+        """Return the length of a silence, in seconds; None if it is not too long."""
         if self._stall_timeout is None or not self.is_working:
             return None
         silence_s = now - max(self._silent_since, self._excused_until)

@@ -20,17 +20,14 @@ MOVES: Final[dict[AgentState, frozenset[AgentState]]] = {
 }
 """All legal moves. A restart after a crash is part of ``working``."""
 
-_HOPELESS: Final[frozenset[ErrorKind]] = frozenset({"auth", "invalid", "resume", "limit"})
+HOPELESS: Final[frozenset[ErrorKind]] = frozenset({"auth", "invalid", "resume", "limit"})
+"""Kinds of failures after which a retry would fail in the same way."""
+
 _BUSY: Final[frozenset[ErrorKind]] = frozenset({"rate_limit", "overloaded"})
 
 _FIRST_DELAY_S: Final = 1.0
 _FIRST_BUSY_DELAY_S: Final = 15.0
 _LAST_DELAY_S: Final = 120.0
-
-
-def is_hopeless(kind: ErrorKind) -> bool:
-    """Return whether a retry would fail in the same way."""
-    return kind in _HOPELESS
 
 
 def retry_delay(kind: ErrorKind, before: int) -> float:

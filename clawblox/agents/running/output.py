@@ -45,7 +45,7 @@ def read_lines(log: Path, start: int = 0) -> Iterator[Line]:
     """Yield the lines of a log and of its older segments; the last one may lack its newline.
 
     Args:
-        log: The log; a missing one has no lines.
+        log: The log; a missing log has no lines.
         start: Offset at which the first line begins.
 
     Raises:
@@ -95,7 +95,7 @@ class OutputReader:
     """Reads a log from an offset.
 
     Args:
-        path: The log, which exists.
+        path: The log; it exists.
         offset: Where the first line begins.
         begins_at: Offset of the first byte of the file; not 0 for a log with older segments.
         end: Offset at which reading stops; None reads as long as the log grows.
@@ -209,7 +209,7 @@ _LATE_S: Final = 2.0
 """A longer interval between two polls means that this process was stopped in between."""
 
 _LONGER: Final = 1.3
-"""Factor by which each pause is longer than the previous one."""
+"""Factor by which each pause is longer than the pause before."""
 
 
 class LogPoller:

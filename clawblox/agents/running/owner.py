@@ -22,7 +22,7 @@ from clawblox.agents.running.attempt import Attempt
 from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.dialogue import BudgetUsedUp, ProgramError
 from clawblox.agents.running.hooks import Service
-from clawblox.agents.running.lifecycle import is_hopeless, retry_delay
+from clawblox.agents.running.lifecycle import HOPELESS, retry_delay
 from clawblox.agents.running.order import Order, Start
 from clawblox.agents.running.preparation import (
     build_environment,
@@ -350,7 +350,7 @@ class Owner:
         """
         attempt = self._attempt
         assert attempt is not None
-        if not self.books.is_confirmed or is_hopeless(trouble.kind):
+        if not self.books.is_confirmed or trouble.kind in HOPELESS:
             raise trouble
         before = self._restarts.take(anyio.current_time())
         if before is None:

@@ -69,7 +69,7 @@ MAX_UNREAD_BYTES: Final = 64 * 1024 * 1024
 
 
 class StdinFull(Exception):  # noqa: N818 - named after the condition
-    """A program has not read what was written to it."""
+    """A program has not read its standard input."""
 
 
 class StdinWriter:
@@ -148,10 +148,10 @@ class StdinWriter:
 
 
 class ErrorOutput:
-    """The standard error of one process, after the output of earlier ones in the same file.
+    """The standard error of one process, after the output of earlier processes in the same file.
 
     Args:
-        path: The file, which exists.
+        path: The file; it exists.
 
     Raises:
         OSError: It cannot be opened.

@@ -1,4 +1,4 @@
-"""The sandbox: bubblewrap, in a network namespace whose listening sockets the orchestrator holds.
+"""The sandbox: bubblewrap, in a network namespace with listening sockets in the orchestrator.
 
 Each process gets its own namespaces. It is started by a helper that becomes bubblewrap, so guard,
 cookie and pidfd work as for any other process. If root starts it, the helper first becomes another
@@ -72,7 +72,7 @@ _NESTED_LIMITS: Final = {
     for name, most in _LIMITS.items()
     if name.partition("_")[2].partition("_")[0] not in ("ipc", "mnt", "net", "pid", "user")
 }
-"""Limits with room for the sandboxes of Claude Code and Codex inside this one."""
+"""Limits with room for the sandboxes of Claude Code and Codex inside this sandbox."""
 
 _NAMESPACES_HINT: Final = (
     "Allow user namespaces: sysctl user.max_user_namespaces=10000; on Ubuntu also "
@@ -89,7 +89,7 @@ class Bubblewrap(Enclosure):
         api_hosts: Hosts that its program may reach in addition to its world, by name.
         host: Returns the name by which the agent knows its world; None without one.
         settings: Returns the table ``[sandbox]`` of its world.
-        has_native: Whether Claude Code's own sandbox is also on, inside this one.
+        has_native: Whether Claude Code's own sandbox is also on, inside this sandbox.
         may_nest: Whether the program itself creates a sandbox of its own.
         is_strict: Whether to refuse a machine on which the sandbox would be weaker than elsewhere.
 

@@ -1,6 +1,6 @@
 """Starts a process in a sandbox, and limits its programs' use of this machine.
 
-The limits are far above what a large build needs. They keep a runaway program from exhausting the
+The limits are far above the needs of a large build. They keep a runaway program from exhausting the
 processes and the memory of its orchestrator, of worlds and of other agents.
 """
 
@@ -233,7 +233,7 @@ class ControlGroup:
     path: Path
 
     def remove(self) -> None:
-        """Kill what is left in it, and remove it; what cannot be removed is left for later."""
+        """Kill its processes, and remove it; a group that cannot be removed is left for later."""
         with contextlib.suppress(OSError):  # Linux 5.14
             (self.path / "cgroup.kill").write_text("1")
         with contextlib.suppress(OSError):
@@ -241,10 +241,10 @@ class ControlGroup:
 
 
 def find_delegated(controllers: frozenset[str]) -> Path | None:
-    """Return the directory in which groups of our own can be made; None if there is none. Blocks.
+    """Return the directory in which we can make groups; None if there is no such directory. Blocks.
 
     Args:
-        controllers: What must be limited there, ``memory`` for example.
+        controllers: Resources that must be limited there, ``memory`` for example.
     """
     try:
         lines = _MEMBERSHIP.read_text().splitlines()
@@ -275,7 +275,7 @@ def _is_marked(group: Path, mark: str) -> bool:
 
 
 def _enable(group: Path, controllers: frozenset[str]) -> bool:
-    """Have groups in this one limited; return whether they are."""
+    """Turn on the controllers for groups in this group; return whether they are on."""
     control = group / "cgroup.subtree_control"
     with contextlib.suppress(OSError):
         if not controllers <= set(control.read_text().split()):

@@ -32,7 +32,7 @@ _LINKS: Final = ("bin", "sbin", "lib", "lib64")
 SYSTEM_DIRS: Final = (Path("/usr"), *(Path("/") / name for name in _LINKS))
 """Directories with the system's programs and libraries, under all their paths."""
 
-# Not all of /etc/ssl and /etc/pki: their private directories have keys, which root could read
+# Not all of /etc/ssl and /etc/pki: root could read the keys in their private directories
 # inside too.
 _SHARED_ETC: Final = (
     "alternatives",

@@ -36,7 +36,7 @@ _PROBE_TIMEOUT_S: Final = 30.0
 
 _HINT: Final = (
     "Install the missing programs: apt install bubblewrap socat ripgrep. "
-    "Or start the agent with claude_native_sandbox=False, which leaves its own sandbox off."
+    "Or start the agent with claude_native_sandbox=False, to leave its own sandbox off."
 )
 
 _SHELL_FILE: Final = "native_sandbox.sh"

@@ -1,8 +1,8 @@
 """Relays: forward a sandboxed program's connections from this machine.
 
 Many hosts share an address, above all behind a content delivery network: a client allowed to
-connect to one host could request another there. So the server that a TLS client requests is read
-from its ClientHello; see RFC 8446, section 4.1.2, and RFC 6066, section 3.
+connect to one host could request another host there. So the requested server is read from the
+client's ClientHello; see RFC 8446, section 4.1.2, and RFC 6066, section 3.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ async def _receive_hello(near: socket.socket, endpoint: Endpoint) -> bytes:
 
 
 async def _join(near: socket.socket, far: socket.socket) -> None:
-    """Pass bytes in both directions until both have ended or one has failed."""
+    """Pass bytes in both directions until both have ended or either has failed."""
     async with anyio.create_task_group() as ways:
 
         async def pass_on(source: socket.socket, target: socket.socket) -> None:
@@ -171,7 +171,7 @@ def read_server_name(data: bytes) -> str | None:
 
 
 def _first_message(data: bytes) -> bytes | None:
-    """Return the content of the first handshake message, which may be split into records."""
+    """Return the content of the first handshake message; it may be split into records."""
     content = b""
     while data:
         if data[0] != _HANDSHAKE_RECORD:

@@ -87,7 +87,7 @@ def write_trajectory(directory: Path, path: Path, *, continued_in: str | None = 
 
     Args:
         directory: The agent's directory.
-        path: The file, which is replaced.
+        path: The file; it is replaced.
         continued_in: See :func:`export_trajectory`.
 
     Raises:
@@ -122,7 +122,7 @@ def _find_conversation(directory: AgentDir) -> tuple[str, str | None]:
     if not names:
         raise UsageError(
             f"no agent has run in {directory.path}",
-            hint="give the directory of an agent, which has a <driver>_session_id.txt",
+            hint="give the directory of an agent, with a <driver>_session_id.txt in it",
         )
     return names[0], _read_text(directory.id_file(names[0])) or None
 
@@ -130,7 +130,7 @@ def _find_conversation(directory: AgentDir) -> tuple[str, str | None]:
 def _read_own_status(directory: AgentDir) -> AgentStatus | None:
     try:
         return read_status(directory.path)
-    except AgentError:  # the status says little about the past
+    except AgentError:  # the history does not need the status
         return None
 
 

@@ -101,7 +101,7 @@ def read_history(directory: AgentDir, driver: Driver, session_id: str | None) ->
         yield from history.follow(read_lines(directory.log_file))
     else:
         yield from history.follow_transcript(read_lines(transcript))
-    # Usage that a killed orchestrator did not read, or that was read by one elsewhere.
+    # Usage that a killed orchestrator did not read, or that an orchestrator elsewhere has read.
     if session_id is not None:
         recorded = driver.read_usage(directory, session_id, RecordedUsage())
         if recorded is not None:
@@ -147,7 +147,7 @@ class _History:
         record = self._records[place]
         if not record.is_boundary:
             return -1 if record.raw_offset is None else record.raw_offset
-        # A process has written all until the next one begins.
+        # A process has written everything until the next process begins.
         starts = (each for each in self._records[place:] if each.type == "process.started")
         start = next(starts, None)
         if start is None:
