@@ -8,7 +8,7 @@ counted in ticks, so nothing depends on sums of floating-point numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
@@ -16,6 +16,16 @@ import attrs
 
 from clawblox.engine import shapes
 from clawblox.engine.errors import WorldHalted
+from clawblox.engine.saved_state import (
+    VALUE,
+    Stored,
+    from_json,
+    optional,
+    record,
+    shape_of,
+    slot_of,
+    to_json,
+)
 from clawblox.engine.slots import Slots
 from clawblox.luau import VM, Coroutine, LuaError, suspend
 from clawblox.luau.core.errors import OutOfMemory
@@ -62,33 +72,33 @@ class _Entry:
 
     Attributes:
         due: The tick in which it resumes.
+        since: The tick in which it began to wait.
         thread: The thread.
         values: The values to resume it with; None for a wait, whose result is the elapsed seconds:
             at least a tick, because scripts divide by them.
-        since: The tick in which it began to wait.
         search: The search that it waits for, or None.
     """
 
     due: int
-    thread: Coroutine
-    values: tuple[Any, ...] | None
     since: int
+    thread: Coroutine
+    values: Sequence[Any] | None
     search: ThreadSearch | None = None
 
 
-SHAPE: Final = {
-    "tick": shapes.whole,
-    "warned": [shapes.text],
-    "waiting": [
-        (
-            shapes.whole,
-            shapes.whole,
-            shapes.whole,
-            shapes.optional([shapes.whole]),
-            shapes.optional([shapes.anything]),
-        )
-    ],
-}
+_ENTRY: Final = record(
+    _Entry,
+    shapes.whole,
+    shapes.whole,
+    slot_of(Coroutine),
+    optional([VALUE]),
+    Stored(
+        shapes.optional([shapes.anything]),
+        lambda slots, search: None if search is None else search.document(slots),
+        lambda slots, saved: saved,
+    ),
+)
+SHAPE: Final = {"tick": shapes.whole, "warned": [shapes.text], "waiting": shape_of([_ENTRY])}
 
 
 class Scheduler:
@@ -151,7 +161,7 @@ class Scheduler:
         self.resume(thread, values)
         return thread
 
-    def resume(self, thread: Coroutine, values: tuple[Any, ...]) -> None:
+    def resume(self, thread: Coroutine, values: Sequence[Any]) -> None:
         """Resume a thread; if it yields without waiting, it resumes in the next tick.
 
         Raises:
@@ -183,11 +193,11 @@ class Scheduler:
         """
         self.vm.charge_work(steps)
 
-    def _advance(self, thread: Coroutine, values: tuple[Any, ...]) -> None:
+    def _advance(self, thread: Coroutine, values: Sequence[Any]) -> None:
         self._entries.pop(self._parked.pop(thread, 0), None)
         self.vm.resume(thread, *values)
         if thread.status == "suspended" and thread not in self._parked:
-            self._add(_Entry(self._next_pass, thread, (), self.tick))
+            self._add(_Entry(self._next_pass, self.tick, thread, ()))
 
     def spawn(self, target: Any, values: tuple[Any, ...]) -> Coroutine:
         """Run a function or thread immediately, as ``task.spawn``: its error is a warning."""
@@ -213,7 +223,7 @@ class Scheduler:
     def start_later(self, seconds: float, target: Any, values: tuple[Any, ...]) -> Coroutine:
         """Start a function, or resume a thread, after a time, by default at the next pass."""
         thread = self._as_thread(target)
-        self._add(_Entry(self._due_after(seconds), thread, values, self.tick))
+        self._add(_Entry(self._due_after(seconds), self.tick, thread, values))
         return thread
 
     def _due_after(self, seconds: float) -> int:
@@ -228,7 +238,7 @@ class Scheduler:
             LuaError: The thread cannot be suspended here.
         """
         suspension = suspend()
-        self._add(_Entry(self._due_after(seconds), self._running(), None, self.tick))
+        self._add(_Entry(self._due_after(seconds), self.tick, self._running(), None))
         return suspension
 
     def wait_for(self, search: ThreadSearch) -> Yield:
@@ -238,7 +248,7 @@ class Scheduler:
             LuaError: The thread cannot be suspended here.
         """
         suspension = suspend()
-        self._add(_Entry(self._next_pass, self._running(), (), self.tick, search))
+        self._add(_Entry(self._next_pass, self.tick, self._running(), (), search))
         return suspension
 
     def park(self) -> tuple[Coroutine, Yield]:
@@ -258,7 +268,7 @@ class Scheduler:
     def resume_parked(self, thread: Coroutine, *values: Any) -> None:
         """Resume a parked thread when threads are resumed next; a dead thread stays dead."""
         if thread.status != "dead":
-            self._add(_Entry(self._next_pass, thread, values, self.tick))
+            self._add(_Entry(self._next_pass, self.tick, thread, values))
 
     def cancel(self, thread: Coroutine) -> None:
         """Drop a waiting thread; a dead thread stays dead.
@@ -321,17 +331,8 @@ class Scheduler:
 
     def document(self, slots: Slots) -> dict[str, Any]:
         """Return the part of a snapshot about the waiting threads."""
-        entries = [
-            [
-                entry.due,
-                entry.since,
-                slots.put(entry.thread),
-                None if entry.values is None else slots.put_all(entry.values),
-                None if entry.search is None else entry.search.document(slots),
-            ]
-            for entry in self._entries.values()
-        ]
-        return {"tick": self.tick, "warned": list(self._warned), "waiting": entries}
+        waiting = to_json([_ENTRY], self._entries.values(), slots)
+        return {"tick": self.tick, "warned": list(self._warned), "waiting": waiting}
 
     def restore(self, document: dict[str, Any], slots: Slots) -> None:
         """Restore the waiting threads of a snapshot.
@@ -341,17 +342,10 @@ class Scheduler:
         """
         self.tick = self._next_pass = document["tick"]
         self._warned = dict.fromkeys(document["warned"])
-        for due, since, thread, values, search in document["waiting"]:
-            coroutine = slots.take_as(thread, Coroutine)
-            self._add(
-                _Entry(
-                    due,
-                    coroutine,
-                    None if values is None else slots.take_all(values),
-                    since,
-                    None if search is None else self._read_search(search, slots),
-                )
-            )
+        for entry in from_json([_ENTRY], document["waiting"], slots):
+            if entry.search is not None:
+                entry.search = self._read_search(entry.search, slots)
+            self._add(entry)
 
     def _read_search(self, search: list[Any], slots: Slots) -> ThreadSearch:
         kind, *saved = search or [None]

@@ -8,12 +8,12 @@ from typing import Any, Final
 import attrs
 
 from clawblox.engine import shapes
-from clawblox.engine.characters import walker
-from clawblox.engine.characters.walker import Gait, Triple, Walker
+from clawblox.engine.characters.walker import WALKER, Gait, Triple, Walker
 from clawblox.engine.instances.instance import ROTATION, Instance
 from clawblox.engine.instances.members import wrong_argument
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.physics.walking import Movement
+from clawblox.engine.saved_state import Stored, optional, record
 from clawblox.engine.scheduler import TICK_S
 from clawblox.engine.values.enums import ENUM, EnumItem, enum_item
 from clawblox.engine.values.value import singles
@@ -37,30 +37,11 @@ TURN_RATE: Final = 10.0
 SAME_ANGLE: Final = 1e-4
 
 
-SHAPE: Final = (
-    shapes.whole,
-    walker.SHAPE,
-    shapes.one_of(*map(shapes.constant, ENUM.enums["HumanoidStateType"].items)),
-    shapes.number,
-    shapes.optional(
-        (shapes.one_of(shapes.constant("to"), shapes.constant("along")), (shapes.number,) * 3)
-    ),
-    shapes.flag,
-)
-"""Of what `Character.document` returns."""
-
-
 def find_root(humanoid: Instance) -> Instance | None:
     """Return the part that a Humanoid moves, or None."""
     model = humanoid.parent
     root = None if model is None else model.find_child(ROOT_NAME)
     return root if root is not None and "BasePart" in root.spec.lineage else None
-
-
-def state_name(humanoid: Instance) -> str:
-    """Return the name of a Humanoid's state; ``None`` outside Workspace."""
-    character: Character | None = humanoid.extra
-    return "None" if character is None else character.state
 
 
 def state_item(name: str) -> EnumItem:
@@ -150,31 +131,19 @@ class Character:
             self.speed = speed
             self.humanoid.fire("Running", speed)
 
-    # Snapshots
 
-    def document(self) -> list[Any]:
-        """Return its part of a snapshot."""
-        return [
-            self.humanoid.number,
-            self.walker.document(),
-            self.state,
-            self.speed,
-            self.asked,
-            self.is_cancelled,
-        ]
-
-    @classmethod
-    def restore(cls, humanoid: Instance, document: list[Any]) -> Character:
-        """Return the character of a snapshot."""
-        _, walker, state, speed, asked, is_cancelled = document
-        return cls(
-            humanoid,
-            Walker.restore(walker),
-            state,
-            speed,
-            None if asked is None else (asked[0], tuple(asked[1])),
-            is_cancelled,
-        )
+CHARACTER: Final = record(
+    Character,
+    Stored(shapes.whole, lambda slots, humanoid: humanoid.number, lambda slots, number: number),
+    WALKER,
+    shapes.one_of(*map(shapes.constant, ENUM.enums["HumanoidStateType"].items)),
+    shapes.number,
+    optional(
+        (shapes.one_of(shapes.constant("to"), shapes.constant("along")), (shapes.number,) * 3)
+    ),
+    shapes.flag,
+)
+"""How a character is saved; it is read with the number of its Humanoid."""
 
 
 def _turn(root: Instance, yaw: float) -> None:
@@ -265,7 +234,8 @@ def cancel_move_to(humanoid: Instance) -> Any:
 
 def get_state(humanoid: Instance) -> Any:
     """``GetState()``; ``None`` outside Workspace."""
-    return state_item(state_name(humanoid))
+    character: Character | None = humanoid.extra
+    return state_item("None" if character is None else character.state)
 
 
 def change_state(humanoid: Instance, state: Any) -> Any:

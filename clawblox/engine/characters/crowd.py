@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, ClassVar, Final
 
 from clawblox.engine import shapes
-from clawblox.engine.characters.character import ROOT_NAME, Character, find_root
-from clawblox.engine.characters.character import SHAPE as CHARACTER_SHAPE
+from clawblox.engine.characters.character import CHARACTER, ROOT_NAME, Character, find_root
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.instances.tree_changes import set_parent
 from clawblox.engine.parts.parts import Parts
 from clawblox.engine.parts.syncing import LINEAR, POSE
+from clawblox.engine.saved_state import from_json, to_json
 from clawblox.engine.slots import Slots
 from clawblox.engine.values.libraries import make_default
 from clawblox.luau import Vector
@@ -33,7 +33,7 @@ class Characters:
     """
 
     shape: ClassVar[shapes.Shape] = {
-        "characters": [CHARACTER_SHAPE],
+        "characters": [CHARACTER.shape],
         "roots": [(shapes.whole, shapes.whole)],
     }
 
@@ -156,7 +156,7 @@ class Characters:
     def document(self, slots: Slots) -> Any:
         """Return its part of a snapshot."""
         return {
-            "characters": [character.document() for character in self._by_humanoid.values()],
+            "characters": to_json([CHARACTER], self._by_humanoid.values(), slots),
             "roots": [
                 [root, character.humanoid.number] for root, character in self._by_root.items()
             ],
@@ -168,11 +168,13 @@ class Characters:
         Raises:
             ValueError: The snapshot is damaged.
         """
-        for entry in document["characters"]:
-            humanoid = self._model.find(entry[0])
+        for character in from_json([CHARACTER], document["characters"], slots):
+            number = character.humanoid
+            humanoid = self._model.find(number)
             if humanoid is None or not humanoid.is_a("Humanoid"):
-                raise ValueError(f"the snapshot has no Humanoid {entry[0]}")
-            humanoid.extra = self._by_humanoid[entry[0]] = Character.restore(humanoid, entry)
+                raise ValueError(f"the snapshot has no Humanoid {number}")
+            character.humanoid = humanoid
+            humanoid.extra = self._by_humanoid[number] = character
         for root, number in document["roots"]:
             part, moved = self._model.find(root), self._by_humanoid.get(number)
             if part is None or moved is None or "BasePart" not in part.spec.lineage:

@@ -7,7 +7,7 @@ ticks.
 from __future__ import annotations
 
 import math
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -15,6 +15,7 @@ from clawblox.engine import shapes
 from clawblox.engine.physics.colliders import HALF_HEIGHT
 from clawblox.engine.physics.space import Space
 from clawblox.engine.physics.walking import GAP, Movement
+from clawblox.engine.saved_state import optional, record
 from clawblox.engine.scheduler import TICK_RATE, TICK_S
 
 AIR_CONTROL: Final = 220.0
@@ -42,24 +43,6 @@ Triple = tuple[float, float, float]
 Pair = tuple[float, float]
 STILL: Final = (0.0, 0.0, 0.0)
 STOOD: Final = Movement(0.0, 0.0, 0.0, grounded=True)
-
-
-_PAIR: Final = (shapes.number,) * 2
-_TRIPLE: Final = (shapes.number,) * 3
-SHAPE: Final = (
-    shapes.optional(_TRIPLE),
-    shapes.whole,
-    shapes.optional(_PAIR),
-    shapes.optional(shapes.whole),
-    shapes.optional(shapes.whole),
-    shapes.number,
-    _PAIR,
-    _PAIR,
-    shapes.flag,
-    shapes.number,
-    shapes.optional(shapes.whole),
-)
-"""Of what `Walker.document` returns, in the order of the attributes."""
 
 
 class Gait(NamedTuple):
@@ -266,15 +249,23 @@ class Walker:
             share = 0.0 if rest <= 0.0 or has_met_wall else rest / speed
             self.thrown = (x * share, z * share)
 
-    def document(self) -> list[Any]:
-        """Return its part of a snapshot."""
-        return list(attrs.astuple(self))
 
-    @classmethod
-    def restore(cls, document: list[Any]) -> Walker:
-        """Return the walker of a snapshot."""
-        values: list[Any] = [tuple(part) if isinstance(part, list) else part for part in document]
-        return cls(*values)
+_PAIR: Final = (shapes.number,) * 2
+WALKER: Final = record(
+    Walker,
+    optional((shapes.number,) * 3),
+    shapes.whole,
+    optional(_PAIR),
+    shapes.optional(shapes.whole),
+    shapes.optional(shapes.whole),
+    shapes.number,
+    _PAIR,
+    _PAIR,
+    shapes.flag,
+    shapes.number,
+    shapes.optional(shapes.whole),
+)
+"""How a walker is saved: its attributes in their order."""
 
 
 def _find_push(space: Space, number: int, at: Triple, floor: _Floor | None) -> Pair:

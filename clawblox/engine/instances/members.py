@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, ClassVar, Final
+
+import attrs
 
 from clawblox.engine import shapes
 from clawblox.engine.errors import suggest
@@ -11,13 +13,13 @@ from clawblox.engine.instances import tree_changes as tree
 from clawblox.engine.instances.attributes import copy_attribute
 from clawblox.engine.instances.instance import ATTRIBUTE_SIGNAL, PROPERTY_SIGNAL, Instance
 from clawblox.engine.instances.spec import ClassTable, methods_in
+from clawblox.engine.saved_state import from_json, optional, record, slot_of, to_json
 from clawblox.engine.scheduler import Scheduler, ticks_in
 from clawblox.engine.slots import Slots
 from clawblox.luau import LuaTable, RuntimeFault
 from clawblox.luau.core.errors import MAX_MESSAGE
 from clawblox.luau.core.operators import shown_type
 
-_SEARCH_SHAPE = (shapes.whole, shapes.text, shapes.optional(shapes.whole))
 _LEVELS_PER_CHARGE: Final = 8
 _LIST_STEPS: Final = 5
 _MEMBER_STEPS: Final = 2  # listing an attribute or a tag
@@ -47,39 +49,42 @@ def wrong_argument(value: Any, at: int, function: str, wanted: str) -> RuntimeFa
     )
 
 
+@attrs.frozen(eq=False)
 class ChildSearch:
     """What ``WaitForChild`` waits for.
 
-    Args:
+    Attributes:
         parent: Where the child will be.
         name: Its name.
         until: The tick in which the search ends with nil; None for none.
     """
 
-    kind = "child"
+    kind: ClassVar = "child"
 
-    def __init__(self, parent: Instance, name: str, until: int | None) -> None:
-        self._parent = parent
-        self._name = name
-        self._until = until
+    parent: Instance
+    name: str
+    until: int | None
 
     def find(self, tick: int) -> tuple[Any, ...] | None:
         """Return the child, or nil once the time is over; None to look again."""
-        child = self._parent.find_child(self._name)
+        child = self.parent.find_child(self.name)
         if child is not None:
             return (child,)
-        return (None,) if self._until is not None and tick >= self._until else None
+        return (None,) if self.until is not None and tick >= self.until else None
 
     def document(self, slots: Slots) -> list[Any]:
         """Return its part of a snapshot."""
-        return [self.kind, slots.put(self._parent), self._name, self._until]
+        return [self.kind, *to_json(_SEARCH, self, slots)]
 
-    @classmethod
-    def read(cls, saved: list[Any], slots: Slots) -> ChildSearch:
+    @staticmethod
+    def read(saved: list[Any], slots: Slots) -> ChildSearch:
         """Return the search in a snapshot."""
-        shapes.check_shape(saved, _SEARCH_SHAPE, "a search for a child")
-        parent, name, until = saved
-        return cls(slots.take_as(parent, Instance), name, until)
+        shapes.check_shape(saved, _SEARCH.shape, "a search for a child")
+        search: ChildSearch = from_json(_SEARCH, saved, slots)
+        return search
+
+
+_SEARCH: Final = record(ChildSearch, slot_of(Instance), shapes.text, optional(shapes.whole))
 
 
 def set_attribute(instance: Instance, name: Any, value: Any) -> Any:

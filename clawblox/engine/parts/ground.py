@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 from clawblox.engine import shapes
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.physics.bodies import Traits
 from clawblox.engine.physics.colliders import BLOCK, Shape
 from clawblox.engine.physics.space import Space
+from clawblox.engine.saved_state import Layouts, SavedState, entries
 
 CELL: Final = 4.0
 """Length of a cell's side, in studs."""
@@ -25,14 +26,13 @@ class Cells(Protocol):
         """Return the solid cells of a chunk as boxes: first cell, and the one behind the last."""
 
 
-SHAPE: Final = {
-    "made": shapes.whole,
-    "chunks": [((shapes.integer,) * 3, [shapes.integer])],
-}
-
-
-class Ground:
+class Ground(SavedState):
     """The bodies of the ground."""
+
+    layouts: ClassVar[Layouts] = {
+        "_made": shapes.whole,
+        "_chunks": entries((shapes.integer,) * 3, [shapes.integer]),
+    }
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -59,12 +59,3 @@ class Ground:
         block = Shape(BLOCK, sizes[0], sizes[1], sizes[2])
         self._space.add(-self._made, Traits(block), (x, y, z))
         return -self._made
-
-    def document(self) -> Any:
-        """Return its part of a snapshot."""
-        return {"made": self._made, "chunks": [[key, ids] for key, ids in self._chunks.items()]}
-
-    def restore(self, document: Any) -> None:
-        """Restore what `document` returned."""
-        self._made = document["made"]
-        self._chunks = {(x, y, z): list(bodies) for (x, y, z), bodies in document["chunks"]}

@@ -10,7 +10,6 @@ from clawblox.engine.errors import WorldHalted, to_text
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.spec import methods_of
 from clawblox.engine.instances.tree_changes import destroy
-from clawblox.engine.parts import syncing
 from clawblox.engine.parts.movers import Movers, is_mover
 from clawblox.engine.parts.part_members import add_part_members
 from clawblox.engine.parts.pivots import add_pivots
@@ -132,7 +131,7 @@ class Parts:
 
     shape: ClassVar[shapes.Shape] = {
         "space": SPACE_SHAPE,
-        "marks": syncing.MARKS_SHAPE,
+        "marks": Marks.shape,
         "touching": TOUCHES_SHAPE,
     }
 
@@ -153,7 +152,7 @@ class Parts:
         self._movers = Movers(self.space)
         self._touches = Touches(model, self._members, self._marks.characters)
         model.effects.update(self._marks.effects())
-        model.effects["joint"] = self._marks.welds.change
+        model.effects["joint"] = self._marks.change_joint
         model.moved.append(self._move)
         add_part_members(model.classes, self._marks)
         add_pivots(model.classes, self._marks)
@@ -175,7 +174,7 @@ class Parts:
                 welds.joints[instance.number] = instance
             else:
                 welds.joints.pop(instance.number, None)
-            welds.has_changed = True
+            self._marks.welds_changed = True
         elif is_mover(instance):
             self._movers.follow(instance)
 
@@ -287,7 +286,7 @@ class Parts:
         """Return its part of a snapshot."""
         return {
             "space": space_document(self.space),
-            "marks": self._marks.document(),
+            "marks": self._marks.document(slots),
             "touching": self._touches.document(slots),
         }
 
@@ -303,7 +302,7 @@ class Parts:
         restore_space(self.space, space, logical=self.is_rebuilt)
         for instance in self._model.workspace.descendants():
             self._move(instance)
-        self._marks.restore(document["marks"])
+        self._marks.restore(document["marks"], slots)
         for number in self.space.bodies:
             if number > 0 and number not in self._members and not self._marks.marks(number):
                 raise ValueError(f"body {number} has no part in Workspace")

@@ -7,17 +7,18 @@ bodies once a tick, before characters move, and before a query of a script.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Protocol
 
 from clawblox.engine import shapes
 from clawblox.engine.instances.instance import Instance
-from clawblox.engine.parts import ground
 from clawblox.engine.parts.ground import Ground
 from clawblox.engine.parts.poses import rotation, triple
-from clawblox.engine.parts.welds import Fixture, Welds
+from clawblox.engine.parts.welds import OFFSET, Fixture, Welds
 from clawblox.engine.physics.bodies import ANCHORED, CHARACTER, DYNAMIC, FIXED, Motion, Traits
 from clawblox.engine.physics.colliders import Shape
 from clawblox.engine.physics.space import Space
+from clawblox.engine.saved_state import Layouts, SavedState, entries, keys
+from clawblox.engine.slots import Slots
 from clawblox.luau import HostValue, LuaTable, Vector
 
 POSE, VELOCITY, SHAPE, MOTION, COLLIDE, MATERIAL = 1, 2, 4, 8, 16, 32
@@ -50,16 +51,6 @@ def material(part: Instance) -> dict[str, Any]:
     return {"density": max(density, 1e-4), "friction": friction, "restitution": restitution}
 
 
-MARKS_SHAPE: Final = {
-    "marked": [(shapes.whole, shapes.whole)],
-    "characters": [shapes.whole],
-    "written": [(shapes.whole, shapes.whole)],
-    "welds_changed": shapes.flag,
-    "ground": ground.SHAPE,
-    "fixed": [(shapes.whole, shapes.whole, (shapes.number,) * 12)],
-}
-
-
 class Groups(Protocol):
     """The collision groups of a world."""
 
@@ -70,7 +61,7 @@ class Groups(Protocol):
         """Return whether a query in a group finds a part of another group."""
 
 
-class Marks:
+class Marks(SavedState):
     """The changes of scripts that are not yet applied to the bodies.
 
     Attributes:
@@ -80,7 +71,17 @@ class Marks:
         characters: The root parts of characters, by number.
         written: The bits of `POSE` and `VELOCITY` that scripts wrote, by character; cleared when
             the characters move.
+        welds_changed: Whether it is to be resolved again which parts are fixed to which.
     """
+
+    layouts: ClassVar[Layouts] = {
+        "_marked": entries(shapes.whole, shapes.whole),
+        "characters": keys(shapes.whole),
+        "written": entries(shapes.whole, shapes.whole),
+        "welds_changed": shapes.flag,
+        "ground": Ground,
+        "_fixed": entries(shapes.whole, shapes.whole, (shapes.number,) * 12),
+    }
 
     def __init__(self, space: Space, groups: Groups, workspace: Callable[[], Instance]) -> None:
         self.space = space
@@ -91,6 +92,7 @@ class Marks:
         self.ground = Ground(space)
         self._workspace = workspace
         self.welds = Welds(self.members, self.characters)
+        self.welds_changed = False
         self._marked: dict[int, int] = {}
         self._fixed: dict[int, tuple[int, tuple[float, ...]]] = {}
 
@@ -106,7 +108,7 @@ class Marks:
             if number in members:
                 marked[number] = marked.get(number, 0) | mark
                 if mark == MOTION and welds.joints:
-                    welds.has_changed = True
+                    self.welds_changed = True
 
         return tell
 
@@ -119,7 +121,7 @@ class Marks:
         """Note that a part has become the root of a character, or has ceased to be."""
         self.mark(part, MOTION)
         if self.welds.joints:  # no joint controls the root of a character
-            self.welds.has_changed = True
+            self.welds_changed = True
 
     def marks(self, number: int) -> int:
         """Return the marks of a part."""
@@ -133,7 +135,7 @@ class Marks:
             self.members.pop(part.number, None)
         self._marked[part.number] = ALL
         if self.welds.joints:
-            self.welds.has_changed = True
+            self.welds_changed = True
 
     def terrain(self) -> Instance:
         """Return the ground."""
@@ -144,10 +146,18 @@ class Marks:
         """Return the part of a body, or the ground."""
         return self.members[number] if number > 0 else self.terrain()
 
+    def change_joint(self, joint: Instance, name: str) -> None:
+        """Note that a property of a joint was assigned."""
+        if name in ("Part0", "Part1", "Enabled"):
+            joint.props.pop(OFFSET, None)
+        if joint.number in self.welds.joints:
+            self.welds_changed = True
+
     def bring(self) -> None:
         """Bring everything that is marked to the bodies."""
         self.ground.bring(self.terrain())
-        if self.welds.has_changed:
+        if self.welds_changed:
+            self.welds_changed = False
             self.welds.resolve()
             self._unfix()
         if self._marked:
@@ -259,28 +269,11 @@ class Marks:
                 space.fix(number, root, traits, triple(frame.position), frame.rotation)
             fixed[number] = (root, place)
 
-    def document(self) -> dict[str, Any]:
-        """Return its part of a snapshot."""
-        return {
-            "marked": list(self._marked.items()),
-            "characters": list(self.characters),
-            "written": list(self.written.items()),
-            "welds_changed": self.welds.has_changed,
-            "ground": self.ground.document(),
-            "fixed": [[number, root, place] for number, (root, place) in self._fixed.items()],
-        }
-
-    def restore(self, document: dict[str, Any]) -> None:
-        """Restore what `document` returned; the tree is there already."""
-        self.ground.restore(document["ground"])
-        self.characters.update(dict.fromkeys(document["characters"]))
-        self._marked.clear()  # restoring the tree has marked every part
-        self._marked.update(document["marked"])
-        self.written = dict(document["written"])
-        self._fixed = {number: (root, tuple(place)) for number, root, place in document["fixed"]}
-        if not document["welds_changed"]:
+    def restore(self, document: dict[str, Any], slots: Slots) -> None:
+        """Restore what `document` returned; the tree is there already and has marked every part."""
+        super().restore(document, slots)
+        if not self.welds_changed:
             self.welds.resolve()
-        self.welds.has_changed = document["welds_changed"]
 
 
 def _triple(vector: Vector | None) -> tuple[float, float, float] | None:

@@ -8,13 +8,14 @@ larger number counts; a joint that would close a circle is ignored.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.parts.poses import read_cframe, write_pose
 from clawblox.engine.values.cframe import CFrame, invert, multiply
 
-_OFFSET = "Offset"
+OFFSET: Final = "Offset"
+"""Key of `Instance.props`: the place of the second part of a joint in the space of the first."""
 
 
 class Fixture(NamedTuple):
@@ -33,26 +34,16 @@ class Welds:
     Attributes:
         joints: The joints below Workspace, by number.
         fixtures: The fixed parts, by number; a part comes after the part that it follows.
-        has_changed: Whether `resolve` is due.
     """
 
     def __init__(self, members: Mapping[int, Instance], characters: Mapping[int, None]) -> None:
         self.joints: dict[int, Instance] = {}
         self.fixtures: dict[int, Fixture] = {}
-        self.has_changed = False
         self._members = members
         self._characters = characters
 
-    def change(self, joint: Instance, name: str) -> None:
-        """Note that a property of a joint was assigned."""
-        if name in ("Part0", "Part1", "Enabled"):
-            joint.props.pop(_OFFSET, None)
-        if joint.number in self.joints:
-            self.has_changed = True
-
     def resolve(self) -> None:
         """Resolve again which parts are fixed to which."""
-        self.has_changed = False
         found: dict[int, tuple[Instance, Instance, CFrame]] = {}
         for number in sorted(self.joints):
             link = self._link(self.joints[number])
@@ -88,10 +79,10 @@ class Welds:
         if leader.number not in members or part.number not in members:
             return None
         if joint.spec.name == "WeldConstraint":
-            offset = joint.props.get(_OFFSET)
+            offset = joint.props.get(OFFSET)
             if offset is None:
                 offset = multiply(invert(read_cframe(leader)), read_cframe(part))
-                joint.props[_OFFSET] = offset
+                joint.props[OFFSET] = offset
             is_held = part.read("Anchored") and not leader.read("Anchored")
             if is_held and leader.number not in self._characters:
                 return part, leader, invert(offset)

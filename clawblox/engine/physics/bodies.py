@@ -179,10 +179,8 @@ class Bodies:
         fixed_to: int = 0,
     ) -> Body:
         """Take in a body that rapier has."""
-        rigid, collider = (
-            self.world.rigid_bodies[body_handle],
-            self.world.colliders[collider_handle],
-        )
+        rigid = self.world.rigid_bodies[body_handle]
+        collider = self.world.colliders[collider_handle]
         body = Body(number, traits, body_handle, collider_handle, rigid, collider, fixed_to)
         self.by_number[number] = body
         self.numbers[collider_handle.index] = number

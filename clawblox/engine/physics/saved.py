@@ -14,7 +14,8 @@ from clawblox.engine import shapes
 from clawblox.engine.physics.bodies import Body, Motion, Traits
 from clawblox.engine.physics.colliders import Shape
 from clawblox.engine.physics.numbers import to_matrix
-from clawblox.engine.physics.space import Admission, Space
+from clawblox.engine.physics.space import POINT, TURN, Admission, Space
+from clawblox.engine.slots import Slots
 
 Json = Any
 
@@ -24,22 +25,20 @@ LIBRARY = f"rapier3d {rapier3d.__version__} {platform.machine()}"
 """What must be the same for a space to continue exactly."""
 
 
-_POINT: Final = (shapes.number,) * 3
-_TURN: Final = (shapes.number,) * 4
 _BODY_SHAPE: Final = {
     "number": shapes.integer,
     "motion": shapes.one_of(*map(shapes.constant, Motion)),
-    "shape": (shapes.text, *_POINT),
+    "shape": (shapes.text, *POINT),
     "solid": shapes.flag,
     "group": shapes.mask,
     "mask": shapes.mask,
-    "material": _POINT,
+    "material": POINT,
     "handles": (shapes.mask,) * 4,
     "fixed_to": shapes.integer,
-    "position": _POINT,
-    "rotation": _TURN,
-    "velocity": _POINT,
-    "angular_velocity": _POINT,
+    "position": POINT,
+    "rotation": TURN,
+    "velocity": POINT,
+    "angular_velocity": POINT,
 }
 SPACE_SHAPE: Final = {
     "library": shapes.text,
@@ -48,14 +47,7 @@ SPACE_SHAPE: Final = {
     "characters_push": shapes.flag,
     "bodies": [_BODY_SHAPE],
     "dynamic": [shapes.integer],
-    "awake": [shapes.integer],
-    "fresh": [shapes.integer],
-    "changed": [shapes.integer],
-    "targets": [(shapes.integer, _POINT, _TURN)],
-    "before": [(shapes.integer, _POINT, _TURN)],
-    "unseen": shapes.flag,
-    "untold": shapes.flag,
-    "changes": shapes.whole,
+    **Space.shape,
     "overlaps": [(shapes.integer, shapes.integer)],
 }
 
@@ -66,9 +58,9 @@ def space_document(space: Space) -> Json:
         "library": LIBRARY,
         "bytes": base64.b64encode(zlib.compress(space.snapshot(), 1)).decode(),
         "gravity": space.gravity,
-        "characters_push": space.characters_push,
+        "characters_push": space.walking.pushes,
         "bodies": [_body_entry(body) for body in space.bodies.values()],
-        **space.document(),
+        **space.document(Slots()),
         "overlaps": [list(pair) for pair in space.overlaps.reported],
     }
 
@@ -87,7 +79,7 @@ def restore_space(space: Space, document: Json, *, logical: bool = False) -> Non
             document, and `logical` is not set.
     """
     space.gravity = document["gravity"]
-    space.characters_push = document["characters_push"]
+    space.walking.pushes = document["characters_push"]
     if logical:
         _rebuild(space, document)
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, KeysView, Mapping
-from typing import Any, cast
+from typing import Any, ClassVar, Final, cast
 
 from rapier3d import (
     ChannelEventCollector,
@@ -15,13 +15,11 @@ from rapier3d import (
     Vec3,
 )
 
+from clawblox.engine import shapes
 from clawblox.engine.physics.bodies import (
     ANCHORED,
     CHARACTER,
-    DENSITY,
     DYNAMIC,
-    FRICTION,
-    RESTITUTION,
     Bodies,
     Body,
     Forces,
@@ -46,6 +44,8 @@ from clawblox.engine.physics.numbers import (
 from clawblox.engine.physics.overlaps import Overlaps, check_crowding
 from clawblox.engine.physics.queries import Queries
 from clawblox.engine.physics.walking import Movement, Walking
+from clawblox.engine.saved_state import Layouts, SavedState, entries, keys
+from clawblox.engine.slots import Slots
 from clawblox.engine.values.value import singles
 
 Json = Any
@@ -53,7 +53,13 @@ Admission = tuple[int, Traits, RigidBodyHandle, ColliderHandle, int]
 """A restored body: its number and traits, its handles in rapier, the body that it is fixed to."""
 
 
-class Space:
+POINT: Final = (shapes.number,) * 3
+TURN: Final = (shapes.number,) * 4
+_NUMBERS: Final = keys(shapes.integer)
+_POSES: Final = entries(shapes.integer, POINT, TURN)
+
+
+class Space(SavedState):
     """The bodies of one world, by number.
 
     A body that a script moves is placed with `place`: a dynamic body or a character is there
@@ -66,9 +72,21 @@ class Space:
         solver_iterations: How often rapier solves the contacts of a step, 1 to 32.
 
     Attributes:
+        walking: Moves the characters.
         changes: A number that grows when a body comes, goes or changes, but not when a body that
             `Queries.has_mover_near` sees moves.
     """
+
+    layouts: ClassVar[Layouts] = {
+        "_awake": _NUMBERS,
+        "_fresh": _NUMBERS,
+        "_changed": _NUMBERS,
+        "_targets": _POSES,
+        "_before": _POSES,
+        "_unseen": shapes.flag,
+        "changes": shapes.whole,
+        "_untold": shapes.flag,
+    }
 
     def __init__(self, *, solver_iterations: int = 4) -> None:
         world = PhysicsWorld()
@@ -86,7 +104,7 @@ class Space:
         self.queries = Queries(self._bodies)
         self.overlaps = Overlaps(self._bodies, self.queries)
         self.forces = Forces(self._bodies)
-        self._walking = Walking(self._bodies)
+        self.walking = Walking(self._bodies)
         self._use(world)
 
     def _use(self, world: PhysicsWorld) -> None:
@@ -96,28 +114,9 @@ class Space:
         self._events = ChannelEventCollector()
         world.event_handler = cast("EventHandler", self._events)
 
-    @property
-    def characters_push(self) -> bool:
-        """Whether characters push the dynamic bodies that they walk against; at first they do."""
-        return self._walking.pushes
-
-    @characters_push.setter
-    def characters_push(self, value: bool) -> None:
-        self._walking.pushes = value
-
-    def document(self) -> Json:
+    def document(self, slots: Slots) -> Json:
         """Return the state beside rapier's own bytes."""
-        return {
-            "dynamic": list(self._bodies.dynamic),
-            "awake": list(self._awake),
-            "fresh": list(self._fresh),
-            "changed": list(self._changed),
-            "targets": [[number, *pose] for number, pose in self._targets.items()],
-            "before": [[number, *pose] for number, pose in self._before.items()],
-            "unseen": self._unseen,
-            "changes": self.changes,
-            "untold": self._untold,
-        }
+        return {"dynamic": list(self._bodies.dynamic), **super().document(slots)}
 
     def snapshot(self) -> bytes:
         """Return rapier's own bytes of its whole state."""
@@ -135,18 +134,12 @@ class Space:
             own.admit(*body)
         if len(own.by_number) != len(world.colliders) or len(own.numbers) != len(own.by_number):
             raise ValueError("the snapshot's bodies are not those in the bytes of the physics")
-        self._awake = dict.fromkeys(document["awake"])
-        self._fresh = dict.fromkeys(document["fresh"])
-        self._changed = dict.fromkeys(document["changed"])
-        self._targets = _poses(document["targets"])
-        self._before = _poses(document["before"])
+        self.restore(document, Slots())
         if set(document["dynamic"]) != set(own.dynamic):
             raise ValueError("the snapshot's list of dynamic bodies is another than its bodies")
         own.dynamic = {number: own.by_number[number] for number in document["dynamic"]}
         for kept in (self._awake, self._fresh, self._changed, self._targets, self._before):
             own.check_known(kept)
-        self._unseen, self._untold = document["unseen"], document["untold"]
-        self.changes = document["changes"]
 
     def _note_change(self) -> None:
         self._unseen = True
@@ -358,12 +351,7 @@ class Space:
             self._bodies.world.wake_up_all()
 
     def set_material(
-        self,
-        number: int,
-        *,
-        density: float = DENSITY,
-        friction: float = FRICTION,
-        restitution: float = RESTITUTION,
+        self, number: int, *, density: float, friction: float, restitution: float
     ) -> None:
         """Set the material of a body."""
         body = self._bodies.by_number[number]
@@ -417,7 +405,7 @@ class Space:
             ValueError: The wish is not finite.
         """
         self.prepare()
-        return self._walking.move(number, wish)
+        return self.walking.move(number, wish)
 
     def step(self) -> list[int]:
         """Advance by 1/60 s.
@@ -459,7 +447,3 @@ class Space:
     @staticmethod
     def _rapier_pose(body: Body) -> Pose:
         return body.rigid.translation.to_tuple(), body.rigid.rotation.to_tuple()
-
-
-def _poses(entries: Json) -> dict[int, Pose]:
-    return {number: (tuple(at), tuple(turn)) for number, at, turn in entries}

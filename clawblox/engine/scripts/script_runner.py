@@ -9,8 +9,8 @@ from clawblox.engine import shapes
 from clawblox.engine.errors import to_text
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.tree_changes import set_parent
+from clawblox.engine.saved_state import VALUE, Layouts, SavedState, entries, keys, slot_of
 from clawblox.engine.scripts.script_files import ROOTS, ScriptFile, WorldScripts
-from clawblox.engine.slots import Slots
 from clawblox.luau import LuaError, LuaTable, RuntimeFault
 
 _START_STEPS: Final = 100  # starting a script
@@ -18,23 +18,23 @@ _LOOK_STEPS: Final = 2  # checking whether a script is to start
 _YIELDED = "ModuleScript yielded during require (not yet supported)"
 
 
-class ScriptRunner:
+class ScriptRunner(SavedState):
     """Runs the scripts of a world.
 
     Args:
         model: The instances.
     """
 
-    shape: ClassVar[shapes.Shape] = {
-        "waiting": [shapes.whole],
-        "ran": [shapes.whole],
-        "results": [(shapes.whole, shapes.whole)],
-        "paths": [(shapes.whole, shapes.text)],
+    layouts: ClassVar[Layouts] = {
+        "_waiting": keys(slot_of(Instance)),
+        "_ran": keys(shapes.whole),
+        "_results": entries(shapes.whole, VALUE),
+        "_paths": entries(shapes.whole, shapes.text),
     }
 
     def __init__(self, model: DataModel) -> None:
         self._model = model
-        self._waiting: dict[int, Instance] = {}  # scripts with a source that have not run
+        self._waiting: dict[Instance, None] = {}  # scripts with a source that have not run
         self._ran: dict[int, None] = {}
         self._results: dict[int, Any] = {}  # of modules
         self._loading: dict[int, None] = {}  # modules, from the outermost
@@ -58,7 +58,7 @@ class ScriptRunner:
         for file in scripts.tree:
             script = self._add(file, self._folder(file))
             if file.class_name == "Script":
-                self._waiting[script.number] = script
+                self._waiting[script] = None
         try:
             self.check(file for file in scripts.tree if file.class_name == "Script")
         except LuaError as error:
@@ -115,11 +115,11 @@ class ScriptRunner:
             WorldHalted: A script fails.
         """
         self._model.scheduler.charge(len(self._waiting) * _LOOK_STEPS)
-        if not any(map(self._is_ready, self._waiting.values())):
+        if not any(map(self._is_ready, self._waiting)):
             return
         ready = [script for script in self._in_tree_order() if self._is_ready(script)]
         for script in ready:
-            if script.number in self._waiting and self._is_ready(script):
+            if script in self._waiting and self._is_ready(script):
                 self._run(script)
 
     def _roots(self) -> list[Instance]:
@@ -130,12 +130,12 @@ class ScriptRunner:
 
     def _in_tree_order(self) -> list[Instance]:
         instances = (instance for root in self._roots() for instance in root.descendants())
-        return [instance for instance in instances if instance.number in self._waiting]
+        return [instance for instance in instances if instance in self._waiting]
 
     def _run(self, script: Instance) -> None:
         scheduler = self._model.scheduler
         scheduler.charge(_START_STEPS)
-        self._waiting.pop(script.number, None)
+        self._waiting.pop(script, None)
         self._ran[script.number] = None
         try:
             function, environment = self._load(script)
@@ -195,7 +195,7 @@ class ScriptRunner:
 
     def _source_changed(self, script: Instance, _: str) -> None:
         if script.spec.name == "Script" and script.number not in self._ran:
-            self._waiting[script.number] = script
+            self._waiting[script] = None
         self._paths.pop(script.number, None)
 
     def _disabled_changed(self, script: Instance, name: str) -> None:
@@ -207,34 +207,12 @@ class ScriptRunner:
         if path is not None:
             self._paths[copy.number] = path
         if copy.spec.name == "Script" and copy.read("Source"):
-            self._waiting[copy.number] = copy
+            self._waiting[copy] = None
 
     def _forget(self, script: Instance) -> None:
-        for kept in (self._waiting, self._ran, self._paths):
+        self._waiting.pop(script, None)
+        for kept in (self._ran, self._paths):
             kept.pop(script.number, None)
-
-    # Snapshots
-
-    def document(self, slots: Slots) -> dict[str, Any]:
-        """Return its part of a snapshot."""
-        return {
-            "waiting": [slots.put(script) for script in self._waiting.values()],
-            "ran": list(self._ran),
-            "results": [[number, slots.put(value)] for number, value in self._results.items()],
-            "paths": [[number, path] for number, path in self._paths.items()],
-        }
-
-    def restore(self, document: dict[str, Any], slots: Slots) -> None:
-        """Restore its part of a snapshot.
-
-        Raises:
-            ValueError: It is damaged.
-        """
-        scripts = [slots.take_as(slot, Instance) for slot in document["waiting"]]
-        self._waiting = {script.number: script for script in scripts}
-        self._ran = dict.fromkeys(document["ran"])
-        self._results = {number: slots.take(slot) for number, slot in document["results"]}
-        self._paths = {number: str(path) for number, path in document["paths"]}
 
 
 def _full_name(instance: Instance) -> str:

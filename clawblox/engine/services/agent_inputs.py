@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import attrs
 
@@ -19,6 +19,7 @@ from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import as_list
 from clawblox.engine.instances.spec import methods_of
 from clawblox.engine.physics.numbers import LIMIT
+from clawblox.engine.saved_state import SavedState
 from clawblox.engine.slots import Slots
 from clawblox.foreign_values import finite_number
 from clawblox.luau import LuaTable
@@ -112,10 +113,7 @@ class _Queue:
         return len(self.inputs) < count
 
 
-SHAPE: Final = [(shapes.whole, shapes.whole, shapes.whole, [(shapes.text, shapes.anything)])]
-
-
-class AgentInputs:
+class AgentInputs(SavedState):
     """The inputs that wait for scripts, by player.
 
     Args:
@@ -124,6 +122,10 @@ class AgentInputs:
     Attributes:
         effects: What inputs do besides their event, by type.
     """
+
+    shape: ClassVar[shapes.Shape] = [
+        (shapes.whole, shapes.whole, shapes.whole, [(shapes.text, shapes.anything)])
+    ]
 
     def __init__(self, model: DataModel) -> None:
         self.effects: dict[str, Effect] = {_CLICK_INPUT: click}

@@ -16,7 +16,8 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from types import NoneType
+from typing import Any, ClassVar, Final
 
 import attrs
 
@@ -34,6 +35,7 @@ from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import text_argument
 from clawblox.engine.instances.spec import methods_of
 from clawblox.engine.json_text import read_text, to_text, write_text
+from clawblox.engine.saved_state import Layouts, SavedState, Stored, record, slot_of
 from clawblox.engine.slots import Slots
 from clawblox.luau import Coroutine, LuaError, LuaTable, RuntimeFault, fail_call
 from clawblox.luau.core.operators import shown_type
@@ -71,25 +73,50 @@ class _Call:
     change: Any = None
 
 
-_REQUEST_SHAPE: Final = shapes.one_of(
-    (shapes.constant("read"), shapes.text, shapes.text),
-    (shapes.constant("write"), shapes.text, shapes.text, shapes.text),
-    (shapes.constant("sorted"), shapes.text, shapes.flag, shapes.whole),
-)
-_CALL_SHAPE: Final = (shapes.text, shapes.whole, _REQUEST_SHAPE, shapes.flag, shapes.whole)
-SHAPE: Final = {
-    "game_id": shapes.text,
-    "made": [_CALL_SHAPE],
-    "sent": [_CALL_SHAPE],
-    "answers": [
-        shapes.one_of(
-            shapes.optional(shapes.text), [(shapes.text, shapes.text)], {"error": shapes.text}
-        )
+_REQUESTS: Final = {"read": Read, "write": WriteRequest, "sorted": ReadSorted}
+_REQUEST: Final = Stored(
+    shapes.one_of(
+        (shapes.constant("read"), shapes.text, shapes.text),
+        (shapes.constant("write"), shapes.text, shapes.text, shapes.text),
+        (shapes.constant("sorted"), shapes.text, shapes.flag, shapes.whole),
+    ),
+    lambda slots, request: [
+        next(kind for kind, cls in _REQUESTS.items() if isinstance(request, cls)),
+        *attrs.astuple(request),
     ],
-}
+    lambda slots, saved: _REQUESTS[saved[0]](*saved[1:]),
+)
 
 
-class DataStores:
+def _read_change(slots: Slots, number: int) -> Any:
+    value = slots.take(number)
+    return value if value.__class__ in (float, NoneType) else slots.take_function(number)
+
+
+_CHANGE: Final = Stored(shapes.whole, Slots.put, _read_change)
+_CALL: Final = record(_Call, shapes.text, slot_of(Coroutine), _REQUEST, shapes.flag, _CHANGE)
+
+
+def _write_answer(slots: Slots, answer: Answer | StoreError) -> Any:
+    return {"error": str(answer)} if isinstance(answer, StoreError) else answer
+
+
+def _read_answer(slots: Slots, saved: Any) -> Answer | StoreError:
+    if isinstance(saved, dict):
+        return StoreError(saved["error"])
+    return [(key, value) for key, value in saved] if isinstance(saved, list) else saved
+
+
+_ANSWER: Final = Stored(
+    shapes.one_of(
+        shapes.optional(shapes.text), [(shapes.text, shapes.text)], {"error": shapes.text}
+    ),
+    _write_answer,
+    _read_answer,
+)
+
+
+class DataStores(SavedState):
     """The calls of a world that wait for the database.
 
     Args:
@@ -100,6 +127,13 @@ class DataStores:
     Attributes:
         game_id: The same as the argument; a restore replaces it by the id in the snapshot.
     """
+
+    layouts: ClassVar[Layouts] = {
+        "game_id": shapes.text,
+        "_made": [_CALL],
+        "_sent": [_CALL],
+        "_answers": [_ANSWER],
+    }
 
     def __init__(self, model: DataModel, worker: Worker | None, game_id: str) -> None:
         self.game_id = game_id
@@ -316,12 +350,8 @@ class DataStores:
     def document(self, slots: Slots) -> dict[str, Any]:
         """Return its part of a snapshot: the waiting calls, and the answers to others."""
         self._settle()
-        return {
-            "game_id": self.game_id,
-            "made": [_call_document(call, slots) for call in self._made],
-            "sent": [_call_document(call, slots) for call in self._sent],
-            "answers": [_answer_document(answer) for answer in self._answers],
-        }
+        document: dict[str, Any] = super().document(slots)
+        return document
 
     def copier(self) -> Callable[[Path], None] | None:
         """Return what copies the rows as they are now, see `Store.copier`; None if there are none.
@@ -338,10 +368,7 @@ class DataStores:
         Raises:
             ValueError: The snapshot is damaged.
         """
-        self.game_id = document["game_id"]
-        self._made = [_restore_call(entry, slots) for entry in document["made"]]
-        self._sent = [_restore_call(entry, slots) for entry in document["sent"]]
-        self._answers = [_restore_answer(entry) for entry in document["answers"]]
+        super().restore(document, slots)
         if len(self._sent) != len(self._answers):
             raise ValueError("a request to a data store has no answer")
         for call in (*self._made, *self._sent):
@@ -355,43 +382,6 @@ def _entries(rows: Sequence[tuple[str, str]], charge: Any) -> LuaTable:
         shown = key.encode("utf-8", "surrogateescape").decode("latin-1")
         entries[float(at)] = LuaTable({"key": shown, "value": value})
     return entries
-
-
-_REQUESTS: Final = {"read": Read, "write": WriteRequest, "sorted": ReadSorted}
-
-
-def _call_document(call: _Call, slots: Slots) -> list[Any]:
-    kind = next(name for name, cls in _REQUESTS.items() if isinstance(call.request, cls))
-    request = [kind, *attrs.astuple(call.request)]
-    return [call.name, slots.put(call.thread), request, call.ordered, slots.put(call.change)]
-
-
-def _restore_call(saved: list[Any], slots: Slots) -> _Call:
-    name, thread, (kind, *fields), ordered, change = saved
-    return _Call(
-        name,
-        slots.take_as(thread, Coroutine),
-        _REQUESTS[kind](*fields),
-        ordered,
-        _restore_change(change, slots) if change else None,
-    )
-
-
-def _restore_change(number: int, slots: Slots) -> Any:
-    value = slots.take(number)
-    return value if value.__class__ is float else slots.take_function(number)
-
-
-def _answer_document(answer: Answer | StoreError) -> Any:
-    if isinstance(answer, StoreError):
-        return {"error": str(answer)}
-    return answer if answer is None or isinstance(answer, str) else [list(row) for row in answer]
-
-
-def _restore_answer(saved: Any) -> Answer | StoreError:
-    if isinstance(saved, dict):
-        return StoreError(saved["error"])
-    return [(key, value) for key, value in saved] if isinstance(saved, list) else saved
 
 
 def _open(service: Instance, class_name: str, name: Any, method: str) -> Instance:

@@ -16,17 +16,9 @@ from clawblox.engine.instances.members import as_list, text_argument, wrong_argu
 from clawblox.engine.instances.spec import ClassTable, methods_in
 from clawblox.engine.instances.tree_changes import TAG_ADDED, TAG_REMOVED, TAG_SERVICE
 from clawblox.engine.json_text import read_text, write_text
+from clawblox.engine.saved_state import Layouts, SavedState
 from clawblox.engine.scheduler import TICK_S
-from clawblox.engine.services import (
-    agent_inputs,
-    data_stores,
-    game,
-    physics_groups,
-    players,
-    remote_events,
-    speech,
-    terrain,
-)
+from clawblox.engine.services import terrain
 from clawblox.engine.services.agent_inputs import AgentInputs
 from clawblox.engine.services.data_stores import DataStores
 from clawblox.engine.services.game import ClosingCalls, DebrisQueue
@@ -52,7 +44,7 @@ def add_services(classes: ClassTable) -> None:
         add(classes)
 
 
-class Services:
+class Services(SavedState):
     """The services with state.
 
     A new world calls `begin` once its tree is built; a restored world calls `restore` once its tree
@@ -67,8 +59,23 @@ class Services:
         remote_events: The events that scripts send to spectators.
         collision_groups: Which parts collide with which.
         debris: The instances that will be destroyed.
-        game: The functions that scripts run at the end.
+        at_close: The functions that scripts run at the end.
     """
+
+    layouts: ClassVar[Layouts] = {
+        "players": Players,
+        "data_stores": DataStores,
+        "inputs": AgentInputs,
+        "speech": Speech,
+        "remote_events": RemoteEvents,
+        "collision_groups": CollisionGroups,
+        "debris": DebrisQueue,
+        "at_close": ClosingCalls,
+    }
+    shape: ClassVar[Shape] = {
+        **{name: part.shape for name, part in layouts.items()},
+        "terrain": terrain.SHAPE,
+    }
 
     def __init__(self, model: DataModel, players: Players, data_stores: DataStores) -> None:
         self.model = model
@@ -79,31 +86,8 @@ class Services:
         self.remote_events = RemoteEvents(model)
         self.collision_groups = CollisionGroups(model)
         self.debris = DebrisQueue(model)
-        self.game = ClosingCalls(model)
+        self.at_close = ClosingCalls(model)
         self.inputs.effects["RemoteEvent"] = self.remote_events.receive
-        self._saved: dict[str, Any] = {
-            "players": players,
-            "data_stores": data_stores,
-            "inputs": self.inputs,
-            "speech": self.speech,
-            "remote_events": self.remote_events,
-            "collision_groups": self.collision_groups,
-            "debris": self.debris,
-            "at_close": self.game,
-        }
-
-    shape: ClassVar[Shape] = {
-        "players": players.SHAPE,
-        "data_stores": data_stores.SHAPE,
-        "inputs": agent_inputs.SHAPE,
-        "speech": speech.SHAPE,
-        "remote_events": remote_events.SHAPE,
-        "collision_groups": physics_groups.SHAPE,
-        "debris": game.DEBRIS_SHAPE,
-        "at_close": game.SHAPE,
-        "terrain": terrain.SHAPE,
-    }
-    """What `document` returns."""
 
     def begin(self) -> None:
         """Make the ground of a new world."""
@@ -115,8 +99,7 @@ class Services:
 
     def document(self, slots: Slots) -> dict[str, Any]:
         """Return the part of a snapshot about the services."""
-        saved = {name: state.document(slots) for name, state in self._saved.items()}
-        return {**saved, "terrain": terrain_document(self.model)}
+        return {**super().document(slots), "terrain": terrain_document(self.model)}
 
     def restore(self, document: Any, slots: Slots) -> None:
         """Restore the services of a snapshot; the tree is there already.
@@ -125,8 +108,7 @@ class Services:
             ValueError: The snapshot is damaged.
         """
         self._show_max_players()
-        for name, state in self._saved.items():
-            state.restore(document[name], slots)
+        super().restore(document, slots)
         restore_terrain(self.model, document["terrain"])
 
 

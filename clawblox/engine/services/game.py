@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from clawblox.engine import shapes
 from clawblox.engine.errors import WorldHalted, suggest, to_text
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.spec import methods_of
 from clawblox.engine.instances.tree_changes import destroy
+from clawblox.engine.saved_state import FUNCTION, Layouts, SavedState, entries, slot_of
 from clawblox.engine.scheduler import ticks_in
-from clawblox.engine.slots import Slots
 from clawblox.luau import RuntimeFault
 from clawblox.luau.core.values import describe_key, is_function, key_value
 
-SHAPE: Final = [shapes.whole]
 
-
-class ClosingCalls:
+class ClosingCalls(SavedState):
     """What scripts want to do when the world is closed in order.
 
     Args:
         model: The data model; the members of ``game`` are added to it.
     """
+
+    layouts: ClassVar[Layouts] = {"_at_close": [FUNCTION]}
 
     def __init__(self, model: DataModel) -> None:
         self._model = model
@@ -63,31 +63,18 @@ class ClosingCalls:
                     failures.append(failure)
         return failures
 
-    def document(self, slots: Slots) -> list[int]:
-        """Return its part of a snapshot."""
-        return [slots.put(function) for function in self._at_close]
-
-    def restore(self, document: list[int], slots: Slots) -> None:
-        """Restore the functions of a snapshot.
-
-        Raises:
-            ValueError: A function is missing.
-        """
-        self._at_close = [slots.take_function(number) for number in document]
-
 
 _DEFAULT_S: Final = 10.0
 
 
-DEBRIS_SHAPE: Final = [(shapes.whole, shapes.whole)]
-
-
-class DebrisQueue:
+class DebrisQueue(SavedState):
     """The instances that wait to be destroyed, in the order in which they were added.
 
     Args:
         model: The data model; the methods of ``Debris`` are added to it.
     """
+
+    layouts: ClassVar[Layouts] = {"_due": entries(slot_of(Instance), shapes.whole)}
 
     def __init__(self, model: DataModel) -> None:
         self._model = model
@@ -113,15 +100,3 @@ class DebrisQueue:
         for instance in [candidate for candidate, due in self._due.items() if due <= tick]:
             self._due.pop(instance, None)
             destroy(instance)
-
-    def document(self, slots: Slots) -> list[list[int]]:
-        """Return its part of a snapshot."""
-        return [[slots.put(instance), due] for instance, due in self._due.items()]
-
-    def restore(self, document: list[list[int]], slots: Slots) -> None:
-        """Restore the instances of a snapshot.
-
-        Raises:
-            ValueError: The snapshot is damaged.
-        """
-        self._due = {slots.take_as(number, Instance): due for number, due in document}

@@ -8,12 +8,13 @@ as in the public engine.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from clawblox.engine import shapes
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import as_list, text_argument
 from clawblox.engine.instances.spec import methods_of
+from clawblox.engine.saved_state import SavedState
 from clawblox.engine.slots import Slots
 from clawblox.luau import LuaTable, RuntimeFault
 
@@ -22,13 +23,7 @@ MAX_GROUPS: Final = 32
 _ALL: Final = (1 << MAX_GROUPS) - 1
 
 
-SHAPE: Final = (
-    (shapes.text, *[shapes.optional(shapes.text)] * (MAX_GROUPS - 1)),
-    (shapes.mask,) * MAX_GROUPS,
-)
-
-
-class CollisionGroups:
+class CollisionGroups(SavedState):
     """The collision groups of a world, each a bit of 32.
 
     Args:
@@ -37,6 +32,11 @@ class CollisionGroups:
     Attributes:
         changed: Called when the group or the mask of a part may have changed.
     """
+
+    shape: ClassVar[shapes.Shape] = (
+        (shapes.text, *[shapes.optional(shapes.text)] * (MAX_GROUPS - 1)),
+        (shapes.mask,) * MAX_GROUPS,
+    )
 
     def __init__(self, model: DataModel) -> None:
         self.changed: Callable[[], None] = lambda: None

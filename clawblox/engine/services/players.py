@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import attrs
 
@@ -17,19 +17,12 @@ from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import as_list, text_argument
 from clawblox.engine.instances.spec import methods_of
 from clawblox.engine.instances.tree_changes import destroy, set_parent
+from clawblox.engine.saved_state import Layouts, SavedState, Stored, slot_of
 from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.slots import Slots
 
 _USER_ID_BITS: Final = (1 << 53) - 1
 _TICKS_BETWEEN_CHECKS: Final = 60
-
-
-SHAPE: Final = {
-    "players": [(shapes.whole, shapes.text, shapes.whole, shapes.flag)],
-    "kicks": [(shapes.whole, shapes.text)],
-    "bots": [shapes.text],
-    "bots_made": shapes.whole,
-}
 
 
 @attrs.define(eq=False)
@@ -47,8 +40,26 @@ class PlayerRecord:
     is_bot: bool
 
 
+def _read_players(slots: Slots, saved: list[list[Any]]) -> dict[str, Instance]:
+    players = {}
+    for number, *fields in saved:
+        player = slots.take_as(number, Instance)
+        player.extra = PlayerRecord(*fields)
+        players[player.extra.agent_id] = player
+    return players
+
+
+_PLAYERS: Final = Stored(
+    [(shapes.whole, shapes.text, shapes.whole, shapes.flag)],
+    lambda slots, players: [
+        [slots.put(player), *attrs.astuple(player.extra)] for player in players.values()
+    ],
+    _read_players,
+)
+
+
 @attrs.define(eq=False)
-class Players:
+class Players(SavedState):
     """The players of a world, in the order in which they joined.
 
     Args:
@@ -61,13 +72,20 @@ class Players:
         log: Called with each line about a removed player.
     """
 
+    layouts: ClassVar[Layouts] = {
+        "_players": _PLAYERS,
+        "_kicks": [(slot_of(Instance), shapes.text)],
+        "_bots": [shapes.text],
+        "_bots_made": shapes.whole,
+    }
+
     _model: DataModel
     max_players: int
     _afk_timeout_s: float
     _spawn: Callable[[Instance], None]
     _leave: Callable[[Instance], None]
     _log: Callable[[str], None]
-    _by_agent: dict[str, Instance] = attrs.field(init=False, factory=dict)
+    _players: dict[str, Instance] = attrs.field(init=False, factory=dict)
     _kicks: list[tuple[Instance, str]] = attrs.field(init=False, factory=list)
     _bots: list[str] = attrs.field(init=False, factory=list)
     _bots_made: int = attrs.field(init=False, default=0)
@@ -84,11 +102,11 @@ class Players:
 
     def listed(self) -> list[tuple[str, Instance]]:
         """Return the ids and players in the order in which they joined, bots included."""
-        return list(self._by_agent.items())
+        return list(self._players.items())
 
     def find(self, agent_id: str) -> Instance | None:
         """Return the player of an agent, or None."""
-        return self._by_agent.get(agent_id)
+        return self._players.get(agent_id)
 
     # Joining and leaving
 
@@ -114,7 +132,7 @@ class Players:
         gui.link(player)
         player.store("PlayerGui", gui)
         player.extra = PlayerRecord(agent_id, self._model.scheduler.tick, is_bot)
-        self._by_agent[agent_id] = player
+        self._players[agent_id] = player
         with self._model.scheduler.phase("Failed to fire PlayerAdded"):
             set_parent(player, self.service)
             self._spawn(player)
@@ -127,7 +145,7 @@ class Players:
         Raises:
             WorldHalted: A handler fails.
         """
-        player = self._by_agent.get(agent_id)
+        player = self._players.get(agent_id)
         if player is None:
             return
         with self._model.scheduler.phase("Failed to fire PlayerRemoving"):
@@ -137,11 +155,11 @@ class Players:
             if character is not None:
                 set_parent(character, None)
             destroy(player)
-        self._by_agent.pop(agent_id, None)
+        self._players.pop(agent_id, None)
 
     def touch(self, agent_id: str) -> None:
         """Note an input of an agent: the time without input starts over."""
-        player = self._by_agent.get(agent_id)
+        player = self._players.get(agent_id)
         if player is not None:
             player.extra.active_at = self._model.scheduler.tick
 
@@ -173,7 +191,7 @@ class Players:
 
     def _drop(self, player: Instance, line: str) -> None:
         record: PlayerRecord | None = player.extra
-        if record is None or self._by_agent.get(record.agent_id) is not player:
+        if record is None or self._players.get(record.agent_id) is not player:
             return  # kicked twice, or gone already
         self._log(line)
         self.remove(record.agent_id)
@@ -191,7 +209,7 @@ class Players:
                 )
 
     def _has_room(self, name: str, expected: int) -> bool:
-        if len(self._by_agent) + expected < self.max_players:
+        if len(self._players) + expected < self.max_players:
             return True
         self._log(f"[Bot] {to_text(name)} cannot join: the world has {self.max_players} players")
         return False
@@ -232,33 +250,3 @@ class Players:
         if not any(kicked is player for kicked, _ in self._kicks):
             self._kicks.append((player, to_text(message) if isinstance(message, str) else ""))
         return ()
-
-    # Snapshots
-
-    def document(self, slots: Slots) -> dict[str, Any]:
-        """Return its part of a snapshot."""
-        return {
-            "players": [
-                [slots.put(player), *attrs.astuple(player.extra)]
-                for player in self._by_agent.values()
-            ],
-            "kicks": [[slots.put(player), reason] for player, reason in self._kicks],
-            "bots": list(self._bots),
-            "bots_made": self._bots_made,
-        }
-
-    def restore(self, document: dict[str, Any], slots: Slots) -> None:
-        """Restore the players of a snapshot.
-
-        Raises:
-            ValueError: The snapshot is damaged.
-        """
-        for number, *fields in document["players"]:
-            player = slots.take_as(number, Instance)
-            player.extra = PlayerRecord(*fields)
-            self._by_agent[player.extra.agent_id] = player
-        self._kicks = [
-            (slots.take_as(number, Instance), reason) for number, reason in document["kicks"]
-        ]
-        self._bots = list(document["bots"])
-        self._bots_made = document["bots_made"]

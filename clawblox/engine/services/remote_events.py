@@ -10,15 +10,15 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from clawblox.engine import shapes
 from clawblox.engine.errors import to_luau_text, to_text
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import wrong_argument
 from clawblox.engine.json_text import MAX_DEPTH, array_length, key_text
+from clawblox.engine.saved_state import Layouts, SavedState
 from clawblox.engine.scheduler import TICK_RATE
-from clawblox.engine.slots import Slots
 from clawblox.luau import LuaTable, RuntimeFault, Userdata, Vector
 from clawblox.luau.core.operators import shown_type
 from clawblox.luau.runtime.host import to_luau
@@ -88,22 +88,13 @@ def _userdata_json(value: Any, charge: Callable[[int], None]) -> Json:
 
 
 _RECIPIENT: Final = shapes.optional(shapes.text)  # the id of an agent; null for everyone
-SHAPE: Final = {
-    "fired": [(_RECIPIENT, shapes.text, shapes.flag, shapes.anything)],
-    "recent": [
-        (
-            _RECIPIENT,
-            {
-                "id": shapes.whole,
-                "tick": shapes.whole,
-                "server_time_ms": shapes.whole,
-                "name": shapes.text,
-                "reliable": shapes.flag,
-                "payload": shapes.anything,
-            },
-        )
-    ],
-    "published": shapes.whole,
+_EVENT: Final = {
+    "id": shapes.whole,
+    "tick": shapes.whole,
+    "server_time_ms": shapes.whole,
+    "name": shapes.text,
+    "reliable": shapes.flag,
+    "payload": shapes.anything,
 }
 
 
@@ -114,13 +105,19 @@ def _flat(payload: Json) -> Json:
     return [_flat(member) for member in payload] if isinstance(payload, list) else payload
 
 
-class RemoteEvents:
+class RemoteEvents(SavedState):
     """The events of a world.
 
     Args:
         model: The data model; the methods of ``RemoteEventService`` and ``RemoteEvent`` are added
             to it.
     """
+
+    layouts: ClassVar[Layouts] = {
+        "_fired": [(_RECIPIENT, shapes.text, shapes.flag, shapes.anything)],
+        "_recent": [(_RECIPIENT, _EVENT)],
+        "_published": shapes.whole,
+    }
 
     def __init__(self, model: DataModel) -> None:
         self._model = model
@@ -217,20 +214,6 @@ class RemoteEvents:
             if event.spec.name == "RemoteEvent" and event.name == shown:
                 event.fire("OnServerEvent", player, to_luau(data.get("payload")))
                 return
-
-    def document(self, slots: Slots) -> dict[str, Json]:
-        """Return its part of a snapshot."""
-        return {
-            "fired": [list(event) for event in self._fired],
-            "recent": [list(event) for event in self._recent],
-            "published": self._published,
-        }
-
-    def restore(self, document: dict[str, Json], slots: Slots) -> None:
-        """Restore the events of a snapshot."""
-        self._fired.extend(document["fired"])
-        self._recent.extend((to, event) for to, event in document["recent"])
-        self._published = document["published"]
 
     # Methods of the service and of RemoteEvents
 

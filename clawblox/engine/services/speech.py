@@ -11,26 +11,26 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable
-from typing import Final
+from typing import ClassVar, Final
 
 from clawblox.engine import shapes
 from clawblox.engine.errors import to_luau_text
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.slots import Slots
+from clawblox.engine.saved_state import Layouts, SavedState, slot_of
 from clawblox.luau import Vector
 
 MAX_SAID: Final = 1000
 """Most messages that wait for a tick; where no tick comes for long, the oldest are dropped."""
 
-SHAPE: Final = [(shapes.whole, shapes.text)]
 
-
-class Speech:
+class Speech(SavedState):
     """The messages of players since the last tick.
 
     Args:
         model: The data model.
     """
+
+    layouts: ClassVar[Layouts] = {"_said": [(slot_of(Instance), shapes.text)]}
 
     def __init__(self, model: DataModel) -> None:
         self._model = model
@@ -54,19 +54,6 @@ class Speech:
             player, content = self._said.popleft()
             if player.parent is not None:  # else the player has left
                 player.fire("Chatted", content)
-
-    def document(self, slots: Slots) -> list[list[int | str]]:
-        """Return its part of a snapshot."""
-        return [[slots.put(player), content] for player, content in self._said]
-
-    def restore(self, document: list[list[int | str]], slots: Slots) -> None:
-        """Restore the messages of a snapshot.
-
-        Raises:
-            ValueError: The snapshot is damaged.
-        """
-        for number, content in document:
-            self._said.append((slots.take_as(int(number), Instance), str(content)))
 
 
 def within_hearing(

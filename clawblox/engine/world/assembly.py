@@ -122,7 +122,7 @@ class Assembly:
             logical_restore=logical_restore,
         )
         groups.changed = self.parts.update_groups
-        self.parts.space.characters_push = settings.player_object_physics
+        self.parts.space.walking.pushes = settings.player_object_physics
         self.characters = Characters(self.model, self.parts)
         self.animations = Animations(self.model)
         self.tweens = Tweens(self.model)

@@ -231,7 +231,7 @@ class EngineWorld(Simulation):
         """
         services = self._parts.services
         if self.failure is None:
-            for failure in self._run(services.game.close):
+            for failure in self._run(services.at_close.close):
                 self._console.fail(failure)
         services.data_stores.close()
 

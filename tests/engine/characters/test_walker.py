@@ -1,12 +1,15 @@
+import json
 import math
 
 import attrs
 import pytest
 
-from clawblox.engine.characters.walker import Gait, Walker
+from clawblox.engine.characters.walker import WALKER, Gait, Walker
 from clawblox.engine.physics.bodies import CHARACTER, DYNAMIC, Traits
 from clawblox.engine.physics.colliders import BLOCK, CYLINDER, WEDGE, Shape
 from clawblox.engine.physics.space import Space
+from clawblox.engine.saved_state import from_json, to_json
+from clawblox.engine.slots import Slots
 
 CAPSULE = Shape(CYLINDER, 2.0, 5.0, 2.0)
 ROOT = 2
@@ -283,7 +286,7 @@ def test_a_wall_ends_a_thrown_velocity(scene):
 @pytest.mark.parametrize("pushes", [True, False])
 def test_characters_push_dynamic_parts_if_the_world_allows_it(scene, pushes):
     add(scene, 3, (2.0, 2.0, 2.0), (3.0, 1.0, 0.0), motion=DYNAMIC)
-    scene.space.characters_push = pushes
+    scene.space.walking.pushes = pushes
     scene.step(20)
     scene.walker.direction = (1.0, 0.0)
     scene.step(60)
@@ -309,7 +312,8 @@ def test_a_walker_continues_from_its_document(scene):
     scene.walker.throw((30.0, 40.0, 0.0))
     scene.step(7)
     scene.walker.direction = (0.5, 0.25)
-    again = Walker.restore(scene.walker.document())
+    saved = to_json(WALKER, scene.walker, Slots())
+    again = from_json(WALKER, json.loads(json.dumps(saved)), Slots())
     assert attrs.asdict(again) == attrs.asdict(scene.walker)
 
 

@@ -383,7 +383,7 @@ def test_closing_carries_out_the_requests_of_bind_to_close(tmp_path: Path) -> No
     script(world, "game:BindToClose(function() d:SetAsync('k', 'end') end)")
     world.tick()
     world = Bench(SqliteStore(tmp_path / "rows.db")).restore(world.document())
-    assert world.services.game.close() == []
+    assert world.services.at_close.close() == []
     world.services.data_stores.close()
     store = SqliteStore(tmp_path / "rows.db")
     assert store.execute("game", [Read("d", "k")]) == ['"end"']

@@ -53,9 +53,9 @@ def test_bind_to_close_functions_run_once_in_order_and_report_errors() -> None:
         end
         """
     )
-    assert [str(failure) for failure in world.services.game.close()] == ["BindToClose: no"]
+    assert [str(failure) for failure in world.services.at_close.close()] == ["BindToClose: no"]
     assert world.printed() == ["1", "2", "3"]
-    assert world.services.game.close() == []
+    assert world.services.at_close.close() == []
 
 
 # HttpService

@@ -72,4 +72,4 @@ def test_characters_push_parts_only_if_the_world_allows_it(tmp_path):
     (tmp_path / "main.lua").write_text("")
     for pushes in (True, False):
         settings = EngineSettings(directory=tmp_path, player_object_physics=pushes)
-        assert Assembly(settings, Console()).parts.space.characters_push is pushes
+        assert Assembly(settings, Console()).parts.space.walking.pushes is pushes

@@ -1,0 +1,178 @@
+"""The state of a part of a world, declared once: checked, saved and restored by its layouts.
+
+A layout describes the JSON of a value as a shape of `shapes` does, with lists and tuples around
+shapes; where the value itself is not its JSON, a `Stored` takes the place of the shape.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final, TypeAlias
+
+import attrs
+
+from clawblox.engine import shapes
+from clawblox.engine.slots import Slots
+
+Layout: TypeAlias = Any
+Layouts: TypeAlias = Mapping[str, Layout]
+Json = Any
+
+
+@attrs.frozen
+class Stored:
+    """The layout of a value that is not its own JSON.
+
+    Attributes:
+        shape: The shape of the JSON.
+        write: Returns the JSON of a value.
+        read: Returns the value of its JSON; raises ValueError for a damaged snapshot.
+    """
+
+    shape: shapes.Shape
+    write: Callable[[Slots, Any], Json]
+    read: Callable[[Slots, Json], Any]
+
+
+VALUE: Final = Stored(shapes.whole, Slots.put, Slots.take)
+"""A Luau value, in a slot."""
+FUNCTION: Final = Stored(shapes.whole, Slots.put, Slots.take_function)
+"""A function of a script, in a slot."""
+
+
+def slot_of(kind: type[Any]) -> Stored:
+    """Return the layout of an object of a class, in a slot."""
+    return Stored(shapes.whole, Slots.put, lambda slots, number: slots.take_as(number, kind))
+
+
+def optional(layout: Layout) -> Stored:
+    """Return the layout of None or a value."""
+    return Stored(
+        shapes.optional(shape_of(layout)),
+        lambda slots, value: None if value is None else to_json(layout, value, slots),
+        lambda slots, saved: None if saved is None else from_json(layout, saved, slots),
+    )
+
+
+def record(cls: type[Any], *layouts: Layout) -> Stored:
+    """Return the layout of an object of an attrs class: a list of its attributes."""
+    names = [attribute.name for attribute in attrs.fields(cls)]
+    return Stored(
+        shape_of(layouts),
+        lambda slots, value: to_json(layouts, [getattr(value, name) for name in names], slots),
+        lambda slots, saved: cls(*from_json(layouts, saved, slots)),
+    )
+
+
+def keys(layout: Layout) -> Stored:
+    """Return the layout of a dictionary without values: a list of its keys."""
+    return Stored(
+        [shape_of(layout)],
+        lambda slots, table: to_json([layout], table, slots),
+        lambda slots, saved: dict.fromkeys(from_json([layout], saved, slots)),
+    )
+
+
+def entries(key: Layout, *values: Layout) -> Stored:
+    """Return the layout of a dictionary: a list of its keys, each with its value or values."""
+    row = (key, *values)
+
+    def write(slots: Slots, table: dict[Any, Any]) -> Json:
+        rows = table.items() if len(values) == 1 else ((at, *rest) for at, rest in table.items())
+        return to_json([row], rows, slots)
+
+    def read(slots: Slots, saved: Json) -> dict[Any, Any]:
+        rows = from_json([row], saved, slots)
+        return {at: rest[0] if len(values) == 1 else tuple(rest) for at, *rest in rows}
+
+    return Stored([shape_of(row)], write, read)
+
+
+def shape_of(layout: Layout) -> shapes.Shape:
+    """Return the shape of the JSON of a layout."""
+    if isinstance(layout, list | tuple):
+        return type(layout)(map(shape_of, layout))
+    return getattr(layout, "shape", layout)
+
+
+def to_json(layout: Layout, value: Any, slots: Slots) -> Json:
+    """Return the JSON of a value."""
+    if isinstance(value, SavedState):
+        return value.document(slots)
+    if isinstance(layout, Stored):
+        return layout.write(slots, value)
+    if isinstance(layout, list):
+        (part,) = layout
+        return list(value) if callable(part) else [to_json(part, item, slots) for item in value]
+    if isinstance(layout, tuple):
+        pairs = zip(layout, value, strict=True)
+        return [to_json(part, member, slots) for part, member in pairs]
+    return value
+
+
+def from_json(layout: Layout, saved: Json, slots: Slots) -> Any:
+    """Return the value of JSON that has the shape of its layout.
+
+    Raises:
+        ValueError: The snapshot is damaged.
+    """
+    if isinstance(layout, Stored):
+        return layout.read(slots, saved)
+    if isinstance(layout, list):
+        return [from_json(layout[0], member, slots) for member in saved]
+    if isinstance(layout, tuple):
+        pairs = zip(layout, saved, strict=True)
+        return tuple([from_json(part, member, slots) for part, member in pairs])
+    return saved
+
+
+class SavedState:
+    """A part of a world whose state is in snapshots.
+
+    Attributes:
+        layouts: The layouts of its attributes by name; the class of another `SavedState` stands for
+            its layout. The document has the same names without a leading underscore; with a single
+            attribute, it is the JSON of that attribute.
+        shape: The shape of the document.
+    """
+
+    layouts: ClassVar[Layouts] = {}
+    shape: ClassVar[shapes.Shape]
+
+    def __init_subclass__(cls) -> None:
+        """Derive the shape, unless the class has its own."""
+        super().__init_subclass__()
+        if "shape" not in vars(cls):
+            cls.shape = cls._joined({name: shape_of(cls.layouts[name]) for name in cls.layouts})
+
+    @classmethod
+    def _joined(cls, parts: dict[str, Any]) -> Any:
+        if len(parts) == 1:
+            (only,) = parts.values()
+            return only
+        return {name.lstrip("_"): part for name, part in parts.items()}
+
+    def document(self, slots: Slots) -> Json:
+        """Return its part of a snapshot."""
+        layouts = self.layouts.items()
+        return self._joined({name: to_json(at, getattr(self, name), slots) for name, at in layouts})
+
+    def restore(self, document: Json, slots: Slots) -> None:
+        """Restore what `document` returned.
+
+        Raises:
+            ValueError: The snapshot is damaged.
+        """
+        for name, layout in self.layouts.items():
+            saved = document if len(self.layouts) == 1 else document[name.lstrip("_")]
+            kept = getattr(self, name)
+            if isinstance(kept, SavedState):
+                kept.restore(saved, slots)
+            elif isinstance(kept, dict):  # it may be shared
+                kept.clear()
+                kept.update(from_json(layout, saved, slots))
+            elif isinstance(kept, deque):  # its length is limited
+                kept.extend(from_json(layout, saved, slots))
+            else:
+                setattr(self, name, from_json(layout, saved, slots))
