@@ -133,8 +133,7 @@ class VM(LimitedMachine):
 
     def new_environment(self) -> LuaTable:
         """Return the globals of one script: a new table that falls back on the VM's globals."""
-        environment, meta = LuaTable(), LuaTable()
-        meta["__index"] = self.globals
+        environment, meta = LuaTable(), LuaTable({"__index": self.globals})
         freeze(meta)
         own_user_class(meta)
         set_metatable(environment, meta)

@@ -108,8 +108,8 @@ def create_app(
         routes=[Mount(settings.base_path, routes=routes)] if settings.base_path else routes,
         exception_handlers={
             Halted: answer_halted,
-            WorldFull: _answer_full,
-            InputError: _answer_refused_input,
+            WorldFull: _answer_refusal,
+            InputError: _answer_refusal,
             ClientDisconnect: _answer_disconnected,
         },
         lifespan=lifespan,
@@ -338,11 +338,7 @@ def _json_bytes(body: bytes, status: int = 200) -> Response:
     return Response(body, status, media_type="application/json")
 
 
-async def _answer_full(request: Request, error: Exception) -> Response:
-    return PlainTextResponse("Instance is full", 400)
-
-
-async def _answer_refused_input(request: Request, error: Exception) -> Response:
+async def _answer_refusal(request: Request, error: Exception) -> Response:
     return PlainTextResponse(str(error), 400)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import anyio
@@ -59,13 +60,14 @@ class Feed:
             await websocket.send_denial_response(refusal)
             return
         self._clients += 1
+        has_exceeded = False
         try:
             await websocket.accept()
-            reader = _Reader()
             async with anyio.create_task_group() as tasks:
-                for task in (self._send_states, reader.run):
-                    tasks.start_soon(_run_until_closed, task, websocket, tasks.cancel_scope)
-            if reader.has_exceeded:
+                tasks.start_soon(self._send_until_closed, websocket, tasks.cancel_scope)
+                has_exceeded = await _drop_messages(websocket)
+                tasks.cancel_scope.cancel()
+            if has_exceeded:
                 with anyio.move_on_after(CLOSE_S):
                     await websocket.close(_POLICY_VIOLATION, "too many messages")
         finally:
@@ -81,6 +83,11 @@ class Feed:
             self._text = encode_json(self._read()).decode("ascii")
             self._version = self._world.version
         return self._text
+
+    async def _send_until_closed(self, websocket: WebSocket, scope: anyio.CancelScope) -> None:
+        with suppress(WebSocketDisconnect):
+            await self._send_states(websocket)
+        scope.cancel()
 
     async def _send_states(self, websocket: WebSocket) -> None:
         sent: int | None = None
@@ -100,34 +107,12 @@ class Feed:
             await anyio.sleep(INTERVAL_S)
 
 
-async def _run_until_closed(
-    task: Callable[[WebSocket], object], websocket: WebSocket, scope: anyio.CancelScope
-) -> None:
-    try:
-        await task(websocket)  # type: ignore[misc]
-    except WebSocketDisconnect:
-        pass
-    finally:
-        scope.cancel()
-
-
-class _Reader:
-    """Receives the messages of a client and drops them.
-
-    Attributes:
-        has_exceeded: Whether the client has sent more than it may.
-    """
-
-    def __init__(self) -> None:
-        self.has_exceeded = False
-        self._messages = Rate(MESSAGES_PER_S, MESSAGES_BURST)
-
-    async def run(self, websocket: WebSocket) -> None:
-        """Return when the client leaves, or has sent too much."""
-        while not self.has_exceeded:
-            message = await websocket.receive()
-            if message["type"] == "websocket.disconnect":
-                return
-            size = len(message.get("text") or message.get("bytes") or "")
-            kilobytes = 1 + size // 1024
-            self.has_exceeded = not self._messages.admits(anyio.current_time(), kilobytes)
+async def _drop_messages(websocket: WebSocket) -> bool:
+    """Receive messages until the client leaves; return True if it has sent more than it may."""
+    messages = Rate(MESSAGES_PER_S, MESSAGES_BURST)
+    while (message := await websocket.receive())["type"] != "websocket.disconnect":
+        size = len(message.get("text") or message.get("bytes") or "")
+        kilobytes = 1 + size // 1024
+        if not messages.admits(anyio.current_time(), kilobytes):
+            return True
+    return False

@@ -106,7 +106,7 @@ class HostedWorld:
             Halted: The world has stopped.
         """
         if len(self.sessions) >= self.simulation.max_agents:
-            raise WorldFull
+            raise WorldFull("Instance is full")
         session = AgentSession(*self.ids.issue(), name)
         self.version += 1
         with self.running():

@@ -144,13 +144,15 @@ def _add_launch_flags(parser: argparse.ArgumentParser, given: Mapping[str, str])
         parser.add_argument(flag, type=kind, default=given.get(variable, default), help=text)
 
     add("--host", HOST_ENV, "127.0.0.1", _parse_host, "address to bind [%(default)s]")
-    add("--port", PORT_ENV, "8080", _parse_port, "port to bind; 0 takes a free one [%(default)s]")
+    port = _number_in(range(65536), "a port from 0 to 65535")
+    add("--port", PORT_ENV, "8080", port, "port to bind; 0 takes a free one [%(default)s]")
     add("--base-path", BASE_PATH_ENV, "", str, "prefix of every route [none]")
     add(
         "--record-dir", RECORD_DIR_ENV, "recordings", Path, "directory to record into [%(default)s]"
     )
     add("--resume", RESUME_ENV, None, Path, "snapshot to restore before serving [a fresh world]")
-    add("--reseed", RESEED_ENV, None, _parse_seed, "random seed, set after restoring [none]")
+    seed = _number_in(SEEDS, "a seed from 0 to 2**64-1")
+    add("--reseed", RESEED_ENV, None, seed, "random seed, set after restoring [none]")
     parser.add_argument(
         "--record",
         action=argparse.BooleanOptionalAction,
@@ -184,7 +186,7 @@ def _add_limit_flags(parser: argparse.ArgumentParser) -> None:
         )
     limits.add_argument(
         "--max-connections",
-        type=_parse_count,
+        type=_number_in(range(1, 10**9), "a whole number above 0"),
         default=_default_max_connections(),
         metavar="N",
         help="maximum number of open connections; further ones wait [%(default)s]",
@@ -218,13 +220,6 @@ def _parse_host(text: str) -> str:
     return text.strip()
 
 
-def _parse_port(text: str) -> int:
-    port = int(text) if text.isascii() and text.isdigit() else -1
-    if not 0 <= port <= 65535:  # noqa: PLR2004, RUF100 - the range of ports
-        raise argparse.ArgumentTypeError(f"must be a port from 0 to 65535, not {text!r}")
-    return port
-
-
 def _parse_seconds(text: str) -> float:
     try:
         seconds = float(text)
@@ -237,14 +232,11 @@ def _parse_seconds(text: str) -> float:
     return seconds
 
 
-def _parse_count(text: str) -> int:
-    if not re.fullmatch("[0-9]{1,9}", text) or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"must be a whole number above 0, not {text!r}")
-    return int(text)
+def _number_in(numbers: range, what: str) -> _Parse:
+    def parse(text: str) -> int:
+        number = int(text) if re.fullmatch("[0-9]{1,20}", text) else -1
+        if number not in numbers:
+            raise argparse.ArgumentTypeError(f"must be {what}, not {text[:40]!r}")
+        return number
 
-
-def _parse_seed(text: str) -> int:
-    seed = int(text) if re.fullmatch("[0-9]{1,20}", text) else -1
-    if seed not in SEEDS:
-        raise argparse.ArgumentTypeError(f"must be a seed from 0 to 2**64-1, not {text[:40]!r}")
-    return seed
+    return parse

@@ -146,11 +146,10 @@ def _field(document: dict[str, Any], key: str, kind: type[_T] | tuple[type[_T], 
 
 
 def _entries(document: dict[str, Any], key: str, build: Callable[..., _T]) -> list[_T]:
+    entries = _field(document, key, list)
     try:
-        return [build(**entry) for entry in _field(document, key, list)]
+        return [build(**entry) for entry in entries]
     except (TypeError, ValueError) as error:
-        if isinstance(error, SnapshotRefusal):
-            raise
         raise SnapshotRefusal(f"its {key!r} are malformed: {error}") from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -93,9 +94,7 @@ def always_returns(block: list[ast.Statement]) -> bool:
         return True
     if isinstance(last, ast.Do):
         return always_returns(last.body)
-    return isinstance(last, ast.If) and all(
-        always_returns(body) for body in [*(body for _, body in last.arms), last.otherwise]
-    )
+    return isinstance(last, ast.If) and all(map(always_returns, last.bodies()))
 
 
 def is_multiple(expression: ast.Expression) -> bool:
@@ -139,7 +138,7 @@ class NumberLocals:
 
     def __init__(self, functions: list[ast.FunctionBody]) -> None:
         self.direct = direct = DirectFunctions(functions)
-        self._sources: dict[ast.Local, list[ast.Expression | None]] = {}
+        self._sources: dict[ast.Local, list[ast.Expression | None]] = defaultdict(list)
         for function in functions:
             for at, parameter in enumerate(function.params):
                 self._parameter(function, at, parameter)
@@ -161,10 +160,11 @@ class NumberLocals:
     def _parameter(self, function: ast.FunctionBody, at: int, parameter: ast.Local) -> None:
         local = self.direct.names.get(function)
         if local is None:
-            self._note(parameter, None)
+            self._sources[parameter].append(None)
             return
         for call in self.direct.calls[local]:
-            self._note(parameter, call.arguments[at] if at < len(call.arguments) else None)
+            has_argument = at < len(call.arguments)
+            self._sources[parameter].append(call.arguments[at] if has_argument else None)
 
     def is_number(self, expression: ast.Expression | None) -> bool:
         """Return whether an expression always gives a number; None means any value."""
@@ -189,9 +189,6 @@ class NumberLocals:
             return all(self.is_number(value) for value in [*values, expression.otherwise])
         return False
 
-    def _note(self, local: ast.Local, source: ast.Expression | None) -> None:
-        self._sources.setdefault(local, []).append(source)
-
     def _read(self, node: ast.Statement) -> None:
         match node:
             case ast.LocalStatement():
@@ -199,14 +196,14 @@ class NumberLocals:
             case ast.Assignment():
                 self._pairs(node.targets, node.values)
             case ast.CompoundAssignment(target=ast.LocalName(local=local) as target):
-                self._note(local, ast.Binary(0, node.operator, target, node.value))
+                self._sources[local].append(ast.Binary(0, node.operator, target, node.value))
             case ast.LocalFunction():
-                self._note(node.local, None)
+                self._sources[node.local].append(None)
             case ast.NumericFor():
-                self._note(node.local, ast.Constant(0, 0.0))
+                self._sources[node.local].append(ast.Constant(0, 0.0))
             case ast.GenericFor():
                 for local in node.locals:
-                    self._note(local, None)
+                    self._sources[local].append(None)
 
     def _pairs(self, targets: list[ast.Expression], values: list[ast.Expression]) -> None:
         for index, target in enumerate(targets):
@@ -217,4 +214,4 @@ class NumberLocals:
                 and is_multiple(values[index])
                 and self.direct.callee(values[index]) not in self.direct.single
             )
-            self._note(target.local, values[index] if is_plain else None)
+            self._sources[target.local].append(values[index] if is_plain else None)

@@ -140,9 +140,9 @@ class Lexer:
             self._position = self._long_end(
                 opening, "Expected identifier when parsing expression, got unfinished comment"
             )
-            self._count_lines(start, self._position)
-            return
-        self._position = self._find("\n")
+        else:
+            self._position = self._find("\n")
+        self._count_lines(start, self._position)
 
     def _long_end(self, opening: re.Match[str], failure: str) -> int:
         close = f"]{opening.group(1)}]"
@@ -185,14 +185,14 @@ class Lexer:
     def _unexpected(self, character: str) -> NoReturn:
         if character == "!" and self._source.startswith("!=", self._position):
             self.fail("Unexpected '!='; did you mean '~='?")
-        shown = f"'{character}'" if " " < character < "\x7f" else self._code_point()
-        self.fail(f"Expected identifier when parsing expression, got {shown}")
-
-    def _code_point(self) -> str:
         encoded = self._source[self._position : self._position + 4].encode("latin-1")
         code = ord(encoded.decode("utf-8", "surrogateescape")[0])
-        is_valid = not 0xDC80 <= code <= 0xDCFF
-        return f"Unicode character U+{code:x}" if is_valid else "invalid UTF-8 sequence"
+        shown = f"Unicode character U+{code:x}"
+        if 0xDC80 <= code <= 0xDCFF:
+            shown = "invalid UTF-8 sequence"
+        elif " " < character < "\x7f":
+            shown = f"'{character}'"
+        self.fail(f"Expected identifier when parsing expression, got {shown}")
 
     def _scan_long_string(self, opening: re.Match[str]) -> None:
         start = self._position

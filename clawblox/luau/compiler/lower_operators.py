@@ -166,8 +166,6 @@ class OperatorLowering(Lowering):
         """
         while isinstance(expression, ast.Single):
             expression = expression.inner
-        if isinstance(expression, ast.Constant):
-            return str(expression.value is not None and expression.value is not False)
         if isinstance(expression, ast.Unary) and expression.operator == "not":
             return f"(not {self.condition(expression.operand)})"
         if isinstance(expression, ast.Binary) and expression.operator in ("and", "or"):

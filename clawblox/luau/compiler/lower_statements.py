@@ -377,8 +377,6 @@ def _continues(block: list[ast.Statement]) -> bool:
             return True
         if isinstance(statement, ast.Do) and _continues(statement.body):
             return True
-        if isinstance(statement, ast.If) and (
-            any(_continues(body) for _, body in statement.arms) or _continues(statement.otherwise)
-        ):
+        if isinstance(statement, ast.If) and any(map(_continues, statement.bodies())):
             return True
     return False

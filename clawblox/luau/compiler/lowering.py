@@ -120,14 +120,11 @@ class Lowering:
 
     def show_local(self, local: ast.Local) -> None:
         """Put a local in scope."""
-        self.show(self.local_name(local), self.local_variable(local))
-
-    def local_variable(self, local: ast.Local) -> Variable:
-        """Return the kind of variable that a local is."""
+        variable = Variable(self.local_kind(local), is_boxed=local.boxed)
         if local in self.numbers.direct.calls:
             function = self.numbers.direct.bodies[local].index
-            return Variable("func", is_boxed=local.boxed, function=function)
-        return Variable(self.local_kind(local), is_boxed=local.boxed)
+            variable = Variable("func", is_boxed=local.boxed, function=function)
+        self.show(self.local_name(local), variable)
 
     def local_kind(self, local: ast.Local) -> str:
         """Return the kind of a local."""

@@ -247,7 +247,12 @@ class Parser(ExpressionParser):
         if is_export:
             self.next()
         if is_export or (word.value == "type" and self.token.kind in ("name", "function")):
-            self._type_declaration()
+            if self.token.kind == "function":
+                keyword = self.next()
+                name = self.expect_name("type function name")
+                self.function_body(keyword, name.value)
+            else:
+                self.type_alias()
             return None
         if self.token.kind in ("name", "function"):
             self.refuse_experimental(word)
@@ -255,15 +260,6 @@ class Parser(ExpressionParser):
 
     def _fail_incomplete(self, first: Token) -> NoReturn:
         self.fail("Incomplete statement: expected assignment or a function call", first.line)
-
-    def _type_declaration(self) -> None:
-        """Read what follows ``type``: an alias, or a type function."""
-        if self.token.kind != "function":
-            self.type_alias()
-            return
-        opener = self.next()
-        name = self.expect_name("type function name")
-        self.function_body(opener, name.value)
 
     def _assignment(self, first: ast.Expression) -> ast.Statement:
         targets = [first]

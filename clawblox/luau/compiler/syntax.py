@@ -236,6 +236,10 @@ class If(Statement):
     arms: list[tuple[Expression, list[Statement]]]
     otherwise: list[Statement]
 
+    def bodies(self) -> list[list[Statement]]:
+        """Return the blocks of which one runs."""
+        return [*(body for _, body in self.arms), self.otherwise]
+
 
 class NumericFor(Statement):
     """``for i = a, b, c do … end``."""

@@ -99,7 +99,8 @@ class TypeReader(TokenReader):
         elif kind in ("nil", "true", "false", "string", "interp-simple"):
             self.next()
         elif kind == "{":
-            self._table_type()
+            for _ in self.listed("}", self.next(), ",;"):
+                self._type_field()
         elif kind == "(" or kind == "<":
             self._function_type()
         elif kind == "name":
@@ -118,10 +119,6 @@ class TypeReader(TokenReader):
             self.expect_name("field name")
         if self.token.kind == "<":
             self._type_arguments(self.next())
-
-    def _table_type(self) -> None:
-        for _ in self.listed("}", self.next(), ",;"):
-            self._type_field()
 
     def _type_field(self) -> None:
         if self.token.value in _ACCESS and self.peek().kind in ("name", "["):

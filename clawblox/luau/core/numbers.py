@@ -24,12 +24,12 @@ _MIN_PLAIN_EXPONENT = -6
 _CHARACTERS_PER_STEP = 256  # of a text that is read as a number
 _MOST_DIGITS = 64  # digits that a 64-bit number can have
 _SINGLE = struct.Struct("f")  # native: numbers that are too large become infinite
-_pack, _unpack = _SINGLE.pack, _SINGLE.unpack
+pack_single, unpack_single = _SINGLE.pack, _SINGLE.unpack
 
 
 def single(value: float) -> float:
     """Return a number rounded to 32 bits."""
-    rounded: float = _unpack(_pack(value))[0]
+    rounded: float = unpack_single(pack_single(value))[0]
     return rounded
 
 

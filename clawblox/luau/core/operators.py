@@ -439,8 +439,7 @@ def interpolate(texts: tuple[str, ...], *values: Any) -> str:
         current.vm.charge_work(len(values) // _FEW_VALUES)
     parts = [texts[0]]
     for text, value in zip(texts[1:], values, strict=True):
-        parts.append(to_text(value))
-        parts.append(text)
+        parts += (to_text(value), text)
     return join(parts)
 
 

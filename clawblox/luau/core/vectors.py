@@ -10,16 +10,14 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from clawblox.luau.core.numbers import divide, to_number
+from clawblox.luau.core.numbers import divide, pack_single, to_number, unpack_single
 from clawblox.luau.core.values import Vector
 
 Operator = Callable[[Any, Any], Any]
 Compute = Callable[[float, float], float]
 
 _new = object.__new__  # faster than `Vector`, because that calls Python code
-_ONE = struct.Struct("f")  # native, so numbers beyond 32 bits become infinite
-_THREE = struct.Struct("fff")
-_pack_one, _unpack_one = _ONE.pack, _ONE.unpack
+_THREE = struct.Struct("fff")  # native, so numbers beyond 32 bits become infinite
 _pack, _unpack = _THREE.pack, _THREE.unpack
 
 
@@ -66,14 +64,14 @@ def multiplying(otherwise: Operator) -> Operator:
 
     def mul(left: Any, right: Any) -> Any:
         if left.__class__ is Vector and right.__class__ is float:
-            (scale,) = _unpack_one(_pack_one(right))
+            (scale,) = unpack_single(pack_single(right))
             result = _new(Vector)
             result.x, result.y, result.z = _unpack(
                 _pack(left.x * scale, left.y * scale, left.z * scale)
             )
             return result
         if left.__class__ is float and right.__class__ is Vector:
-            (scale,) = _unpack_one(_pack_one(left))
+            (scale,) = unpack_single(pack_single(left))
             result = _new(Vector)
             result.x, result.y, result.z = _unpack(
                 _pack(scale * right.x, scale * right.y, scale * right.z)
@@ -90,7 +88,7 @@ def dividing(otherwise: Operator) -> Operator:
 
     def div(left: Any, right: Any) -> Any:
         if left.__class__ is Vector and right.__class__ is float:
-            (scale,) = _unpack_one(_pack_one(right))
+            (scale,) = unpack_single(pack_single(right))
             if scale:
                 result = _new(Vector)
                 result.x, result.y, result.z = _unpack(

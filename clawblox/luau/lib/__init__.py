@@ -40,19 +40,13 @@ def build_globals() -> tuple[LuaTable, LuaTable]:
     """Return the globals of a new VM, and its string library."""
     globals_table = LuaTable()
     # Sorted, so that the order does not depend on which module was imported first.
-    for name, function in sorted(BUILTINS.functions.items()):
-        library, dot, field = name.partition(".")
-        if not dot:
-            globals_table[name] = function
-            continue
-        if library not in globals_table:
-            globals_table[library] = LuaTable()
-        globals_table[library][field] = function
-    for name, value in (math.CONSTANTS | utf8.CONSTANTS | vector.CONSTANTS).items():
-        library, _, field = name.partition(".")
-        globals_table[library][field] = value
+    functions = sorted(BUILTINS.functions.items())
+    constants = math.CONSTANTS | utf8.CONSTANTS | vector.CONSTANTS
+    for name, value in (*functions, *constants.items()):
+        library, _, field = name.rpartition(".")
+        table = globals_table.setdefault(library, LuaTable()) if library else globals_table
+        table[field] = value
     globals_table["_VERSION"] = "Luau"
     globals_table["_G"] = globals_table
     globals_table["unpack"] = globals_table["table"]["unpack"]
-    string_library = globals_table["string"]
-    return globals_table, string_library
+    return globals_table, globals_table["string"]

@@ -131,13 +131,6 @@ def _function_at(level: Level) -> Any:
     if frame is None:
         return BUILTINS.find(f"debug.{level.name}")
     if level.prototype is None and isinstance(frame, FrameType):
-        return _find_builtin(frame)
+        builtins = [*BUILTINS.functions.values(), *BUILTINS.internal.values()]
+        return next((item for item in builtins if item.__code__ is frame.f_code), None)
     return whole_function(frame_closure(frame))
-
-
-def _find_builtin(frame: FrameType) -> Any:
-    for functions in (BUILTINS.functions, BUILTINS.internal):
-        for function in functions.values():
-            if function.__code__ is frame.f_code:
-                return function
-    return None

@@ -82,11 +82,6 @@ def _round(value: float) -> float:
     return whole + (abs(value) - whole >= 0.5)
 
 
-def _modf(value: float) -> tuple[float, float]:
-    fraction, whole = math.modf(value)
-    return whole, fraction
-
-
 def _frexp(value: float) -> tuple[float, float]:
     mantissa, exponent = math.frexp(value)
     return mantissa, float(exponent)
@@ -111,7 +106,7 @@ _of_one("frexp", _frexp)
 _of_one("isfinite", math.isfinite)
 _of_one("isinf", math.isinf)
 _of_one("isnan", math.isnan)
-_of_one("modf", _modf)
+_of_one("modf", lambda value: math.modf(value)[::-1])
 _of_one("rad", lambda value: value * (math.pi / 180.0))
 _of_one("round", rounding(_round))
 _of_one("sign", lambda value: float((value > 0) - (value < 0)))

@@ -33,13 +33,10 @@ def time_(*args: Any) -> Any:
     if not args or args[0] is None:
         return float(int(current.vm.wall_clock()))
     table = arg.table(args, 0, "time")
-    fields = [
-        _field(table, name, default)
-        for name, default in (
-            ("sec", 0), ("min", 0), ("hour", 12), ("day", None), ("month", None), ("year", None),
-        )
-    ]  # fmt: skip
-    second, minute, hour, day, month, year = fields
+    defaults = {"sec": 0, "min": 0, "hour": 12, "day": None, "month": None, "year": None}
+    second, minute, hour, day, month, year = (
+        _field(table, name, default) for name, default in defaults.items()
+    )
     days = _days(year, month, day)
     seconds = days * 86400 + hour * 3600 + minute * 60 + second
     return float(seconds) if days >= 0 and seconds >= 0 else None

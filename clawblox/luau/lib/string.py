@@ -257,8 +257,7 @@ def gsub(*args: Any) -> tuple[str, float]:
         count += 1
         if not count & 15:
             current.vm.charge(32)
-        pieces.append(text[copied : matched.start])
-        pieces.append(_replacement(replacement, matched))
+        pieces += (text[copied : matched.start], _replacement(replacement, matched))
         copied = matched.end
         position = matched.end
         if matched.start == matched.end:

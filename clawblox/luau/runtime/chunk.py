@@ -99,11 +99,9 @@ class Prototype:
             LuauSyntaxError: Python cannot compile the code.
         """
         cached = self._continuations.get(ordinal)
-        if cached is None:
-            cached = self._continuations[ordinal] = self._compile(self.sites[ordinal])
-        return cached
-
-    def _compile(self, site: Site) -> Continuation:
+        if cached is not None:
+            return cached
+        site = self.sites[ordinal]
         if self._liveness is None:
             self._liveness = Liveness(self.block, self.variables)
         names = self._liveness.needed(site)
@@ -115,7 +113,10 @@ class Prototype:
         length = sum(map(bool, writer.lines))  # the others depend on the version of Python
         unit = self.chunk.units[MAIN_UNIT]
         line = unit.lines[unit.sites.index(site)]
-        return Continuation(self, site, line, names, length, defined[f"M{self.index}"](None))
+        function = defined[f"M{self.index}"](None)
+        new = Continuation(self, site, line, names, length, function)
+        self._continuations[ordinal] = new
+        return new
 
 
 class Chunk:
@@ -230,10 +231,8 @@ class CheckedFunction(NativeFunction):
         Raises:
             RuntimeFault: An argument is no number where the code needs one.
         """
-        prototype = find_prototype(self.function)
-        assert prototype is not None
-        assert prototype.numeric_parameters is not None
-        for at in prototype.numeric_parameters:
+        prototype = prototype_in(self.function.__code__, self.function.__globals__)
+        for at in prototype.numeric_parameters or ():
             if at >= len(arguments) or arguments[at].__class__ is not float:
                 got = type_name(arguments[at]) if at < len(arguments) else "no value"
                 raise RuntimeFault(

@@ -124,9 +124,6 @@ def _size(value: Any, pending: list[Any]) -> int:
     return _OBJECT_BYTES
 
 
-_ABSENT = object()
-
-
 def collect() -> None:
     """Collect garbage, and remove the dead entries of weak tables."""
     tables = [
@@ -139,7 +136,7 @@ def collect() -> None:
     for table, entries in weakened:
         for key, value in entries:
             key, value = _strong(key), _strong(value)
-            if key is not _ABSENT and value is not _ABSENT:
+            if key is not None and value is not None:
                 raw_set(table, key, value)
 
 
@@ -165,7 +162,5 @@ def _weak(value: Any) -> Any:
 
 
 def _strong(value: Any) -> Any:
-    if not isinstance(value, weakref.ref):
-        return value
-    item = value()
-    return _ABSENT if item is None else item
+    """Return the object of a weak reference, None if it is dead; any other value as it is."""
+    return value() if isinstance(value, weakref.ref) else value

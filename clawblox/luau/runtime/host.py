@@ -91,8 +91,7 @@ class HostType:
         self.methods: dict[str, Any] = {
             key: HostFunction(f"{name}:{key}", method) for key, method in (methods or {}).items()
         }
-        self.meta = LuaTable()
-        self.meta["__metatable"] = "The metatable is locked"
+        self.meta = LuaTable({"__metatable": "The metatable is locked"})
         for event, operator in (operators or {}).items():
             self.meta[event] = HostFunction(f"{name}.{event}", operator)
 

@@ -86,8 +86,7 @@ class HostValue(Userdata):
     def __init_subclass__(cls) -> None:
         """Make the metatable of the type, and let its values be keys by identity."""
         super().__init_subclass__()
-        meta = LuaTable(cls.operators)
-        meta["__metatable"] = "The metatable is locked"
+        meta = LuaTable({**cls.operators, "__metatable": "The metatable is locked"})
         cls.meta = meta  # type: ignore[misc]  # one for the type, not one for each value
         if cls.__dict__.get("__hash__", True) is None:  # because it defines ``__eq__``
             cls.__hash__ = object.__hash__  # type: ignore[assignment]

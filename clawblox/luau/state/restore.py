@@ -82,7 +82,14 @@ class Loader(FrameReader):
             VMSnapshotError: The document is of another format or version, or damaged; a source has
                 changed; or the host lacks a function or object.
         """
-        _check_format(self._document)
+        document = self._document
+        if not isinstance(document, dict) or document.get("format") != NAME:
+            raise VMSnapshotError("the document is no snapshot of a Luau VM")
+        version = document.get("version")
+        if version != FORMAT:
+            raise VMSnapshotError(
+                f"the snapshot is of version {version}; this program reads {FORMAT}"
+            )
         try:
             self._load()
         except _DAMAGES as error:
@@ -346,11 +353,3 @@ _OBJECTS: dict[str, tuple[Callable[[Loader, Json], Any], Callable[..., None]]] =
     "buffer": (Loader._make_buffer, Loader._keep),
 }
 """By the kind of an object, what makes it empty, and what fills it."""
-
-
-def _check_format(document: Json) -> None:
-    if not isinstance(document, dict) or document.get("format") != NAME:
-        raise VMSnapshotError("the document is no snapshot of a Luau VM")
-    version = document.get("version")
-    if version != FORMAT:
-        raise VMSnapshotError(f"the snapshot is of version {version}; this program reads {FORMAT}")
