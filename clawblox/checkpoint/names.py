@@ -79,13 +79,11 @@ def _find_problem(name: str) -> str | None:
 
 
 def _bad_character(name: str) -> str | None:
-    for char in "" if name.isprintable() else name:
-        if unicodedata.category(char) == "Cs":
+    for char in "" if name.isprintable() and _FOREIGN_SYNTAX.isdisjoint(name) else name:
+        category = unicodedata.category(char)
+        if category == "Cs":
             return "is not UTF-8"
-        if unicodedata.category(char) in _INVISIBLE:
-            return f"contains the forbidden character U+{ord(char):04X}"
-    for char in _FOREIGN_SYNTAX:
-        if char in name:
+        if category in _INVISIBLE or char in _FOREIGN_SYNTAX:
             return f"contains the forbidden character U+{ord(char):04X}"
     return None
 

@@ -211,16 +211,15 @@ class EndWatch:
     def _is_watched(self, record: InstanceRecord) -> bool:
         """Watch the process of a record, if it lives; return whether it is watched."""
         process = record.pid, record.start_time
-        if process in self._watched.values() or not record.is_alive:
-            return process in self._watched.values()
-        # Without a descriptor, fall back to polling the records.
-        with contextlib.suppress(OSError):
-            pidfd = os.pidfd_open(record.pid)
-            try:
-                if is_same_process(*process):
-                    self._epoll.register(pidfd, select.EPOLLIN)
-                    self._watched[pidfd] = process
-            finally:
-                if pidfd not in self._watched:
-                    os.close(pidfd)
+        if process not in self._watched.values() and record.is_alive:
+            # Without a descriptor, fall back to polling the records.
+            with contextlib.suppress(OSError):
+                pidfd = os.pidfd_open(record.pid)
+                try:
+                    if is_same_process(*process):
+                        self._epoll.register(pidfd, select.EPOLLIN)
+                        self._watched[pidfd] = process
+                finally:
+                    if pidfd not in self._watched:
+                        os.close(pidfd)
         return process in self._watched.values()

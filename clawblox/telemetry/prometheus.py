@@ -61,22 +61,8 @@ _MAX_CONNECTIONS = 32
 _ACCEPT_PAUSE_S = 0.5
 _SHUTDOWN_POLL_S = 0.1
 
-_HELP = {
-    "starts": "Starts begun, including those of restarts.",
-    "start_failures": "Starts that failed.",
-    "exits": "Ready instances that ended unasked.",
-    "unresponsive": "Instances given up because they stopped answering.",
-    "halts": "Instances that were ended because they had halted or exceeded a limit.",
-    "restarts": "Restarts begun.",
-    "stops": "Stops begun.",
-    "saves": "Snapshots begun.",
-    "save_failures": "Snapshots that failed.",
-    "saved_bytes": "Total size of all complete snapshots.",
-    "falls_behind": "Times that a world fell below nine tenths of its rate.",
-    "ready_s": "Time from the call of a start until the instance was ready.",
-    "save_s": "Time that a complete snapshot took.",
-    "loop_lag_s": "Time by which the event loop was late.",
-}
+_HELP = dict(re.findall(r"^ +(\w+): (.+)$", Metrics.__doc__ or "", re.MULTILINE))
+"""The descriptions of counters and histograms, as they are documented."""
 
 _log = OwnLog(__name__)
 
@@ -157,7 +143,7 @@ class MetricsEndpoint(Collector):
             if isinstance(value, Histogram):
                 yield _make_histogram(name, value)
             else:
-                yield CounterMetricFamily(f"clawblox_{name}", _HELP[name], value=value)
+                yield CounterMetricFamily(f"clawblox_{name}", _HELP.get(name, ""), value=value)
         instances = _gauge("instances", "Instances by state.", "state")
         for state, count in self._read_states().items():
             instances.add_metric([state], count)
@@ -218,7 +204,7 @@ def _make_histogram(name: str, value: Histogram) -> Metric:
     bounds = [*map(floatToGoString, value.bounds), "+Inf"]
     return HistogramMetricFamily(
         f"clawblox_{name.removesuffix('_s')}_seconds",
-        _HELP[name],
+        _HELP.get(name, ""),
         buckets=list(zip(bounds, accumulate(value.counts), strict=True)),
         sum_value=value.sum,
     )

@@ -6,8 +6,8 @@ A search for secrets keeps the interpreter lock nearly all the time, so threads 
 faster. If there is much to search, helper processes do it, the examiners. An examiner gets the
 open archive over a Unix socket, then members, in batches. It verifies and searches each member, and
 answers which members are sound and clean, and how many containers are in them; the caller examines
-all others. It ends when its socket does, so it never outlives its orchestrator. Both sides write
-lines of JSON. Known secrets are passed only through the socket.
+all others. It ends when its socket does, so it never outlives its orchestrator. Each message is a
+JSON value. Known secrets are passed only through the socket.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import socket
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import attrs
 
@@ -35,7 +35,8 @@ from clawblox.system.helper import HelperProcess, count_helpers, detach_from_par
 EXAMINER_NAME: Final = "clawblox-examiner"
 """Identifies an examiner in a process list: a word of its command line."""
 
-_RECEIVE_BYTES: Final = 64 << 10
+_MESSAGE_BYTES: Final = 256 << 10
+"""More than the kernel lets through as one message."""
 _REPORT_BYTES: Final = 1 << 20
 """Number of bytes between two progress reports: few reports, so that sending never blocks."""
 
@@ -45,15 +46,15 @@ class ExaminerLost(Exception):  # noqa: N818 - names the condition; the caller e
 
 
 class Answer(NamedTuple):
-    """An examiner's answer about a member.
+    """An examiner's answer about a member, or a report of progress.
 
     Attributes:
-        place: Index of the member.
+        place: Index of the member; None for a report.
         containers: Number of containers in it; None if it is not both sound and clean.
         size: Number of bytes searched since the last report.
     """
 
-    place: int
+    place: int | None
     containers: int | None
     size: int
 
@@ -74,14 +75,15 @@ class Examiner:
 
     def __init__(self, known: Mapping[str, str]) -> None:
         self.open_bytes: dict[int, int] = {}
-        self._rest = b""
         self._helper = HelperProcess(
             EXAMINER_NAME,
             "clawblox.checkpoint.audit.examine:main",
             paths=import_paths("clawblox", "attrs", "msgspec", "re2", "zstandard"),
+            kind=socket.SOCK_SEQPACKET,
         )
         try:
-            self._send(dict(known))
+            for secret in (*known.items(), None):
+                self._send(secret)
         except BaseException:
             self.end()
             raise
@@ -122,23 +124,17 @@ class Examiner:
             ]
         )
 
-    def receive(self) -> tuple[int, list[Answer]]:
-        """Return the number of further bytes searched, and answers. Blocks until a message comes.
+    def receive(self) -> Answer:
+        """Return the next answer. Blocks until it comes.
 
         Raises:
             ExaminerLost: The process ended.
         """
         with _noticing_loss():
-            data = self._helper.channel.recv(_RECEIVE_BYTES)
-        if not data:
-            raise ExaminerLost
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        messages = [json.loads(line) for line in lines]
-        answers = [Answer(*message) for message in messages if isinstance(message, list)]
-        for answer in answers:
+            answer = Answer(*_receive(self._helper.channel))
+        if answer.place is not None:
             del self.open_bytes[answer.place]
-        counts = (message for message in messages if isinstance(message, int))
-        return sum(counts) + sum(answer.size for answer in answers), answers
+        return answer
 
     def end(self) -> None:
         """End the process and reap it. Blocks for an instant."""
@@ -146,15 +142,26 @@ class Examiner:
 
     def _send(self, message: object) -> None:
         with _noticing_loss():
-            self._helper.channel.sendall(json.dumps(message).encode() + b"\n")
+            _send(self._helper.channel, message)
 
 
 @contextlib.contextmanager
 def _noticing_loss() -> Iterator[None]:
     try:
         yield
-    except OSError as error:
+    except (OSError, EOFError) as error:
         raise ExaminerLost from error
+
+
+def _send(channel: socket.socket, message: object) -> None:
+    channel.send(json.dumps(message).encode())
+
+
+def _receive(channel: socket.socket) -> Any:  # noqa: ANN401 - any JSON value
+    data = channel.recv(_MESSAGE_BYTES)
+    if not data:
+        raise EOFError
+    return json.loads(data)
 
 
 def main() -> None:
@@ -162,32 +169,16 @@ def main() -> None:
     detach_from_parent()
     with (
         socket.socket(fileno=0) as channel,
-        contextlib.suppress(BrokenPipeError, ConnectionResetError, StopIteration),
+        contextlib.suppress(BrokenPipeError, ConnectionResetError, EOFError),
     ):
-        files: list[int] = []
-        lines = _lines(channel, files)
-        scanner = Scanner(json.loads(next(lines)), remembers_windows=False)
+        known = dict(iter(lambda: _receive(channel), None))
+        scanner = Scanner(known, remembers_windows=False)
         scanner.scan("", (b"\0",))  # compile the rules while the members are being packed
-        for line in lines:
-            for place, entry, start, sha256 in json.loads(line):
+        _, archives, _, _ = socket.recv_fds(channel, 1, 1)
+        while archives:
+            for place, entry, start, sha256 in _receive(channel):
                 member = Member(Entry(*entry), start, sha256)
-                _examine(channel, files[0], scanner, place, member)
-
-
-def _lines(channel: socket.socket, files: list[int]) -> Iterator[bytes]:
-    """Yield received lines; add descriptors received with them to ``files``."""
-    parts: list[bytes] = []
-    while True:
-        data, received, _, _ = socket.recv_fds(channel, _RECEIVE_BYTES, 1)
-        if not data:
-            return
-        files.extend(received)
-        *lines, rest = data.split(b"\n")
-        for line in lines:
-            if whole := b"".join([*parts, line]):
-                yield whole
-            parts = []
-        parts.append(rest)
+                _examine(channel, archives[0], scanner, place, member)
 
 
 def _examine(
@@ -201,7 +192,7 @@ def _examine(
             yield chunk
             unreported += len(chunk)
             if unreported >= _REPORT_BYTES:
-                _answer(channel, unreported)
+                _send(channel, Answer(None, None, unreported))
                 unreported = 0
 
     before = scanner.containers
@@ -211,11 +202,7 @@ def _examine(
         raise
     except (CheckpointError, OSError, MemoryError):
         is_clean = False
-    _answer(channel, Answer(place, scanner.containers - before if is_clean else None, unreported))
-
-
-def _answer(channel: socket.socket, message: int | Answer) -> None:
-    channel.sendall(json.dumps(message).encode() + b"\n")
+    _send(channel, Answer(place, scanner.containers - before if is_clean else None, unreported))
 
 
 _EXAMINERS: Final = 2
@@ -349,14 +336,13 @@ class Examination:
         members: Mapping[int, Member],
         clean: dict[int, int],
     ) -> None:
-        searched, answers = examiner.receive()
-        self._progress.advance(searched)
-        for answer in answers:
-            if answer.containers is not None:
-                clean[answer.place] = answer.containers
-                sha256 = members[answer.place].sha256
-                if sha256 is not None:
-                    self._scanner.remember(sha256, answer.containers)
+        answer = examiner.receive()
+        self._progress.advance(answer.size)
+        if answer.place is not None and answer.containers is not None:
+            clean[answer.place] = answer.containers
+            sha256 = members[answer.place].sha256
+            if sha256 is not None:
+                self._scanner.remember(sha256, answer.containers)
         # Keep a batch queued, so that the examiner never waits.
         if len(examiner.open_bytes) <= _BATCH_MEMBERS and (
             sum(examiner.open_bytes.values()) <= _BATCH_BYTES

@@ -82,7 +82,10 @@ def load(options: LoadOptions) -> Loaded:
     """
     with Archive.open(options.path, options.limits) as archive, located(options.path):
         target = Target.at(options.run_dir)
-        _check_room(archive, target)
+        total, free = _total(archive), target.free_bytes()
+        if total > free * _USABLE:
+            message = f"the archive contains {total} bytes, but only {free} bytes are free"
+            raise CheckpointLimitError(message, path=target.path)
         with reporting("Loading", options.progress) as report:
             return _Load(archive, target, options.keep).run(report)
 
@@ -177,13 +180,6 @@ class _Load:
 
 def _total(archive: Archive) -> int:
     return sum(entry.size for entry in archive.entries if entry.name != METADATA_NAME)
-
-
-def _check_room(archive: Archive, target: Target) -> None:
-    total, free = _total(archive), target.free_bytes()
-    if total > free * _USABLE:
-        message = f"the archive contains {total} bytes, but only {free} bytes are free"
-        raise CheckpointLimitError(message, path=target.path)
 
 
 _DIGEST_CHARS: Final = 12
