@@ -493,7 +493,12 @@ class AsyncAgent:
                     owner = await self._make_owner(order, tasks)
                     begun.append(owner)
             if begun:
-                return await self._wait_started(owner)
+                try:
+                    return await owner.wait_started()
+                except BaseException:
+                    with anyio.CancelScope(shield=True):
+                        await self._end(owner)
+                    raise
             if order.start is Start.BEGIN:
                 hint = "send(prompt=…) talks to it; stop() ends it"
                 raise UsageError(f"the agent {self.name!r} runs already", hint=hint)
@@ -516,9 +521,8 @@ class AsyncAgent:
         await self._close_control()
         control = make_control_server(AgentDir(self.dir), self._record, self.send, self._stop)
         with self._options.naming_errors():
-            is_served = await open_control(control, self.name)
-        self._control = control if is_served else None
-        if is_served:
+            self._control = control if await open_control(control, self.name) else None
+        if self._control is not None:
             tasks.start_soon(control.run)
         if self._first_started_at is None:
             self._first_started_at = anyio.current_time()
@@ -526,14 +530,6 @@ class AsyncAgent:
         owner = self._owner = Owner(order, self._lifecycle, books)
         tasks.start_soon(self._run, owner, self._control)
         return owner
-
-    async def _wait_started(self, owner: Owner) -> StartedAgent:
-        try:
-            return await owner.wait_started()
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await self._end(owner)
-            raise
 
     async def _end(self, owner: Owner) -> None:
         await owner.stop(0.0)

@@ -57,6 +57,9 @@ def _check_text(value: object, key: str) -> None:
         raise mismatch(key, "printable text, not empty", value)
 
 
+_IS_TEXT: Final = checked(_check_text, optional=True)
+
+
 @attrs.frozen(kw_only=True)
 class AgentOptions:
     """The arguments of ``AsyncAgent`` and ``Agent``.
@@ -95,12 +98,10 @@ class AgentOptions:
     agent: str = attrs.field(validator=checked(_check_name))
     name: str = attrs.field(validator=checked(_check_name))
     dir: Path = attrs.field(converter=_to_dir)
-    model: str | None = attrs.field(default=None, validator=checked(_check_text, optional=True))
+    model: str | None = attrs.field(default=None, validator=_IS_TEXT)
     binary: Path | None = attrs.field(default=None, converter=_to_binary)
-    permission_mode: str | None = attrs.field(
-        default=None, validator=checked(_check_text, optional=True)
-    )
-    tmux: str | None = attrs.field(default=None, validator=checked(_check_text, optional=True))
+    permission_mode: str | None = attrs.field(default=None, validator=_IS_TEXT)
+    tmux: str | None = attrs.field(default=None, validator=_IS_TEXT)
     sandbox: SandboxChoice = attrs.field(
         default=False, validator=checked(check_choice, choices=(True, False, "strict"))
     )

@@ -295,6 +295,10 @@ def check_amount(value: object, key: str) -> None:
         raise mismatch(key, "a number above 0", value)
 
 
+_IS_COUNT: Final = checked(check_count, prefix="budget.", optional=True)
+_IS_AMOUNT: Final = checked(check_amount, prefix="budget.", optional=True)
+
+
 @attrs.frozen(kw_only=True)
 class Budget:
     """Limits after which an agent is stopped; None sets no limit.
@@ -312,18 +316,10 @@ class Budget:
         ConfigError: A limit is not a number above 0, or not a whole number where it must be.
     """
 
-    tokens: int | None = attrs.field(
-        default=None, validator=checked(check_count, prefix="budget.", optional=True)
-    )
-    usd: float | None = attrs.field(
-        default=None, validator=checked(check_amount, prefix="budget.", optional=True)
-    )
-    turns: int | None = attrs.field(
-        default=None, validator=checked(check_count, prefix="budget.", optional=True)
-    )
-    minutes: float | None = attrs.field(
-        default=None, validator=checked(check_amount, prefix="budget.", optional=True)
-    )
+    tokens: int | None = attrs.field(default=None, validator=_IS_COUNT)
+    usd: float | None = attrs.field(default=None, validator=_IS_AMOUNT)
+    turns: int | None = attrs.field(default=None, validator=_IS_COUNT)
+    minutes: float | None = attrs.field(default=None, validator=_IS_AMOUNT)
 
     def exceeded(self, usage: Usage, minutes: float) -> str | None:
         """Return the limit that is used up, as a reason to stop; None if none is.

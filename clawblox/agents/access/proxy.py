@@ -37,13 +37,12 @@ from clawblox.errors import WorldCallError
 from clawblox.system.connection import Connections, NotSentError
 from clawblox.system.request import MAX_ANSWER_BYTES, Answer
 from clawblox.system.sock_diag import peer_uid, read_peer_uid
-from clawblox.system.sockets import Place, serve_connections
+from clawblox.system.sockets import Place, receive, send_all, serve_connections
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.telemetry.throttle import Rate, Throttle
 
 _log = OwnLog(__name__)
 
-_RECEIVE_BYTES = 64 << 10
 _MOST_DRAINED_BYTES = 4 << 20
 _ROOT: Final = 0
 _BURST_S: Final = 2.0
@@ -277,13 +276,7 @@ class _Client:
 
     async def send(self, data: bytes) -> None:
         """Send all of ``data``."""
-        rest = memoryview(data)
-        while True:
-            with suppress(BlockingIOError):
-                rest = rest[self._connection.send(rest) :]
-            if not rest:
-                return
-            await anyio.wait_writable(self._connection)
+        await send_all(self._connection, data)
 
     def end(self) -> None:
         """Signal that nothing more will be sent."""
@@ -299,14 +292,10 @@ class _Client:
                 drained += len(self._received)
 
     async def _receive(self) -> None:
-        while True:
-            with suppress(BlockingIOError):
-                data = self._connection.recv(_RECEIVE_BYTES)
-                if not data:
-                    raise _Gone
-                self._received += data
-                return
-            await anyio.wait_readable(self._connection)
+        data = await receive(self._connection)
+        if not data:
+            raise _Gone
+        self._received += data
 
 
 def _explain(policy: Policy) -> str:

@@ -28,11 +28,12 @@ from clawblox.agents.drivers.output import (
 from clawblox.agents.values import ErrorKind, Report, Usage
 from clawblox.foreign_values import clean_value, encode_line
 
-_PROTOCOL_VERSION: Final = 1
 _METHOD_NOT_FOUND: Final = -32601
-_NO_CAPABILITIES: Final = {
-    "fs": {"readTextFile": False, "writeTextFile": False},
-    "terminal": False,
+_NO_FILES: Final = {"readTextFile": False, "writeTextFile": False}
+_INITIALIZE: Final = {
+    "protocolVersion": 1,
+    "clientCapabilities": {"fs": _NO_FILES, "terminal": False},
+    "clientInfo": {"name": "clawblox", "version": "1"},
 }
 
 # The program would record an "always", some programs in the workspace.
@@ -91,24 +92,14 @@ class AcpClient(Conversation):
         self._is_in_turn = False
         self._is_start_pending = False
         self._prompts = [turn.prompt]
-        self._preface = (
-            [setup.system_prompt] if setup.system_prompt and not turn.continued_id else []
-        )
+        has_preface = setup.system_prompt and not turn.continued_id
+        self._preface = [setup.system_prompt] if has_preface else []
         self._pieces: list[str] = []
         self._pieces_kind = ""
         self._pieces_chars = 0
         self._last_text = ""
         self._calls: dict[str, _Call] = {}
-        info = {"name": "clawblox", "version": "1"}
-        self._ask(
-            "initialize",
-            {
-                "protocolVersion": _PROTOCOL_VERSION,
-                "clientCapabilities": _NO_CAPABILITIES,
-                "clientInfo": info,
-            },
-            self._initialized,
-        )
+        self._ask("initialize", _INITIALIZE, self._initialized)
 
     def say(self, text: str) -> bool:
         """See :meth:`Conversation.say`."""

@@ -43,7 +43,7 @@ from clawblox.agents.drivers.output import (
     report_call,
     report_error,
     report_result,
-    seconds_in,
+    report_retry,
     status_in,
     text_in,
 )
@@ -111,6 +111,7 @@ _KIND_BY_WORD: Final[Mapping[str, ErrorKind]] = {
     "server_error": "overloaded",
     "invalid_request": "invalid",
 }
+_RETRY_KEYS: Final = ("attempt", "max_retries", "retry_delay_ms", "error_status", "error")
 _LIMITS: Final = {"error_max_turns": "turns", "error_max_budget_usd": "usd"}
 _ERRORS: Final[ErrorPatterns] = (
     (re.compile(r"No conversation found|is already in use"), "resume"),
@@ -308,7 +309,7 @@ class _MessageLoop(RecordConversation):
             return  # output of a sub-agent is ignored
         match record.get("type"):
             case "system" if record.get("subtype") == "api_retry":
-                yield _read_retry(record)
+                yield report_retry(record, _RETRY_KEYS)
             case "system" if record.get("subtype") == "init":
                 yield from self._read_init(record)
             case "assistant" if error := text_in(record, "error"):
@@ -380,17 +381,6 @@ def _read_user(record: Record) -> Iterator[Report]:
                 call, is_error = text_in(block, "tool_use_id"), block.get("is_error") is True
                 content = text_in(block, "content") or join_parts(block)
                 yield report_result(call, content, is_error=is_error)
-
-
-def _read_retry(record: Record) -> Report:
-    data = {
-        "attempt": count_in(record, "attempt"),
-        "max_attempts": count_in(record, "max_retries"),
-        "delay_s": seconds_in(record, "retry_delay_ms"),
-        "status": status_in(record, "error_status"),
-        "error": text_in(record, "error"),
-    }
-    return Report("retry", data)
 
 
 def _read_rate_limit(record: Record) -> Iterator[Report]:

@@ -40,8 +40,7 @@ from clawblox.agents.drivers.output import (
     record_in,
     report_call,
     report_result,
-    seconds_in,
-    status_in,
+    report_retry,
     text_in,
 )
 from clawblox.agents.layout import AgentDir
@@ -75,6 +74,7 @@ _KEY: Final = "KIMI_MODEL_API_KEY"
 _NAME: Final = "KIMI_MODEL_NAME"
 _SETTINGS_FILE: Final = "config.toml"
 
+_RETRY_KEYS: Final = ("failed_attempt", "max_attempts", "delay_ms", "status_code", "error_message")
 _FAILURE: Final = re.compile(r"error: (failed to run prompt: )?(.*)")
 _STATUS: Final = re.compile(r"\bprovider\.\w+: (\d{3})\b")
 _ERRORS: Final[ErrorPatterns] = (
@@ -143,7 +143,7 @@ class KimiDriver(KnownProgramDriver):
             raise OSError(f"{session / STATE_FILE}: {error}") from error
         if session.parent.name == key and parse_record(state) == parse_record(bound):
             return
-        for wire in find_wires(root, session):
+        for wire in _find_wires(root, session):
             bind = partial(_bind_line, key, interruption)
             rewrite_lines(root, wire, bind, max_bytes=MAX_WIRE_BYTES)
         publish_bytes(session / STATE_FILE, bound)
@@ -180,7 +180,7 @@ class KimiDriver(KnownProgramDriver):
         transcript = self.transcripts(directory).get(session_id)
         if transcript is None:
             return None
-        return read_wires(directory.state, _session_dir(transcript), recorded)
+        return _read_wires(directory.state, _session_dir(transcript), recorded)
 
     def invocation(self, setup: AgentSetup, turn: Turn) -> Invocation:
         """Return the command for a process for this turn. The prompt can only be an argument."""
@@ -239,7 +239,7 @@ class _Lines(RecordConversation):
                 self._version = text_in(record, "version")
                 yield Report("turn.started")
             case "meta", "turn.step.retrying":
-                yield _read_retry(record)
+                yield report_retry(record, _RETRY_KEYS)
             case "meta", "session.resume_hint" if session := text_in(record, "session_id"):
                 facts = {"session_id": session, "version": self._version}
                 yield Report("session.confirmed", {k: v for k, v in facts.items() if v})
@@ -264,17 +264,6 @@ def _read_call(call: Record) -> Report:
     return report_call(text_in(call, "id"), text_in(function, "name"), arguments)
 
 
-def _read_retry(record: Record) -> Report:
-    data = {
-        "attempt": count_in(record, "failed_attempt"),
-        "max_attempts": count_in(record, "max_attempts"),
-        "delay_s": seconds_in(record, "delay_ms"),
-        "status": status_in(record, "status_code"),
-        "error": text_in(record, "error_message"),
-    }
-    return Report("retry", data)
-
-
 _log = OwnLog(__name__)
 
 MAX_WIRE_BYTES: Final = 4 << 30
@@ -291,7 +280,7 @@ _MAX_WIRES: Final = 4096
 _USAGE_MARK: Final = b'"usage.record"'
 
 
-def find_wires(root: Path, session: Path) -> list[str]:
+def _find_wires(root: Path, session: Path) -> list[str]:
     """Return the wire files of a session, as paths below the state directory, ``main`` first.
 
     Args:
@@ -311,7 +300,7 @@ def _agent_name(wire: str) -> str | None:
     return name if re.fullmatch(AGENT_NAME, name) else None
 
 
-def read_wires(root: Path, session: Path, recorded: RecordedUsage) -> Report | None:
+def _read_wires(root: Path, session: Path, recorded: RecordedUsage) -> Report | None:
     """Return the usage of a session, if its wire files record more than at the last call.
 
     A wire file that cannot be read is left out, with a warning.
@@ -322,7 +311,7 @@ def read_wires(root: Path, session: Path, recorded: RecordedUsage) -> Report | N
         recorded: Read positions in the files.
     """
     left, grown = _MAX_READ_BYTES, {}
-    for wire in find_wires(root, session)[:_MAX_WIRES]:
+    for wire in _find_wires(root, session)[:_MAX_WIRES]:
         name = _agent_name(wire) or ""
         file = recorded.files.setdefault(name, RecordedFile())
         before = file.usage
@@ -345,7 +334,10 @@ def _read_on(root: Path, wire: str, file: RecordedFile, left: int, recorded: Rec
     with os.fdopen(open_file(root, wire), "rb", buffering=_BUFFER_BYTES) as lines:
         status = os.fstat(lines.fileno())
         if status.st_size > MAX_WIRE_BYTES:
-            _refuse(root / wire, recorded)
+            path = str(root / wire)
+            if path not in recorded.refused:
+                recorded.refused.add(path)
+                _log.warning("usage not read: file too large", path=path, max_bytes=MAX_WIRE_BYTES)
             return 0
         if status.st_ino != file.inode or status.st_size < file.position:  # it was rewritten
             file.inode, file.position, file.is_within = status.st_ino, 0, False
@@ -376,9 +368,3 @@ def _read_count(line: bytes) -> Usage:
         cache_write_tokens=count_in(count, "inputCacheCreation"),
         output_tokens=count_in(count, "output"),
     )
-
-
-def _refuse(wire: Path, recorded: RecordedUsage) -> None:
-    if str(wire) not in recorded.refused:
-        recorded.refused.add(str(wire))
-        _log.warning("usage not read: file too large", path=str(wire), max_bytes=MAX_WIRE_BYTES)

@@ -109,6 +109,24 @@ def report_error(
     return Report("error", {"kind": kind, "message": message, "status": status})
 
 
+def report_retry(record: Record, keys: tuple[str, str, str, str, str]) -> Report:
+    """Return the report of a retry by the program itself.
+
+    Args:
+        record: The program's record.
+        keys: Names of its attempt, most attempts, delay in milliseconds, HTTP status and error.
+    """
+    attempt, most, delay, status, error = keys
+    data = {
+        "attempt": count_in(record, attempt),
+        "max_attempts": count_in(record, most),
+        "delay_s": seconds_in(record, delay),
+        "status": status_in(record, status),
+        "error": text_in(record, error),
+    }
+    return Report("retry", data)
+
+
 def report_call(id: str, name: str, arguments: Mapping[str, Any]) -> Report:  # noqa: A002
     """Return the report of a tool call."""
     return Report("tool.called", {"id": id, "name": name, "arguments": arguments})

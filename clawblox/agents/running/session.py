@@ -57,10 +57,7 @@ def read_session_id(order: Order) -> str:
         AgentResumeError: No id is recorded, or the text is not a session id of the program.
     """
     path = order.id_file
-    try:
-        text = read_file(path.parent, path.name, max_bytes=_MAX_ID_BYTES).decode().strip()
-    except (OSError, ValueError) as error:
-        raise _refusal(f"its session is not recorded: {path.name} is missing") from error
+    text = _read_recorded(path, _MAX_ID_BYTES, "session").strip()
     if not order.driver.program.id_pattern.fullmatch(text):
         agent = order.options.agent
         raise _refusal(f"{path.name}: must be a session id of {agent}, not {text!r}")
@@ -79,11 +76,14 @@ def read_system_prompt(order: Order) -> str:
     Raises:
         AgentResumeError: No system prompt is recorded.
     """
-    path = order.directory.system_prompt_file
+    return _read_recorded(order.directory.system_prompt_file, _MAX_PROMPT_BYTES, "system prompt")
+
+
+def _read_recorded(path: Path, max_bytes: int, name: str) -> str:
     try:
-        return read_file(path.parent, path.name, max_bytes=_MAX_PROMPT_BYTES).decode()
+        return read_file(path.parent, path.name, max_bytes=max_bytes).decode()
     except (OSError, ValueError) as error:
-        raise _refusal(f"its system prompt is not recorded: {path} is missing") from error
+        raise _refusal(f"its {name} is not recorded: {path} is missing") from error
 
 
 def require_transcript(order: Order, session_id: str) -> None:
