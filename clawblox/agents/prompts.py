@@ -47,10 +47,10 @@ def check_text(value: object, key: str) -> str:
     """
     if not isinstance(value, str):
         raise ConfigError(describe_mismatch("text", value), key=key, value=value)
-    found = _UNUSABLE.search(value)
-    if found is not None:
+    match = _UNUSABLE.search(value)
+    if match is not None:
         raise ConfigError(
-            f"must be text for a program, not with {found[0]!a} at character {found.start()}",
+            f"must be text for a program, not with {match[0]!a} at character {match.start()}",
             key=key,
             hint="remove it: NUL ends arguments, and a lone surrogate is no character of UTF-8",
         )

@@ -205,7 +205,7 @@ def read_agents(run_dir: Path) -> list[AgentStatus]:
     They are the agents in its ``agents`` directory and those that a manifest of the run names. An
     agent whose status cannot be read is left out.
     """
-    found = []
+    agents = []
     for directory in _agent_dirs(run_dir):
         try:
             status = read_status(directory)
@@ -213,8 +213,8 @@ def read_agents(run_dir: Path) -> list[AgentStatus]:
             _warn_once(error.message)
             continue
         if status is not None:
-            found.append(status)
-    return sorted(found, key=lambda status: (status.name, status.dir))
+            agents.append(status)
+    return sorted(agents, key=lambda status: (status.name, status.dir))
 
 
 @functools.lru_cache(maxsize=256)
@@ -224,10 +224,10 @@ def _warn_once(error: str) -> None:
 
 
 def _agent_dirs(run_dir: Path) -> set[Path]:
-    found = set(_directories_in(run_dir / _AGENTS_DIR))
+    agent_dirs = set(_directories_in(run_dir / _AGENTS_DIR))
     for directory in {run_dir, *(Path(record.instance_dir) for record in read_records(run_dir))}:
-        found.update(_named_dirs(directory))
-    return found
+        agent_dirs.update(_named_dirs(directory))
+    return agent_dirs
 
 
 def _directories_in(place: Path) -> Iterator[Path]:
@@ -240,10 +240,10 @@ def _directories_in(place: Path) -> Iterator[Path]:
 
 def _named_dirs(instance_dir: Path) -> Sequence[Path]:
     try:
-        found = manifest_path(instance_dir).stat()
+        version = manifest_path(instance_dir).stat()
     except OSError:
         return ()
-    return _read_named_dirs(instance_dir, (found.st_ino, found.st_mtime_ns, found.st_size))
+    return _read_named_dirs(instance_dir, (version.st_ino, version.st_mtime_ns, version.st_size))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -193,28 +193,28 @@ class Ledger:
         Returns:
             The usage that was added.
         """
-        known = self.conversations.get(session_id, _Conversation())
+        past = self.conversations.get(session_id, _Conversation())
         readings: dict[str, Any] = {}
         if scope == "recorded":
-            added, readings["files"] = _count_files(files or {}, known.files)
+            added, readings["files"] = _count_files(files or {}, past.files)
         else:
             reading, cost_scope = _plausible(reading), cost_scope or scope
-            cost = self._count_cost(reading.cost_usd, cost_scope, known)
-            added = attrs.evolve(self._count_tokens(reading, scope, known), cost_usd=cost)
+            cost = self._count_cost(reading.cost_usd, cost_scope, past)
+            added = attrs.evolve(self._count_tokens(reading, scope, past), cost_usd=cost)
             if scope == "session":
                 readings["last_tokens"] = reading
             if cost_scope == "session" and cost is not None:
                 readings["last_cost"] = reading.cost_usd
         self.usage = add_usage(self.usage, added)
         self.conversations[session_id] = attrs.evolve(
-            known,
-            version=version or known.version,
-            counted=add_usage(known.counted, added),
+            past,
+            version=version or past.version,
+            counted=add_usage(past.counted, added),
             **readings,
         )
         return added
 
-    def _count_tokens(self, reading: Usage, scope: UsageScope, known: _Conversation) -> Usage:
+    def _count_tokens(self, reading: Usage, scope: UsageScope, past: _Conversation) -> Usage:
         if scope == "turn":
             return reading
         if scope == "process":
@@ -222,7 +222,7 @@ class Ledger:
             self.process = attrs.evolve(self.process, tokens=reading)
         else:
             # An older version of the program may have counted the conversation in another way.
-            before = known.last_tokens or known.counted
+            before = past.last_tokens or past.counted
         if reading.tokens < before.tokens:
             return reading
         return Usage(
@@ -230,7 +230,7 @@ class Ledger:
         )
 
     def _count_cost(
-        self, cost: float | None, scope: UsageScope, known: _Conversation
+        self, cost: float | None, scope: UsageScope, past: _Conversation
     ) -> float | None:
         if cost is None or scope == "turn":
             return cost
@@ -238,7 +238,7 @@ class Ledger:
             before = self.process.cost_usd
             self.process = attrs.evolve(self.process, cost_usd=cost)
         else:
-            before = known.counted.cost_usd or 0.0 if known.last_cost is None else known.last_cost
+            before = past.counted.cost_usd or 0.0 if past.last_cost is None else past.last_cost
         return cost if cost < before else cost - before
 
 

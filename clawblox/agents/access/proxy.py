@@ -209,7 +209,7 @@ class Proxy:
         if url is None:
             raise Refusal(503, "The world does not run at the moment. Try again later.")
         connections = self._connect(url)
-        made = connections.prepare(
+        prepared = connections.prepare(
             request.method,
             request.path,
             query=request.query,
@@ -219,7 +219,7 @@ class Proxy:
         try:
             with anyio.move_on_after(limits.world_s):
                 answer = await connections.send(
-                    made, body, timeout=math.inf, max_body_bytes=limits.answer_bytes
+                    prepared, body, timeout=math.inf, max_body_bytes=limits.answer_bytes
                 )
         except NotSentError:
             raise Refusal(503, "The world cannot be reached at the moment. Try again.") from None

@@ -195,10 +195,10 @@ class ClaudeDriver(KnownProgramDriver):
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path]:
         """Return the main transcript of each conversation, by id; the newest for each id."""
-        found = find_files(directory.state, "projects/*/*.jsonl")
+        files = find_files(directory.state, "projects/*/*.jsonl")
         return {
             file.path.stem: file.path
-            for file in sorted(found, key=lambda file: file.mtime_ns)
+            for file in sorted(files, key=lambda file: file.mtime_ns)
             if CLAUDE.id_pattern.fullmatch(file.path.stem)
         }
 

@@ -152,10 +152,9 @@ class CodexDriver(KnownProgramDriver):
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path]:
         """Return the rollout of each thread, by id; the newest if an id has several."""
-        found = sorted(
-            file.path for file in find_files(directory.state, "sessions/*/*/*/rollout-*.jsonl")
-        )
-        ids = {path: thread_id(str(path.relative_to(directory.state))) for path in found}
+        files = find_files(directory.state, "sessions/*/*/*/rollout-*.jsonl")
+        paths = sorted(file.path for file in files)
+        ids = {path: thread_id(str(path.relative_to(directory.state))) for path in paths}
         return {thread: path for path, thread in ids.items() if thread}
 
     def invocation(self, setup: AgentSetup, turn: Turn) -> Invocation:

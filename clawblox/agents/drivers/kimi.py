@@ -165,10 +165,10 @@ class KimiDriver(KnownProgramDriver):
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path]:
         """Return the main transcript of each session, by id; the newest if an id has several."""
-        found = find_files(directory.state, f"sessions/*/*/{MAIN_TRANSCRIPT}")
+        files = find_files(directory.state, f"sessions/*/*/{MAIN_TRANSCRIPT}")
         return {
             _session_dir(file.path).name: file.path
-            for file in sorted(found, key=lambda file: file.mtime_ns)
+            for file in sorted(files, key=lambda file: file.mtime_ns)
             if KIMI.id_pattern.fullmatch(_session_dir(file.path).name)
         }
 

@@ -86,8 +86,8 @@ class Bookkeeping:
         """
         written = log_end(self._order.directory.log_file)
         self.ledger = Ledger.load(self._order.directory.usage_file)
-        known = self.ledger.log_offset
-        self.ledger.log_offset = written if known is None else min(known, written)
+        counted = self.ledger.log_offset
+        self.ledger.log_offset = written if counted is None else min(counted, written)
         last = self._file.read_last()
         self._process_start = last.process_start
         self._seq = last.seq

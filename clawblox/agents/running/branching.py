@@ -146,7 +146,7 @@ async def make_branch(
     interruption = Interruption()
     copy = partial(_copy, order, target, ledger, system_prompt, interruption)
     try:
-        made = await run_interruptible(copy, interruption.set)
+        copied = await run_interruptible(copy, interruption.set)
     except OSError as error:
         raise AgentError(f"it could not be copied: {error}") from error
     try:
@@ -154,10 +154,10 @@ async def make_branch(
         if books.turn != turn:
             raise UsageError(f"the agent {order.name!r} had a turn while it was copied")
         with anyio.CancelScope(shield=True):
-            await run_blocking(made.rename, target)
+            await run_blocking(copied.rename, target)
     except BaseException:
         with anyio.CancelScope(shield=True):
-            await run_blocking(partial(shutil.rmtree, made, ignore_errors=True))
+            await run_blocking(partial(shutil.rmtree, copied, ignore_errors=True))
         raise
     return Branch(parent_id, session_id, order.options.dir)
 

@@ -336,11 +336,9 @@ class Owner:
         self._note_exit("finished")
         return attempt.following
 
-    def _note_exit(self, status: str, error: str | None = None) -> None:
-        details = {} if error is None else {"error": error}
-        self.books.emit(
-            "process.exited", {"status": status, "exit_code": self._exit_code, **details}
-        )
+    def _note_exit(self, status: str, **error: str) -> None:
+        facts = {"status": status, "exit_code": self._exit_code, **error}
+        self.books.emit("process.exited", facts)
 
     async def _recover(self, trouble: ProgramError) -> Message:
         """Wait, and return the first message to the next process.
@@ -357,7 +355,7 @@ class Owner:
             raise trouble
         with anyio.CancelScope(shield=True):
             await self._end_attempt(Grace(_FAILED_GRACE_S))
-        self._note_exit("restarting", trouble.message)
+        self._note_exit("restarting", error=trouble.message)
         await self.books.flush()
         await anyio.sleep(retry_delay(trouble.kind, before))
         return attempt.dialogue.unanswered or Message(self._order.resume_text, is_nudge=True)
@@ -446,7 +444,7 @@ class Owner:
                 self._note_exit("stopped")
                 self.books.move("stopped", reason)
             else:
-                self._note_exit("failed", self.failure.message)
+                self._note_exit("failed", error=self.failure.message)
                 self.books.move("failed", self.failure.message)
         with self._contained("end not written"):
             await self.books.flush()  # before the window with the reason closes

@@ -56,13 +56,13 @@ def find_binary(order: Order) -> Path:
     """
     name = _name_binary(order)
     search = order.env.get("PATH") or order.inherited.get("PATH") or os.defpath
-    found = shutil.which(name, path=search)
-    if found is None:
+    binary = shutil.which(name, path=search)
+    if binary is None:
         raise AgentSetupError(
             f"its program {name!r} is not on PATH, or cannot be executed",
             hint="install it (clawblox doctor shows how), or give its path with binary=",
         )
-    return Path(found).absolute()
+    return Path(binary).absolute()
 
 
 def _name_binary(order: Order) -> str:

@@ -56,12 +56,12 @@ def _open(log_file: Path, opened: ExitStack) -> int:
     return fd
 
 
-def exit_code(found: ProcessExit) -> int | None:
+def exit_code(end: ProcessExit) -> int | None:
     """Return an exit status, negative for a signal; None if unknown."""
-    if found.signal is None:
-        return found.status
-    named = signal.Signals.__members__.get(found.signal)
-    return -int(found.signal.rpartition(" ")[2]) if named is None else -named
+    if end.signal is None:
+        return end.status
+    number = signal.Signals.__members__.get(end.signal)
+    return -int(end.signal.rpartition(" ")[2]) if number is None else -number
 
 
 MAX_UNREAD_BYTES: Final = 64 * 1024 * 1024

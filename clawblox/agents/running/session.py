@@ -215,7 +215,7 @@ def _read_rest(
     for line in read_lines(log, start):
         if interruption.is_set:
             break
-        found = read_reports(conversation, [line], order.name)
-        reports += [entry for entry in found if entry[1].type in _COUNTED]
+        entries = read_reports(conversation, [line], order.name)
+        reports += [entry for entry in entries if entry[1].type in _COUNTED]
         start = min(end, line.offset + line.size + 1)
     return reports, start

@@ -36,8 +36,8 @@ class VersionAnswer:
 
 def find_number(text: str) -> str | None:
     """Return the version number in a text, ``2.1.197``; None without one."""
-    found = _NUMBER.search(text)
-    return found[0] if found else None
+    match = _NUMBER.search(text)
+    return match[0] if match else None
 
 
 async def ask_version(

@@ -156,11 +156,11 @@ class Bubblewrap(Enclosure):
 
     def open(self, directory: AgentDir, binary: Path) -> None:
         """See ``Enclosure.open``."""
-        found = shutil.which("bwrap")
-        if found is None:
+        bubblewrap = shutil.which("bwrap")
+        if bubblewrap is None:
             message = "its sandbox needs bubblewrap, and bwrap is not on PATH"
             raise AgentSetupError(message, hint=_INSTALL_HINT)
-        self._bubblewrap = os.path.realpath(found)
+        self._bubblewrap = os.path.realpath(bubblewrap)
         self._program = directory, binary
         self._leave_root(directory, ["test", "-x", str(binary)])
         self._limits = find_limits(os.geteuid() if self._user is None else self._user)

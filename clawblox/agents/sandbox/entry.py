@@ -310,8 +310,8 @@ def make_group(parent: Path, limits: Mapping[str, int]) -> ControlGroup:
 
 def _sweep(parent: Path) -> None:
     for path in parent.iterdir():
-        found = _NAME.fullmatch(path.name)
-        if found and not is_same_process(int(found["pid"]), int(found["start"])):
+        owner = _NAME.fullmatch(path.name)
+        if owner and not is_same_process(int(owner["pid"]), int(owner["start"])):
             try:
                 path.rmdir()
             except OSError as error:

@@ -47,10 +47,10 @@ def find_program_files(program: str, search: str) -> ProgramFiles:
     Raises:
         FileNotFoundError: The program or its interpreter is missing; the error names it.
     """
-    found = _look_up(program, search)
-    real = found.resolve()
+    path = _look_up(program, search)
+    real = path.resolve()
     files = _Collected({_package_tree(real)})
-    parts = (found, *_interpreters(real, search))
+    parts = (path, *_interpreters(real, search))
     for part in parts:
         if part.name.startswith("node"):
             files.add_node(part.resolve())
@@ -107,10 +107,10 @@ class _Collected:
 
 
 def _look_up(program: str, search: str) -> Path:
-    found = shutil.which(program, path=search)
-    if found is None:
+    path = shutil.which(program, path=search)
+    if path is None:
         raise FileNotFoundError(f"{program!r} is not an executable program on PATH")
-    return Path(os.path.abspath(found))  # noqa: PTH100 - symbolic links stay as they are
+    return Path(os.path.abspath(path))  # noqa: PTH100 - symbolic links stay as they are
 
 
 def _package_tree(executable: Path) -> Path:

@@ -225,14 +225,14 @@ def _server_name(hello: _Fields) -> str:
     for length in (1, 2, 1):  # session id, cipher suites, compression methods
         hello.vector(length)
     extensions = _Fields(hello.vector(2))
-    found: list[bytes] = []
+    server_names: list[bytes] = []
     while not extensions.is_empty:
         kind, content = extensions.number(2), extensions.vector(2)
         if kind == _SERVER_NAME:
-            found.append(content)
-    if len(found) != 1:
+            server_names.append(content)
+    if len(server_names) != 1:
         raise NoClientHello("it does not name one server")
-    names = _Fields(_Fields(found[0]).vector(2))
+    names = _Fields(_Fields(server_names[0]).vector(2))
     kind, name = names.number(1), names.vector(2)
     if kind != _HOST_NAME or not names.is_empty:
         raise NoClientHello("it does not name one server")

@@ -129,12 +129,12 @@ def build_filter(machine: str, *, may_nest: bool) -> bytes | None:
         may_nest: Whether the program may create user namespaces, for a sandbox of its own. In them
             it is root over its files, and could give them capabilities that are valid outside.
     """
-    known = _MACHINES.get(machine)
-    if known is None:
+    calls = _MACHINES.get(machine)
+    if calls is None:
         return None
-    numbers = known.numbers
+    numbers = calls.numbers
     new_namespaces = _NEW_CGROUP | (0 if may_nest else _NEW_USER)
-    rules = _check_architecture(known)
+    rules = _check_architecture(calls)
     for name in _FORBIDDEN:
         rules += _if_called(numbers[name], [_refuse(errno.EPERM)])
     # Its flags are behind a pointer. Programs then fall back to clone, with flags in an argument.

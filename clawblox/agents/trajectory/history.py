@@ -148,7 +148,7 @@ class _History:
         if not record.is_boundary:
             return -1 if record.raw_offset is None else record.raw_offset
         # A process has written everything until the next process begins.
-        starts = (each for each in self._records[place:] if each.type == "process.started")
+        starts = (item for item in self._records[place:] if item.type == "process.started")
         start = next(starts, None)
         if start is None:
             return math.inf
