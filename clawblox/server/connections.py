@@ -76,13 +76,6 @@ class Connection(H11Protocol):
         scope: Any = self.scope  # None before the first request
         return scope is not None and PATIENT in scope
 
-    @property
-    def _is_incomplete(self) -> bool:
-        """Whether a request, or the rest of it, has yet to arrive."""
-        if self.transport.get_protocol() is not self:  # now a WebSocket
-            return False
-        return self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
-
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the time limit of the first request."""
         super().connection_made(transport)
@@ -91,7 +84,8 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Receive part of a request; the first part starts its time limit, the last one ends it."""
         super().data_received(data)
-        if not self._is_incomplete:
+        is_websocket = self.transport.get_protocol() is not self
+        if is_websocket or self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             self._clear_deadline()
         elif self._deadline is None:
             self._set_deadline()

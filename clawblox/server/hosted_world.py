@@ -196,7 +196,11 @@ class HostedWorld:
             removed = list(self.simulation.removed())
         self.tick += 1
         for agent_id in removed:
-            self._end_session(agent_id)
+            session = self.sessions.find_agent(agent_id)
+            if session is not None:
+                self.sessions.end(session)
+                self._drop_inputs(session)
+                self._event("removed", agent_id=agent_id)
 
     def say(self, session: AgentSession, content: str, media_url: str | None = None) -> ChatMessage:
         """Post a chat message.
@@ -249,13 +253,6 @@ class HostedWorld:
         self.failure = reason
         self.version += 1
         self._event("halted", error=reason)
-
-    def _end_session(self, agent_id: str) -> None:
-        session = self.sessions.find_agent(agent_id)
-        if session is not None:
-            self.sessions.end(session)
-            self._drop_inputs(session)
-            self._event("removed", agent_id=agent_id)
 
     def _drop_inputs(self, session: AgentSession) -> None:
         self.pending = [item for item in self.pending if item.agent_id != session.agent_id]

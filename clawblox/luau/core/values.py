@@ -306,11 +306,6 @@ def describe_key(key: Any) -> str:
     return f"'{key[:MAX_MESSAGE]}'" if key.__class__ is str else type_name(key)
 
 
-def find_metatable(value: Any) -> LuaTable | None:
-    """Return a value's metatable; None for strings, and for values without a metatable."""
-    return getattr(value, "meta", None)
-
-
 def metamethod(value: Any, event: str) -> Any:
     """Return a value's handler of an event, or None."""
     meta = getattr(value, "meta", None)

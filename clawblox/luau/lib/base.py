@@ -21,7 +21,6 @@ from clawblox.luau.core.values import (
     as_result,
     check_key,
     check_writable,
-    find_metatable,
     is_function,
     raw_assign,
     raw_get,
@@ -293,7 +292,7 @@ def getmetatable(*args: Any) -> Any:
     value = arg.any_value(args, 0)
     if value.__class__ is str:
         return raw_get(current.vm.string_metatable, "__metatable")
-    meta = find_metatable(value)
+    meta = getattr(value, "meta", None)
     if meta is None:
         return None
     shown = raw_get(meta, "__metatable")

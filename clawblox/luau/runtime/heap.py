@@ -14,6 +14,7 @@ from clawblox.luau.core.values import (
     OWN_CLASS_BYTES,
     Buffer,
     LuaTable,
+    MetaTable,
     Vector,
     has_own_class,
     raw_get,
@@ -126,11 +127,7 @@ def _size(value: Any, pending: list[Any]) -> int:
 
 def collect() -> None:
     """Collect garbage, and remove the dead entries of weak tables."""
-    tables = [
-        item
-        for item in gc.get_objects()
-        if isinstance(item, LuaTable) and item.meta is not None and _mode(item)
-    ]
+    tables = [item for item in gc.get_objects() if isinstance(item, MetaTable) and _mode(item)]
     weakened = [(table, _weaken(table, _mode(table))) for table in tables]
     gc.collect()
     for table, entries in weakened:

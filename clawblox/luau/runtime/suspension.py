@@ -60,11 +60,7 @@ class ProtectedFrame(SuspendedFrame):
 
     def rest(self, result: Any) -> tuple[Callable[[Any], Any], Any]:
         """Return the function that reports success."""
-        return _succeed, result
-
-
-def _succeed(result: Any) -> Any:
-    return (True, *as_tuple(result))
+        return lambda value: (True, *as_tuple(value)), result
 
 
 def save(

@@ -105,8 +105,7 @@ class Loader(FrameReader):
             self._share_globals(items(group))
         for number, serial in items(document["serials"]):
             self.object(number)._serial = whole(serial)
-        self._read_roots(document["roots"])
-        self._read_counts()
+        self._read_machine()
 
     def _read_objects(self, objects: list[Json]) -> None:
         for self._reading, saved in enumerate(objects):
@@ -120,8 +119,9 @@ class Loader(FrameReader):
         self._reading = None
         self.check_boxes()
 
-    def _read_roots(self, roots: Json) -> None:
-        vm = self._vm
+    def _read_machine(self) -> None:
+        document, vm = self._document, self._vm
+        roots = document["roots"]
         vm.globals = self._table(roots["globals"])
         vm.string_library = self._table(roots["string"])
         vm.string_metatable = self._table(roots["string metatable"])
@@ -130,9 +130,6 @@ class Loader(FrameReader):
             roots["main"], (Coroutine, type(None)), "coroutine or nil"
         )
         vm.roots = {text(name): self.value(saved) for name, saved in roots["kept"].items()}
-
-    def _read_counts(self) -> None:
-        document, vm = self._document, self._vm
         vm.serials_given = whole(document["next serial"])
         vm.random.state = whole(int(text(document["random"])), 2**64 - 1)
         vm.has_weak_tables = "steps since collection" in document

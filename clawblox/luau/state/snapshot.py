@@ -231,21 +231,15 @@ class Saver:
         values = list(map(value, table.values()))
         pairs: list[Json] = []
         for key, item in zip(keys[size:], values[size:], strict=True):
-            pairs.append(value(key))
-            pairs.append(item)
+            pairs += (value(key), item)
         saved = ["table", _letter(table), value(table.meta), values[:size], pairs]
-        extra = self._table_extra(table)
-        return [*saved, extra] if extra else saved
-
-    def _table_extra(self, table: LuaTable) -> Json:
-        extra = {}
-        hint = getattr(table, "_hint", 0.0)
-        if hint:
+        extra: dict[str, Json] = {}
+        if hint := getattr(table, "_hint", 0.0):
             extra["border"] = hint
         cursor: Cursor | None = getattr(table, "_cursor", None)
         if cursor is not None:
             extra["next"] = [cursor.position, *map(self.value, cursor.keys)]
-        return extra
+        return [*saved, extra] if extra else saved
 
     def _chunk(self, chunk: Chunk) -> int:
         number = self._chunks.get(id(chunk))

@@ -15,7 +15,7 @@ from clawblox.luau.core.values import as_result
 from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.registry import install
 
-_DIGITS = re.compile("[0-9]+")
+_OPTION = re.compile("([iIsc!])([0-9]*)|(.)", re.DOTALL)
 _MAX_INTEGER = 16
 _NATIVE_ALIGNMENT = 8
 _MAX_SIZE = 2**30
@@ -50,24 +50,6 @@ class _FormatReader:
     def __bool__(self) -> bool:
         return self._at < len(self._form)
 
-    def _digits(self) -> int | None:
-        digits = _DIGITS.match(self._form, self._at)
-        if digits is None:
-            return None
-        self._at = digits.end()
-        size = int(digits[0][:20])
-        if size > _MAX_SIZE:
-            raise RuntimeFault("size specifier is too large")
-        return size
-
-    def _limited(self, default: int) -> int:
-        size = self._digits()
-        if size is None:
-            return default
-        if not 1 <= size <= _MAX_INTEGER:
-            raise RuntimeFault(f"integral size ({size}) out of limits [1,{_MAX_INTEGER}]")
-        return size
-
     def option(self, total: int) -> tuple[str, int, int]:
         """Return the next option, behind ``total`` bytes of others."""
         kind, size = self._plain()
@@ -84,24 +66,32 @@ class _FormatReader:
         return kind, size, -total % align
 
     def _plain(self) -> tuple[str, int]:
-        letter = self._form[self._at]
-        self._at += 1
+        option = _OPTION.match(self._form, self._at)
+        assert option is not None
+        self._at = option.end()
+        letter = option[1] or option[3]
+        size = int(option[2][:20]) if option[2] else None
+        if size is not None and size > _MAX_SIZE:
+            raise RuntimeFault("size specifier is too large")
         if letter in _FIXED:
             return _FIXED[letter]
-        if letter in _SIZED:
-            return _SIZED[letter], self._limited(4)
         if letter == "c":
-            size = self._digits()
             if size is None:
                 raise RuntimeFault("missing size for format option 'c'")
             return "char", size
         if letter in "<=>":
             self.little = letter != ">"
-        elif letter == "!":
-            self._alignment = self._limited(_NATIVE_ALIGNMENT)
-        else:
+            return "none", 0
+        if letter not in "iIs!":
             raise RuntimeFault(f"invalid format option '{letter}'")
-        return "none", 0
+        if size is None:
+            size = _NATIVE_ALIGNMENT if letter == "!" else 4
+        if not 1 <= size <= _MAX_INTEGER:
+            raise RuntimeFault(f"integral size ({size}) out of limits [1,{_MAX_INTEGER}]")
+        if letter == "!":
+            self._alignment = size
+            return "none", 0
+        return _SIZED[letter], size
 
 
 def pack(*args: Any) -> str:

@@ -125,7 +125,11 @@ def _convert(spec: re.Match[str], args: arg.Arguments, at: int) -> str:
         return _integer(spec, _cut(value, signed=True), "d")
     if letter in "ouxX":
         return _integer(spec, _cut(value, signed=False), letter)
-    return _float(spec, value, letter)
+    if math.isfinite(value):
+        return spec[0] % value
+    sign = _sign(math.copysign(1.0, value) < 0, spec[1])
+    word = "nan" if value != value else "inf"
+    return _pad(sign + (word.upper() if letter.isupper() else word), spec)
 
 
 def _string(spec: re.Match[str], text: str) -> str:
@@ -171,14 +175,6 @@ def _sign(negative: bool, flags: str) -> str:
     if negative:
         return "-"
     return "+" if "+" in flags else " " if " " in flags else ""
-
-
-def _float(spec: re.Match[str], value: float, letter: str) -> str:
-    if math.isfinite(value):
-        return spec[0] % value
-    sign = _sign(math.copysign(1.0, value) < 0, spec[1])
-    word = "nan" if value != value else "inf"
-    return _pad(sign + (word.upper() if letter.isupper() else word), spec)
 
 
 def _quote(text: str) -> str:
