@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -54,53 +54,19 @@ class Misspelling:
     likely: str
 
 
-def faults(config: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield the faults in a parsed ``world.toml``, those of a table before those inside it."""
-    yield from _missing(config, "name")
-    yield from _entries(config, _SCHEMA)
-
-
-def misspellings(config: Mapping[str, Any]) -> Iterator[Misspelling]:
-    """Yield the unknown keys of a parsed ``world.toml`` that look misspelled.
-
-    Tables that allow any keys are skipped. A key already in the table is not suggested.
-    """
-    for parents, known in _TABLES.items():
-        found = _at(config, parents) if has_value(config, parents) else {}
-        if isinstance(found, list):
-            for index, entry in enumerate(found):
-                yield from _misspelled(entry, known, (*parents, index))
-        else:
-            yield from _misspelled(found, known, parents)
-
-
-def _misspelled(table: object, known: Collection[str], parents: Keys) -> Iterator[Misspelling]:
-    entries = table if isinstance(table, dict) else {}
-    for key in entries:
-        likely = None if key in known else nearest_name(key, set(known) - entries.keys())
-        if likely is not None:
-            yield Misspelling((*parents, key), likely)
-
-
-def has_value(value: object, keys: Keys) -> bool:
+def has_value(value: Any, keys: Keys) -> bool:  # noqa: ANN401 - any value of a TOML file
     """Return whether ``value`` has an entry at ``keys``."""
     try:
-        _at(value, keys)
+        for key in keys:
+            value = value[key]
     except (KeyError, IndexError, TypeError):
         return False
     return True
 
 
-def _at(value: Any, keys: Keys) -> Any:  # noqa: ANN401 - any value of a TOML file
-    for key in keys:
-        value = value[key]
-    return value
-
-
 _MOST_GRAVITY: Final = 1_000_000  # of the engine's Workspace.Gravity
 
 _Check: TypeAlias = Callable[[Any], Iterator[Fault]]
-_Schema: TypeAlias = Mapping[tuple[str, ...], _Check]
 
 
 def _expect(test: Callable[[Any], bool], expected: str) -> _Check:
@@ -147,7 +113,6 @@ def _is_size(value: object) -> bool:
 _text = _expect(_is_text, "a string without NUL")
 _filled = _expect(_is_filled, "a non-empty string without NUL")
 _boolean = _expect(lambda value: isinstance(value, bool), "true or false")
-_table = _expect(lambda value: isinstance(value, dict), "a table")
 _count = _expect(lambda value: type(value) is int and value > 0, "a whole number above 0")
 _positive = _expect(lambda value: _is_number(value) and value > 0, "a number above 0")
 _not_negative = _expect(lambda value: _is_number(value) and value >= 0, "a number, 0 or more")
@@ -194,125 +159,129 @@ def _agent_routes(value: object) -> Iterator[Fault]:
             yield Fault((index,), text, str(error))
 
 
-def _sidecars(value: object) -> Iterator[Fault]:
-    if not isinstance(value, list):
-        yield _mismatch(value, "an array of tables: [[run.sidecar]]")
-        return
-    for index, entry in enumerate(value):
-        yield from (fault.below(index) for fault in _sidecar(entry))
-    names = [entry.get("name") for entry in value if isinstance(entry, dict)]
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            yield Fault((index, "name"), name, "another sidecar has this name")
+@attrs.frozen
+class _Table:
+    """The check of a table, and of what it contains.
+
+    Attributes:
+        checks: The checks of its known keys.
+        required: The keys that it must have.
+        either: Two keys of which it may have only one.
+        is_open: Whether a world may have its own keys in it.
+    """
+
+    checks: Mapping[str, _Check]
+    required: tuple[str, ...] = ()
+    either: tuple[str, ...] = ()
+    is_open: bool = False
+
+    def __call__(self, value: object) -> Iterator[Fault]:
+        """Yield the faults of the table before those inside it."""
+        if not isinstance(value, dict):
+            yield _mismatch(value, "a table")
+            return
+        yield from (Fault((key,), None, "missing") for key in self.required if key not in value)
+        for key, check in self.checks.items():
+            if key in value:
+                yield from (fault.below(key) for fault in check(value[key]))
+        if self.either and all(key in value for key in self.either):
+            first, second = self.either
+            yield Fault((second,), value[second], f"{first} is set too: give one of them")
+
+    def misspellings(self, value: object, *parents: str | int) -> Iterator[Misspelling]:
+        """Yield the unknown keys that look misspelled; a key already there is not suggested."""
+        entries = value if isinstance(value, dict) else {}
+        unknown = () if self.is_open else entries.keys() - self.checks.keys()
+        for key in (key for key in entries if key in unknown):
+            if likely := nearest_name(key, self.checks.keys() - entries.keys()):
+                yield Misspelling((*parents, key), likely)
+        for key, check in self.checks.items():
+            if isinstance(check, _Table | _Sidecars) and key in entries:
+                yield from check.misspellings(entries[key], *parents, key)
 
 
-def _sidecar(entry: object) -> Iterator[Fault]:
-    yield from _table_of(_SIDECAR, entry)
-    if isinstance(entry, dict):
-        yield from _missing(entry, "name", "command")
+@attrs.frozen
+class _Sidecars:
+    """The check of an array of tables with different names."""
+
+    table: _Table
+
+    def __call__(self, value: object) -> Iterator[Fault]:
+        if not isinstance(value, list):
+            yield _mismatch(value, "an array of tables: [[run.sidecar]]")
+            return
+        for index, entry in enumerate(value):
+            yield from (fault.below(index) for fault in self.table(entry))
+        names = [entry.get("name") for entry in value if isinstance(entry, dict)]
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                yield Fault((index, "name"), name, "another sidecar has this name")
+
+    def misspellings(self, value: object, *parents: str | int) -> Iterator[Misspelling]:
+        for index, entry in enumerate(value if isinstance(value, list) else ()):
+            yield from self.table.misspellings(entry, *parents, index)
 
 
-def _ready(value: object) -> Iterator[Fault]:
-    yield from _table_of(_READY, value)
-    if isinstance(value, dict) and "path" in value and "log" in value:
-        yield Fault(("log",), value["log"], "path is set too: give one of them")
-
-
-def _table_of(schema: _Schema, value: object) -> Iterator[Fault]:
-    yield from _table(value)
-    if isinstance(value, dict):
-        yield from _entries(value, schema)
-
-
-def _missing(table: Mapping[str, Any], *required: str) -> Iterator[Fault]:
-    yield from (Fault((key,), None, "missing") for key in required if key not in table)
-
-
-def _entries(table: Mapping[str, Any], schema: _Schema) -> Iterator[Fault]:
-    for keys, check in schema.items():
-        if has_value(table, keys):
-            yield from (fault.below(*keys) for fault in check(_at(table, keys)))
-
-
-_SIDECAR: Final[_Schema] = {("name",): _window_name, ("command",): _command}
-_READY: Final[_Schema] = {("path",): _route, ("log",): _pattern, ("interval",): _positive}
-_LIVENESS: Final[_Schema] = {
-    ("path",): _route,
-    ("period",): _positive,
-    ("timeout",): _positive,
-    ("failure_threshold",): _count,
-}
-_SCHEMA: Final[_Schema] = {
-    ("name",): _filled,
-    ("description",): _text,
-    ("max_players",): _count,
-    ("afk_timeout",): _not_negative,
-    ("game_type",): _text,
-    ("runtime",): _table,
-    ("runtime", "mode"): _choice("clawblox", "external"),
-    ("run",): _table,
-    ("run", "command"): _command,
-    ("run", "sidecar"): _sidecars,
-    ("run", "ready"): _ready,
-    ("run", "liveness"): partial(_table_of, _LIVENESS),
-    ("run", "listen"): _choice("bind", "inherit"),
-    ("run", "reseed"): _boolean,
-    ("limits",): _table,
-    ("limits", "memory"): _size,
-    ("scripts",): _table,
-    ("scripts", "main"): _filled,
-    ("scripts", "tree"): _filled,
-    ("scripts", "skill"): _filled,
-    ("renderer",): _table,
-    ("observation",): _table,
-    ("observation", "radius"): _positive,
-    ("speech",): _table,
-    ("speech", "mode"): _choice("global", "proximity"),
-    ("speech", "hearing_radius"): _positive,
-    ("agent_api",): _table,
-    ("agent_api", "allow_reset"): _boolean,
-    ("clawblox",): _table,
-    ("physics",): _table,
-    ("physics", "gravity"): _gravity,
-    ("replay",): _table,
-    ("replay", "command"): _command,
-    ("agent",): _table,
-    ("agent", "source_workspace"): _boolean,
-    ("agent", "server_source"): _filled,
-    ("transport",): _table,
-    ("transport", "type"): _filled,
-    ("sandbox",): _table,
-    ("sandbox", "deps_root"): _filled,
-    ("sandbox", "enable_weaker_nested_sandbox"): _boolean,
-    ("sandbox", "add_deps_lib_to_library_path"): _boolean,
-    ("sandbox", "allow_loopback"): _boolean,
-    ("api",): _table,
-    ("api", "doc_path"): _filled,
-    ("api", "doc_url_path"): _route,
-    ("api", "join"): _route,
-    ("api", "observe"): _route,
-    ("api", "input"): _route,
-    ("api", "session_header"): _header,
-    ("api", "allow"): _agent_routes,
-}
-"""All known keys with the checks of their values; a table precedes its keys."""
-
-_FREE_TABLES: Final = ("scripts", "renderer", "clawblox", "physics", "api")
-"""Tables in which a world may have its own keys."""
-
-
-def _known_keys() -> dict[tuple[str, ...], frozenset[str]]:
-    schemas = {(): _SCHEMA, ("run", "sidecar"): _SIDECAR, ("run", "ready"): _READY}
-    found: dict[tuple[str, ...], set[str]] = {}
-    for parents, schema in {**schemas, ("run", "liveness"): _LIVENESS}.items():
-        for keys in schema:
-            found.setdefault((*parents, *keys[:-1]), set()).add(keys[-1])
-    return {
-        parents: frozenset(known)
-        for parents, known in found.items()
-        if parents[:1] not in [(name,) for name in _FREE_TABLES]
+_SIDECAR: Final = _Table({"name": _window_name, "command": _command}, ("name", "command"))
+_READY: Final = _Table(
+    {"path": _route, "log": _pattern, "interval": _positive}, either=("path", "log")
+)
+_LIVENESS: Final = _Table(
+    {"path": _route, "period": _positive, "timeout": _positive, "failure_threshold": _count}
+)
+_RUN: Final = _Table(
+    {
+        "command": _command,
+        "sidecar": _Sidecars(_SIDECAR),
+        "ready": _READY,
+        "liveness": _LIVENESS,
+        "listen": _choice("bind", "inherit"),
+        "reseed": _boolean,
     }
-
-
-_TABLES: Final = _known_keys()
-"""The known keys of each table that allows no others."""
+)
+_SANDBOX: Final = _Table(
+    {
+        "deps_root": _filled,
+        "enable_weaker_nested_sandbox": _boolean,
+        "add_deps_lib_to_library_path": _boolean,
+        "allow_loopback": _boolean,
+    }
+)
+_API: Final = _Table(
+    {
+        "doc_path": _filled,
+        "doc_url_path": _route,
+        "join": _route,
+        "observe": _route,
+        "input": _route,
+        "session_header": _header,
+        "allow": _agent_routes,
+    },
+    is_open=True,
+)
+SCHEMA: Final = _Table(
+    {
+        "name": _filled,
+        "description": _text,
+        "max_players": _count,
+        "afk_timeout": _not_negative,
+        "game_type": _text,
+        "runtime": _Table({"mode": _choice("clawblox", "external")}),
+        "run": _RUN,
+        "limits": _Table({"memory": _size}),
+        "scripts": _Table(dict.fromkeys(("main", "tree", "skill"), _filled), is_open=True),
+        "renderer": _Table({}, is_open=True),
+        "observation": _Table({"radius": _positive}),
+        "speech": _Table({"mode": _choice("global", "proximity"), "hearing_radius": _positive}),
+        "agent_api": _Table({"allow_reset": _boolean}),
+        "clawblox": _Table({}, is_open=True),
+        "physics": _Table({"gravity": _gravity}, is_open=True),
+        "replay": _Table({"command": _command}),
+        "agent": _Table({"source_workspace": _boolean, "server_source": _filled}),
+        "transport": _Table({"type": _filled}),
+        "sandbox": _SANDBOX,
+        "api": _API,
+    },
+    required=("name",),
+)
+"""The known keys of ``world.toml`` with the checks of their values."""

@@ -14,13 +14,14 @@ import tomllib
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import attrs
 
 from clawblox import protocol
 from clawblox.config.arguments import check_size
-from clawblox.config.schema import Fault, Keys, faults, has_value, misspellings
+from clawblox.config.options import take_options
+from clawblox.config.schema import SCHEMA, Fault, Keys, has_value
 from clawblox.errors import ConfigError
 from clawblox.system.regular_files import read_regular
 from clawblox.telemetry.own_log import OwnLog
@@ -58,9 +59,6 @@ _API_DEFAULTS: Final[Mapping[str, str]] = {
     "input": protocol.INPUT_ROUTE,
     "session_header": protocol.SESSION_HEADER,
 }
-
-
-_Rule = TypeVar("_Rule", bound=attrs.AttrsInstance)
 
 
 @attrs.frozen
@@ -214,7 +212,7 @@ class WorldConfig:
     def ready(self) -> ReadyRule:
         """The condition for an instance to be ready."""
         usual = {"path": protocol.HEALTH_ROUTE} if self.is_engine_world else {}
-        return _rule(ReadyRule, {**usual, **self.run.get("ready", {})})
+        return take_options(ReadyRule, {**usual, **self.run.get("ready", {})})
 
     @property
     def liveness(self) -> LivenessRule | None:
@@ -222,8 +220,8 @@ class WorldConfig:
         table = self.run.get("liveness")
         if self.is_engine_world:
             usual = {"path": protocol.HEALTH_ROUTE, "timeout": _ENGINE_PROBE_S}
-            return _rule(LivenessRule, {**usual, **(table or {})})
-        return None if table is None else _rule(LivenessRule, table)
+            return take_options(LivenessRule, {**usual, **(table or {})})
+        return None if table is None else take_options(LivenessRule, table)
 
     @property
     def memory_limit_bytes(self) -> int | None:
@@ -247,11 +245,6 @@ class WorldConfig:
         return table
 
 
-def _rule(kind: type[_Rule], table: Mapping[str, Any]) -> _Rule:
-    known = {field.name for field in attrs.fields(kind)}
-    return kind(**{key: value for key, value in table.items() if key in known})
-
-
 def read_world_config(world_dir: Path) -> WorldConfig:
     """Read and check the ``world.toml`` of a world directory.
 
@@ -268,14 +261,14 @@ def read_world_config(world_dir: Path) -> WorldConfig:
     path = root / CONFIG_NAME
     text = _read_text(root, path)
     config = _parse(text, path)
-    fault = next(faults(config), None)
+    fault = next(SCHEMA(config), None)
     if fault is not None:
         raise _config_error(fault, config, text, path)
     return WorldConfig(root, config, tuple(_warnings(config, text, path)))
 
 
 def _warnings(config: dict[str, Any], text: str, path: Path) -> Iterator[str]:
-    for found in misspellings(config):
+    for found in SCHEMA.misspellings(config):
         key = ascii(_dotted(found.keys))[1:-1]  # it is printed, and may contain anything
         warning = f"{key}: did you mean {found.likely}?"
         line = _find_line(text, found.keys)
@@ -334,7 +327,7 @@ def _config_error(fault: Fault, config: dict[str, Any], text: str, path: Path) -
 def _misspelled_hint(fault: Fault, config: dict[str, Any]) -> str | None:
     """Return a hint if another key may be a misspelling of the missing one."""
     *parents, missing = fault.keys
-    for found in misspellings(config):
+    for found in SCHEMA.misspellings(config):
         if [*found.keys[:-1], found.likely] == [*parents, missing]:
             return f"there is {found.keys[-1]!r}; did you mean {missing}?"
     return None

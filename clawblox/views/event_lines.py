@@ -33,11 +33,8 @@ _TROUBLE: Final[tuple[EventKind, ...]] = (
     "overcommitted",
 )
 _WITHOUT_INSTANCE: Final[tuple[EventKind, ...]] = (
-    "autosave_paused",
-    "autosave_resumed",
     "ramp_slowed",
     "ramp_recovered",
-    "lagged",
     "overcommitted",
 )
 
