@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import getpass
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
+import attrs
 import click
 
 from clawblox.cli.field_options import parse_labels, section_option
+from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.config.arguments import check_count, check_seconds
 from clawblox.errors import ClawbloxError, ConfigError, UsageError
 from clawblox.results import Labels
@@ -189,30 +192,55 @@ filter_option = section_option(
 )
 
 
-def choose_names(run_dir: Path, names: Sequence[str], labels: Labels) -> Sequence[str]:
-    """Return the names of the chosen instances; none means all.
+@attrs.frozen
+class Selection:
+    """The instances that ``[RUN_DIR] [INSTANCE]... --filter`` select.
 
-    Args:
-        run_dir: The run directory.
-        names: The names that were typed.
+    Attributes:
+        run_dir: The run directory, absolute.
+        typed: The names that were typed.
         labels: Labels that the instances must have.
-
-    Raises:
-        UsageError: One of the names is not there, or no instance has the labels.
     """
-    if not labels:
-        return names
-    return [record.name for record in select_records(run_dir, names, labels)]
+
+    run_dir: Path
+    typed: tuple[str, ...]
+    labels: Labels
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Their names; none means all, including instances that are about to start.
+
+        Raises:
+            UsageError: One of the names is not there, or no instance has the labels.
+        """
+        return [record.name for record in self.records] if self.labels else self.typed
+
+    @property
+    def records(self) -> Sequence[InstanceRecord]:
+        """Their records.
+
+        Raises:
+            UsageError: One of the names is not there, or no instance has the labels.
+        """
+        return select_records(self.run_dir, self.typed, self.labels)
 
 
 run_dir_argument = click.argument("run_dir", type=PATH, default=".", metavar="[RUN_DIR]")
 
 
 def run_dir_arguments(command: _F) -> _F:
-    """Add the arguments ``[RUN_DIR] [INSTANCE]...`` and the option ``--filter``."""
-    command = filter_option(command)
+    """Add ``[RUN_DIR] [INSTANCE]... --filter`` to a command, as its argument ``chosen``."""
+
+    @functools.wraps(command)
+    def select(
+        *args: Any, run_dir: str, names: tuple[str, ...], labels: Labels, **options: Any
+    ) -> object:
+        configure_logging()
+        run = existing_run_dir(run_dir).absolute()
+        return command(*args, chosen=Selection(run, names, labels), **options)
+
     names = click.argument("names", metavar="[INSTANCE]...", nargs=-1)
-    return run_dir_argument(names(command))
+    return cast("_F", run_dir_argument(names(filter_option(select))))
 
 
 def run_dir_option(

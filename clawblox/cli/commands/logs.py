@@ -21,19 +21,18 @@ from anyio.streams.memory import MemoryObjectSendStream
 from clawblox.cli.parameters import (
     PATTERN,
     SINCE,
-    choose_names,
+    Selection,
     count_type,
     examples,
-    existing_run_dir,
     json_option,
     run_dir_arguments,
 )
 from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.concurrency.tasks import Tasks
 from clawblox.printable import printable, printable_json, printable_name
-from clawblox.results import Labels, LogLine
+from clawblox.results import LogLine
 from clawblox.rundir.records import InstanceRecord
-from clawblox.rundir.status import read_logs, select_records
+from clawblox.rundir.status import read_logs
 from clawblox.telemetry.log_times import index_path
 from clawblox.telemetry.logs import LogReader, log_size
 
@@ -95,9 +94,7 @@ _Formatter: TypeAlias = Callable[[LogLine], str]
 @json_option
 def command(
     *,
-    run_dir: str,
-    names: tuple[str, ...],
-    labels: Labels,
+    chosen: Selection,
     follow: bool,
     tail: int | None,
     has_times: bool,
@@ -117,15 +114,15 @@ def command(
         UsageError: There is no instance of one of the names, or none with the labels.
         OSError: The output is a file, and the disk is full.
     """
-    directory = existing_run_dir(run_dir)
-    chosen = choose_names(directory, names, labels)
-    records = select_records(directory, chosen)
+    records = chosen.records
     for record in records:
         if not Path(record.log_file).exists():
             note(f"{record.name}: log file is missing: {record.log_file}")
     if has_times or since is not None:
         _note_unknown_times(records)
-    readers = read_logs(directory, chosen, follow=follow, tail=tail, since=since, pattern=pattern)
+    readers = read_logs(
+        chosen.run_dir, chosen.names, follow=follow, tail=tail, since=since, pattern=pattern
+    )
     formatter = _make_formatter(list(readers), as_json=as_json, has_times=has_times)
     # A pager that was closed early is not an error.
     with contextlib.suppress(OutputGone):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import anyio
@@ -11,24 +10,15 @@ import click
 
 from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import StopOptions
-from clawblox.cli.parameters import (
-    choose_names,
-    examples,
-    existing_run_dir,
-    json_option,
-    run_dir_arguments,
-)
+from clawblox.cli.parameters import Selection, examples, json_option, run_dir_arguments
 from clawblox.cli.terminal.output import note
 from clawblox.cli.terminal.screen import progress_bar
-from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.concurrency.batch import Outcome
 from clawblox.config.options import RestartOptions
 from clawblox.errors import UsageError
 from clawblox.printable import printable_lines
-from clawblox.results import Labels
 from clawblox.rundir.operations import restart_instances
 from clawblox.rundir.requests import Restarted
-from clawblox.rundir.status import select_records
 from clawblox.views.formatting import format_json, format_seconds, shorten_path
 
 
@@ -67,9 +57,7 @@ from clawblox.views.formatting import format_json, format_seconds, shorten_path
 @json_option
 def command(
     *,
-    run_dir: str,
-    names: tuple[str, ...],
-    labels: Labels,
+    chosen: Selection,
     wants_save: bool | None,
     fresh: bool,
     resume: Path | None,
@@ -90,7 +78,6 @@ def command(
         ClawbloxError: The run directory does not exist, or no orchestrator runs in it.
         UsageError: There is no instance of one of the names, or the options contradict.
     """
-    configure_logging()
     if wants_save and (fresh or resume is not None):
         other = "--fresh" if fresh else "--resume"
         raise UsageError(f"--save: must be left out with {other}, which does not keep the state")
@@ -101,10 +88,7 @@ def command(
         reseed=reseed,
         grace_seconds=options.grace_seconds,
     )
-    run = existing_run_dir(run_dir).absolute()
-    names = tuple(choose_names(run, names, labels))
-    total = len(select_records(run, names))
-    outcomes = anyio.run(partial(_restart, run, names, total, restart))
+    outcomes = anyio.run(_restart, chosen, restart)
     if as_json:
         click.echo(format_json([_json_object(outcome) for outcome in outcomes]))
     else:
@@ -113,17 +97,16 @@ def command(
     return 1 if any(outcome.error is not None for outcome in outcomes) else 0
 
 
-async def _restart(
-    run_dir: Path, names: tuple[str, ...], total: int, options: RestartOptions
-) -> list[Outcome[Restarted]]:
+async def _restart(chosen: Selection, options: RestartOptions) -> list[Outcome[Restarted]]:
     outcomes: list[Outcome[Restarted]] = []
-    async with progress_bar("Restarting", total) as bar:
+    async with progress_bar("Restarting", len(chosen.records)) as bar:
 
         def on_restarted(outcome: Outcome[Restarted]) -> None:
             outcomes.append(outcome)
             bar.advance(is_failed=outcome.value is None)
 
-        await restart_instances(run_dir, names, options, on_restarted=on_restarted)
+        names = tuple(chosen.names)
+        await restart_instances(chosen.run_dir, names, options, on_restarted=on_restarted)
     return sorted(outcomes, key=lambda outcome: outcome.instance)
 
 

@@ -18,23 +18,25 @@ from clawblox.cli.field_options import (
     typed_parameters,
 )
 from clawblox.cli.options import OrchestratorOptions, ResumeOptions, StopOptions
-from clawblox.cli.parameters import choose_names, examples, existing_run_dir, run_dir_arguments
+from clawblox.cli.parameters import Selection, examples, run_dir_arguments
 from clawblox.cli.running.batch_run import add_orchestrator_options, run_batch
 from clawblox.cli.running.orchestrator import BatchRun
-from clawblox.cli.running.resuming import find, require_interrupted, show_interruption
+from clawblox.cli.running.resuming import require_interrupted, show_interruption
 from clawblox.cli.running.run_dirs import AGENTS_DIR, make_tokens, open_world
 from clawblox.cli.terminal.output import note
 from clawblox.concurrency.batch import Batch
+from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import StartOptions
 from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.printable import printable
-from clawblox.results import Labels, StartedWorld
-from clawblox.rundir.interrupted import Interruption
+from clawblox.results import StartedWorld
+from clawblox.rundir.interrupted import Interruption, find_interrupted
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.status import read_run
 from clawblox.views.formatting import format_labels, shorten_path, suggest
 from clawblox.world.async_world import AsyncWorld
+from clawblox.world.resume import find_resumable
 
 if TYPE_CHECKING:
     from clawblox.cli.running.resume_sources import AgentResume
@@ -71,9 +73,7 @@ if TYPE_CHECKING:
 def command(
     ctx: click.Context,
     *,
-    run_dir: str,
-    names: tuple[str, ...],
-    labels: Labels,
+    chosen: Selection,
     options: ResumeOptions,
     dry_run: bool,
     orchestrator_options: OrchestratorOptions,
@@ -90,11 +90,13 @@ def command(
         ClawbloxError: There is nothing to resume; or instances failed to start.
         UsageError: Instances of several worlds were interrupted; or a name or a label is wrong.
     """
-    directory = resolve_run_dir(existing_run_dir(run_dir))
-    chosen = _choose(directory, names, labels)
+    directory = resolve_run_dir(chosen.run_dir)
+    names = _choose(chosen)
 
     async def resume() -> int:
-        interruption = await find(directory, chosen, is_preview=dry_run)
+        # A preview ends no leftovers of a killed orchestrator.
+        look = partial(run_blocking, find_interrupted) if dry_run else find_resumable
+        interruption = await look(directory, names)
         require_interrupted(interruption, directory)
         with_agent = None
         if (directory / AGENTS_DIR).is_dir():
@@ -109,7 +111,7 @@ def command(
             return 0
         env = options.env if with_agent is None else {**make_tokens(), **options.env}
         start = partial(
-            world.resume_all, directory, instances=chosen or None, env=env, found=interruption
+            world.resume_all, directory, instances=names or None, env=env, found=interruption
         )
         if with_agent is not None:
             _require_foreground(ctx)
@@ -183,15 +185,17 @@ async def _run_with_agent(
 # -- which instances ----------------------------------------------------------------------------
 
 
-def _choose(run_dir: Path, names: Sequence[str], labels: Labels) -> Sequence[str]:
+def _choose(chosen: Selection) -> Sequence[str]:
     """Return the names of the instances that are meant; none means all that were interrupted."""
-    chosen = choose_names(run_dir, names, labels)
-    if not labels or names:
-        return chosen
-    interrupted = set(read_run(run_dir).interrupted)
-    if not (matches := [name for name in chosen if name in interrupted]):
-        text = f"Nothing to resume in '{shorten_path(run_dir)}' has {format_labels(labels)}"
-        raise ClawbloxError(text, hint=f"{suggest('ps', run_dir)} shows the instances")
+    if not chosen.labels or chosen.typed:
+        return chosen.names
+    interrupted = set(read_run(chosen.run_dir).interrupted)
+    if not (matches := [name for name in chosen.names if name in interrupted]):
+        place, labels = shorten_path(chosen.run_dir), format_labels(chosen.labels)
+        raise ClawbloxError(
+            f"Nothing to resume in '{place}' has {labels}",
+            hint=f"{suggest('ps', chosen.run_dir)} shows the instances",
+        )
     return matches
 
 

@@ -11,15 +11,15 @@ import attrs
 import click
 
 from clawblox.cli.field_options import OptionsCommand, options_from
-from clawblox.cli.parameters import examples, existing_run_dir, json_option, run_dir_arguments
+from clawblox.cli.parameters import Selection, examples, json_option, run_dir_arguments
 from clawblox.cli.running.saves import save_and_show
 from clawblox.concurrency.batch import Batch
 from clawblox.config.options import SaveOptions
 from clawblox.errors import ClawbloxError
-from clawblox.results import Labels, SavedSnapshot
-from clawblox.rundir.status import is_ready, select_records
+from clawblox.results import SavedSnapshot
+from clawblox.rundir.status import is_ready
 from clawblox.views.event_lines import describe_error
-from clawblox.views.formatting import format_json
+from clawblox.views.formatting import format_json, shorten_path
 
 
 @click.command(
@@ -38,9 +38,7 @@ from clawblox.views.formatting import format_json
 @json_option
 def command(
     *,
-    run_dir: str,
-    names: tuple[str, ...],
-    labels: Labels,
+    chosen: Selection,
     options: SaveOptions,
     as_json: bool,
 ) -> int:
@@ -54,15 +52,13 @@ def command(
         ClawbloxError: The run directory does not exist, or nothing in it is ready.
         UsageError: There is no instance of one of the names, or none with the labels.
     """
-    run = existing_run_dir(run_dir).absolute()
-    records = select_records(run, names, labels)
-    chosen = [record.name for record in records if names or is_ready(record)]
-    if not chosen:
+    names = [record.name for record in chosen.records if chosen.typed or is_ready(record)]
+    if not names:
         raise ClawbloxError(
-            f"Nothing in '{run_dir}' is ready, so there is nothing to save",
+            f"Nothing in '{shorten_path(chosen.run_dir)}' is ready, so there is nothing to save",
             hint="clawblox ps shows the instances of a run directory",
         )
-    saves = anyio.run(partial(save_and_show, run, chosen, options, is_quiet=as_json))
+    saves = anyio.run(partial(save_and_show, chosen.run_dir, names, options, is_quiet=as_json))
     if as_json:
         click.echo(format_json(list(_json_objects(saves))))
     return 1 if saves.failed else 0

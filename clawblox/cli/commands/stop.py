@@ -11,21 +11,13 @@ import click
 
 from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import StopOptions
-from clawblox.cli.parameters import (
-    choose_names,
-    examples,
-    existing_run_dir,
-    json_option,
-    run_dir_arguments,
-)
+from clawblox.cli.parameters import Selection, examples, json_option, run_dir_arguments
 from clawblox.cli.running.saves import save_and_show
 from clawblox.cli.terminal.output import note
 from clawblox.cli.terminal.screen import progress_bar
-from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.config.options import SaveOptions
-from clawblox.results import Labels, StopResult
+from clawblox.results import StopResult
 from clawblox.rundir.operations import stop_instances
-from clawblox.rundir.status import select_records
 from clawblox.views.formatting import format_json, format_seconds
 
 _RUNG_TEXTS = {
@@ -57,9 +49,7 @@ _RUNG_TEXTS = {
 @json_option
 def command(
     *,
-    run_dir: str,
-    names: tuple[str, ...],
-    labels: Labels,
+    chosen: Selection,
     wants_save: bool,
     options: StopOptions,
     as_json: bool,
@@ -76,16 +66,13 @@ def command(
         UsageError: There is no instance of one of the names, or none with the labels.
         OSError: The end of an instance could not be recorded.
     """
-    configure_logging()
-    run = existing_run_dir(run_dir).absolute()
-    records = select_records(run, names, labels)
-    # Without names everything is stopped, including instances that are about to start.
-    chosen = choose_names(run, names, labels)
+    run, records = chosen.run_dir, chosen.records
     unsaved: list[str] = []
 
     async def save_and_stop() -> None:
         if not wants_save:
-            await _stop(run, chosen, len(records), options.grace_seconds, as_json=as_json)
+            names = chosen.names
+            await _stop(run, names, len(records), options.grace_seconds, as_json=as_json)
             return
         alive = [record.name for record in records if record.is_alive]
         if alive:

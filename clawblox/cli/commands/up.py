@@ -17,7 +17,6 @@ from clawblox.cli.running.orchestrator import BatchRun, Start
 from clawblox.cli.running.resuming import (
     Choice,
     choose,
-    find,
     require_interrupted,
     show_interruption,
 )
@@ -31,6 +30,7 @@ from clawblox.rundir.interrupted import set_aside
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.status import read_run
 from clawblox.world.async_world import AsyncWorld
+from clawblox.world.resume import find_resumable
 
 
 @click.command(
@@ -111,7 +111,7 @@ def command(
             verb, total = "Starting", count
             start: Start = partial(_start_fresh, opened, directory, place, count, options)
             if choice == "continue":
-                interruption = await find(place, world_dir=opened.dir)
+                interruption = await find_resumable(place, world_dir=opened.dir)
                 require_interrupted(interruption, place)
                 show_interruption(interruption, place)
                 verb, total = "Resuming", len(interruption.instances)

@@ -10,16 +10,10 @@ import sys
 import anyio
 import click
 
-from clawblox.cli.parameters import (
-    SECONDS,
-    choose_names,
-    examples,
-    existing_run_dir,
-    run_dir_arguments,
-)
+from clawblox.cli.parameters import SECONDS, Selection, examples, run_dir_arguments
 from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.printable import printable
-from clawblox.results import Labels, ProcessExit
+from clawblox.results import ProcessExit
 from clawblox.rundir.presence import EndedInstance, EndWatch
 from clawblox.views.formatting import format_seconds
 
@@ -50,9 +44,7 @@ _TIMED_OUT_STATUS = 124
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
 def command(
     *,
-    run_dir: str,
-    names: tuple[str, ...],
-    labels: Labels,
+    chosen: Selection,
     timeout: float,
     quiet: bool,
 ) -> int:
@@ -69,9 +61,7 @@ def command(
         UsageError: There is no instance of one of the names, or none with the labels.
         OSError: The output is a file, and the disk is full.
     """
-    run = existing_run_dir(run_dir).absolute()
-    watch = EndWatch(run, choose_names(run, names, labels))
-    return anyio.run(_wait, watch, timeout, quiet)
+    return anyio.run(_wait, EndWatch(chosen.run_dir, chosen.names), timeout, quiet)
 
 
 async def _wait(watch: EndWatch, timeout: float, is_quiet: bool) -> int:

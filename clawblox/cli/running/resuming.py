@@ -6,7 +6,6 @@ import contextlib
 import sys
 from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -14,7 +13,6 @@ import click
 
 from clawblox.agents.status import read_agents
 from clawblox.cli.terminal.output import note
-from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.printable import printable
 from clawblox.results import SavedSnapshot
@@ -22,12 +20,10 @@ from clawblox.rundir.interrupted import (
     STOPPED_ON_PURPOSE,
     Interrupted,
     Interruption,
-    find_interrupted,
 )
 from clawblox.rundir.records import InstanceRecord
 from clawblox.rundir.status import read_run
 from clawblox.views.formatting import count_words, format_age, format_seconds, shorten_path, suggest
-from clawblox.world.resume import find_resumable
 
 if TYPE_CHECKING:
     from clawblox.cli.running.resume_sources import AgentResume
@@ -36,32 +32,6 @@ _SHOWN_NAMES = 8
 
 Choice: TypeAlias = Literal["continue", "fresh"]
 """How to treat interrupted instances: continue them, or start new instances."""
-
-
-async def find(
-    run_dir: Path,
-    names: Sequence[str] = (),
-    *,
-    world_dir: Path | None = None,
-    is_preview: bool = False,
-) -> Interruption:
-    """Return the instances that can continue, after ending the leftovers of a killed orchestrator.
-
-    Args:
-        run_dir: The run directory, resolved.
-        names: The instances that are meant; none means all that were interrupted.
-        world_dir: Their world; None means any world.
-        is_preview: End and remove nothing.
-
-    Raises:
-        UsageError: A name is wrong.
-        RunLockedError: An orchestrator that lives runs instances there.
-
-    Cancellation: some leftovers may have been ended.
-    """
-    if is_preview:
-        return await run_blocking(partial(find_interrupted, run_dir, names, world_dir=world_dir))
-    return await find_resumable(run_dir, names, world_dir=world_dir)
 
 
 def require_interrupted(interruption: Interruption, run_dir: Path) -> None:
