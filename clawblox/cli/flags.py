@@ -47,6 +47,7 @@ def find_command(group: click.Group, context: click.Context, words: Sequence[str
 def in_flags(error: ClawbloxError, command: click.Command) -> ClawbloxError:
     """Return an error with its subject and its hint in the words of a command."""
     names = dict(_argument_flags(command))
+    names |= {name: names[option] for name, option in _OTHER_NAMES.items() if option in names}
     worded = copy.copy(error)
     if error.hint:
         worded.hint = _translate(error.hint, names)
@@ -64,10 +65,6 @@ def _argument_flags(command: click.Command) -> Iterator[tuple[str, str]]:
             yield str(param.name), max(param.opts, key=len)
         else:
             yield str(param.name), param.make_metavar(click.Context(command)).strip("[]")
-    for name, option in _OTHER_NAMES.items():
-        for param in command.params:
-            if param.name == option:
-                yield name, max(param.opts, key=len)
 
 
 def _translate(hint: str, names: Mapping[str, str]) -> str | None:

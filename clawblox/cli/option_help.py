@@ -156,6 +156,9 @@ HELP: Final[Mapping[str, Mapping[str, OptionHelp]]] = {
             "PORT",
             none="none",
         ),
+        "detach": OptionHelp(
+            "Return when the instances are ready, and keep running in the background."
+        ),
     },
 }
 """The options of each section by the names of their fields, in the order of the help."""

@@ -109,6 +109,7 @@ class OrchestratorOptions(StopOptions):
             None for no limit.
         save_at_end: Whether the first signal saves the instances before it stops them.
         metrics_port: Where metrics are served, 0 for any free port; None serves none.
+        detach: Whether it runs in the background.
 
     Raises:
         ConfigError: A value is wrong; names the option and the value.
@@ -121,3 +122,4 @@ class OrchestratorOptions(StopOptions):
     metrics_port: int | None = attrs.field(
         default=None, validator=checked(check_count, at_least=0, at_most=65535, optional=True)
     )
+    detach: bool = False

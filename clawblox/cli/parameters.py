@@ -27,7 +27,7 @@ from clawblox.rundir.status import is_ready, select_records
 from clawblox.system.clock import format_utc_ms, utc_now_ns
 from clawblox.system.locks import retry
 from clawblox.system.ports import MAX_LEASES
-from clawblox.views.formatting import shorten_path, suggest
+from clawblox.views.formatting import format_json, shorten_path, suggest
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _RUNS_NAMED: Final = 5
@@ -261,6 +261,12 @@ def run_dir_option(
 world_argument = click.argument("world", type=PATH, default=".", metavar="[WORLD]")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+
+def show(value: object, text: str, *, as_json: bool) -> None:
+    """Print a text, or the value that it describes as JSON."""
+    click.echo(format_json(value) if as_json else text)
+
 
 count_option = section_option(
     "-n",

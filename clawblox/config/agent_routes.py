@@ -70,16 +70,12 @@ class AgentRoute:
         return cls(method, path)
 
     @cached_property
-    def _regex(self) -> re.Pattern[str] | None:
-        if _ANY_SEGMENT not in self.path:
-            return None
+    def _regex(self) -> re.Pattern[str]:
         return re.compile(re.escape(self.path).replace(r"\*", _SEGMENT))
 
     def matches(self, method: str, path: str) -> bool:
         """Return whether this route covers a request to ``path``, which must be a :data:`PATH`."""
-        if method != self.method:
-            return False
-        return path == self.path if self._regex is None else bool(self._regex.fullmatch(path))
+        return method == self.method and self._regex.fullmatch(path) is not None
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"

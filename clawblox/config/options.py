@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeAlias, TypeVar, get_args
 
 import attrs
 
 from clawblox.config.arguments import (
+    Validator,
     check_choice,
     check_count,
     check_env,
@@ -49,6 +49,9 @@ DEFAULT_SAVE_TIMEOUT_S: Final = 300.0
 DEFAULT_MAX_SNAPSHOT_BYTES: Final = 16 << 30
 DEFAULT_IDLE_WAIT_S: Final = 2.0
 
+_SECONDS: Final = checked(check_seconds)
+_ANY_SECONDS: Final = checked(check_seconds, may_be_zero=True)
+_OPTIONAL_SNAPSHOT: Final = checked(check_snapshot, optional=True)
 _INSTANCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -79,6 +82,10 @@ def _check_name(value: object, key: str) -> None:
     if not is_instance_name(value):
         expected = "1 to 64 letters, digits, '_', '.' or '-', the first a letter or digit"
         raise mismatch(key, expected, value)
+
+
+def _one_of(literal: Any, *, optional: bool = False) -> Validator:  # noqa: ANN401 - a Literal
+    return checked(check_choice, choices=get_args(literal), optional=optional)
 
 
 # -- converters for options that are stored in another form ---------------------------------------
@@ -151,22 +158,15 @@ class SharedOptions:
     env: Mapping[str, str] = attrs.field(default=None, converter=to_env, repr=False)
     host: str = attrs.field(default=DEFAULT_HOST, converter=check_host)
     base_path: str = attrs.field(default="", converter=_to_base_path)
-    health_timeout: float = attrs.field(
-        default=DEFAULT_HEALTH_TIMEOUT_S, validator=checked(check_seconds)
-    )
+    health_timeout: float = attrs.field(default=DEFAULT_HEALTH_TIMEOUT_S, validator=_SECONDS)
     detach: bool = attrs.field(default=False, converter=bool)
-    restart: RestartMode = attrs.field(
-        default="never", validator=checked(check_choice, choices=get_args(RestartMode))
-    )
+    restart: RestartMode = attrs.field(default="never", validator=_one_of(RestartMode))
     max_restarts: int = attrs.field(default=DEFAULT_MAX_RESTARTS, validator=checked(check_count))
-    restart_window: float = attrs.field(
-        default=DEFAULT_RESTART_WINDOW_S, validator=checked(check_seconds)
-    )
+    restart_window: float = attrs.field(default=DEFAULT_RESTART_WINDOW_S, validator=_SECONDS)
     reseed: int | None = attrs.field(default=None, validator=checked(check_seed, optional=True))
     labels: Labels = attrs.field(default=None, converter=check_labels)
     datastore: DataStoreBackend | None = attrs.field(
-        default=None,
-        validator=checked(check_choice, choices=get_args(DataStoreBackend), optional=True),
+        default=None, validator=_one_of(DataStoreBackend, optional=True)
     )
 
     def arguments(self) -> dict[str, Any]:
@@ -208,11 +208,9 @@ class StartOptions(SharedOptions):
     """
 
     port: int | None = attrs.field(default=None, converter=check_port)
-    port_wait: float = attrs.field(default=0.0, validator=checked(check_seconds, may_be_zero=True))
+    port_wait: float = attrs.field(default=0.0, validator=_ANY_SECONDS)
     record_dir: Path | None = attrs.field(default=None, converter=_to_record_dir)
-    resume: SnapshotLike | None = attrs.field(
-        default=None, validator=checked(check_snapshot, optional=True)
-    )
+    resume: SnapshotLike | None = attrs.field(default=None, validator=_OPTIONAL_SNAPSHOT)
     run_dir: str | Path | None = attrs.field(
         default=None, validator=checked(check_path, optional=True)
     )
@@ -238,12 +236,8 @@ class ManyOptions(SharedOptions):
         ConfigError: A value is invalid; the error names the option and the value.
     """
 
-    resume: SnapshotLike | None = attrs.field(
-        default=None, validator=checked(check_snapshot, optional=True)
-    )
-    on_failure: OnFailure = attrs.field(
-        default="keep", validator=checked(check_choice, choices=get_args(OnFailure))
-    )
+    resume: SnapshotLike | None = attrs.field(default=None, validator=_OPTIONAL_SNAPSHOT)
+    on_failure: OnFailure = attrs.field(default="keep", validator=_one_of(OnFailure))
 
 
 @attrs.frozen
@@ -263,9 +257,7 @@ class InstanceSpec:
     """
 
     name: str | None = attrs.field(default=None, validator=checked(_check_name, optional=True))
-    resume: SnapshotLike | None = attrs.field(
-        default=None, validator=checked(check_snapshot, optional=True)
-    )
+    resume: SnapshotLike | None = attrs.field(default=None, validator=_OPTIONAL_SNAPSHOT)
     env: Mapping[str, str] | None = attrs.field(
         default=None, validator=checked(check_env), repr=False
     )
@@ -316,9 +308,7 @@ class RestartOptions:
     fresh: bool = False
     resume: SnapshotLike | None = None
     reseed: int | None = attrs.field(default=None, validator=checked(check_seed, optional=True))
-    grace_seconds: float = attrs.field(
-        default=DEFAULT_GRACE_S, validator=checked(partial(check_seconds, may_be_zero=True))
-    )
+    grace_seconds: float = attrs.field(default=DEFAULT_GRACE_S, validator=_ANY_SECONDS)
 
     def __attrs_post_init__(self) -> None:
         if self.fresh and self.resume is not None:
@@ -344,5 +334,5 @@ class SaveOptions:
     """
 
     dir: Path | None = attrs.field(default=None, converter=_to_dir)
-    timeout: float = attrs.field(default=DEFAULT_SAVE_TIMEOUT_S, validator=checked(check_seconds))
+    timeout: float = attrs.field(default=DEFAULT_SAVE_TIMEOUT_S, validator=_SECONDS)
     max_bytes: int = attrs.field(default=DEFAULT_MAX_SNAPSHOT_BYTES, validator=checked(check_count))

@@ -89,10 +89,6 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and "\0" not in value
 
 
-def _is_filled(value: object) -> bool:
-    return _is_text(value) and value != ""
-
-
 def _is_number(value: object) -> bool:
     is_numeric = isinstance(value, int | float) and not isinstance(value, bool)
     return is_numeric and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
@@ -111,7 +107,7 @@ def _is_size(value: object) -> bool:
 
 
 _text = _expect(_is_text, "a string without NUL")
-_filled = _expect(_is_filled, "a non-empty string without NUL")
+_filled = _expect(lambda value: _is_text(value) and value, "a non-empty string without NUL")
 _boolean = _expect(lambda value: isinstance(value, bool), "true or false")
 _count = _expect(lambda value: type(value) is int and value > 0, "a whole number above 0")
 _positive = _expect(lambda value: _is_number(value) and value > 0, "a number above 0")

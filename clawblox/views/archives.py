@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +18,13 @@ from clawblox.checkpoint.collect.sessions import FORMATS
 from clawblox.checkpoint.names import METADATA_NAME, SNAPSHOT_NAME
 from clawblox.errors import CheckpointError
 from clawblox.printable import printable
-from clawblox.views.formatting import count_words, format_bytes, format_table, shorten_path
+from clawblox.views.formatting import (
+    count_words,
+    format_bytes,
+    format_facts,
+    format_table,
+    shorten_path,
+)
 
 _EXCLUDED_SHOWN: Final = 20
 _DIFFERENCES_SHOWN: Final = 200
@@ -163,16 +170,9 @@ def describe_findings(scan: Scan) -> str:
     searched = _describe_scan(scan.summary)
     if not scan.findings:
         return f"{_place(scan.path)}: nothing found; {searched}"
+    facts = operator.attrgetter("path", "line", "rule", "fingerprint", "preview")
+    rows = [list(map(_text, facts(finding))) for finding in scan.findings]
     headings = ("FILE", "LINE", "RULE", "FINGERPRINT", "PREVIEW")
-    rows = [
-        tuple(
-            map(
-                _text,
-                (finding.path, finding.line, finding.rule, finding.fingerprint, finding.preview),
-            )
-        )
-        for finding in scan.findings
-    ]
     return f"{format_table(headings, rows)}\n\n{count_words(len(rows), 'finding')}; {searched}"
 
 
@@ -197,8 +197,7 @@ def _describe_facts(archive: Archive) -> str:
         "digests": "for every member" if archive.is_verified else "none (not written by clawblox)",
         "secrets": _describe_scan(metadata.get("secret_scan")),
     }
-    width = max(map(len, facts))
-    return "\n".join(f"{key.ljust(width)}  {value}" for key, value in facts.items() if value)
+    return format_facts(facts)
 
 
 def _describe_world(archive: Archive) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import textwrap
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 from rich.cells import cell_len
@@ -19,7 +19,7 @@ from clawblox.agents.status import AgentStatus
 from clawblox.printable import printable
 from clawblox.views.columns import (
     GAP,
-    FittedColumn,
+    Column,
     fit_columns,
     format_line,
 )
@@ -28,18 +28,12 @@ from clawblox.views.formatting import format_seconds
 from clawblox.views.rows import Row, agent_columns, instance_columns, order_agents, order_states
 
 _STYLES = {
-    "failed": "bold red",
-    "halted": "bold red",
+    **dict.fromkeys(("failed", "halted"), "bold red"),
     "interrupted": "red",
-    "restarting": "yellow",
-    "starting": "cyan",
-    "waiting": "dim",
-    "stopping": "yellow",
-    "ready": "green",
-    "exited": "dim",
-    "working": "green",
-    "idle": "cyan",
-    "stopped": "dim",
+    **dict.fromkeys(("restarting", "stopping"), "yellow"),
+    **dict.fromkeys(("starting", "idle"), "cyan"),
+    **dict.fromkeys(("ready", "working"), "green"),
+    **dict.fromkeys(("waiting", "exited", "stopped"), "dim"),
 }
 """Styles of the states. They carry no meaning that the words lack."""
 
@@ -163,11 +157,11 @@ def _counts(counts: Mapping[str, int]) -> Text:
 
 
 def _table(rows: Sequence[Row], noted: Collection[Row], columns: int) -> Iterator[Text]:
-    fitted = fit_columns(instance_columns(rows, is_live=True), columns)
-    yield _line(Text(format_line(fitted, None), style="dim"))
-    for place, row in enumerate(rows):
-        style = "red" if row.is_bad else _STYLES.get(row.state, "")
-        yield _format_cells(fitted, place, style)
+    styles = ["red" if row.is_bad else _STYLES.get(row.state, "") for row in rows]
+    headings, *lines = _format_rows(instance_columns(rows, is_live=True), columns, styles)
+    yield headings
+    for row, line in zip(rows, lines, strict=True):
+        yield line
         if row in noted:
             yield _line(Text(_NOTE_INDENT + row.note, style="dim"))
 
@@ -182,23 +176,26 @@ def _agents(agents: Sequence[AgentStatus], columns: int, room: int) -> Iterator[
         shown, hidden = shown[: most - 1], shown[most - 1 :]
     else:
         shown, hidden = sorted(shown, key=lambda agent: agent.name), []
-    fitted = fit_columns(agent_columns(shown, is_live=True), columns)
+    styles = [_STYLES.get(agent.state, "") for agent in shown]
     yield Text("")
-    yield _line(Text(format_line(fitted, None), style="dim"))
-    for place, agent in enumerate(shown):
-        yield _format_cells(fitted, place, _STYLES.get(agent.state, ""))
+    yield from _format_rows(agent_columns(shown, is_live=True), columns, styles)
     if hidden:
         more = ", ".join(f"{n} {state}" for state, n in Counter(a.state for a in hidden).items())
         yield _line(Text(f"… and {len(hidden)} more agents: {more}", style="dim"))
 
 
-def _format_cells(fitted: Sequence[FittedColumn], place: int, style: str) -> Text:
-    cells = ((fit.column.heading, fit.format_cell(fit.column.cells[place])) for fit in fitted)
-    line = Text(GAP).join(
-        Text(text, style if heading == "STATE" else "") for heading, text in cells
-    )
-    line.rstrip()
-    return _line(line)
+def _format_rows(columns: Sequence[Column], width: int, styles: Iterable[str]) -> Iterator[Text]:
+    """Yield the headings of a table, then its rows with the styles of their states."""
+    fitted = fit_columns(columns, width)
+    yield _line(Text(format_line(fitted, None), style="dim"))
+    for place, style in enumerate(styles):
+        cells = [
+            Text(fit.format_cell(fit.column.cells[place]), style * (fit.column.heading == "STATE"))
+            for fit in fitted
+        ]
+        line = Text(GAP).join(cells)
+        line.rstrip()
+        yield _line(line)
 
 
 def _line(*parts: Text | str) -> Text:

@@ -85,11 +85,11 @@ def fit_columns(columns: Sequence[Column], width: int | None) -> list[FittedColu
     for column in sorted(columns, key=lambda column: column.rank):
         if column.rank and not any(column.cells):
             continue
-        beside = [other for other in chosen if other.heading != column.replaces]
-        fits = width is None or _total([one.narrowest for one in (*beside, column)]) <= width
+        together = [*(other for other in chosen if other.heading != column.replaces), column]
+        fits = width is None or _total([other.narrowest for other in together]) <= width
         if column.rank and not fits:
             break
-        chosen = [*beside, column]
+        chosen = together
     return _widen([column for column in columns if column in chosen], chosen, width)
 
 
@@ -121,6 +121,12 @@ def format_line(fitted: Sequence[FittedColumn], row: int | None) -> str:
         for column in fitted
     )
     return GAP.join(cells).rstrip()
+
+
+def format_lines(columns: Sequence[Column], width: int | None) -> list[str]:
+    """Return the headings and the rows of a table; see :func:`fit_columns`."""
+    fitted = fit_columns(columns, width)
+    return [format_line(fitted, row) for row in (None, *range(len(columns[0].cells)))]
 
 
 def shorten(text: str, width: int, cut: Literal["middle", "end"] = "end") -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from clawblox.printable import printable
 from clawblox.results import Labels, ProcessExit, format_label
 from clawblox.rundir.status import InstanceStatus
 from clawblox.system.clock import utc_now
-from clawblox.views.columns import Column, fit_columns, format_line, shorten
+from clawblox.views.columns import Column, format_lines, shorten
 
 _MAX_REASON_CHARS = 40
 _SHORT_ESCAPES = {"\n": "\\n", "\t": "\\t", "\\": "\\\\", "'": "\\'"}
@@ -139,8 +139,13 @@ def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return rows in aligned columns below their headings; empty columns are left out."""
     texts = zip(headings, *rows, strict=True)
     columns = [Column(heading, cells, rank=1) for heading, *cells in texts]
-    fitted = fit_columns(columns, None)
-    return "\n".join(format_line(fitted, row) for row in (None, *range(len(rows))))
+    return "\n".join(format_lines(columns, None))
+
+
+def format_facts(facts: Mapping[str, str]) -> str:
+    """Return facts by their names, a line for each; empty facts are left out."""
+    width = max(map(len, facts))
+    return "\n".join(f"{name:{width}}  {fact}" for name, fact in facts.items() if fact)
 
 
 def quote_words(words: Iterable[str]) -> str:

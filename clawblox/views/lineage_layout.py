@@ -155,7 +155,7 @@ class Layout:
         if not _LEAST_STEP < wanted < _MOST_STEP:
             return [(self.begin, f"{self.begin:g}")]
         power = 10.0 ** math.floor(math.log10(wanted))
-        step = next(power * one for one in _STEPS if power * one >= wanted * (1 - 1e-9))
+        step = next(power * unit for unit in _STEPS if power * unit >= wanted * (1 - 1e-9))
         digits = max(0, -math.floor(math.log10(step)))
         first, last = math.ceil(self.begin / step), math.floor(self.end / step)
         ticks = [number * step for number in range(first, min(last, first + most - 1) + 1)]
@@ -176,14 +176,12 @@ def lay_out(lineage: Lineage) -> Layout:
         fork = places.get(instance.parent.path) if instance.parent else None
         lane = _make_lane(instance, fork, positions)
         lanes.append(lane)
-        for ring in lane.rings:
-            places.setdefault(ring.save.path, Fork(ring.at, number, None))
-        for index, branch in enumerate(lane.branches):
-            for ring in branch.rings:
+        lines: dict[int | None, Lane | Branch] = {None: lane, **dict(enumerate(lane.branches))}
+        for index, line in lines.items():
+            for ring in line.rings:
                 places.setdefault(ring.save.path, Fork(ring.at, number, index))
-    begin = min((at for lane in lanes for at in _positions(lane)), default=0.0)
-    end = max((at for lane in lanes for at in _positions(lane)), default=0.0)
-    return Layout(tuple(lanes), begin, end, is_simulated)
+    ats = [at for lane in lanes for at in _positions(lane)] or [0.0]
+    return Layout(tuple(lanes), min(ats), max(ats), is_simulated)
 
 
 def _positions(lane: Lane) -> Iterator[float]:
@@ -231,18 +229,12 @@ class _Positions:
 
 def _make_lane(instance: InstanceLineage, fork: Fork | None, positions: _Positions) -> Lane:
     kept = _find_history(instance.lives)
-    history = sorted(kept)
-    rings = tuple(
-        ring
-        for life in history
-        for ring in positions.rings(instance.lives[life].saves[: kept[life]])
+    history = [instance.lives[number] for number in sorted(kept)]
+    rings = positions.rings(
+        [save for number in sorted(kept) for save in instance.lives[number].saves[: kept[number]]]
     )
-    begin = positions.begin(instance.lives[history[0]]) if fork is None else fork.at
-    turns = tuple(
-        Turn(positions.begin(instance.lives[life]), instance.lives[life])
-        for life in history
-        if instance.lives[life].begun_by != "start"
-    )
+    begin = positions.begin(history[0]) if fork is None else fork.at
+    turns = tuple(Turn(positions.begin(life), life) for life in history if life.begun_by != "start")
     ats = [begin, *(ring.at for ring in rings), *(turn.at for turn in turns)]
     last = instance.lives[-1]
     return Lane(
@@ -312,7 +304,7 @@ def _make_branches(
             base=base,
             is_apart=not is_kept and life.origin is None,
         )
-        same = next((place for place, one in enumerate(branches) if _is_same(one, branch)), None)
+        same = next((at for at, other in enumerate(branches) if _is_same(other, branch)), None)
         if same is not None:
             branches[same] = attrs.evolve(branches[same], lives=(*branches[same].lives, life))
             continue
@@ -321,11 +313,11 @@ def _make_branches(
     return iter(branches)
 
 
-def _is_same(one: Branch, other: Branch) -> bool:
+def _is_same(branch: Branch, other: Branch) -> bool:
     """Return whether two branches differ in nothing that a picture shows."""
-    if one.rings or other.rings or one.ending != "died":
+    if branch.rings or other.rings or branch.ending != "died":
         return False
-    return attrs.evolve(one, lives=()) == attrs.evolve(other, lives=())
+    return attrs.evolve(branch, lives=()) == attrs.evolve(other, lives=())
 
 
 _MAX_SAVES = 8
@@ -368,12 +360,8 @@ def _describe_save(save: LineageSave) -> Iterator[str]:
         yield facts
 
 
-def describe_branch(branch: Branch) -> list[str]:
-    """Return a line for each life on a branch: how it ended, and when."""
-    return [_describe_end(life) for life in branch.lives]
-
-
-def _describe_end(life: Life) -> str:
+def describe_end(life: Life) -> str:
+    """Return how a life ended, and when."""
     if life.ended_by == "another_run":
         return f"earlier run {life.run_id}".strip()
     what = life.exit or "ended in an unknown way"

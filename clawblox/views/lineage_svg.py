@@ -23,7 +23,7 @@ from clawblox.views.lineage_layout import (
     Layout,
     Ring,
     Turn,
-    describe_branch,
+    describe_end,
     describe_lineage,
     describe_saves,
     describe_state,
@@ -332,7 +332,7 @@ def _draw_branch(row: _Row, branch: Branch, y: float, frame: _Frame) -> Iterator
     if end > start:
         line += f"H{end:.1f}"
     yield _path(f"{row.colour}-line line thin", line)
-    words = describe_branch(branch)
+    words = list(map(describe_end, branch.lives))
     yield from _draw_ending(max(start, end), y, row.colour, branch.ending, words, _BRANCH_STUB)
 
 
@@ -423,6 +423,7 @@ def _find_signs(layout: Layout) -> Iterator[tuple[str, str]]:
     removed_ring = '<circle class="page muted-line removed" cx="13" cy="0" r="2.6"/>'
     restarted = _path("ink-line mark line", "M10,-5l5,5l-5,5")
     resumed = _path("ink-line mark line", "M8,-5l5,5l-5,5m5,-10l5,5l-5,5")
+    bar = _path("muted-line mark", "M18,-6v12")
     running = '<path class="muted" d="M15,-5L25,0L15,5z"/>'
     square = '<rect class="page muted-line ring" x="0" y="-4" width="8" height="8"/>'
     is_elsewhere = any(lane.fork is None and lane.instance.parent for lane in lanes)
@@ -433,11 +434,7 @@ def _find_signs(layout: Layout) -> Iterator[tuple[str, str]]:
         (bool(begun_by & {"policy", "request"}), f"{line}{restarted}", "restarted"),
         ("resume" in begun_by, f"{line}{resumed}", "resumed"),
         ("died" in endings, f"{stub}{_cross(20, 0)}", "died"),
-        (
-            "ended" in endings,
-            f"{stub}{_path('muted-line mark', 'M18,-6v12')}",
-            "stopped or finished",
-        ),
+        ("ended" in endings, f"{stub}{bar}", "stopped or finished"),
         ("alive" in endings, f"{stub}{running}", "running"),
         (is_elsewhere, f"{_path('muted-line line', 'M8,0h18')}{square}", "from another run"),
         (True, stub, "after the last save"),

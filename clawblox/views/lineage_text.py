@@ -21,7 +21,7 @@ from clawblox.views.lineage_layout import (
     Lane,
     Layout,
     Turn,
-    describe_branch,
+    describe_end,
     describe_lineage,
     describe_state,
     lay_out,
@@ -125,10 +125,11 @@ class _Page:
     @classmethod
     def of(cls, layout: Layout, columns: int) -> _Page:
         names = max((cell_len(_label(lane.instance)) for lane in layout.lanes), default=0)
-        words = (_AXIS_WORDS[layout.is_simulated], *map(_state, layout.lanes))
-        states = min(max(map(cell_len, words)), max(_MIN_STATE, int(columns * _STATE_SHARE)))
-        axis_width = max(_MIN_AXIS, columns - names - states - 4 - _STUB - _PAD)
-        return cls(layout, names, axis_width, states)
+        states = [describe_state(lane.instance) for lane in layout.lanes]
+        words = (_AXIS_WORDS[layout.is_simulated], *states)
+        width = min(max(map(cell_len, words)), max(_MIN_STATE, int(columns * _STATE_SHARE)))
+        axis_width = max(_MIN_AXIS, columns - names - width - 4 - _STUB - _PAD)
+        return cls(layout, names, axis_width, width)
 
     def column(self, at: float) -> int:
         return _PAD + round(self.layout.fraction(at) * (self.axis_width - 1))
@@ -160,9 +161,10 @@ class _Page:
         self._draw_forks(charts)
         for lane, rows in zip(self.layout.lanes, charts, strict=True):
             texts = ["".join(row) for row in rows]
-            first = (_label(lane.instance), texts[0], shorten(_state(lane), self.states))
-            branches = [branch for branch in lane.branches if _is_shown(branch)]
-            words = [_shorten(describe_branch(one)[0], self.states) for one in branches]
+            state = shorten(describe_state(lane.instance), self.states)
+            first = (_label(lane.instance), texts[0], state)
+            branches = filter(_is_shown, lane.branches)
+            words = [_shorten(describe_end(branch.lives[0]), self.states) for branch in branches]
             yield [first, *(("", text, word) for text, word in zip(texts[1:], words, strict=True))]
 
     def _draw_lane(self, lane: Lane) -> list[list[str]]:
@@ -176,8 +178,7 @@ class _Page:
         self._draw_turns(row, lane.turns)
         if lane.fork is not None:
             row[begin] = _FORK
-        branches = [branch for branch in lane.branches if _is_shown(branch)]
-        return [row, *(self._draw_branch(branch) for branch in branches)]
+        return [row, *map(self._draw_branch, filter(_is_shown, lane.branches))]
 
     def _draw_branch(self, branch: Branch) -> list[str]:
         row = self._empty_row()
@@ -235,10 +236,6 @@ def _shorten(text: str, limit: int) -> str:
 def _label(instance: InstanceLineage) -> str:
     indent = "  " * min(instance.depth, _MAX_INDENTS)
     return indent + shorten(printable(instance.name), _MAX_NAME, "middle")
-
-
-def _state(lane: Lane) -> str:
-    return describe_state(lane.instance)
 
 
 # -- the tree of forks ----------------------------------------------------------------------

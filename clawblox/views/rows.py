@@ -24,6 +24,7 @@ from clawblox.views.formatting import (
     format_count,
     format_end,
     format_exit,
+    format_facts,
     format_labels,
     format_seconds,
     shorten_path,
@@ -215,10 +216,7 @@ def describe_agent(agent: AgentStatus) -> str:
         "latest": f"{format_age(agent.time)} ago",
         "dir": shorten_path(agent.dir),
     }
-    width = max(map(len, facts))
-    return "\n".join(
-        f"{name:{width}}  {printable(value)}" for name, value in facts.items() if value
-    )
+    return format_facts({name: printable(value) for name, value in facts.items()})
 
 
 def _describe_usage(usage: Usage) -> str:

@@ -18,7 +18,7 @@ import pytest
 
 from clawblox.agents.programs import PROGRAMS
 from clawblox.checks import Check, CheckResult, missing, ok, run_checks, warning
-from clawblox.cli.commands.doctor import ALL_CHECKS, as_table, has_what_is_required
+from clawblox.cli.commands.doctor import ALL_CHECKS, as_table, missing_requirements
 from clawblox.cli.doctor import agents, directories, machine, network, software
 from clawblox.cli.doctor.network import look_at_range, look_for_free_ports
 from clawblox.cli.doctor.software import look_for_packages
@@ -514,8 +514,8 @@ def test_a_check_that_hangs_or_breaks_does_not_spoil_the_others() -> None:
 def test_only_a_missing_requirement_makes_the_status_1() -> None:
     optional = check_named("optional", lambda: missing("no"))
     required = check_named("required", lambda: missing("no"), is_required=True)
-    assert has_what_is_required([(optional, optional.run())])
-    assert not has_what_is_required([(required, required.run())])
+    assert missing_requirements([(optional, optional.run())]) == []
+    assert missing_requirements([(required, required.run())]) == [required.id]
     text = as_table([(required, required.run())], is_coloured=False)
     assert "✗ missing  required           no\n             Required: Costs." in text
     assert text.endswith("1 missing. clawblox cannot work without: required.")

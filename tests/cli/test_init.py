@@ -138,7 +138,7 @@ def test_a_file_that_appears_meanwhile_is_left_alone(
 ) -> None:
     mine = tmp_path / "world" / "world.py"
 
-    def appear(extra: str, name: str) -> dict[str, bytes]:
+    def appear(_name: str, **_options: bool) -> dict[str, bytes]:
         mine.parent.mkdir()
         mine.write_text("mine")
         return {"world.py": b"ours"}

@@ -531,8 +531,10 @@ PLACES = {
     ),
     "after brackets in strings": ('name = "w"\na = "[{\\""\nb = \'[{"\'\nrun.command = 5\n', 4),
     "second array table": (
-        'name = "w"\n[[run.sidecar]]\nname="a"\ncommand=["x"]\n#\n'
-        '[[run.sidecar]]\nname=5\ncommand=["x"]\n',
+        (
+            'name = "w"\n[[run.sidecar]]\nname="a"\ncommand=["x"]\n#\n'
+            '[[run.sidecar]]\nname=5\ncommand=["x"]\n'
+        ),
         7,
     ),
     "missing in the second array table": (

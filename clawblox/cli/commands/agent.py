@@ -16,9 +16,8 @@ from clawblox.agents.status import AgentStatus, find_agent
 from clawblox.cli.commands.trajectory import command as trajectory
 from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import StopOptions
-from clawblox.cli.parameters import PATH, examples, existing_path, json_option
+from clawblox.cli.parameters import PATH, examples, existing_path, json_option, show
 from clawblox.errors import UsageError
-from clawblox.views.formatting import format_json
 from clawblox.views.rows import describe_agent
 
 
@@ -118,10 +117,7 @@ def status(directory: str, as_json: bool) -> None:
     recorded = find_agent(existing_path(directory))
     # Only its program knows the usage of the present turn.
     agent = recorded if recorded.is_over else _ask(recorded, "status", {}) or recorded
-    if as_json:
-        click.echo(format_json(attrs.asdict(agent)))
-    else:
-        click.echo(describe_agent(agent))
+    show(attrs.asdict(agent), describe_agent(agent), as_json=as_json)
 
 
 command.add_command(trajectory)

@@ -29,6 +29,7 @@ from clawblox.cli.parameters import (
     existing_path,
     json_option,
     run_dir_argument,
+    show,
 )
 from clawblox.cli.terminal.output import note
 from clawblox.cli.terminal.screen import progress_bar
@@ -202,7 +203,7 @@ def diff(first: str, second: str, as_json: bool) -> int:
         CheckpointError: One is not a checkpoint archive.
     """
     found = diff_checkpoints(existing_path(first), existing_path(second))
-    _show(attrs.asdict(found), describe_difference(found), as_json=as_json)
+    show(attrs.asdict(found), describe_difference(found), as_json=as_json)
     return 1 if found else 0
 
 
@@ -237,7 +238,7 @@ def scan(archive: str, allow_file: str | None, as_json: bool) -> int:
     found = _with_bar(
         "Scanning", lambda report: scan_checkpoint(path, allow=allow, progress=report)
     )
-    _show(attrs.asdict(found), describe_findings(found), as_json=as_json)
+    show(attrs.asdict(found), describe_findings(found), as_json=as_json)
     return 1 if found.findings else 0
 
 
@@ -268,7 +269,7 @@ def repair(run_dir: str, as_json: bool) -> int:
     found = repair_checkpoints(directory)
     refused = {shorten_path(path): error.message for path, error in found.refused.items()}
     fields = {**attrs.asdict(found, recurse=False), "refused": refused}
-    _show(fields, describe_repair(found), as_json=as_json)
+    show(fields, describe_repair(found), as_json=as_json)
     return 1 if found.refused else 0
 
 
@@ -280,7 +281,3 @@ def _with_bar(verb: str, function: Callable[[Report], _T]) -> _T:
             return await run_with_progress(function, bar.reach)
 
     return anyio.run(run)
-
-
-def _show(value: object, text: str, *, as_json: bool) -> None:
-    click.echo(format_json(value) if as_json else text)

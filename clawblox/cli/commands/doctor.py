@@ -49,7 +49,7 @@ def command(*, as_json: bool) -> int:
         text = as_table(results, is_coloured=is_coloured)
         encoding = sys.stdout.encoding or "utf-8"
         click.echo(text.encode(encoding, errors="replace").decode(encoding))
-    return 0 if has_what_is_required(results) else 1
+    return 1 if missing_requirements(results) else 0
 
 
 Results: TypeAlias = Sequence[tuple[Check, CheckResult]]
@@ -61,9 +61,11 @@ _COLOURS: Final = {"✓": "green", "!": "yellow", "-": "yellow", "✗": "red"}
 _INDENT = " " * 13
 
 
-def has_what_is_required(results: Results) -> bool:
-    """Return whether every requirement is met."""
-    return not any(check.is_required and result.status == "missing" for check, result in results)
+def missing_requirements(results: Results) -> list[str]:
+    """Return the names of the requirements that are not met."""
+    return [
+        check.id for check, result in results if check.is_required and result.status == "missing"
+    ]
 
 
 def as_objects(results: Results) -> list[dict[str, Any]]:
@@ -120,9 +122,6 @@ def _sum_up(results: Results) -> str:
     counts = Counter(result.status for _, result in results)
     warnings = count_words(counts["warning"], "warning")
     counted = f"{counts['ok']} ok, {warnings}, {counts['missing']} missing."
-    absent = [
-        check.id for check, result in results if check.is_required and result.status == "missing"
-    ]
-    if absent:
+    if absent := missing_requirements(results):
         return f"{counted} clawblox cannot work without: {', '.join(absent)}."
     return f"{counted} Everything that clawblox requires is there."

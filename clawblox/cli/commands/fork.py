@@ -80,7 +80,6 @@ def command(
     run_id: str | None,
     new_run_dir: str | None,
     orchestrator_options: OrchestratorOptions,
-    detach: bool,
     starter_fd: int | None,
 ) -> int:
     """Start new instances from one snapshot.
@@ -97,7 +96,8 @@ def command(
     origin = _find_source(directory, source, run_id)
     home = directory if new_run_dir is None else Path(new_run_dir).absolute()
     if new_run_dir is None and find_orchestrator(directory, origin.world_dir) is not None:
-        for param in typed_parameters(ctx, attrs.fields_dict(OrchestratorOptions)):
+        duties = attrs.fields_dict(OrchestratorOptions).keys() - {"detach"}
+        for param in typed_parameters(ctx, duties):
             raise UsageError(
                 f"{param.opts[0]}: must be left out, as the orchestrator that runs in '{run_dir}' "
                 "starts the instances",
@@ -108,7 +108,7 @@ def command(
 
     async def run() -> int:
         # With --detach the snapshot is taken in the background, not here too.
-        is_here = starter_fd is not None or not detach
+        is_here = starter_fd is not None or not orchestrator_options.detach
         start = partial(
             world.fork,
             await _take_snapshot(origin) if is_here else {},
@@ -118,7 +118,7 @@ def command(
             **options.shared(),
         )
         batch_run = BatchRun(world, home, count, start, orchestrator_options, starter_fd)
-        return await run_batch(ctx, batch_run, detach=detach)
+        return await run_batch(ctx, batch_run)
 
     return anyio.run(run)
 

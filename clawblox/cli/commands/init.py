@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
@@ -17,15 +16,9 @@ from clawblox.errors import ClawbloxError
 from clawblox.extras import find_missing, install_command
 from clawblox.views.formatting import shorten_path
 
-_PYTHON: Final = {"world.toml": "world.toml", "world.py": "world.py", "API.md": "API.md"}
-_ENGINE: Final = {
-    "world.toml": "engine/world.toml",
-    "main.lua": "engine/main.lua",
-    "API.md": "engine/API.md",
-    "renderer/index.js": "engine/renderer/index.js",
-    ".gitignore": "engine/gitignore",
-}
-"""Files of the two starter worlds, by their names in the new directory."""
+_PYTHON: Final = ("world.toml", "world.py", "API.md")
+_ENGINE: Final = ("world.toml", "main.lua", "API.md", "renderer/index.js", ".gitignore")
+"""Files of the two starter worlds; the package has them without a leading dot."""
 
 _NAME_LINE: Final = re.compile(r'^name = ".*"$', re.MULTILINE)
 
@@ -60,7 +53,7 @@ def command(name: str, is_engine_world: bool) -> None:
     directory = Path(name).resolve()
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise ClawbloxError(f"NAME: must be a new or an empty directory, not '{name}'")
-    documents = _starter_files(_ENGINE if is_engine_world else _PYTHON, directory.name)
+    documents = _starter_files(directory.name, is_engine_world=is_engine_world)
     directory.mkdir(parents=True, exist_ok=True)
     shown = Path(shorten_path(directory))
     for file_name, document in documents.items():
@@ -78,18 +71,15 @@ def command(name: str, is_engine_world: bool) -> None:
     click.echo(f"Run it: {shlex.join(('clawblox', 'run', *dashes, str(shown)))}")
 
 
-def _starter_files(sources: Mapping[str, str], name: str) -> dict[str, bytes]:
-    """Return the files of a starter world by their names.
-
-    Args:
-        sources: Their names in the package.
-        name: Name of the world.
+def _starter_files(name: str, *, is_engine_world: bool) -> dict[str, bytes]:
+    """Return the files of the starter world with a name, by their own names.
 
     Raises:
         ClawbloxError: The name is not valid text.
     """
-    starter = files("clawblox.cli") / "starter"
-    texts = {file: (starter / source).read_text("utf-8") for file, source in sources.items()}
+    starter = files("clawblox.cli") / "starter" / ("engine" if is_engine_world else "")
+    sources = _ENGINE if is_engine_world else _PYTHON
+    texts = {file: (starter / file.removeprefix(".")).read_text("utf-8") for file in sources}
     line = f"name = {tomlkit.string(name).as_string()}"
     texts["world.toml"] = _NAME_LINE.sub(lambda _: line, texts["world.toml"], count=1)
     try:

@@ -23,7 +23,7 @@ from clawblox.cli.parameters import (
     run_dir_option,
 )
 from clawblox.cli.playing.consoles import Console, StreamConsole
-from clawblox.cli.playing.lines import InputExample, complete_line, find_examples
+from clawblox.cli.playing.lines import VERBS, InputExample, find_examples
 from clawblox.cli.playing.session import Session
 from clawblox.cli.running.command_signals import CommandSignals
 from clawblox.cli.running.foreground import summarise_run
@@ -213,6 +213,7 @@ def _open_console(
                 raise
             note(f"For history, completion and line editing: {install_command('play')}")
         else:
-            complete = partial(complete_line, examples=tuple(map(str, examples)))
-            return EditorConsole(prompt, home_dir() / _HISTORY_FILE, complete)
+            inputs = list(map(str, examples))
+            completions = [*inputs, *VERBS, *(f"act {text}" for text in inputs)]
+            return EditorConsole(prompt, home_dir() / _HISTORY_FILE, completions)
     return StreamConsole(prompt)

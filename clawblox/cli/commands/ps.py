@@ -20,7 +20,7 @@ from clawblox.rundir.find_runs import MAX_DEPTH
 from clawblox.rundir.lineage import read_lineage
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.status import InstanceStatus
-from clawblox.views.columns import Column, fit_columns, format_line
+from clawblox.views.columns import format_lines
 from clawblox.views.formatting import format_json, shorten_path
 from clawblox.views.lineage_text import format_forks
 from clawblox.views.rows import agent_columns, instance_columns, make_row, order_states
@@ -86,13 +86,13 @@ def command(
 
         anyio.run(watch_runs, scope)
     else:
-        for line in _format_runs(statuses, scope, is_tree=tree):
-            click.echo(line)
+        click.echo("\n".join(_format_runs(statuses, scope, is_tree=tree)))
 
 
 def _format_runs(shown: Sequence[InstanceStatus], scope: Scope, *, is_tree: bool) -> Iterator[str]:
     width = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else None
-    for place, (run_dir, group) in enumerate(itertools.groupby(shown, lambda one: one.run_dir)):
+    runs = itertools.groupby(shown, lambda status: status.run_dir)
+    for place, (run_dir, group) in enumerate(runs):
         statuses = list(group)
         if not scope.is_one_run:
             yield from ([""] if place else [])
@@ -101,16 +101,9 @@ def _format_runs(shown: Sequence[InstanceStatus], scope: Scope, *, is_tree: bool
             yield from format_forks(read_lineage(run_dir)).splitlines()
             continue
         rows = [make_row(status, status.state) for status in statuses]
-        yield from _format_table(instance_columns(rows), len(rows), width)
-        agents = scope.read_agents([run_dir])
-        if agents:
-            yield ""
-            yield from _format_table(agent_columns(agents), len(agents), width)
-
-
-def _format_table(columns: Sequence[Column], rows: int, width: int | None) -> Iterator[str]:
-    fitted = fit_columns(columns, width)
-    return (format_line(fitted, row) for row in (None, *range(rows)))
+        yield from format_lines(instance_columns(rows), width)
+        if agents := scope.read_agents([run_dir]):
+            yield from ("", *format_lines(agent_columns(agents), width))
 
 
 def _heading(run_dir: Path, statuses: Sequence[InstanceStatus]) -> str:

@@ -77,7 +77,6 @@ def command(
     options: ResumeOptions,
     dry_run: bool,
     orchestrator_options: OrchestratorOptions,
-    detach: bool,
     starter_fd: int | None,
 ) -> int:
     """Continue an interrupted run until Ctrl-C or until all instances have ended.
@@ -122,7 +121,7 @@ def command(
         batch_run = BatchRun(
             world, directory, count, start, orchestrator_options, starter_fd, verb="Resuming"
         )
-        return await run_batch(ctx, batch_run, detach=detach)
+        return await run_batch(ctx, batch_run)
 
     return anyio.run(resume)
 
@@ -133,7 +132,7 @@ def command(
 def _require_foreground(ctx: click.Context) -> None:
     """Refuse options of an orchestrator, which a run with an agent lacks."""
     allowed = attrs.fields_dict(StopOptions)
-    refused = {"detach", *attrs.fields_dict(OrchestratorOptions)} - allowed.keys()
+    refused = attrs.fields_dict(OrchestratorOptions).keys() - allowed.keys()
     for param in typed_parameters(ctx, refused):
         raise click.UsageError(
             f"{param.opts[0]}: must not be given for a run with an agent, which continues in the "

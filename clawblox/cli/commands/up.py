@@ -80,7 +80,6 @@ def command(
     run_dir: str | None,
     choice: Choice | None,
     orchestrator_options: OrchestratorOptions,
-    detach: bool,
     starter_fd: int | None,
 ) -> int:
     """Run many instances of a world until Ctrl-C or until all of them have ended.
@@ -121,7 +120,7 @@ def command(
             )
             # The command in the background follows the choice that was made here.
             background_args = ("--run-dir", str(directory), f"--{choice}")
-            return await run_batch(ctx, batch_run, detach=detach, background_args=background_args)
+            return await run_batch(ctx, batch_run, background_args)
 
         return anyio.run(run)
 

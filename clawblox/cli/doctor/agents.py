@@ -19,7 +19,6 @@ from typing import Any, Final
 
 import anyio
 
-from clawblox import protocol
 from clawblox.agents.drivers import DRIVERS
 from clawblox.agents.drivers.acp import KNOWN_PROGRAMS
 from clawblox.agents.drivers.driver import AgentSetup, Begin, Driver, Turn
@@ -33,6 +32,7 @@ from clawblox.checks import CheckResult, missing, ok, warning
 from clawblox.cli.doctor import Checks
 from clawblox.cli.doctor.software import run_program
 from clawblox.errors import AgentSetupError
+from clawblox.protocol import INSTANCE_ENV
 from clawblox.system.files import make_private_dir
 from clawblox.system.network_namespace import helper_command, open_channel, receive_listeners
 from clawblox.system.process import CannotExecute, run_briefly
@@ -82,15 +82,11 @@ def look_for_program(driver: Driver, command: str) -> CheckResult:
         setup = AgentSetup(directory=directory, binary=binary)
         env = _build_environment(driver, setup)
         try:
-            answer = anyio.run(_ask, driver.version_argv(setup.binary), env)
+            ask = partial(ask_version, env=env, cookie=env[INSTANCE_ENV], timeout=_TIMEOUT_S)
+            answer = anyio.run(ask, driver.version_argv(setup.binary))
         except CannotExecute as error:
             return warning(str(error))
     return _judge(driver, answer, env)
-
-
-async def _ask(argv: Sequence[str], env: Mapping[str, str]) -> VersionAnswer | None:
-    cookie = env[protocol.INSTANCE_ENV]
-    return await ask_version(argv, env=env, cookie=cookie, timeout=_TIMEOUT_S)
 
 
 def _judge(driver: Driver, answer: VersionAnswer | None, env: Mapping[str, str]) -> CheckResult:

@@ -9,16 +9,13 @@ import os
 import select
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Self
 
 import anyio
 
 from clawblox.cli.terminal.output import CLEAR_LINE, Output
 from clawblox.views.observations import Kind, Paint, no_paint
-
-Complete = Callable[[str], Sequence[str]]
-"""Returns the lines that complete the typed text."""
 
 _CHUNK_BYTES = 65536
 _MAX_LINE_BYTES = 16 << 20

@@ -8,17 +8,16 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import run_in_terminal
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion
-from prompt_toolkit.document import Document
+from prompt_toolkit.completion import WordCompleter
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from clawblox.cli.playing.consoles import Complete, Console
+from clawblox.cli.playing.consoles import Console
 from clawblox.cli.terminal.streams import raw_stream
 from clawblox.system.regular_files import open_own
 
@@ -30,10 +29,10 @@ class EditorConsole(Console):
         prompt: Text in front of the typed line.
         history_file: Keeps the lines of all sessions; if it cannot be written, they are kept for
             this session only.
-        complete: Returns the lines that complete the typed text.
+        completions: The lines that can be completed, whatever the case of the typed text.
     """
 
-    def __init__(self, prompt: str, history_file: Path, complete: Complete) -> None:
+    def __init__(self, prompt: str, history_file: Path, completions: Sequence[str]) -> None:
         super().__init__(prompt)
         # The answer of a terminal that is asked for its cursor's position could come too late.
         output = Vt100_Output.from_pty(raw_stream(sys.stdout), os.environ.get("TERM"))
@@ -41,7 +40,7 @@ class EditorConsole(Console):
         self._session: PromptSession[str] = PromptSession(
             output=output,
             history=_open_history(history_file),
-            completer=_LineCompleter(complete),
+            completer=WordCompleter(completions, ignore_case=True, sentence=True),
             complete_while_typing=False,
         )
 
@@ -71,14 +70,3 @@ def _open_history(path: Path) -> History:
         os.close(open_own(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT))
         return FileHistory(str(path))
     return InMemoryHistory()
-
-
-class _LineCompleter(Completer):
-    def __init__(self, complete: Complete) -> None:
-        self._complete = complete
-
-    def get_completions(self, document: Document, _event: CompleteEvent) -> Iterator[Completion]:
-        """Yield the lines that complete the text before the cursor."""
-        typed = document.text_before_cursor.lstrip()
-        for line in self._complete(typed):
-            yield Completion(line, start_position=-len(typed))

@@ -7,17 +7,13 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
 import attrs
 
 from clawblox.errors import UsageError
 
-Verb: TypeAlias = Literal[
-    "act", "observe", "changes", "show", "say", "chat", "api", "save", "help", "quit"
-]
-
-VERBS: Final[Mapping[Verb, tuple[str, str]]] = {
+VERBS: Final[Mapping[str, tuple[str, str]]] = {
     "act": ("[act] TYPE [DATA]", "Send an input, and show the changes."),
     "observe": ("observe", "Show your observation."),
     "changes": ("changes", "Show the changes since you last looked."),
@@ -44,13 +40,13 @@ class Line:
     """A command.
 
     Attributes:
-        verb: Its name.
+        verb: Its name, one of :data:`VERBS`.
         text: A chat message, a path to show, or the type of an input.
         data: Data of an input; None for none.
         is_short: Whether an input was typed without ``act``.
     """
 
-    verb: Verb
+    verb: str
     text: str = ""
     data: Any = None
     is_short: bool = False
@@ -67,11 +63,10 @@ def parse_line(text: str) -> Line | None:
     text = text.strip()
     if not text or text.startswith("#"):
         return None
-    word, _, rest = text.partition(" ")
+    verb, _, rest = text.partition(" ")
     rest = rest.strip()
-    verb = next((verb for verb in VERBS if verb == word), None)
-    if verb is None:
-        return Line("act", word, parse_data(rest), is_short=True)
+    if verb not in VERBS:
+        return Line("act", verb, parse_data(rest), is_short=True)
     if verb == "act":
         kind, _, data = rest.partition(" ")
         if not kind:
@@ -106,18 +101,6 @@ def parse_data(text: str) -> Any:  # noqa: ANN401 - JSON
         place = f"after {read!r}" if read else "at its start"
         hint = 'data looks like {"direction": [1, 0]}, "north" or 3'
         raise UsageError(f"the data is not JSON: {error.msg} {place}", hint=hint) from None
-
-
-def complete_line(typed: str, examples: Sequence[str]) -> list[str]:
-    """Return the commands and inputs that complete a typed text.
-
-    Args:
-        typed: The text before the cursor.
-        examples: The inputs of the world, as they can be typed.
-    """
-    candidates = [*examples, *VERBS, *(f"act {example}" for example in examples)]
-    start = typed.casefold()
-    return [line for line in candidates if line.casefold().startswith(start)]
 
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -188,8 +171,9 @@ def _in_code(code: str) -> Iterator[InputExample]:
     """Yield the inputs among the outermost objects of some code."""
     if '\\"' in code:  # a body in double quotes of a shell
         yield from _in_code(code.replace('\\"', '"'))
-    found = (_read_input(code[start:end]) for start, end in _outermost_objects(code))
-    yield from filter(None, found)
+    yield from filter(
+        None, (_read_input(code[slice(*place)]) for place in _outermost_objects(code))
+    )
 
 
 def _outermost_objects(code: str) -> Sequence[tuple[int, int]]:
@@ -237,13 +221,10 @@ def _in_row(kind: str, data: str) -> Iterator[InputExample]:
     match = _CODE_SPAN.fullmatch(kind)
     if match is None or not _TYPE.fullmatch(match[1]):
         return
-    shown = [span for span in _CODE_SPAN.findall(data) if _looks_like_data(span)]
+    spans = _CODE_SPAN.findall(data)
+    shown = [span for span in spans if span.startswith(("{", "[")) or _is_json(span)]
     for span in shown or [""]:
         yield InputExample(match[1], " ".join(span.split()))
-
-
-def _looks_like_data(text: str) -> bool:
-    return text.startswith(("{", "[")) or _is_json(text)
 
 
 def _is_json(text: str) -> bool:

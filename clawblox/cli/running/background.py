@@ -64,12 +64,7 @@ class StarterChannel:
         os.set_inheritable(fd, False)
         self._socket = socket.socket(fileno=fd)
         self._socket.setblocking(False)
-        lines = Lines(self._socket)
-
-        async def write(line: str) -> None:
-            await lines.write(f"{line}\n".encode())
-
-        self._outbox = Outbox(write)
+        self._outbox = Outbox(Lines(self._socket).write)
 
     def send_event(self, event: WorldEvent) -> None:
         """Queue the progress that an event reports, if any."""
@@ -82,7 +77,7 @@ class StarterChannel:
         self._send(StartResult(list(lines), len(batch), reasons))
 
     def _send(self, message: msgspec.Struct) -> None:
-        self._outbox.put(msgspec.json.encode(message).decode())
+        self._outbox.put(msgspec.json.encode(message) + b"\n")
 
     async def run(self) -> None:
         """Send queued messages until it is cancelled, or the starter is gone.

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import anyio
 import click
 
-from clawblox.cli.field_options import options_from, section_option
+from clawblox.cli.field_options import options_from
 from clawblox.cli.options import OrchestratorOptions
 from clawblox.cli.running.background import (
     BackgroundProcess,
@@ -34,28 +34,17 @@ def add_orchestrator_options(command: _F) -> _F:
     """Add the options of a command that is the orchestrator of its instances."""
     # The name is unlike anything a user may mistype, because click suggests hidden options too.
     command = click.option("--background-channel", "starter_fd", type=int, hidden=True)(command)
-    command = section_option(
-        "--detach",
-        section="Orchestrator",
-        is_flag=True,
-        help="Return when the instances are ready, and keep running in the background.",
-    )(command)
     return options_from(OrchestratorOptions, "orchestrator_options")(command)
 
 
 async def run_batch(
-    ctx: click.Context,
-    batch_run: BatchRun,
-    *,
-    detach: bool,
-    background_args: Sequence[str] = (),
+    ctx: click.Context, batch_run: BatchRun, background_args: Sequence[str] = ()
 ) -> int:
     """Run instances to their end, here or in the background, and return the exit status.
 
     Args:
         ctx: Context of the command.
         batch_run: The instances.
-        detach: Whether they run in the background.
         background_args: Options that are added to the command in the background, for decisions of
             this one.
 
@@ -65,17 +54,10 @@ async def run_batch(
 
     Cancellation: the instances are stopped; those in the background continue.
     """
-    if detach and batch_run.starter_fd is None:
+    if batch_run.options.detach and batch_run.starter_fd is None:
         command, *others = ctx.obj
         # If an option is given twice, the last value counts.
         return await _run_in_background((command, *background_args, *others), batch_run)
-    return await _run_here(batch_run)
-
-
-# -- here -------------------------------------------------------------------------------------
-
-
-async def _run_here(batch_run: BatchRun) -> int:
     states = InstanceStates(batch_run.count)
     fd = batch_run.starter_fd
     with Output(sys.stdout) as output:
@@ -112,8 +94,7 @@ async def _run_in_background(args: tuple[str, ...], batch_run: BatchRun) -> int:
             for line in lines:
                 note(f"  | {line}")
             return status or 1
-        for line in _summary(result, background, batch_run.run_dir):
-            click.echo(line)
+        click.echo("\n".join(_summary(result, background, batch_run.run_dir)))
         return 1 if result.failed else 0
     except anyio.get_cancelled_exc_class():  # by Ctrl-C
         command = suggest("ps", batch_run.run_dir, "-w")

@@ -101,7 +101,9 @@ class Companion:
                 model=options.model,
                 tmux=agent.tmux,
                 sandbox="strict" if options.strict_sandbox else options.sandbox,
-                budget=_make_budget(options),
+                budget=Budget(
+                    tokens=options.max_tokens, usd=options.max_usd, minutes=options.max_minutes
+                ),
                 command=_parse_command(options.agent_command),
             )
         except ConfigError as error:
@@ -239,16 +241,6 @@ def _require_new(run_dir: Path, directory: AgentDir, options: AgentRunOptions) -
         f"The agent {options.agent_name} has acted in '{shown}' before, and {saved}",
         hint=f"{advice} another --run-dir, or another --agent-name",
     )
-
-
-def _make_budget(options: AgentRunOptions) -> Budget | None:
-    limits: dict[str, Any] = {
-        "tokens": options.max_tokens,
-        "usd": options.max_usd,
-        "minutes": options.max_minutes,
-    }
-    given = {name: limit for name, limit in limits.items() if limit is not None}
-    return Budget(**given) if given else None
 
 
 def _parse_command(text: str | None) -> Mapping[str, Any] | Sequence[str] | None:

@@ -75,9 +75,7 @@ class InstanceStates:
 
     def stop(self) -> None:
         """Record that everything that runs is being stopped."""
-        for name, state in self.by_name.items():
-            if state not in _OVER:
-                self.by_name[name] = "stopping"
+        self.by_name |= {name: "stopping" for name in self.by_name if self.runs(name)}
 
     def take(self, event: WorldEvent) -> None:
         """Update the states from the next event."""

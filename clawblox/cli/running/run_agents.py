@@ -20,6 +20,7 @@ from clawblox.agents.usage import Ledger
 from clawblox.checkpoint import read_metadata
 from clawblox.cli.options import AgentRunOptions
 from clawblox.cli.running.run_dirs import AGENTS_DIR
+from clawblox.config.options import take_options
 from clawblox.errors import ClawbloxError, ConfigError
 from clawblox.experiment.pointer import read_pointer
 from clawblox.foreign_values import parse_json
@@ -80,10 +81,8 @@ def read_run_agent(run_dir: Path) -> RunAgent | None:
         record = parse_json(read_regular(path, max_bytes=_MAX_BYTES))
         if not isinstance(record, dict) or record.get("schema_version") != _SCHEMA_VERSION:
             raise ValueError("it is of another version of clawblox")
-        values = _members(RunAgent, record)
-        return RunAgent(
-            **{**values, "options": AgentRunOptions(**_members(AgentRunOptions, values["options"]))}
-        )
+        options = take_options(AgentRunOptions, dict(record["options"]))
+        return take_options(RunAgent, {**record, "options": options})
     except FileNotFoundError:
         return None
     except (OSError, ValueError, LookupError, TypeError, ConfigError) as error:
@@ -155,11 +154,6 @@ def require_turns_left(run_dir: Path, agent: RunAgent) -> None:
             f"The agent {agent.options.agent_name} has had its {count_words(used, 'turn')}",
             hint=f"to allow it 20 more: {words} --max-turns 20",
         )
-
-
-def _members(kind: type, record: Any) -> dict[str, Any]:  # noqa: ANN401 - what JSON has
-    names = attrs.fields_dict(kind)
-    return {name: value for name, value in dict(record).items() if name in names}
 
 
 def _with_absolute_paths(options: AgentRunOptions) -> AgentRunOptions:

@@ -9,7 +9,7 @@ import select
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Self, TextIO
+from typing import Generic, Self, TextIO, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -47,16 +47,13 @@ class Output:
         self._has_colours = stream.isatty()
         self.is_terminal = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         if stream.isatty():
-            self._open_terminal()
+            # There is no way to ask a terminal how much room it has. A file description of our own
+            # can be non-blocking, as the shell does not share it; if refused, writes may block.
+            flags = os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
+            with contextlib.suppress(OSError):
+                self._fd = self._own_fd = os.open(f"/proc/self/fd/{self._fd}", flags)
         self._room = select.poll()
         self._room.register(self._fd, select.POLLOUT)
-
-    def _open_terminal(self) -> None:
-        # There is no way to ask a terminal how much room it has. A file description of our own,
-        # which the shell does not share, can be non-blocking; if that is refused, writes may block.
-        flags = os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
-        with contextlib.suppress(OSError):
-            self._fd = self._own_fd = os.open(f"/proc/self/fd/{self._fd}", flags)
 
     def __enter__(self) -> Self:
         return self
@@ -73,9 +70,9 @@ class Output:
     def size(self) -> os.terminal_size:
         """Columns and lines of the terminal; 80 by 24 when they are unknown."""
         with contextlib.suppress(OSError):
-            found = os.get_terminal_size(self._fd)
-            if found.columns and found.lines:
-                return found
+            size = os.get_terminal_size(self._fd)
+            if size.columns and size.lines:
+                return size
         return os.terminal_size((80, 24))
 
     async def write_line(self, text: str) -> None:
@@ -141,21 +138,22 @@ def redraw(text: str) -> None:
 
 
 _MAX_LINES = 4096
+_Line = TypeVar("_Line")
 
 
-class Outbox:
+class Outbox(Generic[_Line]):
     """A queue of lines that one task writes. Beyond 4096 lines the oldest are dropped.
 
     Args:
         write: Writes a line.
     """
 
-    def __init__(self, write: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(self, write: Callable[[_Line], Awaitable[None]]) -> None:
         self._write = write
-        self._lines: deque[str] = deque(maxlen=_MAX_LINES)
+        self._lines: deque[_Line] = deque(maxlen=_MAX_LINES)
         self._has_news = anyio.Event()
 
-    def put(self, line: str) -> None:
+    def put(self, line: _Line) -> None:
         """Queue a line."""
         self._lines.append(line)
         self._has_news.set()
