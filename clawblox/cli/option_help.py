@@ -17,14 +17,14 @@ class OptionHelp:
     Attributes:
         text: Its purpose.
         metavar: Placeholder for its value; empty for a flag or a choice.
-        none: Meaning of the default None; empty if the text has it.
+        none: Meaning of the default None; empty to show no default.
         flag: The option, if its name differs from the field.
         envvar: Environment variable that sets it, in commands that read the environment.
     """
 
     text: str
     metavar: str = ""
-    none: str = ""
+    none: str = "none"
     flag: str = ""
     envvar: str | None = None
 
@@ -35,13 +35,11 @@ HELP: Final[Mapping[str, Mapping[str, OptionHelp]]] = {
         "agent": OptionHelp(
             "Run an agent in the world: claude, codex, kimi, opencode, acp or command.",
             "DRIVER",
-            none="none",
         ),
         "agent_name": OptionHelp("Name of the agent.", "NAME"),
         "agent_command": OptionHelp(
             "Program of the driver: a command line for acp, a JSON table for command.",
             "COMMAND",
-            none="none",
         ),
         "model": OptionHelp("Model to use.", "MODEL", none="the program's own choice"),
         "prompt": OptionHelp(
@@ -50,14 +48,10 @@ HELP: Final[Mapping[str, Mapping[str, OptionHelp]]] = {
         "system_prompt": OptionHelp("File with the system prompt.", "FILE", none="the default"),
         "sandbox": OptionHelp("Run the agent's program in a sandbox."),
         "strict_sandbox": OptionHelp("Like --sandbox, but refuse a weaker level."),
-        "max_turns": OptionHelp("Stop after this many further turns.", "N", none="none"),
-        "max_tokens": OptionHelp(
-            "Stop after this many tokens, over all its starts.", "N", none="none"
-        ),
-        "max_usd": OptionHelp(
-            "Stop at this reported cost, over all its starts.", "USD", none="none"
-        ),
-        "max_minutes": OptionHelp("Stop after this time.", "MINUTES", none="none"),
+        "max_turns": OptionHelp("Stop after this many further turns.", "N"),
+        "max_tokens": OptionHelp("Stop after this many tokens, over all its starts.", "N"),
+        "max_usd": OptionHelp("Stop at this reported cost, over all its starts.", "USD"),
+        "max_minutes": OptionHelp("Stop after this time.", "MINUTES"),
         "checkpoint_every": OptionHelp(
             "Make a checkpoint of world and agent at this interval; 0 makes none.",
             "SECONDS",
@@ -69,9 +63,7 @@ HELP: Final[Mapping[str, Mapping[str, OptionHelp]]] = {
         "port": OptionHelp(
             "Port to listen on; 0 picks a free one.", "PORT", envvar=protocol.PORT_ENV
         ),
-        "base_path": OptionHelp(
-            "Prefix of all routes.", "PATH", none="none", envvar=protocol.BASE_PATH_ENV
-        ),
+        "base_path": OptionHelp("Prefix of all routes.", "PATH", envvar=protocol.BASE_PATH_ENV),
         "port_wait": OptionHelp("How long to wait for a busy port.", "SECONDS"),
     },
     "Recording and resuming": {
@@ -112,7 +104,10 @@ HELP: Final[Mapping[str, Mapping[str, OptionHelp]]] = {
             "Name of the instance.", "NAME", none="the first free of w000, w001, ..."
         ),
         "labels": OptionHelp(
-            "Label for tables, filters and metrics; can be repeated.", "NAME=VALUE", flag="--label"
+            "Label for tables, filters and metrics; can be repeated.",
+            "NAME=VALUE",
+            none="",
+            flag="--label",
         ),
         "log_file": OptionHelp(
             "File for the world's output.", "FILE", none="logs/<name>.log in the run directory"
@@ -122,7 +117,7 @@ HELP: Final[Mapping[str, Mapping[str, OptionHelp]]] = {
             "FILE",
             none="runtime/<name>.sh in the run directory",
         ),
-        "env": OptionHelp("Set an environment variable; can be repeated.", "KEY=VALUE"),
+        "env": OptionHelp("Set an environment variable; can be repeated.", "KEY=VALUE", none=""),
         "dir": OptionHelp(
             "Directory to save to.", "DIR", none="the checkpoints directory of each instance"
         ),
@@ -136,7 +131,7 @@ HELP: Final[Mapping[str, Mapping[str, OptionHelp]]] = {
         "on_failure": OptionHelp("If an instance fails to start, keep the others or stop all."),
     },
     "Saves": {
-        "autosave": OptionHelp("Save all instances at this interval.", "SECONDS", none="none"),
+        "autosave": OptionHelp("Save all instances at this interval.", "SECONDS"),
         "keep": OptionHelp("Number of autosaves to keep per instance.", "N"),
         "min_free": OptionHelp(
             "Skip periodic saves while less disk space than this is free: 5GB, 500MiB.",
@@ -154,7 +149,6 @@ HELP: Final[Mapping[str, Mapping[str, OptionHelp]]] = {
         "metrics_port": OptionHelp(
             "Serve Prometheus metrics on this port of 127.0.0.1; 0 picks a free one.",
             "PORT",
-            none="none",
         ),
         "detach": OptionHelp(
             "Return when the instances are ready, and keep running in the background."

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import getpass
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -107,17 +107,13 @@ def _parse_since(text: str) -> str:
 
 def count_type(at_least: int, at_most: int | None = None) -> CheckedType:
     """Return the type of whole numbers within limits; None means no upper limit."""
-    return CheckedType(
-        click.INT, lambda number: check_count(number, "", at_least=at_least, at_most=at_most)
-    )
+    return CheckedType(click.INT, partial(check_count, key="", at_least=at_least, at_most=at_most))
 
 
 PATH: Final = CheckedType(click.STRING, _check_path)
 PATTERN: Final = CheckedType(click.STRING, _parse_pattern)
 SINCE: Final = CheckedType(click.STRING, _parse_since)
-SECONDS: Final = CheckedType(
-    click.FLOAT, lambda seconds: check_seconds(seconds, "", may_be_zero=True)
-)
+SECONDS: Final = CheckedType(click.FLOAT, partial(check_seconds, key="", may_be_zero=True))
 
 
 def existing_path(text: str) -> Path:
@@ -231,7 +227,7 @@ run_dir_argument = click.argument("run_dir", type=PATH, default=".", metavar="[R
 def run_dir_arguments(command: _F) -> _F:
     """Add ``[RUN_DIR] [INSTANCE]... --filter`` to a command, as its argument ``chosen``."""
 
-    @functools.wraps(command)
+    @wraps(command)
     def select(
         *args: Any, run_dir: str, names: tuple[str, ...], labels: Labels, **options: Any
     ) -> object:
@@ -292,19 +288,18 @@ def login_name() -> str:
     return name if name.isprintable() else _FALLBACK_NAME
 
 
-def _check_agent_name(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
-    if value is None:
-        return login_name()
-    if not value.strip() or not value.isprintable():
-        raise click.BadParameter(f"must be a printable text, not {value!r}", ctx, param)
-    return value
+def _check_agent_name(name: str) -> str:
+    if not name.strip() or not name.isprintable():
+        raise ConfigError(f"must be a printable text, not {name!r}")
+    return name
 
 
 agent_option = click.option(
     "--as",
     "agent",
     metavar="NAME",
-    callback=_check_agent_name,
+    type=CheckedType(click.STRING, _check_agent_name),
+    default=login_name,
     show_default="your login name",
     help="Name of the agent.",
 )

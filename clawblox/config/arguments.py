@@ -33,9 +33,6 @@ ARGUMENT_BY_VARIABLE: Final = {
 }
 """The argument of ``start`` that sets each environment variable of the contract."""
 
-SIZE_EXPECTED: Final = "bytes above 0, or a size such as '500 MB' or '1.5 GiB'"
-"""Description of a valid size, for errors."""
-
 _SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([kKMGT]?)(i?)B")
 _POWERS: Final = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 _HERE_HINT: Final = "'.' is the current directory"
@@ -203,7 +200,7 @@ def check_size(value: object, key: str) -> int:
         size = int(float(number) * (1024 if binary else 1000) ** _POWERS[letter])
         if size > 0:
             return size
-    raise mismatch(key, SIZE_EXPECTED, value)
+    raise mismatch(key, "bytes above 0, or a size such as '500 MB' or '1.5 GiB'", value)
 
 
 def check_port(value: object, key: str = "port") -> int | None:

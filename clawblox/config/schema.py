@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from clawblox.config.agent_routes import AgentRoute
-from clawblox.config.arguments import SIZE_EXPECTED, check_size, describe_mismatch
+from clawblox.config.arguments import check_size, describe_mismatch
 from clawblox.errors import ConfigError
 from clawblox.spelling import nearest_name
 
@@ -98,21 +98,12 @@ def _is_match(pattern: str, value: object) -> bool:
     return isinstance(value, str) and re.fullmatch(pattern, value, re.ASCII) is not None
 
 
-def _is_size(value: object) -> bool:
-    try:
-        check_size(value, "")
-    except ConfigError:
-        return False
-    return True
-
-
 _text = _expect(_is_text, "a string without NUL")
 _filled = _expect(lambda value: _is_text(value) and value, "a non-empty string without NUL")
 _boolean = _expect(lambda value: isinstance(value, bool), "true or false")
 _count = _expect(lambda value: type(value) is int and value > 0, "a whole number above 0")
 _positive = _expect(lambda value: _is_number(value) and value > 0, "a number above 0")
 _not_negative = _expect(lambda value: _is_number(value) and value >= 0, "a number, 0 or more")
-_size = _expect(_is_size, SIZE_EXPECTED)
 _gravity = _expect(
     lambda value: _is_number(value) and abs(value) <= _MOST_GRAVITY,
     f"a number from {-_MOST_GRAVITY} to {_MOST_GRAVITY}",
@@ -126,6 +117,13 @@ _window_name = _expect(
     "the name of a tmux window: a letter, then letters, digits, '-' and '_', at most 64 in all,"
     " other than world-0 or agent-0-0, which are taken",
 )
+
+
+def _size(value: object) -> Iterator[Fault]:
+    try:
+        check_size(value, "")
+    except ConfigError as error:
+        yield Fault((), value, error.message)
 
 
 def _pattern(value: object) -> Iterator[Fault]:

@@ -168,37 +168,35 @@ class _Page:
             yield [first, *(("", text, word) for text, word in zip(texts[1:], words, strict=True))]
 
     def _draw_lane(self, lane: Lane) -> list[list[str]]:
-        row = self._empty_row()
-        begin, end = self.column(lane.begin), self.column(lane.end)
-        row[begin : end + 1] = "─" * (end + 1 - begin)
-        row[begin] = "─" if lane.instance.parent else _FRESH
+        row = self._draw_line(lane, "─" if lane.instance.parent else _FRESH)
+        begin = self.column(lane.begin)
         if lane.instance.parent and lane.fork is None:
             row[begin - 1] = _ELSEWHERE
-        self._finish(row, max(end, begin), lane)
         self._draw_turns(row, lane.turns)
         if lane.fork is not None:
             row[begin] = _FORK
-        return [row, *map(self._draw_branch, filter(_is_shown, lane.branches))]
+        branches = filter(_is_shown, lane.branches)
+        signs = {True: _FRESH, False: _FORK}
+        return [row, *(self._draw_line(branch, signs[branch.is_apart]) for branch in branches)]
 
-    def _draw_branch(self, branch: Branch) -> list[str]:
+    def _draw_line(self, line: Lane | Branch, first: str) -> list[str]:
+        """Return the row of a line that begins with a sign."""
         row = self._empty_row()
-        begin, end = self.column(branch.begin), self.column(branch.end)
+        begin, end = self.column(line.begin), self.column(line.end)
         row[begin : end + 1] = "─" * (end + 1 - begin)
-        row[begin] = _FRESH if branch.is_apart else _FORK
-        self._finish(row, end, branch)
-        return row
-
-    def _empty_row(self) -> list[str]:
-        return [" "] * (_PAD + self.axis_width + _STUB)
-
-    def _finish(self, row: list[str], end: int, line: Lane | Branch) -> None:
-        row[end + 1 : end + 1 + _STUB] = ["╌", "╌", _ENDINGS[line.ending]]
+        row[begin] = first
+        after = max(begin, end) + 1
+        row[after : after + _STUB] = ["╌", "╌", _ENDINGS[line.ending]]
         for ring in line.rings:
             column = self.column(ring.at)
             if ring.save.removed_at is None:
                 row[column] = _SAVE
             elif row[column] == "─":
                 row[column] = _REMOVED
+        return row
+
+    def _empty_row(self) -> list[str]:
+        return [" "] * (_PAD + self.axis_width + _STUB)
 
     def _draw_turns(self, row: list[str], turns: Sequence[Turn]) -> None:
         for turn in turns:

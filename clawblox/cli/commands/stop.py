@@ -70,16 +70,15 @@ def command(
     unsaved: list[str] = []
 
     async def save_and_stop() -> None:
-        if not wants_save:
-            names = chosen.names
-            await _stop(run, names, len(records), options.grace_seconds, as_json=as_json)
-            return
-        alive = [record.name for record in records if record.is_alive]
-        if alive:
-            saves = await save_and_show(run, alive, SaveOptions(), is_quiet=as_json)
-            unsaved.extend(sorted(saves.failed))
-        if saved := [record.name for record in records if record.name not in unsaved]:
-            await _stop(run, saved, len(saved), options.grace_seconds, as_json=as_json)
+        names = chosen.names
+        if wants_save:
+            if alive := [record.name for record in records if record.is_alive]:
+                saves = await save_and_show(run, alive, SaveOptions(), is_quiet=as_json)
+                unsaved.extend(sorted(saves.failed))
+            names = [record.name for record in records if record.name not in unsaved]
+        if names or not wants_save:
+            total = len(names) or len(records)
+            await _stop(run, names, total, options.grace_seconds, as_json=as_json)
 
     anyio.run(save_and_stop)
     if unsaved:

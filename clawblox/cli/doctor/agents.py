@@ -125,29 +125,20 @@ def _build_environment(driver: Driver, setup: AgentSetup) -> dict[str, str]:
     )
 
 
-def _programs() -> Iterator[tuple[Driver, str, str, str]]:
-    """Yield programs with a driver of their own, then those that speak ACP.
+_OWN_DRIVERS: Final = {driver.program.command: driver for driver in DRIVERS.values()}
+_ACP: Final = {name: DRIVERS["acp"] for name in KNOWN_PROGRAMS if name not in _OWN_DRIVERS}
 
-    Each comes with its driver, command, package, and the arguments of an agent that uses it.
-    """
-    own = [driver for driver in DRIVERS.values() if driver.program.command]
-    for driver in own:
-        program = driver.program
-        yield driver, program.command, program.package, f'agent="{program.driver}"'
-    acp = DRIVERS["acp"]
-    for command, acp_program in KNOWN_PROGRAMS.items():
-        if command not in {driver.program.command for driver in own}:
-            usage = f'agent="{acp.program.driver}", binary="{command}"'
-            yield acp, command, acp_program.package, usage
-
-
-for _driver, _command, _package, _usage in _programs():
-    CHECKS.add(
-        "Agents",
-        _command,
-        f"Agents with {_usage} run this program; without it they do not start.",
-        f"Install it: npm install -g {_package}@latest, with Node 22 or newer.",
-    )(partial(look_for_program, _driver, _command))
+for _command, _driver in {**_OWN_DRIVERS, **_ACP}.items():
+    if _command:  # some drivers run any program
+        _package = (KNOWN_PROGRAMS[_command] if _command in _ACP else _driver.program).package
+        _binary = f', binary="{_command}"' if _command in _ACP else ""
+        CHECKS.add(
+            "Agents",
+            _command,
+            f'Agents with agent="{_driver.program.driver}"{_binary} run this program; without it '
+            "they do not start.",
+            f"Install it: npm install -g {_package}@latest, with Node 22 or newer.",
+        )(partial(look_for_program, _driver, _command))
 
 
 @_sandbox_check(

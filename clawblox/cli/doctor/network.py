@@ -94,16 +94,11 @@ def _find_orphans() -> Iterator[tuple[int, str]]:
         cookie = variables.get(protocol.INSTANCE_ENV)
         manifest = variables.get(protocol.MANIFEST_ENV)
         if cookie and manifest:
-            for run_dir in _possible_run_dirs(Path(manifest)):
+            instance_dir = Path(manifest).parent.parent  # the run's own if it has one instance
+            for run_dir in (instance_dir, instance_dir.parent.parent):
                 with suppress(ManifestError):  # a later version of clawblox wrote it
                     if any(_is_orphan(record, cookie) for record in read_records(run_dir)):
                         yield pid, str(run_dir)
-
-
-def _possible_run_dirs(manifest: Path) -> tuple[Path, ...]:
-    """Return the directory of an instance, and of the run if it has many instances."""
-    instance_dir = manifest.parent.parent
-    return instance_dir, instance_dir.parent.parent
 
 
 def _is_orphan(record: InstanceRecord, cookie: str) -> bool:
