@@ -14,7 +14,6 @@ import attrs
 import click
 
 from clawblox.cli.field_options import parse_labels, section_option
-from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.config.arguments import check_count, check_seconds
 from clawblox.errors import ClawbloxError, ConfigError, UsageError
 from clawblox.results import Labels
@@ -231,7 +230,6 @@ def run_dir_arguments(command: _F) -> _F:
     def select(
         *args: Any, run_dir: str, names: tuple[str, ...], labels: Labels, **options: Any
     ) -> object:
-        configure_logging()
         run = existing_run_dir(run_dir).absolute()
         return command(*args, chosen=Selection(run, names, labels), **options)
 

@@ -134,33 +134,36 @@ def _pattern(value: object) -> Iterator[Fault]:
         yield Fault((), value, f"not a regular expression: {error}")
 
 
-def _command(value: object) -> Iterator[Fault]:
-    if not isinstance(value, list) or not value:
-        yield _mismatch(value, "a non-empty list of strings")
-        return
-    for index, word in enumerate(value):
-        yield from (fault.below(index) for fault in _filled(word))
+def _list_of(check: _Check, expected: str, *, may_be_empty: bool = True) -> _Check:
+    def check_all(value: object) -> Iterator[Fault]:
+        if not isinstance(value, list) or not (value or may_be_empty):
+            yield _mismatch(value, expected)
+            return
+        for index, item in enumerate(value):
+            yield from (fault.below(index) for fault in check(item))
+
+    return check_all
 
 
-def _agent_routes(value: object) -> Iterator[Fault]:
-    if not isinstance(value, list):
-        yield _mismatch(value, "a list of routes, such as 'GET /map'")
-        return
-    for index, text in enumerate(value):
-        try:
-            AgentRoute.parse(text if isinstance(text, str) else "")
-        except ValueError as error:
-            yield Fault((index,), text, str(error))
+def _agent_route(value: object) -> Iterator[Fault]:
+    try:
+        AgentRoute.parse(value if isinstance(value, str) else "")
+    except ValueError as error:
+        yield Fault((), value, str(error))
+
+
+_command = _list_of(_filled, "a non-empty list of strings", may_be_empty=False)
+_agent_routes = _list_of(_agent_route, "a list of routes, such as 'GET /map'")
 
 
 @attrs.frozen
 class _Table:
-    """The check of a table, and of what it contains.
+    """The check of a table and of its entries.
 
     Attributes:
         checks: The checks of its known keys.
         required: The keys that it must have.
-        either: Two keys of which it may have only one.
+        either: Two keys that exclude each other.
         is_open: Whether a world may have its own keys in it.
     """
 
@@ -185,9 +188,9 @@ class _Table:
     def misspellings(self, value: object, *parents: str | int) -> Iterator[Misspelling]:
         """Yield the unknown keys that look misspelled; a key already there is not suggested."""
         entries = value if isinstance(value, dict) else {}
-        unknown = () if self.is_open else entries.keys() - self.checks.keys()
-        for key in (key for key in entries if key in unknown):
-            if likely := nearest_name(key, self.checks.keys() - entries.keys()):
+        unused = self.checks.keys() - entries.keys()
+        for key in () if self.is_open else entries:
+            if key not in self.checks and (likely := nearest_name(key, unused)):
                 yield Misspelling((*parents, key), likely)
         for key, check in self.checks.items():
             if isinstance(check, _Table | _Sidecars) and key in entries:
@@ -201,12 +204,9 @@ class _Sidecars:
     table: _Table
 
     def __call__(self, value: object) -> Iterator[Fault]:
-        if not isinstance(value, list):
-            yield _mismatch(value, "an array of tables: [[run.sidecar]]")
-            return
-        for index, entry in enumerate(value):
-            yield from (fault.below(index) for fault in self.table(entry))
-        names = [entry.get("name") for entry in value if isinstance(entry, dict)]
+        yield from _list_of(self.table, "an array of tables: [[run.sidecar]]")(value)
+        entries = value if isinstance(value, list) else []
+        names = [entry.get("name") for entry in entries if isinstance(entry, dict)]
         for index, name in enumerate(names):
             if name in names[:index]:
                 yield Fault((index, "name"), name, "another sidecar has this name")

@@ -268,10 +268,10 @@ def read_world_config(world_dir: Path) -> WorldConfig:
 
 
 def _warnings(config: dict[str, Any], text: str, path: Path) -> Iterator[str]:
-    for found in SCHEMA.misspellings(config):
-        key = ascii(_dotted(found.keys))[1:-1]  # it is printed, and may contain anything
-        warning = f"{key}: did you mean {found.likely}?"
-        line = _find_line(text, found.keys)
+    for misspelling in SCHEMA.misspellings(config):
+        key = ascii(_dotted(misspelling.keys))[1:-1]  # it is printed, and may contain anything
+        warning = f"{key}: did you mean {misspelling.likely}?"
+        line = _find_line(text, misspelling.keys)
         _log_once(warning, f"{path}:{line}" if line else str(path))
         yield warning
 
@@ -309,9 +309,9 @@ def _parse(text: str, path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        found = _AT_LINE.search(str(error))
-        message = f"not TOML: {str(error)[: found.start()] if found else error}"
-        line = int(found[1]) if found else None
+        place = _AT_LINE.search(str(error))
+        message = f"not TOML: {str(error)[: place.start()] if place else error}"
+        line = int(place[1]) if place else None
         raise ConfigError(message, path=path, line=line) from error
 
 
@@ -327,9 +327,9 @@ def _config_error(fault: Fault, config: dict[str, Any], text: str, path: Path) -
 def _misspelled_hint(fault: Fault, config: dict[str, Any]) -> str | None:
     """Return a hint if another key may be a misspelling of the missing one."""
     *parents, missing = fault.keys
-    for found in SCHEMA.misspellings(config):
-        if [*found.keys[:-1], found.likely] == [*parents, missing]:
-            return f"there is {found.keys[-1]!r}; did you mean {missing}?"
+    for misspelling in SCHEMA.misspellings(config):
+        if [*misspelling.keys[:-1], misspelling.likely] == [*parents, missing]:
+            return f"there is {misspelling.keys[-1]!r}; did you mean {missing}?"
     return None
 
 
@@ -372,10 +372,10 @@ def _find_line(text: str, keys: Keys) -> int | None:
     """
     ends = list(_statement_ends(text))
     try:
-        found = bisect_left(ends, True, key=lambda end: has_value(tomllib.loads(text[:end]), keys))
+        index = bisect_left(ends, True, key=lambda end: has_value(tomllib.loads(text[:end]), keys))
     except ValueError:
         return None
-    if found == len(ends):
+    if index == len(ends):
         return None
-    start = ends[found - 1] if found else 0
+    start = ends[index - 1] if index else 0
     return text.count("\n", 0, start) + 1

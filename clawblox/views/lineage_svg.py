@@ -193,7 +193,7 @@ def _make_rows(layout: Layout, frame: _Frame) -> list[_Row]:
     for number, lane in enumerate(layout.lanes):
         heights = _stack(lane.branches, frame)
         y = top + _BRANCH * max(heights, default=0) + _LANE / 2
-        rows.append(_Row(lane, number, top, y, tuple(y - _BRANCH * one for one in heights)))
+        rows.append(_Row(lane, number, top, y, tuple(y - _BRANCH * height for height in heights)))
         top = y + _LANE / 2
     return rows
 
@@ -363,7 +363,7 @@ def _cross(x: float, y: float) -> str:
 def _group_near(rings: Iterable[Ring], frame: _Frame) -> list[tuple[float, list[Ring]]]:
     """Return the saves of a line by where their rings are."""
     groups: list[tuple[float, list[Ring]]] = []
-    for ring in sorted(rings, key=lambda one: one.at):
+    for ring in sorted(rings, key=lambda ring: ring.at):
         x = frame.x(ring.at)
         if groups and x - groups[-1][0] < _SAME:
             groups[-1][1].append(ring)

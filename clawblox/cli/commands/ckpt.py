@@ -121,14 +121,14 @@ def verify(archives: tuple[str, ...], as_json: bool) -> int:
 
 def _verify(path: Path, *, is_quiet: bool) -> dict[str, Any]:
     try:
-        found = _with_bar("Verifying", lambda report: verify_checkpoint(path, progress=report))
+        result = _with_bar("Verifying", lambda report: verify_checkpoint(path, progress=report))
     except CheckpointError as error:
         note(f"Error: {error}")
         return {"path": str(path), "error": error.message}
     if not is_quiet:
-        click.echo(describe_verification(found))
-    plain = attrs.asdict(found, recurse=False)
-    return {**plain, "path": str(path), "metadata": dict(found.metadata), "error": None}
+        click.echo(describe_verification(result))
+    plain = attrs.asdict(result, recurse=False)
+    return {**plain, "path": str(path), "metadata": dict(result.metadata), "error": None}
 
 
 @command.command(
@@ -179,8 +179,8 @@ def _find_world_dir(archive: Path) -> Path | None:
     """Return the directory of the world that ran where an archive was made, if it is here."""
     run_dir = source_run_dir(archive)
     worlds = set() if run_dir is None else {record.world_dir for record in read_records(run_dir)}
-    found = [Path(world) for world in worlds if Path(world).is_dir()]
-    return found[0] if len(found) == 1 else None
+    present = [Path(world) for world in worlds if Path(world).is_dir()]
+    return present[0] if len(present) == 1 else None
 
 
 @command.command(
@@ -200,11 +200,11 @@ def diff(first: str, second: str, as_json: bool) -> int:
     \f
     Raises:
         ClawbloxError: A file does not exist.
-        CheckpointError: One is not a checkpoint archive.
+        CheckpointError: A file is not a checkpoint archive.
     """
-    found = diff_checkpoints(existing_path(first), existing_path(second))
-    show(attrs.asdict(found), describe_difference(found), as_json=as_json)
-    return 1 if found else 0
+    difference = diff_checkpoints(existing_path(first), existing_path(second))
+    show(attrs.asdict(difference), describe_difference(difference), as_json=as_json)
+    return 1 if difference else 0
 
 
 @command.command(
@@ -231,15 +231,15 @@ def scan(archive: str, allow_file: str | None, as_json: bool) -> int:
     \f
     Raises:
         ClawbloxError: A file does not exist.
-        CheckpointError: One is not a checkpoint archive, or not a list of findings.
+        CheckpointError: A file is not a checkpoint archive, or not a list of findings.
     """
     path = existing_path(archive)
     allow = () if allow_file is None else read_allowances(existing_path(allow_file))
-    found = _with_bar(
+    result = _with_bar(
         "Scanning", lambda report: scan_checkpoint(path, allow=allow, progress=report)
     )
-    show(attrs.asdict(found), describe_findings(found), as_json=as_json)
-    return 1 if found.findings else 0
+    show(attrs.asdict(result), describe_findings(result), as_json=as_json)
+    return 1 if result.findings else 0
 
 
 @command.command(
@@ -266,11 +266,11 @@ def repair(run_dir: str, as_json: bool) -> int:
     directory = existing_path(run_dir)
     if not directory.is_dir():
         raise ClawbloxError(f"'{run_dir}' is not a directory", hint="give the run directory")
-    found = repair_checkpoints(directory)
-    refused = {shorten_path(path): error.message for path, error in found.refused.items()}
-    fields = {**attrs.asdict(found, recurse=False), "refused": refused}
-    show(fields, describe_repair(found), as_json=as_json)
-    return 1 if found.refused else 0
+    result = repair_checkpoints(directory)
+    refused = {shorten_path(path): error.message for path, error in result.refused.items()}
+    fields = {**attrs.asdict(result, recurse=False), "refused": refused}
+    show(fields, describe_repair(result), as_json=as_json)
+    return 1 if result.refused else 0
 
 
 def _with_bar(verb: str, function: Callable[[Report], _T]) -> _T:

@@ -13,6 +13,7 @@ from clawblox.cli.options import StopOptions
 from clawblox.cli.parameters import Selection, examples, json_option, run_dir_arguments
 from clawblox.cli.terminal.output import note
 from clawblox.cli.terminal.screen import progress_bar
+from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.concurrency.batch import Outcome
 from clawblox.config.options import RestartOptions
 from clawblox.errors import UsageError
@@ -78,6 +79,7 @@ def command(
         ClawbloxError: The run directory does not exist, or no orchestrator runs in it.
         UsageError: There is no instance of one of the names, or the options contradict.
     """
+    configure_logging()
     if wants_save and (fresh or resume is not None):
         other = "--fresh" if fresh else "--resume"
         raise UsageError(f"--save: must be left out with {other}, which does not keep the state")

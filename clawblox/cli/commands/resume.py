@@ -113,7 +113,13 @@ def command(
             world.resume_all, directory, instances=names or None, env=env, found=interruption
         )
         if with_agent is not None:
-            _require_foreground(ctx)
+            duties = attrs.fields_dict(OrchestratorOptions).keys() - attrs.fields_dict(StopOptions)
+            for param in typed_parameters(ctx, duties):
+                raise click.UsageError(
+                    f"{param.opts[0]}: must not be given for a run with an agent, which continues "
+                    "in the foreground and makes checkpoints as clawblox run does",
+                    ctx,
+                )
             return await _run_with_agent(
                 world, with_agent, start, env, orchestrator_options.grace_seconds
             )
@@ -127,18 +133,6 @@ def command(
 
 
 # -- with an agent ------------------------------------------------------------------------------
-
-
-def _require_foreground(ctx: click.Context) -> None:
-    """Refuse options of an orchestrator, which a run with an agent lacks."""
-    allowed = attrs.fields_dict(StopOptions)
-    refused = attrs.fields_dict(OrchestratorOptions).keys() - allowed.keys()
-    for param in typed_parameters(ctx, refused):
-        raise click.UsageError(
-            f"{param.opts[0]}: must not be given for a run with an agent, which continues in the "
-            "foreground and makes checkpoints as clawblox run does",
-            ctx,
-        )
 
 
 async def _run_with_agent(

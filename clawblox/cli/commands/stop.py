@@ -15,6 +15,7 @@ from clawblox.cli.parameters import Selection, examples, json_option, run_dir_ar
 from clawblox.cli.running.saves import save_and_show
 from clawblox.cli.terminal.output import note
 from clawblox.cli.terminal.screen import progress_bar
+from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.config.options import SaveOptions
 from clawblox.results import StopResult
 from clawblox.rundir.operations import stop_instances
@@ -66,6 +67,7 @@ def command(
         UsageError: There is no instance of one of the names, or none with the labels.
         OSError: The end of an instance could not be recorded.
     """
+    configure_logging()
     run, records = chosen.run_dir, chosen.records
     unsaved: list[str] = []
 

@@ -109,16 +109,6 @@ def find_checkpoint(run_dir: Path) -> Path | None:
     return archive
 
 
-def holds_conversation(archive: Path, agent: str) -> bool:
-    """Return whether an archive has the conversation of an agent. Blocks.
-
-    Raises:
-        CheckpointError: The archive cannot be read.
-    """
-    state = read_metadata(archive)["agents"].get(agent, {})
-    return state.get("session_format") is not None
-
-
 def suggest_agent(interruption: Interruption, run_dir: Path) -> Iterator[str]:
     """Yield the command line that restores the agent of a run, if there is one. Blocks."""
     if read_run_agent(run_dir) is not None:
@@ -128,7 +118,8 @@ def suggest_agent(interruption: Interruption, run_dir: Path) -> Iterator[str]:
     worlds = {record.world_dir for record in interruption.records}
     if archive is not None and len(agents) == len(worlds) == 1:
         (agent,), (world_dir,) = agents, worlds
-        if holds_conversation(archive, agent.name):
+        state = read_metadata(archive)["agents"].get(agent.name, {})
+        if state.get("session_format") is not None:  # the archive has its conversation
             words = ["clawblox", "run", shorten_path(Path(world_dir)), "--agent", agent.driver]
             words += ["--agent-name", agent.name, "--resume", shorten_path(archive)]
             yield quote_words(words)
