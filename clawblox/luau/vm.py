@@ -82,7 +82,7 @@ class VM(LimitedMachine):
     Attributes:
         globals: The table of globals.
         roots: Values that the host wants to find again after a restore, by names of its own.
-        held: Called when the heap is measured, to get the other values that the host holds for
+        held: Called when the heap is measured, to get the other values that the host keeps for
             scripts, such as coroutines that wait; an unknown value counts as 100 bytes.
         step_limit: The `steps` of the constructor; may be changed between calls.
         memory_limit: The `memory_bytes` of the constructor; may be changed between calls.
@@ -90,7 +90,7 @@ class VM(LimitedMachine):
         clock: The clock of ``os.clock``, in seconds.
         wall_clock: The clock of ``os.time`` and ``os.date``, in seconds since 1970.
 
-    A host whose time is simulated sets both clocks; a snapshot does not hold them.
+    A host whose time is simulated sets both clocks; they are not part of a snapshot.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class VM(LimitedMachine):
         super().__init__(steps, memory_bytes, NAMES)
         self.vectors = vectors
         self._is_entered = False  # a budget is in use
-        self._is_ready = False  # the budget in use is the present thread's, which is deep
+        self._is_ready = False  # the budget in use belongs to the present thread, and that is deep
         self.output = output
         self.globals, self.string_library = build_globals()
         self.main_environment = self.globals

@@ -7,13 +7,13 @@ Source to syntax tree:
 
 - `lexer`: source to tokens, and stepping through them
 - `syntax`: the nodes of the tree, and the scopes that bind names to locals
-- `typesyntax`: types, which are parsed and dropped
+- `typesyntax`: types (parsed and dropped)
 - `expressions`: the grammar of expressions and functions
 - `parser`: the grammar of statements, and `parse`
 
 Syntax tree to Python code and continuations:
 
-- `infer`: functions that are only called by name, and locals that only hold numbers
+- `infer`: functions that are only called by name, and locals that are always numbers
 - `ir`: structured code, and how it is written as functions and continuations
 - `liveness`: the variables that the rest of a function needs
 - `lowering`: the state of lowering one function

@@ -1,4 +1,4 @@
-"""Finds the local functions that are only called by name, and the locals that only hold numbers."""
+"""Finds local functions that are only called by name, and locals that are always numbers."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "%", "^"))
 
 
 class NumberLocals:
-    """The locals of a chunk that provably hold numbers, and the functions that return them.
+    """The locals of a chunk that are provably numbers, and the functions that return them.
 
     Attributes:
         direct: The functions that are only called by name.

@@ -16,13 +16,13 @@ class Variable:
     """A Python variable of generated code.
 
     Attributes:
-        kind: What it holds: a Luau value (``any``), a value of a known type (``num``, ``str``,
+        kind: Its content: a Luau value (``any``), a value of a known type (``num``, ``str``,
             ``bool``, ``nil``, ``table``, ``func``), a number that is not NaN (``counter``), the
             number of a branch (``arm``), the running ``for`` (``loop``), its key (``key``), a
             tuple of arguments (``arguments``), or the result of a function (``many``).
         is_boxed: Whether it contains a box with that value, shared by closures.
         is_temporary: Whether it belongs to no scope, and is needed wherever it is read.
-        function: The number of the function it holds; None if it may hold any.
+        function: The number of the only function it can be; None if it may be any.
         loop: For a key, the variable of its loop.
     """
 
@@ -53,7 +53,7 @@ class Site:
         is_return: Whether the function returns the result as it is.
         visible: The variables in scope.
         method: The method name for messages, if this is a method call.
-        receiver: The variable that holds the method's object.
+        receiver: The variable of the method's object.
         callee: The number of the direct function that is called; None for any other call.
         key: The key of the loop, if this is the call of its iterator.
     """
@@ -115,7 +115,7 @@ class Writer:
         self._flags = 0
 
     def put(self, indent: int, text: str, line: int, site: Site | None = None) -> None:
-        """Append one line."""
+        """Append a line."""
         self.text.append(" " * indent + text)
         self.lines.append(line)
         self.sites.append(site)

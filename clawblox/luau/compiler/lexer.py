@@ -98,8 +98,8 @@ class Lexer:
         return self._tokens
 
     def _find(self, text: str) -> int:
-        found = self._source.find(text, self._position)
-        return len(self._source) if found < 0 else found
+        position = self._source.find(text, self._position)
+        return len(self._source) if position < 0 else position
 
     def fail(self, message: str, line: int | None = None) -> NoReturn:
         """Raise a syntax error at the current line.
@@ -275,7 +275,7 @@ class TokenReader:
         self.depth = 0
 
     def fail(self, message: str, line: int | None = None) -> NoReturn:
-        """Raise a syntax error at a line; without one, at the current token.
+        """Raise a syntax error at a line; None means the line of the current token.
 
         Raises:
             LuauSyntaxError: Always.
@@ -335,7 +335,7 @@ class TokenReader:
         """Step over an identifier that must be here.
 
         Raises:
-            LuauSyntaxError: The current token is no identifier.
+            LuauSyntaxError: The current token is not an identifier.
         """
         if self.token.kind != "name":
             self.unexpected("identifier", context)
@@ -358,7 +358,7 @@ class TokenReader:
 
         Args:
             close: The kind of the last token.
-            opener: The first token, which the last one matches.
+            opener: The first token of the list; it matches the last token.
             separators: The kinds of tokens that may be between items, and behind the last.
 
         Raises:

@@ -226,9 +226,9 @@ def _parts(
 def _keeps_order(pairs: _Pairs) -> bool:
     """Return whether making the table evaluates all values in their order."""
     items, fields, dynamic = _parts(pairs)
-    made = [*items, *fields.values(), *(part for pair in dynamic for part in pair)]
+    evaluated = [*items, *fields.values(), *(part for pair in dynamic for part in pair)]
     written = [part for pair in pairs for part in pair if part is not None]
-    return [id(part) for part in made if not part.stable] == [
+    return [id(part) for part in evaluated if not part.stable] == [
         id(part) for part in written if not part.stable
     ]
 

@@ -263,7 +263,7 @@ class OperatorLowering(Lowering):
 
 
 def _is_safe_divisor(operator: str, value: Lowered) -> bool:
-    """Return whether dividing by a literal can be written in Python as it stands."""
+    """Return whether dividing by a literal can be written in Python without a check."""
     if not value.constant or value.kind != "num" or math.isinf(value.literal):
         return False
     size: float = abs(value.literal)

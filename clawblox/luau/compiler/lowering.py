@@ -108,7 +108,7 @@ class Lowering:
 
     @contextmanager
     def sub_block(self) -> Iterator[Block]:
-        """Collect what is emitted in a block of its own."""
+        """Collect the emitted code in a block of its own."""
         outer, self.block = self.block, []
         yield self.block
         self.block = outer

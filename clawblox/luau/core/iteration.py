@@ -55,7 +55,7 @@ def count(start: Any, limit: Any, step: Any) -> Any:
     """Return the numbers that ``for i = start, limit, step`` goes through.
 
     Raises:
-        RuntimeFault: A bound is no number.
+        RuntimeFault: A bound is not a number.
     """
     if not (start.__class__ is float and limit.__class__ is float and step.__class__ is float):
         return count(*_bounds(start, limit, step))

@@ -68,7 +68,7 @@ class Machine:
         has_weak_tables: Whether a metatable with ``__mode`` was ever set.
         vectors: The name and the members of vectors.
         roots: Values that the host wants to find again after a restore.
-        held: Returns the other values that the host holds for scripts.
+        held: Returns the other values that the host keeps for scripts.
         globals: The table of globals.
         string_library: The table in which fields of strings are looked up.
         string_metatable: The metatable of all strings.

@@ -83,7 +83,7 @@ def minus(value: Any) -> Any:
     """Return ``-value``.
 
     Raises:
-        RuntimeFault: The value is no number, and has no ``__unm``.
+        RuntimeFault: The value is not a number, and has no ``__unm``.
     """
     if value.__class__ is Vector:
         return Vector(-value.x, -value.y, -value.z)
@@ -226,7 +226,7 @@ def concat(left: Any, right: Any) -> Any:
     """Return ``left .. right``.
 
     Raises:
-        RuntimeFault: An operand is no string or number, and has no ``__concat``.
+        RuntimeFault: An operand is neither a string nor a number, and has no ``__concat``.
         OutOfMemory: The heap is full.
     """
     a, b = _piece(left), _piece(right)
@@ -244,7 +244,7 @@ def concat(left: Any, right: Any) -> Any:
 
 
 def concat_all(*values: Any) -> Any:
-    """Return ``a .. b .. c``, which binds to the right.
+    """Return ``a .. b .. c``; it binds to the right.
 
     Raises:
         RuntimeFault: An operand is no string or number, and has no ``__concat``.
@@ -285,7 +285,7 @@ def index(holder: Any, key: Any) -> Any:
 
 
 def method(holder: Any, name: str) -> Any:
-    """Return what ``holder:name()`` calls, for a holder that is no table.
+    """Return what ``holder:name()`` calls, for a holder other than a table.
 
     Raises:
         RuntimeFault: The holder cannot be indexed, or not with this name.
@@ -293,12 +293,12 @@ def method(holder: Any, name: str) -> Any:
     if holder.__class__ is str:
         return text_field(holder, name)
     try:
-        found = holder.find_method(name)
+        own_method = holder.find_method(name)
     except AttributeError:
         if hasattr(holder, "find_method"):
             raise
         return index(holder, name)
-    return holder[name] if found is None else found
+    return holder[name] if own_method is None else own_method
 
 
 def put(holder: Any, key: Any, value: Any) -> None:

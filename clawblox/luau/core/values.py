@@ -46,7 +46,7 @@ def flag(value: bool) -> Flag:
 
 
 def table_key(value: Any) -> Any:
-    """Return the key under which a table holds a value, charging for a long one.
+    """Return the key that a table uses for a value, charging for a long string.
 
     Raises:
         LuaError: The call has used up its steps or its memory, or the host has interrupted it.
@@ -70,7 +70,7 @@ def _call(self: Any, *arguments: Any) -> Any:
 
 
 class LuaTable(dict[Any, Any]):
-    """A table without a metatable; no key ever holds None."""
+    """A table without a metatable; no value is ever None."""
 
     __slots__ = ("__weakref__", "_cursor", "_hint", "_meta", "_own_class", "_serial")
 

@@ -73,10 +73,10 @@ def error(value: Any = None, level: Any = 1.0, *_: Any) -> Any:
 
 
 def _position(levels: Iterator[Level], depth: int) -> str:
-    found = next(islice(levels, depth - 1, None), None)
-    if found is None or found.prototype is None:
+    level = next(islice(levels, depth - 1, None), None)
+    if level is None or level.prototype is None:
         return ""
-    return f"{found.prototype.chunk.shown_name}:{found.line}: "
+    return f"{level.prototype.chunk.shown_name}:{level.line}: "
 
 
 def _install_protected_call(name: str, *, has_handler: bool) -> None:
@@ -375,18 +375,18 @@ def _level(args: arg.Arguments, function: str) -> int:
 
 
 def _frame_at(level: int, function: str) -> FrameType | ScriptFrame | None:
-    found = next(islice(stack(sys._getframe(2)), level - 1, None), None)
-    if found is None:
+    selected = next(islice(stack(sys._getframe(2)), level - 1, None), None)
+    if selected is None:
         arg.wrong(0, function, "invalid level")
-    return found.frame
+    return selected.frame
 
 
 def getfenv(*args: Any) -> Any:
     """Return the globals of a function, of a level of the stack, or of the thread (0).
 
     Raises:
-        RuntimeFault: The argument is neither nil, a function nor a number, or there is no such
-            level.
+        RuntimeFault: The argument is neither nil, a function nor a number, or the level does not
+            exist.
     """
     target = args[0] if args and args[0] is not None else 1.0
     if is_function(target):
@@ -407,7 +407,7 @@ def setfenv(*args: Any) -> Any:
 
     Raises:
         RuntimeFault: The first argument is neither a function nor a number, the second is not a
-            table, there is no such level, or the function has no globals.
+            table, the level does not exist, or the function has no globals.
     """
     environment = arg.table(args, 1, "setfenv")
     closure = args[0]

@@ -23,7 +23,7 @@ def _bits(args: arg.Arguments, at: int, function: str) -> int:
 # All arguments combined into one number
 
 
-def _combining(
+def _add_combination(
     name: str, start: int, combine: Callable[[int, int], int], finish: Callable[[int], Any] = float
 ) -> None:
     def apply(*args: Any) -> Any:
@@ -36,32 +36,32 @@ def _combining(
     install(f"bit32.{name}", apply)
 
 
-_combining("band", _MASK, operator.and_)
-_combining("bor", 0, operator.or_)
-_combining("bxor", 0, operator.xor)
-_combining("btest", _MASK, operator.and_, bool)
+_add_combination("band", _MASK, operator.and_)
+_add_combination("bor", 0, operator.or_)
+_add_combination("bxor", 0, operator.xor)
+_add_combination("btest", _MASK, operator.and_, bool)
 
 
 # One number
 
 
-def _changing(name: str, change: Callable[[int], int]) -> None:
+def _add_unary(name: str, change: Callable[[int], int]) -> None:
     def apply(*args: Any) -> float:
         return float(change(_bits(args, 0, name)))
 
     install(f"bit32.{name}", apply)
 
 
-_changing("bnot", lambda bits: ~bits & _MASK)
-_changing("countlz", lambda bits: 32 - bits.bit_length())
-_changing("countrz", lambda bits: (bits & -bits).bit_length() - 1 if bits else 32)
-_changing("byteswap", lambda bits: int.from_bytes(bits.to_bytes(4, "little"), "big"))
+_add_unary("bnot", lambda bits: ~bits & _MASK)
+_add_unary("countlz", lambda bits: 32 - bits.bit_length())
+_add_unary("countrz", lambda bits: (bits & -bits).bit_length() - 1 if bits else 32)
+_add_unary("byteswap", lambda bits: int.from_bytes(bits.to_bytes(4, "little"), "big"))
 
 
 # A number moved by a number of bits
 
 
-def _moving(name: str, move: Callable[[int, int], int]) -> None:
+def _add_shift(name: str, move: Callable[[int, int], int]) -> None:
     def apply(*args: Any) -> float:
         return float(move(_bits(args, 0, name), arg.integer(args, 1, name)) & _MASK)
 
@@ -85,11 +85,11 @@ def _rotate_left(bits: int, by: int) -> int:
     return bits << by | bits >> (32 - by)
 
 
-_moving("lshift", _shift_left)
-_moving("rshift", lambda bits, by: _shift_left(bits, -by))
-_moving("arshift", _shift_arithmetically)
-_moving("lrotate", _rotate_left)
-_moving("rrotate", lambda bits, by: _rotate_left(bits, -by))
+_add_shift("lshift", _shift_left)
+_add_shift("rshift", lambda bits, by: _shift_left(bits, -by))
+_add_shift("arshift", _shift_arithmetically)
+_add_shift("lrotate", _rotate_left)
+_add_shift("rrotate", lambda bits, by: _rotate_left(bits, -by))
 
 
 # Fields

@@ -76,10 +76,10 @@ def info(*args: Any) -> Any:
         if number < 0:
             arg.wrong(shift, "info", "level can't be negative")
         arg.string(args, shift + 1, "info")
-        found = _level_at(coroutine, number, sys._getframe(1))
-        if found is None:
+        selected = _level_at(coroutine, number, sys._getframe(1))
+        if selected is None:
             return ()
-        level = found
+        level = selected
     else:
         arg.wrong(shift, "info", "function or level expected")
     options = arg.string(args, shift + 1, "info")

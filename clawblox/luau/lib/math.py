@@ -25,7 +25,7 @@ CONSTANTS: dict[str, Any] = {
 }
 
 
-def _of_one(name: str, compute: Callable[[float], Any]) -> None:
+def _add_unary(name: str, compute: Callable[[float], Any]) -> None:
     """Register a function of one number."""
 
     def apply(*args: Any) -> Any:
@@ -35,7 +35,7 @@ def _of_one(name: str, compute: Callable[[float], Any]) -> None:
     install(f"math.{name}", apply)
 
 
-def _guarded(name: str, compute: Callable[[float], float], at_overflow: float) -> None:
+def _add_guarded(name: str, compute: Callable[[float], float], at_overflow: float) -> None:
     """Register a function of one number; where Python raises an error, it returns C's result."""
 
     def apply(*args: Any) -> float:
@@ -50,7 +50,7 @@ def _guarded(name: str, compute: Callable[[float], float], at_overflow: float) -
     install(f"math.{name}", apply)
 
 
-def _of_two(name: str, compute: Callable[[float, float], float]) -> None:
+def _add_binary(name: str, compute: Callable[[float, float], float]) -> None:
     """Register a function of two numbers."""
 
     def apply(*args: Any) -> float:
@@ -59,7 +59,7 @@ def _of_two(name: str, compute: Callable[[float, float], float]) -> None:
     install(f"math.{name}", apply)
 
 
-def _choosing(name: str, choose: Callable[[Iterable[float]], float]) -> None:
+def _add_choice(name: str, choose: Callable[[Iterable[float]], float]) -> None:
     """Register a function that returns one of its arguments."""
 
     def apply(*args: Any) -> float:
@@ -96,25 +96,25 @@ def _fmod(left: float, right: float) -> float:
 
 _OVERFLOWS = {"sinh": -math.inf, "cosh": math.inf, "exp": math.inf}
 for _name in ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "sqrt"):
-    _guarded(_name, getattr(math, _name), _OVERFLOWS.get(_name, math.nan))
-_guarded("log10", lambda value: -math.inf if value == 0 else math.log10(value), math.inf)
-_of_one("abs", abs)
-_of_one("ceil", rounding(math.ceil))
-_of_one("deg", lambda value: value / (math.pi / 180.0))
-_of_one("floor", rounding(math.floor))
-_of_one("frexp", _frexp)
-_of_one("isfinite", math.isfinite)
-_of_one("isinf", math.isinf)
-_of_one("isnan", math.isnan)
-_of_one("modf", lambda value: math.modf(value)[::-1])
-_of_one("rad", lambda value: value * (math.pi / 180.0))
-_of_one("round", rounding(_round))
-_of_one("sign", lambda value: float((value > 0) - (value < 0)))
-_of_two("atan2", math.atan2)
-_of_two("fmod", _fmod)
-_of_two("pow", raise_to)
-_choosing("max", max)
-_choosing("min", min)
+    _add_guarded(_name, getattr(math, _name), _OVERFLOWS.get(_name, math.nan))
+_add_guarded("log10", lambda value: -math.inf if value == 0 else math.log10(value), math.inf)
+_add_unary("abs", abs)
+_add_unary("ceil", rounding(math.ceil))
+_add_unary("deg", lambda value: value / (math.pi / 180.0))
+_add_unary("floor", rounding(math.floor))
+_add_unary("frexp", _frexp)
+_add_unary("isfinite", math.isfinite)
+_add_unary("isinf", math.isinf)
+_add_unary("isnan", math.isnan)
+_add_unary("modf", lambda value: math.modf(value)[::-1])
+_add_unary("rad", lambda value: value * (math.pi / 180.0))
+_add_unary("round", rounding(_round))
+_add_unary("sign", lambda value: float((value > 0) - (value < 0)))
+_add_binary("atan2", math.atan2)
+_add_binary("fmod", _fmod)
+_add_binary("pow", raise_to)
+_add_choice("max", max)
+_add_choice("min", min)
 
 
 def log(*args: Any) -> float:

@@ -114,20 +114,20 @@ def _parts(value: Vector) -> tuple[float, float, float]:
     return value.x, value.y, value.z
 
 
-def _component_wise(name: str, compute: Callable[[float], float]) -> None:
+def _add_component_wise(name: str, compute: Callable[[float], float]) -> None:
     def apply(*args: Any) -> Vector:
         return make_vector(*map(compute, _parts(arg.vector(args, 0, name))))
 
     install(f"vector.{name}", apply)
 
 
-_component_wise("floor", rounding(math.floor))
-_component_wise("ceil", rounding(math.ceil))
-_component_wise("abs", abs)
-_component_wise("sign", lambda value: float((value > 0) - (value < 0)))
+_add_component_wise("floor", rounding(math.floor))
+_add_component_wise("ceil", rounding(math.ceil))
+_add_component_wise("abs", abs)
+_add_component_wise("sign", lambda value: float((value > 0) - (value < 0)))
 
 
-def _choosing(name: str, choose: Callable[..., float]) -> None:
+def _add_choice(name: str, choose: Callable[..., float]) -> None:
     def apply(*args: Any) -> Vector:
         arg.charge(args)
         vectors = [arg.vector(args, at, name) for at in range(max(len(args), 1))]
@@ -136,8 +136,8 @@ def _choosing(name: str, choose: Callable[..., float]) -> None:
     install(f"vector.{name}", apply)
 
 
-_choosing("min", min)
-_choosing("max", max)
+_add_choice("min", min)
+_add_choice("max", max)
 
 
 def clamp(*args: Any) -> Vector:

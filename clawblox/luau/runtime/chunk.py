@@ -229,7 +229,7 @@ class CheckedFunction(NativeFunction):
         """Call it as scripts do.
 
         Raises:
-            RuntimeFault: An argument is no number where the code needs one.
+            RuntimeFault: An argument is not a number where the code needs a number.
         """
         prototype = prototype_in(self.function.__code__, self.function.__globals__)
         for at in prototype.numeric_parameters or ():
@@ -250,7 +250,7 @@ def is_direct(function: Any) -> bool:
 
 
 def checked(function: FunctionType) -> Any:
-    """Return a Luau function in the form that scripts may hold, the same one every time."""
+    """Return a Luau function in the form that scripts may get; it is the same object every time."""
     if not is_direct(function):
         return function
     if "checked" not in function.__dict__:

@@ -184,7 +184,7 @@ _WRAP_CODE = WrapFunction.__call__.__code__
 
 @dataclass(slots=True, eq=False)
 class FailedCall(SuspendedFrame):
-    """Stands for the call in which a coroutine is suspended, and fails instead of returning.
+    """Replaces the call in which a coroutine is suspended, and fails instead of returning.
 
     Args:
         error: The error.

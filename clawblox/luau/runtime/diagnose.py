@@ -300,7 +300,9 @@ def frame_closure(frame: FrameType | ScriptFrame) -> Any:
     current.vm.charge_search()
     own = frame.f_locals
     candidates = [
-        found for found in gc.get_referrers(frame.f_code) if isinstance(found, FunctionType)
+        candidate
+        for candidate in gc.get_referrers(frame.f_code)
+        if isinstance(candidate, FunctionType)
     ]
     for function in candidates:
         cells = closure_cells(function)
@@ -321,7 +323,7 @@ def whole_function(closure: Any) -> Any:
         return checked(closure)
     current.vm.charge_search()
     for closures in gc.get_referrers(environment_cell(closure)):  # which all closures share
-        for found in gc.get_referrers(closures) if closures.__class__ is tuple else ():
-            if isinstance(found, FunctionType) and not is_continuation(found.__code__):
-                return checked(found)
+        for candidate in gc.get_referrers(closures) if closures.__class__ is tuple else ():
+            if isinstance(candidate, FunctionType) and not is_continuation(candidate.__code__):
+                return checked(candidate)
     return None

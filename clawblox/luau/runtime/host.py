@@ -205,8 +205,8 @@ class Host:
         function may be registered with several hosts.
 
         Raises:
-            HostError: A function with this name is registered already; or this is no plain
-                function, or is registered under another name.
+            HostError: A function with this name is registered already; or this is not a
+                plain function, or is registered under another name.
         """
 
         def register(function: Function) -> Function:

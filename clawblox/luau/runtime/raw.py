@@ -20,7 +20,7 @@ def make_raw(name: str, function: Any) -> FunctionType:
         The function itself.
 
     Raises:
-        HostError: It is no plain function, or has another name already.
+        HostError: It is not a plain function, or has another name already.
     """
     if not isinstance(function, FunctionType):
         raise HostError(
@@ -31,7 +31,7 @@ def make_raw(name: str, function: Any) -> FunctionType:
     if present not in (None, name):
         raise HostError(f"{name}: this function is registered as {present!r} already")
     if present is None:
-        # Stacks tell functions apart by their code, and those of one def share it.
+        # Functions are identified by their code in stacks, and all functions of a def share it.
         function.__code__ = function.__code__.replace(co_name=name)
         function.__qualname__ = name
         function.__dict__["raw_name"] = name
@@ -123,13 +123,13 @@ class VectorType:
         name: The name that ``typeof`` returns.
         properties: Getters by name; each gets the vector.
         methods: Plain Python functions by name; each gets the vector and the arguments. They become
-            raw functions called ``name:method``, which snapshots find again here.
+            raw functions called ``name:method``; snapshots find them here.
 
     Attributes:
         functions: The methods by their full names.
 
     Raises:
-        HostError: A method is no plain function, or is registered under another name.
+        HostError: A method is not a plain function, or is registered under another name.
     """
 
     def __init__(

@@ -40,7 +40,7 @@ class ScriptFrame(SuspendedFrame):
     Attributes:
         continuation: The rest of the function.
         values: The variables that the rest needs.
-        environment: The cell of the function's globals, which it shares with the function.
+        environment: The cell of the globals; the function shares it.
     """
 
     continuation: Continuation

@@ -145,7 +145,7 @@ _SPECIAL: dict[str, Callable[[FrameReader, str, Json], Any]] = {
     "arm": FrameReader._arm,
     "arguments": FrameReader._arguments,
 }
-"""Kinds of variables that hold no value of a script."""
+"""Kinds of variables whose content is never a value of a script."""
 
 
 def _check_calls(frames: list[SuspendedFrame]) -> None:

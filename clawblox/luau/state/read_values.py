@@ -38,7 +38,7 @@ def whole(saved: Any, largest: int = _LARGEST) -> int:
     """Return a whole number.
 
     Raises:
-        ValueError: It is no whole number from 0 to the largest.
+        ValueError: It is not a whole number from 0 to the largest.
     """
     if saved.__class__ is not int or not 0 <= saved <= largest:
         raise ValueError(f"expected a whole number from 0 to {largest}, not {saved!r}")
@@ -60,8 +60,8 @@ def text(saved: Any) -> str:
     """Return a string of bytes.
 
     Raises:
-        TypeError: It is no string.
-        ValueError: A character of it is no byte.
+        TypeError: It is not a string.
+        ValueError: A character of it is not a byte.
     """
     if saved.__class__ is not str:
         raise mismatch(saved, "string")
@@ -73,7 +73,7 @@ def items(saved: Any) -> list[Any]:
     """Return a list.
 
     Raises:
-        TypeError: It is no list.
+        TypeError: It is not a list.
     """
     if saved.__class__ is not list:
         raise mismatch(saved, "list")
@@ -113,7 +113,7 @@ def required(item: T | None, fault: str) -> T:
 
 
 HIDDEN = object()
-"""Stands among the values for an object that scripts never see."""
+"""Placeholder among the values for an object that scripts never see."""
 _UNUSUAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -195,7 +195,7 @@ class ValueReader:
         """Return an object by its number, whether scripts may see it or not.
 
         Raises:
-            ValueError, LookupError: There is no object with this number.
+            ValueError, LookupError: The object does not exist.
         """
         return self.objects[whole(number)]
 
@@ -203,7 +203,7 @@ class ValueReader:
         """Return the object that a reference names, whether scripts may see it or not.
 
         Raises:
-            TypeError, ValueError, LookupError: It is no reference to an object.
+            TypeError, ValueError, LookupError: It is not a reference to an object.
         """
         kind, number = saved
         if kind != "r":
@@ -214,6 +214,6 @@ class ValueReader:
         """Return a function's prototype by the numbers of its chunk and of itself.
 
         Raises:
-            ValueError, LookupError: There is no such chunk, or no such function in it.
+            ValueError, LookupError: The chunk, or the function in it, does not exist.
         """
         return self.chunks[whole(chunk)].prototypes[whole(index)]

@@ -172,7 +172,7 @@ class Saver:
         return self._inner_value(value)
 
     def _inner_value(self, value: Any) -> Json:
-        """Return a value that only frames hold, or a reference to an object."""
+        """Return a value that occurs only in frames, or a reference to an object."""
         if value.__class__ is int:
             return ["i", value]
         if value.__class__ is tuple:
@@ -186,7 +186,7 @@ class Saver:
         return ["r", number]
 
     def _long_text(self, text: str) -> Json:
-        """Return a reference to a string, which the document contains once."""
+        """Return a reference to a string; the document contains it once."""
         number = self._texts.get(text)
         if number is None:
             number = self._texts[text] = len(self._entries)

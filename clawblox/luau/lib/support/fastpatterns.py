@@ -57,10 +57,10 @@ class PatternMatch:
         return values
 
     def capture(self, index: int) -> Any:
-        """Return a capture; the whole match if the first is asked for and there is no capture.
+        """Return a capture; the first is the whole match if the pattern has no captures.
 
         Raises:
-            RuntimeFault: There is no such capture, or it is unfinished.
+            RuntimeFault: The capture does not exist, or is unfinished.
         """
         if index == 0 and not self.groups:
             return self.text[self.start : self.end]

@@ -75,7 +75,7 @@ def read_pattern(pattern: str) -> list[Item]:
 
 
 def _find_fault(rest: str) -> str:
-    """Return what is wrong with the first item of the rest of a pattern."""
+    """Return the fault of the first item of the rest of a pattern."""
     if rest == "%":
         return "malformed pattern (ends with '%')"
     if rest.startswith("%b"):
@@ -86,7 +86,7 @@ def _find_fault(rest: str) -> str:
 
 
 def _characters(text: str) -> frozenset[str]:
-    """Return the characters that a character, ``.``, ``%a`` or a set in brackets stands for."""
+    """Return the characters that a character, ``.``, ``%a`` or a set in brackets matches."""
     if text[0] == "%":
         chosen = _CLASSES.get(text[1].lower())
         if chosen is None:

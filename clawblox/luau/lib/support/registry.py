@@ -53,11 +53,11 @@ class Registry:
         """Return the serial number of a function, the same in every VM.
 
         Raises:
-            LookupError: There is no such function.
+            LookupError: The function does not exist.
         """
         if not self._numbers:
             names = sorted([*self.functions, *self.internal])
-            self._numbers = {known: 0x1000 + 16 * at for at, known in enumerate(names)}
+            self._numbers = {name: 0x1000 + 16 * at for at, name in enumerate(names)}
         return self._numbers[name]
 
 
@@ -65,7 +65,7 @@ BUILTINS = Registry()
 
 
 def install(name: str, function: Callable[..., Any]) -> None:
-    """Register a function that is no public function of a library's module.
+    """Register a function other than the public functions of a library's module.
 
     It gets code of its own, by which tracebacks find its name.
     """

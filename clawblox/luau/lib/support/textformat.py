@@ -98,7 +98,7 @@ def _plain_number(form: str) -> Convert:
 
 
 def _find_fault(spec: re.Match[str]) -> str:
-    """Return what is wrong with a conversion; nothing if it is right."""
+    """Return the fault of a conversion; empty if it is right."""
     if len(spec[1]) > _MAX_FLAGS:
         return "invalid format (repeated flags)"
     if len(spec[2]) > 2 or len(spec[4] or "") > 2:
