@@ -269,7 +269,7 @@ def _length(text: str) -> int:
 
 
 def write_function(
-    writer: Writer, index: int, signature: str, body: Block, *, indent: int, counts_depth: bool
+    writer: Writer, index: int, signature: str, body: Block, *, counts_depth: bool
 ) -> None:
     """Append a function; it saves its state when a `Yield` passes through.
 
@@ -278,28 +278,27 @@ def write_function(
         index: The function's number in its chunk.
         signature: Its Python parameters.
         body: Its code.
-        indent: The indentation, in characters.
         counts_depth: Whether it guards against recursion itself.
     """
-    writer.put(indent, f"def F{index}({signature}):", 0)
+    writer.put(1, f"def F{index}({signature}):", 0)
     if not holds(body):
-        writer.block(body, indent + 1)
-        writer.put(indent + 1, "return E", 0)  # never reached; it refers to the globals
+        writer.block(body, 2)
+        writer.put(2, "return E", 0)  # never reached; it refers to the globals
         return
     if counts_depth:
-        writer.put(indent + 1, "deeper()", body[0].line)
-    writer.put(indent + 1, "try:", 0)
-    writer.block(body, indent + 2)
-    _write_capture(writer, index, indent + 1, counts_depth=counts_depth)
+        writer.put(2, "deeper()", body[0].line)
+    writer.put(2, "try:", 0)
+    writer.block(body, 3)
+    _write_capture(writer, index, counts_depth=counts_depth)
 
 
-def _write_capture(writer: Writer, index: int, indent: int, *, counts_depth: bool) -> None:
-    writer.put(indent, "except Y as y:", 0)
-    writer.put(indent + 1, f"save(y, P[{index}], locals(), lambda: E)", 0)
-    writer.put(indent + 1, "raise", 0)
+def _write_capture(writer: Writer, index: int, *, counts_depth: bool) -> None:
+    writer.put(2, "except Y as y:", 0)
+    writer.put(3, f"save(y, P[{index}], locals(), lambda: E)", 0)
+    writer.put(3, "raise", 0)
     if counts_depth:
-        writer.put(indent, "finally:", 0)
-        writer.put(indent + 1, "shallower()", 0)
+        writer.put(2, "finally:", 0)
+        writer.put(3, "shallower()", 0)
 
 
 def write_continuation(
@@ -327,6 +326,6 @@ def write_continuation(
     writer.put(2, "try:", 0)
     writer.rest(body, site, 3)
     writer.put(3, "return ()", 0)
-    _write_capture(writer, index, 2, counts_depth=counts_depth)
+    _write_capture(writer, index, counts_depth=counts_depth)
     writer.put(1, f"return F{index}", 0)
     return writer

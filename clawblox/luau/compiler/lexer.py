@@ -101,13 +101,13 @@ class Lexer:
         position = self._source.find(text, self._position)
         return len(self._source) if position < 0 else position
 
-    def fail(self, message: str, line: int | None = None) -> NoReturn:
+    def fail(self, message: str) -> NoReturn:
         """Raise a syntax error at the current line.
 
         Raises:
             LuauSyntaxError: Always.
         """
-        raise LuauSyntaxError(self._chunk_name, line or self._line, message)
+        raise LuauSyntaxError(self._chunk_name, self._line, message)
 
     def _count_lines(self, start: int, end: int) -> None:
         newlines = self._source.count("\n", start, end)

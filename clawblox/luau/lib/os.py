@@ -96,8 +96,7 @@ def _date_table(parts: time.struct_time) -> LuaTable:
         ("wday", (parts.tm_wday + 1) % 7 + 1), ("yday", parts.tm_yday),
     ):  # fmt: skip
         table[name] = float(value)
-    if parts.tm_isdst >= 0:
-        table["isdst"] = parts.tm_isdst > 0
+    table["isdst"] = False
     return table
 
 

@@ -205,8 +205,7 @@ def _write(
     captured = [f"{local.name}_{local.ident}" for local in body.captured()]
     prototype.upvalues = ["E", *captured]
     writer.put(0, f"def M{body.index}({', '.join(prototype.upvalues)}):", 0)
-    counts_depth = recursion_is_unchecked()
-    write_function(writer, body.index, signature, block, indent=1, counts_depth=counts_depth)
+    write_function(writer, body.index, signature, block, counts_depth=recursion_is_unchecked())
     writer.put(1, f"return F{body.index}", 0)
 
 
