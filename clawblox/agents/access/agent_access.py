@@ -14,7 +14,6 @@ import re
 import socket
 import threading
 import weakref
-from collections.abc import Mapping
 from typing import Any, Final
 
 import anyio
@@ -37,9 +36,6 @@ from clawblox.system.ports import (
 )
 from clawblox.system.regular_files import read_file
 from clawblox.system.sockets import close_in_forked_child
-
-WORLD_LISTENER: Final = "world"
-"""Name of the listening socket of a sandboxed process."""
 
 _HOST: Final = "127.0.0.1"
 MAX_RECORD_BYTES: Final = 64 << 10
@@ -153,19 +149,19 @@ class AgentAccess:
         with self._address_lock:
             self._give_back()
 
-    def hand_over(self, listeners: Mapping[str, socket.socket]) -> None:
-        """Serve on the socket of a new process too, and close the previous one.
+    def hand_over(self, listener: socket.socket | None) -> None:
+        """Serve on the listening socket of a new process too, and close the previous socket.
 
         Args:
-            listeners: The listening sockets of the process by name; this object takes ownership of
-                the socket named :data:`WORLD_LISTENER`.
+            listener: The socket; this object takes ownership of it. None for a process that is not
+                in a sandbox.
         """
         with self._lock:
             own = set() if self._own is None else {self._own[1]}
             for old in self._listeners - own - self._served:
                 old.close()  # sockets still being served are closed later
             self._listeners = own
-            if (listener := listeners.get(WORLD_LISTENER)) is not None:
+            if listener is not None:
                 listener.setblocking(False)
                 close_in_forked_child(listener)
                 self._listeners.add(listener)

@@ -134,13 +134,15 @@ def parse_head(head: bytes, hosts: Collection[str]) -> AgentRequest:
     method, path, query, _ = (part.decode() if part else "" for part in target.groups())
     headers = _parse_headers(lines)
     _check_origin(method, headers, hosts)
+    if headers.get("expect", "100-continue").lower() != "100-continue":
+        raise Refusal(417, "The only Expect header that is served is 100-continue.")
     return AgentRequest(
         method=method,
         path=path,
         query=query,
         headers=_passed_on(headers),
         length=_body_length(method, headers),
-        awaits_continue=_awaits_continue(headers),
+        awaits_continue="expect" in headers,
     )
 
 
@@ -185,13 +187,6 @@ def _body_length(method: str, headers: dict[str, str]) -> int | None:
     if length and method in _WITHOUT_BODY:
         raise Refusal(400, f"A {method} request has no body.")
     return length or None
-
-
-def _awaits_continue(headers: dict[str, str]) -> bool:
-    expected = headers.get("expect")
-    if expected is not None and expected.lower() != "100-continue":
-        raise Refusal(417, "The only Expect header that is served is 100-continue.")
-    return expected is not None
 
 
 def _passed_on(headers: dict[str, str]) -> dict[str, str]:

@@ -65,11 +65,6 @@ def number_in(record: Record, key: str) -> float | None:
     return finite_number(record.get(key))
 
 
-def seconds_in(record: Record, key: str) -> float:
-    """Return the milliseconds at ``key`` in seconds, or 0 if missing or longer than a day."""
-    return (finite_number(record.get(key), high=_MAX_DELAY_MS) or 0.0) / 1000
-
-
 def status_in(record: Record, key: str) -> int | None:
     """Return the HTTP status at ``key``, or None."""
     return whole_number(record.get(key), low=100, high=599)
@@ -120,7 +115,7 @@ def report_retry(record: Record, keys: tuple[str, str, str, str, str]) -> Report
     data = {
         "attempt": count_in(record, attempt),
         "max_attempts": count_in(record, most),
-        "delay_s": seconds_in(record, delay),
+        "delay_s": (finite_number(record.get(delay), high=_MAX_DELAY_MS) or 0.0) / 1000,
         "status": status_in(record, status),
         "error": text_in(record, error),
     }

@@ -94,16 +94,16 @@ class Enclosure:
         del cwd
         return Enclosed(argv=argv, env=env)
 
-    async def after_spawn(self) -> Mapping[str, socket.socket]:
-        """Return the listening sockets of the enclosed process by name, once it runs.
+    async def after_spawn(self) -> socket.socket | None:
+        """Return the socket on which an enclosed process expects its world, once it runs.
 
-        They belong to the caller. The wait may be cancelled at any time, for example when the
+        It belongs to the caller. The wait may be cancelled at any time, for example when the
         process dies.
 
         Raises:
-            OSError: The sockets did not arrive.
+            OSError: The socket did not arrive.
         """
-        return {}
+        return None
 
     async def release(self) -> None:
         """Close all resources of the latest process, after its end.

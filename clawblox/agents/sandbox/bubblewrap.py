@@ -48,7 +48,6 @@ from clawblox.system.process import Outcome, run_briefly
 
 _PROBE_TIMEOUT_S: Final = 30.0
 _ETC: Final = "etc"
-_WORLD: Final = "world"
 
 _LIBRARY_PATH: Final = "LD_LIBRARY_PATH"
 _WITHOUT: Final = "Or start the agent with sandbox=False: it can then read what you can read."
@@ -189,7 +188,7 @@ class Bubblewrap(Enclosure):
             by_hand=(self._bubblewrap, *by_hand),
         )
 
-    async def after_spawn(self) -> Mapping[str, socket.socket]:
+    async def after_spawn(self) -> socket.socket:
         """See ``Enclosure.after_spawn``."""
         entry = self._entry
         assert entry is not None
@@ -198,7 +197,7 @@ class Bubblewrap(Enclosure):
         await anyio.wait_readable(entry.channel)
         world, *others = entry.receive()
         self.relays.replace(list(zip(others, entry.endpoints[1:], strict=True)))
-        return {_WORLD: world}
+        return world
 
     async def release(self) -> None:
         """See ``Enclosure.release``."""

@@ -102,14 +102,12 @@ class Steps:
     def _take_failure(self, moment: Moment, text: str, kind: object = None) -> None:
         last = self._steps[-1] if self._steps else None
         if last is None or (last.source, last.messages) != ("system", [text]):  # not reported yet
-            self._add("system", moment, text, kind=kind)
+            self._add("system", moment, text, kind)
 
-    def _add(self, source: str, moment: Moment, text: str, **extra: object) -> _Step:
+    def _add(self, source: str, moment: Moment, text: str, kind: object = None) -> None:
         self._current = None
-        given = {name: value for name, value in extra.items() if value is not None}
-        step = _Step(source=source, moment=moment, messages=[text], extra=given)
-        self._steps.append(step)
-        return step
+        extra = {} if kind is None else {"kind": kind}
+        self._steps.append(_Step(source=source, moment=moment, messages=[text], extra=extra))
 
     def _agent_step(self, moment: Moment) -> _Step:
         """Return the agent's current step, or a new one."""

@@ -125,9 +125,9 @@ class Sandbox:
             try:
                 async with anyio.create_task_group() as tasks:
                     if serve:
-                        tasks.start_soon(self.bubblewrap.serve)
+                        tasks.start_soon(self.bubblewrap.relays.serve)
                     with anyio.fail_after(TIMEOUT_S):
-                        world = (await self.bubblewrap.after_spawn())["world"]
+                        world = await self.bubblewrap.after_spawn()
                     with world:
                         yield Running(process, world, mark, output)
                     tasks.cancel_scope.cancel()
