@@ -155,13 +155,10 @@ def _check_metadata(value: Mapping[str, Any] | None) -> Mapping[str, Any]:
     for key in sorted(RESERVED_KEYS & given.keys()):
         message = "must be left out, because archives use this key themselves"
         raise ConfigError(message, key=f"metadata.{key}")
-    return {_check_metadata_key(key): _copy_json(key, value) for key, value in given.items()}
-
-
-def _check_metadata_key(key: object) -> str:
-    if not isinstance(key, str):
-        raise mismatch("metadata", "a mapping with strings as keys", key)
-    return key
+    for key in given:
+        if not isinstance(key, str):
+            raise mismatch("metadata", "a mapping with strings as keys", key)
+    return {key: _copy_json(key, value) for key, value in given.items()}
 
 
 def _copy_json(key: str, value: object) -> object:

@@ -5,6 +5,7 @@ The caller limits the output and handles damaged frames.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -53,19 +54,13 @@ class Zstandard:
 
 def find_zstandard() -> Zstandard | None:
     """Return the Zstandard implementation; None if neither Python nor a package has it."""
-    try:
+    with contextlib.suppress(ImportError):
         standard = importlib.import_module("compression.zstd")
-    except ImportError:
-        return _find_package()
-    return Zstandard(standard.ZstdDecompressor, standard.ZstdError)
-
-
-def _find_package() -> Zstandard | None:
-    try:
+        return Zstandard(standard.ZstdDecompressor, standard.ZstdError)
+    with contextlib.suppress(ImportError):
         package = importlib.import_module("zstandard")
-    except ImportError:
-        return None
-    return Zstandard(lambda: _PackageFrame(package), package.ZstdError)
+        return Zstandard(lambda: _PackageFrame(package), package.ZstdError)
+    return None
 
 
 class _PackageFrame:

@@ -152,7 +152,7 @@ class Bookkeeping:
             with self._contained("event not noted in the log"):
                 note(self._instance.log_index)
 
-    def _contained(self, what: str) -> AbstractContextManager[None, bool]:
+    def _contained(self, what: str) -> AbstractContextManager[None]:
         return _log.contain(what, expected=_WRITE_ERRORS, instance=self._instance.name)
 
 

@@ -202,7 +202,7 @@ class Supervisor:
             finally:
                 self._release_waiters()
 
-    def _contained(self, what: str) -> AbstractContextManager[None, bool]:
+    def _contained(self, what: str) -> AbstractContextManager[None]:
         """End the block at a defect and report it; the siblings continue."""
         return _log.contain(what, on_defect=self._note_defect, instance=self.instance.name)
 

@@ -134,7 +134,7 @@ def claim_run(run_dir: Path) -> RunClaim:
     with _run_claims_lock:
         if path not in _run_claims:
             if (fd := lock_file(path)) is None:
-                raise _held_run_error(run_dir, path, lock_owner(path))
+                raise _held_run_error(run_dir, path)
             _run_claims[path] = _HeldRun(fd)
         held = _run_claims[path]
         held.users += 1
@@ -153,12 +153,12 @@ def refuse_held_run(run_dir: Path) -> None:
     with _run_claims_lock:
         if path in _run_claims:
             return
+    if living_owner(path) is not None:
+        raise _held_run_error(run_dir, path)
+
+
+def _held_run_error(run_dir: Path, path: Path) -> RunLockedError:
     owner = lock_owner(path)
-    if owner is not None and read_process(owner.pid) is not None:
-        raise _held_run_error(run_dir, path, owner)
-
-
-def _held_run_error(run_dir: Path, path: Path, owner: LockOwner | None) -> RunLockedError:
     holder = describe_holder(owner and owner.pid)
     since = f" on {owner.host} since {owner.since}" if owner else ""
     return RunLockedError(
@@ -199,7 +199,13 @@ def claim_name(
                 return Claim(candidate, lock_path, fd)
         if name is not None:
             holder = holder or lock_owner(lock_path)
-            raise _locked(name, lock_path, holder.pid if holder else None)
+            pid = holder.pid if holder else None
+            raise RunLockedError(
+                f"instance {name!r} of this run directory is held by {describe_holder(pid)}",
+                path=lock_path,
+                pid=pid,
+                hint="stop it, or choose another run_dir=, or another name=",
+            )
     raise AssertionError("unreachable: the names do not end")
 
 
@@ -235,15 +241,6 @@ def describe_holder(pid: int | None) -> str:
         pid: The process; None if it is not known.
     """
     return f"pid {pid} ({command_line(pid)[:200]})" if pid else "another process"
-
-
-def _locked(name: str, lock_path: Path, pid: int | None) -> RunLockedError:
-    return RunLockedError(
-        f"instance {name!r} of this run directory is held by {describe_holder(pid)}",
-        path=lock_path,
-        pid=pid,
-        hint="stop it, or choose another run_dir=, or another name=",
-    )
 
 
 # -- owners, and whether they can be asked ---------------------------------------------------------

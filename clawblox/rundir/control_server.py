@@ -162,7 +162,7 @@ class ControlServer:
                     accepting.start_soon(self._accept_all, self._listeners[-1], connections)
 
     def _is_lost(self) -> bool:
-        """Return whether clients do not find the socket, though its directory is where it was."""
+        """Return whether clients do not find the socket although its run directory exists."""
         return not self._listeners[-1].has_file and self._run_dir.is_dir()
 
     async def _listen_again(self) -> bool:

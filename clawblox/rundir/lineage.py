@@ -25,7 +25,6 @@ from clawblox.rundir.lives import Life, Origin, join_lives
 from clawblox.rundir.manifest import Manifest, find_checkpoint, manifest_path, read_manifest
 from clawblox.rundir.manifest_entries import (
     ManifestEntry,
-    is_printable,
     objects_in,
     read_number,
     read_text,
@@ -238,24 +237,23 @@ class _SaveIndex:
         After the run directory was moved, a path in a manifest can be out of date. Then the digest
         decides, and among saves with the same content the file name.
         """
-        found = self._by_path.get(path)
-        if found is not None and (not sha256 or found.sha256 in (None, sha256)):
-            return found
-        same = self._by_digest.get(sha256 or "", ())
-        named = (origin for origin in same if origin.path.name == path.name)
-        found = next(named, None) or next(iter(same), None)
-        if found is not None:
-            return found
-        told = self._find_outside(path)
-        is_other = sha256 is not None and read_text(told, "sha256") not in (None, sha256)
-        return Origin(path, sha256, None, None if is_other else read_number(told, "time"))
+        origin = self._by_path.get(path)
+        if origin is not None and (not sha256 or origin.sha256 in (None, sha256)):
+            return origin
+        same = self._by_digest.get(sha256 or "", [])
+        named = [origin for origin in same if origin.path.name == path.name]
+        if candidates := [*named, *same]:
+            return candidates[0]
+        entry = self._find_outside(path)
+        is_other = sha256 is not None and read_text(entry, "sha256") not in (None, sha256)
+        return Origin(path, sha256, None, None if is_other else read_number(entry, "time"))
 
     def _find_outside(self, path: Path) -> ManifestEntry:
         if path not in self._outside:
             self._outside[path] = {}
             with contextlib.suppress(OSError, ValueError):
-                if (found := find_checkpoint(path)) is not None:
-                    self._outside[path] = found[1]
+                if (listed := find_checkpoint(path)) is not None:
+                    self._outside[path] = listed[1]
         return self._outside[path]
 
 
@@ -273,8 +271,7 @@ def _find_parent(draft: _Draft, saves: _SaveIndex) -> Origin | None:
     if origin is not None or record is None:
         return origin
     # A single instance has no section of its own, and its record has the path of its last restart.
-    told = record.options.get("resume")
-    path = told if isinstance(told, str) and is_printable(told) else None
+    path = read_text(record.options, "resume")
     if path is None and not record.restarts:
         path = record.resume_path
     return saves.find(_normal(Path(path)), None) if path else None
@@ -301,16 +298,11 @@ def _describe(draft: _Draft, index: _SaveIndex) -> InstanceLineage:
             time=(parent.time if parent else 0.0) if is_latest else None,
         )
         its_saves = [save for save in saves if save.run_id == run_id]
-        its_restarts = [
-            _read_restart(entry, run_id, draft, index)
-            for other, entry in restarts
-            if other == run_id
-        ]
-        run = join_lives(first, its_restarts, its_saves)
-        end: dict[str, Any] = {"ended_by": "another_run"}
-        if is_latest:
-            end = _describe_end(draft, state)
-        lives += [*run[:-1], attrs.evolve(run[-1], **end)]
+        entries = (entry for other, entry in restarts if other == run_id)
+        its_restarts = [_read_restart(entry, run_id, draft, index) for entry in entries]
+        *earlier, last = join_lives(first, its_restarts, its_saves)
+        end = _describe_end(draft, state) if is_latest else {"ended_by": "another_run"}
+        lives += [*earlier, attrs.evolve(last, **end)]
     return InstanceLineage(
         name=draft.name,
         depth=0,
@@ -319,7 +311,7 @@ def _describe(draft: _Draft, index: _SaveIndex) -> InstanceLineage:
         exit=record.exit if record and state in OVER else None,
         labels=_find_labels(draft),
         run_id=draft.run_id,
-        restarts=record.restarts if record else sum(one == draft.run_id for one, _ in restarts),
+        restarts=record.restarts if record else sum(other == draft.run_id for other, _ in restarts),
         lives=tuple(lives),
     )
 

@@ -204,17 +204,15 @@ class Manifest:
         Nearly always that is all of them, and looking closer costs ten times as much.
         """
         field = _PATH_FIELDS[name]
-        here = {entry[field]: entry for entry in self._entries(name) if is_placed(entry, field)}
+        own = {entry[field]: entry for entry in self._entries(name) if is_placed(entry, field)}
 
-        def fills_nothing(entry: ManifestEntry) -> bool:
-            same = here.get(entry[field]) if is_placed(entry, field) else None
+        def may_fill(entry: ManifestEntry) -> bool:
+            same = own.get(entry[field]) if is_placed(entry, field) else None
             return (
-                same is not None
-                and entry.keys() <= same.keys()
-                and entry.get("id") == same.get("id")
+                same is None or entry.get("id") != same.get("id") or not entry.keys() <= same.keys()
             )
 
-        return [entry for entry in other._entries(name) if not fills_nothing(entry)]
+        return [entry for entry in other._entries(name) if may_fill(entry)]
 
     def _with_entries(
         self, name: str, news: list[ManifestEntry], combine: Combine
@@ -302,8 +300,7 @@ def parse_manifest(data: bytes, path: Path) -> Manifest:
     if type(version) is int and version > SCHEMA_VERSION:
         message = f"the manifest has schema_version {version}, and this clawblox reads up to"
         raise ManifestError(f"{message} {SCHEMA_VERSION}", path=path, hint=UPDATE_HINT)
-    complaint = _complaint(document)
-    if complaint:
+    if (complaint := _complaint(document)) is not None:
         raise ManifestError(f"this is not a manifest: {complaint}", path=path)
     return Manifest(path, document)
 

@@ -17,7 +17,7 @@ from clawblox.concurrency.per_loop import per_loop
 from clawblox.concurrency.threads import run_blocking, run_interruptible
 from clawblox.errors import SnapshotError
 from clawblox.results import SavedSnapshot
-from clawblox.snapshot.checker import Checker, checkers
+from clawblox.snapshot.checker import checkers
 from clawblox.snapshot.transfer import SnapshotSource, Transfer
 
 _TRANSFERS_AT_ONCE = 4
@@ -73,9 +73,5 @@ async def _checkers_held() -> AsyncIterator[None]:
     finally:
         if spent := checkers.release():
             with anyio.CancelScope(shield=True):
-                await run_blocking(_end, spent)
-
-
-def _end(spent: list[Checker]) -> None:
-    for checker in spent:
-        checker.end()
+                for checker in spent:
+                    await run_blocking(checker.end)

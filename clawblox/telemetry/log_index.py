@@ -234,15 +234,11 @@ def note_end(log: Path, event: str, text: str, *, was_watched: bool) -> None:
         LogIndex(log, last[0].size if last else None).note(event, text)
 
 
-def _encode(entries: Iterable[Entry]) -> bytes:
-    return b"".join(map(_encode_entry, entries))
-
-
-def _encode_entry(entry: Entry) -> bytes:
+def _encode(entries: list[Entry]) -> bytes:
     try:
-        return msgspec.json.encode(entry) + b"\n"
+        return msgspec.json.Encoder().encode_lines(entries)
     except (ValueError, OverflowError):
-        return encode_line(msgspec.to_builtins(entry))
+        return b"".join(map(encode_line, msgspec.to_builtins(entries)))
 
 
 def _read_tail(path: Path) -> tuple[bytes, int]:

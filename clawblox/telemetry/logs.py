@@ -298,11 +298,10 @@ class LogReader:
         """
         times, start = self._times, self._offset
         # An index that ends before the start has no entry of this run yet.
-        if self._was_restarted or times.end > start or start > end:
-            begin = times.run_start
-            if begin is not None:
-                self._offset, self._last_event = begin.size, begin
-                return
+        may_have_begun = self._was_restarted or times.end > start or start > end
+        if may_have_begun and (begin := times.run_start) is not None:
+            self._offset, self._last_event = begin.size, begin
+            return
         # A log that was cut since may have ended before.
         self._offset = start if start <= end else 0
         self._last_event = times.last_event(self._offset)
@@ -343,8 +342,8 @@ class LogReader:
         unread = max(0, cut.size + moved - wanted)
         self._offset = max(wanted - moved, cut.size)
         self._moved = cut.moved
-        text = "the log was cut to its newer half"
-        text += f"; {unread} bytes were removed unread" if unread else ""
+        loss = f"; {unread} bytes were removed unread" if unread else ""
+        text = f"the log was cut to its newer half{loss}"
         self._lines.append(LogLine(self._instance, text, self._offset, None, "cut"))
         return True
 

@@ -306,7 +306,7 @@ class Bookkeeping:
             with self._contained("status"):
                 self._order.hooks.status.write(record)
 
-    def _contained(self, what: str) -> AbstractContextManager[None, bool]:
+    def _contained(self, what: str) -> AbstractContextManager[None]:
         """Log a failure in the block instead of raising it, so that the next write still runs."""
         name = self._order.name
         return _log.contain("not written", expected=(OSError,), what=what, agent=name)

@@ -245,7 +245,7 @@ class Owner:
             finally:
                 self._release_waiters(reason)
 
-    def _contained(self, what: str) -> AbstractContextManager[None, bool]:
+    def _contained(self, what: str) -> AbstractContextManager[None]:
         """Log a defect in the block instead of raising it, so that the next step still runs."""
         return _log.contain(what, agent=self._order.name)
 

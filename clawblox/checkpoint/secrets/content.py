@@ -22,7 +22,12 @@ from clawblox.checkpoint.secrets.matching import (
     find_matches,
     read_base64,
 )
-from clawblox.checkpoint.secrets.patterns.base64_runs import Base64Stream, continue_run, skip_run
+from clawblox.checkpoint.secrets.patterns.base64_runs import (
+    continue_run,
+    decode_base64,
+    join_lines,
+    skip_run,
+)
 from clawblox.checkpoint.secrets.patterns.shapes import Match
 from clawblox.checkpoint.secrets.verdicts import Verdict, verdict_key, verdicts
 from clawblox.results import Finding
@@ -216,14 +221,17 @@ class _LongRun:
     def __init__(self, content: Sink, at: int) -> None:
         self.at = at
         self._content = content
-        self._base64 = Base64Stream()
+        self._undecoded = b""
 
-    def feed(self, characters: bytes) -> None:
-        self.at += len(characters)
-        self._content.feed(self._base64.decode(characters))
+    def feed(self, piece: bytes) -> None:
+        self.at += len(piece)
+        characters = self._undecoded + join_lines(piece)
+        whole = len(characters) // 4 * 4
+        self._undecoded = characters[whole:]
+        self._content.feed(decode_base64(characters[:whole]))
 
     def close(self) -> None:
-        self._content.feed(self._base64.finish())
+        self._content.feed(decode_base64(self._undecoded))
         self._content.close()
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -20,6 +21,7 @@ import attrs
 
 from clawblox.checkpoint.secrets.containers.archives import ZipMember
 from clawblox.checkpoint.secrets.containers.decoder import (
+    Decoder,
     EntryDecoder,
     OuterContent,
     Refusal,
@@ -85,7 +87,7 @@ class PngDecoder(EntryDecoder):
             yield from self._pass(_CHECKSUM_SIZE)
 
 
-class _Text:
+class _Text(Decoder):
     """The data of a text chunk: its names, then a zlib stream or plain text.
 
     Args:
@@ -95,38 +97,33 @@ class _Text:
     """
 
     def __init__(self, outer: OuterContent, kind: bytes, where: str) -> None:
+        super().__init__()
         self._outer = outer
         self._kind = kind
         self._where = where
-        self._names = b""
-        self._is_plain = False
-        self._stream: StreamDecoder | None = None
 
-    def feed(self, data: bytes) -> None:
-        if self._stream:
-            self._stream.feed(data)
-        elif not self._is_plain:
-            self._read_names(data)
+    def _decode(self) -> Iterator[None]:
+        yield from self._skip_name()
+        if self._kind == b"iTXt":
+            flags = yield from self._read(2)
+            if not flags[0]:  # the text is not compressed
+                yield from self._pass(sys.maxsize)
+            yield from self._skip_name()  # the language
+            yield from self._skip_name()  # the keyword in that language
+        else:
+            yield from self._read(1)  # the method
+        while not self._data:
+            yield
+        inside = self._outer.spawn(self._kind.decode() + self._where)
+        self._entry = StreamDecoder(inside, Inflate, sure_after=1)
+        yield from self._pass(sys.maxsize, self._entry)
 
-    def close(self) -> None:
-        if self._stream:
-            self._stream.close()
-
-    def _read_names(self, data: bytes) -> None:
-        self._names += data
-        parts = self._names.split(b"\0", 1)
-        if len(parts) == 2 and self._kind == b"iTXt":
-            # A flag, the method, the language, and the keyword in that language.
-            self._is_plain = parts[1][:1] == b"\0"
-            parts = parts[1][2:].split(b"\0", 2)[1:]
-        elif len(parts) == 2:
-            parts = [b"", parts[1][1:]]
-        if len(parts) == 2 and parts[1] and not self._is_plain:
-            name = self._kind.decode() + self._where
-            self._stream = StreamDecoder(self._outer.spawn(name), Inflate, sure_after=1)
-            self._stream.feed(parts[1])
-        elif len(self._names) > _MAX_NAMES:
-            raise Refusal("picture with a text of an endless name")
+    def _skip_name(self) -> Iterator[None]:
+        while b"\0" not in self._data:
+            if len(self._data) > _MAX_NAMES:
+                raise Refusal("picture with a text of an endless name")
+            yield
+        self._data = self._data.partition(b"\0")[2]
 
 
 _BEGINNING: Final = 4096

@@ -25,7 +25,7 @@ class Refusal(Exception):  # noqa: N818 - names the condition
 class Sink(Protocol):
     """Takes content piece by piece."""
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> object:
         """Take the next bytes."""
 
     def close(self) -> None:
@@ -48,23 +48,6 @@ class OuterContent(Protocol):
 
     def refuse(self, reason: str) -> None:
         """Record that something inside cannot be searched; the first reason counts."""
-
-
-class Decoder(Protocol):
-    """Decodes a container that comes in pieces.
-
-    A container that merely ends too soon is not an error: everything in it has been decoded.
-    """
-
-    def feed(self, data: bytes) -> bytes | None:
-        """Take the next bytes; return those after the container, None while it continues.
-
-        Raises:
-            Refusal: The container cannot be searched to its end.
-        """
-
-    def close(self) -> None:
-        """Close the open entry."""
 
 
 class CompressedStream:
@@ -100,8 +83,12 @@ class CompressedStream:
         return self._codec.rest if self._codec.is_finished else None
 
 
-class PullingDecoder(ABC):
-    """Base of decoders that read their container as a program reads a file, from start to end."""
+class Decoder(ABC):
+    """Decodes a container that comes in pieces.
+
+    Subclasses read it as a program reads a file, from start to end. A container that merely ends
+    too soon is not an error: everything in it has been decoded.
+    """
 
     def __init__(self) -> None:
         self._entry: Sink | None = None
@@ -156,7 +143,7 @@ class PullingDecoder(ABC):
         self._data = rest
 
 
-class EntryDecoder(PullingDecoder):
+class EntryDecoder(Decoder):
     """Base of decoders for containers with one entry after another.
 
     Args:
@@ -170,7 +157,7 @@ class EntryDecoder(PullingDecoder):
         self._where = where
 
 
-class StreamDecoder(PullingDecoder):
+class StreamDecoder(Decoder):
     """Decodes a container of one compressed stream, or of several streams in a row.
 
     Args:

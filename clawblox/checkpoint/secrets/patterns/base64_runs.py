@@ -106,32 +106,15 @@ def skip_run(text: bytes, at: int) -> int:
 
 def decode_base64(run: bytes) -> bytes:
     """Decode a run in either alphabet, padded or not."""
-    characters = _joined(run).translate(_TO_STANDARD)
+    characters = join_lines(run).translate(_TO_STANDARD)
     whole = len(characters) // 4 * 4
     rest = characters[whole:]
     padded = characters[:whole] + (rest + b"=" * (4 - len(rest)) if len(rest) > 1 else b"")
     return binascii.a2b_base64(padded)
 
 
-def _joined(lines: bytes) -> bytes:
+def join_lines(lines: bytes) -> bytes:
+    """Return the characters of a run, without what separates its lines."""
     if lines.translate(None, _CHARACTERS + _BLANKS):
         lines = _SEPARATORS.sub(b"", lines)
     return lines.translate(None, _BLANKS)
-
-
-class Base64Stream:
-    """Decodes a run that comes in pieces."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def decode(self, piece: bytes) -> bytes:
-        """Take the next piece of the run; return the bytes that it completes."""
-        characters = self._rest + _joined(piece)
-        whole = len(characters) // 4 * 4
-        self._rest = characters[whole:]
-        return decode_base64(characters[:whole])
-
-    def finish(self) -> bytes:
-        """Return the bytes of the last, incomplete group of characters."""
-        return decode_base64(self._rest)
