@@ -203,7 +203,7 @@ class Selection:
 
     @property
     def names(self) -> Sequence[str]:
-        """Their names; none means all, including instances that are about to start.
+        """Their names; none means all, including instances that are about to start. Blocks.
 
         Raises:
             UsageError: One of the names is not there, or no instance has the labels.
@@ -212,7 +212,7 @@ class Selection:
 
     @property
     def records(self) -> Sequence[InstanceRecord]:
-        """Their records.
+        """Their records. Blocks.
 
         Raises:
             UsageError: One of the names is not there, or no instance has the labels.

@@ -90,7 +90,8 @@ def command(
         reseed=reseed,
         grace_seconds=options.grace_seconds,
     )
-    outcomes = anyio.run(_restart, chosen, restart)
+    names, total = tuple(chosen.names), len(chosen.records)
+    outcomes = anyio.run(_restart, chosen.run_dir, names, total, restart)
     if as_json:
         click.echo(format_json([_json_object(outcome) for outcome in outcomes]))
     else:
@@ -99,16 +100,17 @@ def command(
     return 1 if any(outcome.error is not None for outcome in outcomes) else 0
 
 
-async def _restart(chosen: Selection, options: RestartOptions) -> list[Outcome[Restarted]]:
+async def _restart(
+    run_dir: Path, names: tuple[str, ...], total: int, options: RestartOptions
+) -> list[Outcome[Restarted]]:
     outcomes: list[Outcome[Restarted]] = []
-    async with progress_bar("Restarting", len(chosen.records)) as bar:
+    async with progress_bar("Restarting", total) as bar:
 
         def on_restarted(outcome: Outcome[Restarted]) -> None:
             outcomes.append(outcome)
             bar.advance(is_failed=outcome.value is None)
 
-        names = tuple(chosen.names)
-        await restart_instances(chosen.run_dir, names, options, on_restarted=on_restarted)
+        await restart_instances(run_dir, names, options, on_restarted=on_restarted)
     return sorted(outcomes, key=lambda outcome: outcome.instance)
 
 

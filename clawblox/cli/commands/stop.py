@@ -68,11 +68,11 @@ def command(
         OSError: The end of an instance could not be recorded.
     """
     configure_logging()
-    run, records = chosen.run_dir, chosen.records
+    run, records, names = chosen.run_dir, chosen.records, chosen.names
     unsaved: list[str] = []
 
     async def save_and_stop() -> None:
-        names = chosen.names
+        nonlocal names
         if wants_save:
             if alive := [record.name for record in records if record.is_alive]:
                 saves = await save_and_show(run, alive, SaveOptions(), is_quiet=as_json)
