@@ -43,7 +43,7 @@ def examples(text: str) -> str:
     return f"\b\n    Examples:{text}"
 
 
-class CheckedType(click.types.UnprocessedParamType):
+class _CheckedType(click.types.UnprocessedParamType):
     """A type of click whose values are checked, and refused in the words of the library.
 
     Args:
@@ -104,15 +104,15 @@ def _parse_since(text: str) -> str:
         ) from error
 
 
-def count_type(at_least: int, at_most: int | None = None) -> CheckedType:
+def count_type(at_least: int, at_most: int | None = None) -> _CheckedType:
     """Return the type of whole numbers within limits; None means no upper limit."""
-    return CheckedType(click.INT, partial(check_count, key="", at_least=at_least, at_most=at_most))
+    return _CheckedType(click.INT, partial(check_count, key="", at_least=at_least, at_most=at_most))
 
 
-PATH: Final = CheckedType(click.STRING, _check_path)
-PATTERN: Final = CheckedType(click.STRING, _parse_pattern)
-SINCE: Final = CheckedType(click.STRING, _parse_since)
-SECONDS: Final = CheckedType(click.FLOAT, partial(check_seconds, key="", may_be_zero=True))
+PATH: Final = _CheckedType(click.STRING, _check_path)
+PATTERN: Final = _CheckedType(click.STRING, _parse_pattern)
+SINCE: Final = _CheckedType(click.STRING, _parse_since)
+SECONDS: Final = _CheckedType(click.FLOAT, partial(check_seconds, key="", may_be_zero=True))
 
 
 def existing_path(text: str) -> Path:
@@ -277,7 +277,7 @@ count_option = section_option(
 _FALLBACK_NAME = "player"
 
 
-def login_name() -> str:
+def _login_name() -> str:
     """Return the user's login name, the agent's by default."""
     try:
         name = getpass.getuser()
@@ -296,8 +296,8 @@ agent_option = click.option(
     "--as",
     "agent",
     metavar="NAME",
-    type=CheckedType(click.STRING, _check_agent_name),
-    default=login_name,
+    type=_CheckedType(click.STRING, _check_agent_name),
+    default=_login_name,
     show_default="your login name",
     help="Name of the agent.",
 )

@@ -43,7 +43,7 @@ def command(*, as_json: bool) -> int:
     """
     results = run_checks(ALL_CHECKS, _TIMEOUT_S)
     if as_json:
-        click.echo(format_json(as_objects(results)))
+        click.echo(format_json(_as_objects(results)))
     else:
         is_coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         text = as_table(results, is_coloured=is_coloured)
@@ -52,7 +52,7 @@ def command(*, as_json: bool) -> int:
     return 1 if missing_requirements(results) else 0
 
 
-Results: TypeAlias = Sequence[tuple[Check, CheckResult]]
+_Results: TypeAlias = Sequence[tuple[Check, CheckResult]]
 
 _WIDTH = 79
 _NAME_WIDTH = 18
@@ -61,14 +61,14 @@ _COLOURS: Final = {"✓": "green", "!": "yellow", "-": "yellow", "✗": "red"}
 _INDENT = " " * 13
 
 
-def missing_requirements(results: Results) -> list[str]:
+def missing_requirements(results: _Results) -> list[str]:
     """Return the names of the requirements that are not met."""
     return [
         check.id for check, result in results if check.is_required and result.status == "missing"
     ]
 
 
-def as_objects(results: Results) -> list[dict[str, Any]]:
+def _as_objects(results: _Results) -> list[dict[str, Any]]:
     """Return the results as plain values."""
     return [
         {
@@ -84,7 +84,7 @@ def as_objects(results: Results) -> list[dict[str, Any]]:
     ]
 
 
-def as_table(results: Results, *, is_coloured: bool) -> str:
+def as_table(results: _Results, *, is_coloured: bool) -> str:
     """Return the results under the headings of their groups, and a summary."""
     lines: list[str] = []
     for group, members in groupby(results, lambda pair: pair[0].group):
@@ -118,7 +118,7 @@ def _wrap(text: str, first: str, later: str) -> list[str]:
     )
 
 
-def _sum_up(results: Results) -> str:
+def _sum_up(results: _Results) -> str:
     counts = Counter(result.status for _, result in results)
     warnings = count_words(counts["warning"], "warning")
     counted = f"{counts['ok']} ok, {warnings}, {counts['missing']} missing."

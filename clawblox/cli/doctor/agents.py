@@ -59,7 +59,7 @@ _sandbox_check = partial(CHECKS.add, "Sandboxes")
 
 
 @contextlib.contextmanager
-def scratch_agent_dir() -> Iterator[AgentDir]:
+def _scratch_agent_dir() -> Iterator[AgentDir]:
     """Make the directory of an agent, and remove it with all that was written there. Blocks.
 
     Raises:
@@ -77,7 +77,7 @@ def look_for_program(driver: Driver, command: str) -> CheckResult:
     path = shutil.which(command)
     if path is None:
         return missing("not installed")
-    with scratch_agent_dir() as directory:
+    with _scratch_agent_dir() as directory:
         binary = os.path.abspath(path)  # noqa: PTH100 - links stay as they are
         setup = AgentSetup(directory=directory, binary=binary)
         env = _build_environment(driver, setup)
@@ -186,7 +186,7 @@ def look_for_native_sandbox() -> CheckResult:
     if absent:
         return missing(f"not installed: {', '.join(absent)}")
     try:
-        with scratch_agent_dir() as directory:
+        with _scratch_agent_dir() as directory:
             NativeSandbox(lambda: None, dict).open(directory, _PROGRAM)
         _try_sandbox(has_native=True)
     except AgentSetupError as error:
@@ -201,6 +201,6 @@ def _try_sandbox(*, has_native: bool) -> Mapping[str, Any]:
         AgentSetupError: This machine allows no sandbox; the text has the reason.
     """
     sandbox = Bubblewrap(api_hosts=(), host=lambda: None, settings=dict, has_native=has_native)
-    with scratch_agent_dir() as directory:
+    with _scratch_agent_dir() as directory:
         sandbox.open(directory, _PROGRAM)
     return sandbox.facts

@@ -37,7 +37,7 @@ def look_for_packages(names: Sequence[str]) -> CheckResult:
     return ok(", ".join(versions) or "part of Python")
 
 
-def look_for_extra(name: str) -> CheckResult:
+def _look_for_extra(name: str) -> CheckResult:
     """Look whether the packages of an extra are installed."""
     is_in_python = name == "zstd" and sys.version_info >= (3, 14)
     result = look_for_packages(() if is_in_python else tuple(EXTRAS[name].values()))
@@ -55,13 +55,13 @@ for _name, _without in (
     ("zstd", "Conversations compressed with Zstandard cannot be saved."),
     ("re2", "The scan for secrets is slower."),
 ):
-    CHECKS.add("Extras", _name, _without, "Install the extra.")(partial(look_for_extra, _name))
+    CHECKS.add("Extras", _name, _without, "Install the extra.")(partial(_look_for_extra, _name))
 
 
 @CHECKS.add(
     "Programs", "tmux", "clawblox run --tmux does not work.", "Install it: apt install tmux."
 )
-def look_for_tmux() -> CheckResult:
+def _look_for_tmux() -> CheckResult:
     """Run tmux and compare its version."""
     version = run_program("tmux", "-V").removeprefix("tmux ")
     number = re.search(r"(\d+)\.(\d+)", version)

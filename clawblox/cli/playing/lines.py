@@ -27,9 +27,6 @@ VERBS: Final[Mapping[str, tuple[str, str]]] = {
 }
 """Syntax and purpose of each command."""
 
-NO_DATA: Final = ""
-"""Text of the data of an input without any."""
-
 _TAKES_TEXT: Final = ("act", "say", "show")
 _SHOWN_CHARS = 20
 _WORD = re.compile(r"[^\W\d][\w-]*")
@@ -88,7 +85,7 @@ def parse_data(text: str) -> Any:  # noqa: ANN401 - JSON
     Raises:
         UsageError: It is neither; the text has the place of the mistake.
     """
-    if text == NO_DATA:
+    if not text:
         return None
     try:
         return json.loads(text)

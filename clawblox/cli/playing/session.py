@@ -350,7 +350,7 @@ class Chat:
         new: list[Message] = []
         async with self._lock:
             while True:  # a world answers a page at a time
-                page = read_messages(await agent.messages(after=self._last_id))
+                page = _read_messages(await agent.messages(after=self._last_id))
                 unheard = [message for message in page if message not in self._heard]
                 if not unheard:
                     return new
@@ -360,7 +360,7 @@ class Chat:
                 new += unheard
 
 
-def read_messages(answer: Any) -> list[Message]:  # noqa: ANN401 - the world decides
+def _read_messages(answer: Any) -> list[Message]:  # noqa: ANN401 - the world decides
     """Return the messages in an answer to ``GET /chat/messages``, in its order.
 
     The answer is a list, or an object with a list as ``messages``; other items are left out.

@@ -86,11 +86,11 @@ def find_resume_source(given: str, world_dir: Path) -> ResumeSource | None:
         if place.name == POINTER_NAME and place.is_file() and read_pointer(place.parent):
             return _find_by_pointer(place)
     if all(place.name == POINTER_NAME and not place.exists() for place in places):
-        raise nothing_saved(places[-1].parent.parent)
+        raise _nothing_saved(places[-1].parent.parent)
     return None
 
 
-def nothing_saved(run_dir: Path) -> ClawbloxError:
+def _nothing_saved(run_dir: Path) -> ClawbloxError:
     """Return the error of a run of whose agent and world nothing was saved yet."""
     return ClawbloxError(
         f"Nothing of '{shorten_path(run_dir)}' was saved yet: there is no checkpoint of its world "
@@ -117,7 +117,7 @@ def _find_by_pointer(pointer: Path) -> ResumeSource:
 def _find_in_run(run_dir: Path) -> ResumeSource:
     agent, record, path = read_run_agent(run_dir), _find_record(run_dir), find_checkpoint(run_dir)
     if path is None and agent is not None:
-        raise nothing_saved(run_dir)
+        raise _nothing_saved(run_dir)
     if path is None and record is None:
         raise ClawbloxError(
             f"--resume: must be a run with one instance, an archive or a snapshot, not "

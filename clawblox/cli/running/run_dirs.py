@@ -28,7 +28,7 @@ from clawblox.system.files import make_private_dir
 from clawblox.world.async_world import AsyncWorld
 
 AGENTS_DIR: Final = "agents"
-RUNS_DIR: Final = "runs"
+_RUNS_DIR: Final = "runs"
 _INNER_RUNS_DIR: Final = "inner"
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAME_CHARS: Final = 64
@@ -126,8 +126,8 @@ def _make_new(runs: Path, world: str) -> Path:
 def _place_for_runs(world_dir: Path) -> Path:
     here, sources = Path(os.path.realpath(".")), Path(os.path.realpath(world_dir))
     if here.is_relative_to(sources):
-        return state_dir(sources) / RUNS_DIR
-    return here / RUNS_DIR
+        return state_dir(sources) / _RUNS_DIR
+    return here / _RUNS_DIR
 
 
 def open_world(source: str) -> AsyncWorld:
