@@ -15,7 +15,7 @@ from clawblox.engine.instances.spec import NEVER, EventSpec, Property, class_row
 from clawblox.engine.values.color3 import Color3
 from clawblox.engine.values.udim import UDim2
 from clawblox.engine.values.vector2 import Vector2
-from clawblox.luau import Vector
+from clawblox.engine.values.vector3 import triple
 
 _BLACK: Final = (0.0, 0.0, 0.0)
 _WHITE: Final = (1.0, 1.0, 1.0)
@@ -125,9 +125,9 @@ GUI_ROWS: Final = (
 Json = Any
 
 
-def color_json(color: Color3) -> list[float]:
-    """Return a colour as three numbers from 0 to 1."""
-    return [shortest(part) for part in color.contents()]
+def numbers_json(value: Color3 | Vector2) -> list[float]:
+    """Return the numbers of a colour, each from 0 to 1, or of a point."""
+    return [shortest(part) for part in value.contents()]
 
 
 def _size_json(size: UDim2) -> dict[str, Json]:
@@ -139,40 +139,28 @@ def _size_json(size: UDim2) -> dict[str, Json]:
     }
 
 
-def _point_json(point: Vector2) -> list[float]:
-    return [shortest(part) for part in point.contents()]
-
-
-def _whole_json(value: float) -> int:
-    return int(value)
-
-
-def _plain(value: Json) -> Json:
-    return value
-
-
 _KEYS: Final[tuple[tuple[str, str, Callable[[Any], Json]], ...]] = (
     ("position", "Position", _size_json),
     ("size", "Size", _size_json),
-    ("anchor_point", "AnchorPoint", _point_json),
+    ("anchor_point", "AnchorPoint", numbers_json),
     ("rotation", "Rotation", attribute_json),
-    ("z_index", "ZIndex", _whole_json),
-    ("visible", "Visible", _plain),
-    ("background_color", "BackgroundColor3", color_json),
+    ("z_index", "ZIndex", int),
+    ("visible", "Visible", bool),
+    ("background_color", "BackgroundColor3", numbers_json),
     ("background_transparency", "BackgroundTransparency", attribute_json),
-    ("border_color", "BorderColor3", color_json),
-    ("border_size_pixel", "BorderSizePixel", _whole_json),
+    ("border_color", "BorderColor3", numbers_json),
+    ("border_size_pixel", "BorderSizePixel", int),
     ("text", "Text", to_text),
-    ("text_color", "TextColor3", color_json),
+    ("text_color", "TextColor3", numbers_json),
     ("text_size", "TextSize", attribute_json),
     ("text_transparency", "TextTransparency", attribute_json),
     ("text_x_alignment", "TextXAlignment", to_text),
     ("text_y_alignment", "TextYAlignment", to_text),
     ("image", "Image", to_text),
-    ("image_color", "ImageColor3", color_json),
+    ("image_color", "ImageColor3", numbers_json),
     ("image_transparency", "ImageTransparency", attribute_json),
-    ("display_order", "DisplayOrder", _whole_json),
-    ("enabled", "Enabled", _plain),
+    ("display_order", "DisplayOrder", int),
+    ("enabled", "Enabled", bool),
 )
 """The keys of an element, the properties they show, and how."""
 
@@ -210,21 +198,17 @@ def billboard_json(part: Instance) -> Json:
         return None
     labels = [child for child in billboard.children if child.is_a("TextLabel")]
     return {
-        "studs_offset": _vector_json(billboard.read("StudsOffset")),
+        "studs_offset": [shortest(part) for part in triple(billboard.read("StudsOffset"))],
         "always_on_top": billboard.read("AlwaysOnTop"),
         "labels": [
             {
                 "text": to_text(label.read("Text")),
-                "color": color_json(label.read("TextColor3")),
+                "color": numbers_json(label.read("TextColor3")),
                 "size": attribute_json(label.read("TextSize")),
             }
             for label in labels
         ],
     }
-
-
-def _vector_json(vector: Vector) -> list[float]:
-    return [shortest(part) for part in (vector.x, vector.y, vector.z)]
 
 
 _DIGITS: Final = re.compile(r"[0-9]{1,19}")

@@ -6,7 +6,7 @@ snapshot: ``17.Touched`` is the event ``Touched`` of instance 17, ``c5`` the fif
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 from clawblox.engine.errors import suggest
@@ -15,6 +15,8 @@ from clawblox.engine.slots import Slots
 from clawblox.luau import Coroutine, Host, HostObject, HostType, RuntimeFault
 from clawblox.luau.core.values import is_function
 from clawblox.luau.runtime.suspension import Yield
+
+_Object = TypeVar("_Object")
 
 _CONNECTIONS_PER_STEP: Final = 8  # looking through the handlers of a signal
 
@@ -166,13 +168,17 @@ class SignalHub:
     Args:
         host: Where their types are registered.
         scheduler: Runs the handlers.
+
+    Attributes:
+        scheduler: The same as the argument.
+        made: The number of connections made so far.
     """
 
     def __init__(self, host: Host, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
         self.signal_type = host.type(HostType("RBXScriptSignal"))
         self.connection_type = host.type(HostType("RBXScriptConnection"))
-        self._made = 0
+        self.made = 0
         self._signals: WeakValueDictionary[str, Signal] = WeakValueDictionary()
         self._restored: WeakValueDictionary[int, SignalConnection] = WeakValueDictionary()
         _add_methods(host, self.signal_type, self.connection_type)
@@ -196,16 +202,8 @@ class SignalHub:
 
     def make_connection(self) -> SignalConnection:
         """Return a new connection."""
-        self._made += 1
-        return SignalConnection(self.connection_type, self._made)
-
-    def document(self) -> int:
-        """Return its part of a snapshot: the number of connections made."""
-        return self._made
-
-    def restore(self, made: int) -> None:
-        """Continue the count of connections of a snapshot."""
-        self._made = made
+        self.made += 1
+        return SignalConnection(self.connection_type, self.made)
 
     def restored_connection(self, number: int) -> SignalConnection:
         """Return the connection of a snapshot with a number, disconnected when it is first met."""
@@ -245,21 +243,19 @@ def restore_signal(
 
 def _add_methods(host: Host, signal_type: HostType, connection_type: HostType) -> None:
     def connect(signal: Any = None, function: Any = None, *_: Any) -> Any:
-        return _signal(signal, "Connect").connect(function)
+        return _checked(signal, Signal, "Connect").connect(function)
 
     def once(signal: Any = None, function: Any = None, *_: Any) -> Any:
-        return _signal(signal, "Once").connect(function, once=True)
+        return _checked(signal, Signal, "Once").connect(function, once=True)
 
     def wait(signal: Any = None, *_: Any) -> Any:
-        raise _signal(signal, "Wait").wait()
+        raise _checked(signal, Signal, "Wait").wait()
 
     def disconnect(connection: Any = None, *_: Any) -> Any:
-        if not isinstance(connection, SignalConnection):
-            raise RuntimeFault("Expected ':' not '.' calling member function Disconnect")
-        if connection.signal is not None:
-            signal = connection.signal
+        signal = _checked(connection, SignalConnection, "Disconnect").signal
+        if signal is not None:
             signal.hub.scheduler.charge(len(signal.connections) // _CONNECTIONS_PER_STEP)
-        connection.disconnect()
+            connection.disconnect()
         return ()
 
     methods = {signal_type: (connect, once, wait), connection_type: (disconnect,)}
@@ -269,7 +265,7 @@ def _add_methods(host: Host, signal_type: HostType, connection_type: HostType) -
             host_type.methods[name] = host.raw(f"{host_type.name}:{name}")(function)
 
 
-def _signal(value: Any, name: str) -> Signal:
-    if not isinstance(value, Signal):
+def _checked(value: Any, wanted: type[_Object], name: str) -> _Object:
+    if not isinstance(value, wanted):
         raise RuntimeFault(f"Expected ':' not '.' calling member function {name}")
     return value

@@ -229,14 +229,16 @@ class Instance(HostObject):
             yield instance
             stack.extend(instance.children[::-1])
 
+    def ancestors(self) -> Iterator[Instance]:
+        """Iterate over its parent, the parent of that, and so on."""
+        ancestor = self.parent
+        while ancestor is not None:
+            yield ancestor
+            ancestor = ancestor.parent
+
     def is_below(self, ancestor: Instance) -> bool:
-        """Return whether another instance is its parent, or a parent of that, and so on."""
-        parent = self.parent
-        while parent is not None:
-            if parent is ancestor:
-                return True
-            parent = parent.parent
-        return False
+        """Return whether another instance is one of its ancestors."""
+        return ancestor in self.ancestors()
 
     def rename(self, name: str) -> None:
         """Set its name, without event.
@@ -343,12 +345,9 @@ class DataModel:
             name: Its name as text; None for the name of the class.
 
         Raises:
-            KeyError: There is no such class.
+            ValueError: There is no such class.
             LuaError: The scripts have used up their memory, or the steps of this tick.
         """
-        spec = self.classes.find(class_name)
-        if spec is None:
-            raise KeyError(class_name)
         self.scheduler.charge(_MAKE_STEPS)
         self.scheduler.vm.allocate(Instance.size_bytes)
         self.made += 1
@@ -358,14 +357,14 @@ class DataModel:
         return instance
 
     def make_numbered(self, number: int, class_name: str) -> Instance:
-        """Return an instance with the number that a snapshot gives.
+        """Return an instance with a number, such as that in a snapshot.
 
         Raises:
             ValueError: There is no such class.
         """
         spec = self.classes.find(class_name)
         if spec is None:
-            raise ValueError(f"the snapshot has an instance of an unknown class, {class_name!r}")
+            raise ValueError(f"there is an instance of an unknown class, {class_name!r}")
         instance = self._instances[number] = Instance(self, spec, number)
         return instance
 

@@ -40,9 +40,9 @@ def check_value(name: str, rule: Property, value: Any) -> Any:
     if check is not None:
         return check(name, rule, value)
     if rule.kind.startswith("Enum."):
-        return _enum_item(name, rule, value)
+        return _find_item(name, rule.kind, value)
     if rule.kind.startswith(ENUM_NAME):
-        return _enum_name(name, rule, value)
+        return _find_item(name, rule.kind.removeprefix(ENUM_NAME), value).name
     return _instance(name, rule, value)
 
 
@@ -110,14 +110,6 @@ def _typed(wanted: str) -> Callable[[str, Property, Any], Any]:
     return check
 
 
-def _enum_item(name: str, rule: Property, value: Any) -> EnumItem:
-    return _find_item(name, rule.kind, value)
-
-
-def _enum_name(name: str, rule: Property, value: Any) -> str:
-    return _find_item(name, rule.kind.removeprefix(ENUM_NAME), value).name
-
-
 def _find_item(name: str, enum: str, value: Any) -> EnumItem:
     items = ENUM.enums[enum.removeprefix("Enum.")]
     item = items.look_up(value)
@@ -148,18 +140,14 @@ def _instance(name: str, rule: Property, value: Any) -> Any:
     return value
 
 
+_TYPED: Final = ("CFrame", "Color3", "BrickColor", "UDim", "UDim2", "TweenInfo")
 _CHECKS: dict[str, Callable[[str, Property, Any], Any]] = {
     "number": _number,
     "boolean": _boolean,
     "string": _string,
     "Vector2": _vector2,
     "Vector3": _vector,
-    "CFrame": _typed("CFrame"),
-    "Color3": _typed("Color3"),
-    "BrickColor": _typed("BrickColor"),
-    "UDim": _typed("UDim"),
-    "UDim2": _typed("UDim2"),
-    "TweenInfo": _typed("TweenInfo"),
     "PhysicalProperties": _material,
     "any": _plain,
+    **{kind: _typed(kind) for kind in _TYPED},
 }

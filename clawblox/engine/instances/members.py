@@ -182,10 +182,8 @@ def find_first_child_which_is_a(instance: Instance, class_name: Any) -> Any:
 
 def _ancestors(instance: Instance) -> Iterator[Instance]:
     """Iterate over the ancestors of an instance, innermost first; a long way up costs steps."""
-    found, levels = instance.parent, 0
-    while found is not None:
-        yield found
-        found, levels = found.parent, levels + 1
+    for levels, ancestor in enumerate(instance.ancestors(), 1):
+        yield ancestor
         if not levels % _LEVELS_PER_CHARGE:
             instance.model.scheduler.charge(_LEVELS_PER_CHARGE)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, Final
 
 from clawblox.engine.instances.attributes import copy_attribute
@@ -45,7 +46,7 @@ def set_parent(instance: Instance, parent: Instance | None) -> None:
     """Move an instance, and fire the events of it in order.
 
     Raises:
-        RuntimeFault: It is destroyed, or would be below itinstance.model.
+        RuntimeFault: It is destroyed, or would be below itself.
         LuaError: The scripts have used up the steps of this tick.
         WorldHalted: A handler fails.
     """
@@ -66,13 +67,11 @@ def set_parent(instance: Instance, parent: Instance | None) -> None:
 
 def _would_circle(instance: Instance, parent: Instance) -> bool:
     """Return whether a new parent is an instance or below it; the way up costs steps."""
-    levels = 0
-    ancestor: Instance | None = parent
-    while ancestor is not None and ancestor is not instance:
-        levels += 1
-        ancestor = ancestor.parent
+    above = [parent, *parent.ancestors()]
+    is_circle = instance in above
+    levels = above.index(instance) if is_circle else len(above)
     instance.model.scheduler.charge(levels // _LEVELS_PER_STEP)
-    return ancestor is not None
+    return is_circle
 
 
 def _charge_move(instance: Instance) -> None:
@@ -109,12 +108,10 @@ def _move(instance: Instance, parent: Instance | None) -> None:
 
 
 def _fire_on_ancestors(parent: Instance, event: str, instance: Instance) -> None:
-    ancestor: Instance | None = parent
-    while ancestor is not None:
+    for ancestor in chain((parent,), parent.ancestors()):
         if event in ancestor.signals:
-            for found in (instance, *instance.descendants()):
-                ancestor.fire(event, found)
-        ancestor = ancestor.parent
+            for member in (instance, *instance.descendants()):
+                ancestor.fire(event, member)
 
 
 def _update_workspace(instance: Instance) -> None:
@@ -278,12 +275,9 @@ def _follow_tags(instance: Instance, old: Instance | None) -> None:
 
 
 def _is_in_game(instance: Instance) -> bool:
-    levels, root = 0, instance
-    while root.parent is not None:
-        root, levels = root.parent, levels + 1
-    model = instance.model
-    model.scheduler.charge(levels // _LEVELS_PER_STEP)
-    return root is model.game
+    above = list(instance.ancestors())
+    instance.model.scheduler.charge(len(above) // _LEVELS_PER_STEP)
+    return instance.model.game in (instance, *above)
 
 
 def _enter(instance: Instance, tag: str) -> None:

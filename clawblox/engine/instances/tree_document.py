@@ -80,7 +80,7 @@ def tree_document(model: DataModel, detached: Iterable[Instance], slots: Slots) 
     instances = _with_ancestors(model, detached)
     return {
         "made": model.made,
-        "connections": model.hub.document(),
+        "connections": model.hub.made,
         "game": model.game.number,
         "services": {name: service.number for name, service in model.services.items()},
         "instances": [_instance_document(instance, slots) for instance in instances],
@@ -91,9 +91,7 @@ def _with_ancestors(model: DataModel, detached: Iterable[Instance]) -> list[Inst
     """Return the tree in its order, then the detached trees in the order of their roots."""
     roots: dict[int, Instance] = {}
     for instance in detached:
-        root = instance
-        while root.parent is not None:
-            root = root.parent
+        *_, root = (instance, *instance.ancestors())
         if root is not model.game:
             roots[root.number] = root
     instances = [model.game, *model.game.descendants()]
@@ -134,7 +132,7 @@ def make_tree(model: DataModel, document: dict[str, Any]) -> list[Instance]:
         if parent is not None:
             instance.link(_made_before(made, parent))
     model.made = document["made"]
-    model.hub.restore(document["connections"])
+    model.hub.made = document["connections"]
     model.game = _made_before(made, document["game"], "DataModel")
     if tuple(document["services"]) != SERVICES:
         raise ValueError(f"the snapshot must have the services {', '.join(SERVICES)}")

@@ -11,12 +11,12 @@ from typing import Any
 
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.parts.part_members import world_cframe
-from clawblox.engine.parts.poses import triple
 from clawblox.engine.physics.space import Space
 from clawblox.engine.scheduler import TICK_RATE, TICK_S
 from clawblox.engine.values import rotations
 from clawblox.engine.values.cframe import CFrame, invert, multiply
 from clawblox.engine.values.rotations import Triple
+from clawblox.engine.values.vector3 import triple
 
 
 def is_mover(instance: Instance) -> bool:

@@ -13,13 +13,14 @@ from clawblox.engine.instances.tree_changes import destroy
 from clawblox.engine.parts.movers import Movers, is_mover
 from clawblox.engine.parts.part_members import add_part_members
 from clawblox.engine.parts.pivots import add_pivots
-from clawblox.engine.parts.poses import triple, write_pose
+from clawblox.engine.parts.poses import write_pose
 from clawblox.engine.parts.searches import Searches
 from clawblox.engine.parts.syncing import COLLIDE, POSE, Groups, Marks
 from clawblox.engine.physics.overlaps import TooCrowdedError
 from clawblox.engine.physics.saved import LIBRARY, SPACE_SHAPE, restore_space, space_document
 from clawblox.engine.physics.space import Space
 from clawblox.engine.slots import Slots
+from clawblox.engine.values.vector3 import triple
 from clawblox.luau import Vector
 
 Pair = tuple[int, int]

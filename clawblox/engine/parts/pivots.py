@@ -10,11 +10,12 @@ from clawblox.engine.instances.kinds import refuse_value
 from clawblox.engine.instances.spec import ClassTable, methods_in, methods_of
 from clawblox.engine.instances.tree_changes import walk
 from clawblox.engine.parts.boxes import Box
-from clawblox.engine.parts.poses import read_cframe, rotation, triple, write_cframe
+from clawblox.engine.parts.poses import read_cframe, rotation, write_cframe
 from clawblox.engine.parts.syncing import Marks
 from clawblox.engine.physics.colliders import BLOCK, Shape
 from clawblox.engine.values.cframe import CFrame, invert, make_cframe, multiply
 from clawblox.engine.values.rotations import IDENTITY, apply, dot
+from clawblox.engine.values.vector3 import triple
 from clawblox.luau import Vector, make_vector
 
 _PIVOT = "WorldPivot"

@@ -7,17 +7,11 @@ created only when a script reads it.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from clawblox.engine.instances.instance import ROTATION, Instance
 from clawblox.engine.values.cframe import CFrame
 from clawblox.engine.values.rotations import IDENTITY, Rotation
 from clawblox.luau import RuntimeFault, Vector
-
-
-def triple(vector: Any) -> tuple[float, float, float]:
-    """Return the components of a vector."""
-    return (vector.x, vector.y, vector.z)
 
 
 def rotation(part: Instance) -> Rotation | None:

@@ -12,11 +12,12 @@ from clawblox.engine.instances.members import as_list
 from clawblox.engine.instances.tree_changes import walk
 from clawblox.engine.parts.boxes import Box, ball_overlaps, boxes_overlap
 from clawblox.engine.parts.pivots import part_box
-from clawblox.engine.parts.poses import rotation, triple
+from clawblox.engine.parts.poses import rotation
 from clawblox.engine.parts.syncing import Marks, part_shape
 from clawblox.engine.physics.queries import Hit
 from clawblox.engine.values.cframe import CFrame
 from clawblox.engine.values.query_params import OverlapParams, QueryParams, RaycastResult
+from clawblox.engine.values.vector3 import triple
 from clawblox.luau import HostValue, LuaTable, Vector, make_vector
 
 _SEARCH_STEPS: Final = 100

@@ -12,13 +12,14 @@ from typing import Any, ClassVar, Protocol
 from clawblox.engine import shapes
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.parts.ground import Ground
-from clawblox.engine.parts.poses import rotation, triple
+from clawblox.engine.parts.poses import rotation
 from clawblox.engine.parts.welds import OFFSET, Fixture, Welds
 from clawblox.engine.physics.bodies import ANCHORED, CHARACTER, DYNAMIC, FIXED, Motion, Traits
 from clawblox.engine.physics.colliders import Shape
 from clawblox.engine.physics.space import Space
 from clawblox.engine.saved_state import Layouts, SavedState, entries, keys
 from clawblox.engine.slots import Slots
+from clawblox.engine.values.vector3 import triple
 from clawblox.luau import HostValue, LuaTable, Vector
 
 POSE, VELOCITY, SHAPE, MOTION, COLLIDE, MATERIAL = 1, 2, 4, 8, 16, 32

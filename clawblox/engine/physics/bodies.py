@@ -24,7 +24,8 @@ from rapier3d import (
 )
 
 from clawblox.engine.physics.colliders import Shape, capsule, collider_shape
-from clawblox.engine.physics.numbers import FASTEST_TURN, Quaternion, Triple, checked
+from clawblox.engine.physics.numbers import FASTEST_TURN, checked
+from clawblox.engine.values.rotations import Quaternion, Triple
 
 Pose = tuple[Triple, Quaternion]
 

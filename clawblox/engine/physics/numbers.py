@@ -5,11 +5,8 @@ from __future__ import annotations
 import math
 
 from clawblox.engine.values import rotations
+from clawblox.engine.values.rotations import Quaternion, Rotation, Triple
 from clawblox.engine.values.value import singles
-
-Triple = tuple[float, float, float]
-Rotation = tuple[float, float, float, float, float, float, float, float, float]
-"""A rotation as a matrix, row by row."""
 
 LIMIT = 1e9
 """Distances beyond this are clamped to it, in studs."""
@@ -42,10 +39,8 @@ def _within(value: float, limit: float) -> float:
     return min(max(value, -limit), limit)
 
 
-Quaternion = tuple[float, float, float, float]
-"""x, y, z, w, as rapier takes and gives them; of unit length."""
-
 NO_TURN: Quaternion = (0.0, 0.0, 0.0, 1.0)
+"""Quaternions are of unit length, as rapier takes and gives them."""
 
 
 def to_quaternion(matrix: Rotation | None) -> Quaternion:

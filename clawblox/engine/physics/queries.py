@@ -18,14 +18,8 @@ from rapier3d import (
 
 from clawblox.engine.physics.bodies import CHARACTER, Bodies, interaction
 from clawblox.engine.physics.colliders import Shape, capsule, collider_shape
-from clawblox.engine.physics.numbers import (
-    NO_TURN,
-    Quaternion,
-    Rotation,
-    Triple,
-    is_finite,
-    to_quaternion,
-)
+from clawblox.engine.physics.numbers import NO_TURN, is_finite, to_quaternion
+from clawblox.engine.values.rotations import Quaternion, Rotation, Triple
 
 _BESIDE = 1.5
 _ABOVE = 3.0

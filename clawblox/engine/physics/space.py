@@ -32,20 +32,13 @@ from clawblox.engine.physics.bodies import (
     rapier_type,
 )
 from clawblox.engine.physics.colliders import Shape
-from clawblox.engine.physics.numbers import (
-    NO_TURN,
-    Rotation,
-    Triple,
-    checked,
-    shift,
-    to_matrix,
-    to_quaternion,
-)
+from clawblox.engine.physics.numbers import NO_TURN, checked, shift, to_matrix, to_quaternion
 from clawblox.engine.physics.overlaps import Overlaps, check_crowding
 from clawblox.engine.physics.queries import Queries
 from clawblox.engine.physics.walking import Movement, Walking
 from clawblox.engine.saved_state import Layouts, SavedState, entries, keys
 from clawblox.engine.slots import Slots
+from clawblox.engine.values.rotations import Rotation, Triple
 from clawblox.engine.values.value import singles
 
 Json = Any

@@ -22,8 +22,9 @@ from clawblox.engine.physics.colliders import (
     HALF_HEIGHT,
     capsule,
 )
-from clawblox.engine.physics.numbers import Triple, checked
+from clawblox.engine.physics.numbers import checked
 from clawblox.engine.scheduler import TICK_S
+from clawblox.engine.values.rotations import Triple
 
 GAP = 0.05
 """The gap between a character and its floor, in studs."""

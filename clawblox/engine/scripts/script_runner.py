@@ -217,9 +217,5 @@ class ScriptRunner(SavedState):
 
 def _full_name(instance: Instance) -> str:
     """Return the names from below the root down to an instance, joined by dots."""
-    names = [instance.name]
-    parent = instance.parent
-    while parent is not None and parent.parent is not None:
-        names.append(parent.name)
-        parent = parent.parent
-    return ".".join(reversed(names))
+    above = (ancestor.name for ancestor in instance.ancestors() if ancestor.parent is not None)
+    return ".".join(reversed([instance.name, *above]))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from clawblox.engine.errors import to_text
-from clawblox.engine.gui import color_json
+from clawblox.engine.gui import numbers_json
 from clawblox.engine.instances.attributes import (
     PLAIN,
     attribute_json,
@@ -23,6 +23,7 @@ from clawblox.engine.instances.attributes import (
 )
 from clawblox.engine.instances.instance import ROTATION, Instance
 from clawblox.engine.parts.parts import EYE_HEIGHT
+from clawblox.engine.values.rotations import IDENTITY
 from clawblox.luau import Vector
 from clawblox.luau.core.operators import shown_type
 
@@ -33,8 +34,6 @@ _MOST_HEALTH: Final = 1 << 53
 """Shown for more, and for infinite health."""
 _HIDDEN_TAG: Final = "Static"
 _ASSET: Final = "asset://"
-
-IDENTITY: Final = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
 
 Json = Any
 Sight = Callable[[Instance, Instance], bool]
@@ -170,11 +169,12 @@ def observe_map(workspace: Instance) -> list[dict[str, Json]]:
     return [
         _part(part)
         for part in workspace.descendants()
-        if _is_part(part) and _HIDDEN_TAG in part.tags
+        if is_part(part) and _HIDDEN_TAG in part.tags
     ]
 
 
-def _is_part(instance: Instance) -> bool:
+def is_part(instance: Instance) -> bool:
+    """Return whether an instance is shown as a part; the ground is not."""
     return "BasePart" in instance.spec.lineage and instance.spec.name != "Terrain"
 
 
@@ -186,7 +186,7 @@ def observe_entities(workspace: Instance, eye: Vector, radius: float) -> Iterato
             if instance.attributes:
                 yield _folder(instance)
         elif (
-            _is_part(instance)
+            is_part(instance)
             and _HIDDEN_TAG not in instance.tags
             and _squared_distance(instance, eye) <= reach
         ):
@@ -230,7 +230,7 @@ def _part(part: Instance) -> dict[str, Json]:
     rotation = part.props.get(ROTATION)
     if rotation is not None and rotation != IDENTITY:
         entity["rotation"] = rotation_rows(rotation)
-    entity["color"] = color_json(part.read("Color"))
+    entity["color"] = numbers_json(part.read("Color"))
     entity["material"] = part.read("Material")["Name"]
     shape = part.read("Shape")
     if shape is not None:

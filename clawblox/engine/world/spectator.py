@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 
 from clawblox.engine.animations import Animations
 from clawblox.engine.errors import to_text
-from clawblox.engine.gui import billboard_json, color_json, gui_json
+from clawblox.engine.gui import billboard_json, gui_json, numbers_json
 from clawblox.engine.instances.attributes import (
     attribute_json,
     attributes_json,
@@ -26,6 +26,7 @@ from clawblox.engine.world.observation import (
     find_humanoid,
     find_root,
     is_identity,
+    is_part,
     leaderstats,
     player_position,
     resolve_asset,
@@ -70,11 +71,7 @@ def spectate_player(player: Instance, agent_id: str, animations: Animations) -> 
 
 def spectate_entities(workspace: Instance) -> list[dict[str, Json]]:
     """Return all parts, in the order of the tree."""
-    return [
-        _part(part)
-        for part in workspace.descendants()
-        if "BasePart" in part.spec.lineage and part.spec.name != "Terrain"
-    ]
+    return [_part(part) for part in workspace.descendants() if is_part(part)]
 
 
 def _part(part: Instance) -> dict[str, Json]:
@@ -145,7 +142,7 @@ def _color(part: Instance) -> list[float]:
     if isinstance(value, Vector):
         return [shortest(value.x), shortest(value.y), shortest(value.z)]
     shown = value if value is not None and shown_type(value) == "Color3" else part.read("Color")
-    return color_json(shown)
+    return numbers_json(shown)
 
 
 _FIGURE: Final = "player.glb"

@@ -136,8 +136,7 @@ def find_instances(model: DataModel, held: Iterable[Instance]) -> list[Instance]
         root = waiting.pop()
         if root.number in known:
             continue
-        while root.parent is not None:
-            root = root.parent
+        *_, root = (root, *root.ancestors())
         for instance in (root, *root.descendants()):
             known[instance.number] = instance
             waiting += [value for value in instance.props.values() if isinstance(value, Instance)]
