@@ -19,6 +19,7 @@ from clawblox.engine.instances.kinds import refuse_value
 from clawblox.engine.instances.members import as_list, wrong_argument
 from clawblox.engine.instances.spec import methods_of
 from clawblox.engine.instances.tree_changes import set_parent
+from clawblox.engine.saved_state import SavedState
 from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.slots import Slots
 from clawblox.engine.values.enums import EnumItem
@@ -61,7 +62,7 @@ class _Active:
     is_stopping: bool = False
 
 
-class Animations:
+class Animations(SavedState):
     """The tracks of a world that play or fade out.
 
     Args:

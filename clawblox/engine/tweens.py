@@ -25,6 +25,7 @@ from clawblox.engine.instances.instance import (
 from clawblox.engine.instances.kinds import check_value
 from clawblox.engine.instances.members import wrong_argument
 from clawblox.engine.instances.spec import methods_of
+from clawblox.engine.saved_state import SavedState
 from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.slots import Slots
 from clawblox.engine.values import vector3
@@ -116,7 +117,7 @@ def find_moment(info: TweenInfo, time: float) -> _Moment:
     return _Moment(ease(share, style.name, direction.name))
 
 
-class Tweens:
+class Tweens(SavedState):
     """The tweens of a world that run.
 
     Args:

@@ -11,7 +11,7 @@ from clawblox.engine import shapes
 from clawblox.engine.characters.walker import WALKER, Gait, Triple, Walker
 from clawblox.engine.instances.instance import ROTATION, Instance
 from clawblox.engine.instances.members import wrong_argument
-from clawblox.engine.instances.spec import ClassTable
+from clawblox.engine.instances.spec import ClassTable, methods_in
 from clawblox.engine.physics.walking import Movement
 from clawblox.engine.saved_state import Stored, optional, record
 from clawblox.engine.scheduler import TICK_S
@@ -37,9 +37,9 @@ TURN_RATE: Final = 10.0
 SAME_ANGLE: Final = 1e-4
 
 
-def find_root(humanoid: Instance) -> Instance | None:
+def find_root(mover: Instance) -> Instance | None:
     """Return the part that a Humanoid moves, or None."""
-    model = humanoid.parent
+    model = mover.parent
     root = None if model is None else model.find_child(ROOT_NAME)
     return root if root is not None and "BasePart" in root.spec.lineage else None
 
@@ -176,7 +176,7 @@ def _set_health(humanoid: Instance, value: float) -> None:
         humanoid.fire("Died")
 
 
-def write_health(humanoid: Instance, value: float) -> None:
+def _write_health(humanoid: Instance, value: float) -> None:
     """``Health = value``: between 0 and ``MaxHealth``."""
     _set_health(humanoid, max(0.0, min(value, humanoid.read("MaxHealth"))))
 
@@ -193,7 +193,7 @@ def take_damage(humanoid: Instance, amount: Any) -> Any:
     return ()
 
 
-def write_jump(humanoid: Instance, value: bool) -> None:
+def _write_jump(humanoid: Instance, value: bool) -> None:
     """``Jump = true`` asks for a jump; ``false`` takes nothing back."""
     if value:
         humanoid.change("Jump", True)
@@ -201,7 +201,7 @@ def write_jump(humanoid: Instance, value: bool) -> None:
 
 def jump(humanoid: Instance) -> Any:
     """``Jump()``."""
-    write_jump(humanoid, True)
+    _write_jump(humanoid, True)
     return ()
 
 
@@ -252,15 +252,7 @@ def add_humanoid(classes: ClassTable) -> None:
     """Give Humanoids their members."""
     classes.add(
         "Humanoid",
-        methods={
-            "TakeDamage": take_damage,
-            "Jump": jump,
-            "MoveTo": move_to,
-            "Move": move,
-            "CancelMoveTo": cancel_move_to,
-            "GetState": get_state,
-            "ChangeState": change_state,
-        },
+        methods=methods_in(globals(), "humanoid"),
         getters={"RootPart": find_root},
-        setters={"Health": write_health, "Jump": write_jump},
+        setters={"Health": _write_health, "Jump": _write_jump},
     )

@@ -11,13 +11,13 @@ from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.instances.tree_changes import set_parent
 from clawblox.engine.parts.parts import Parts
 from clawblox.engine.parts.syncing import LINEAR, POSE
-from clawblox.engine.saved_state import from_json, to_json
+from clawblox.engine.saved_state import SavedState, from_json, to_json
 from clawblox.engine.slots import Slots
 from clawblox.engine.values.libraries import make_default
 from clawblox.luau import Vector
 
 
-class Characters:
+class Characters(SavedState):
     """The Humanoids below Workspace and how they move.
 
     The characters of players come first, in the order in which the players joined, then all others,

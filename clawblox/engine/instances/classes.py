@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from clawblox.engine.instances.spec import NEVER, ClassSpec, EventSpec, Property, class_row
 from clawblox.engine.settings import GRAVITY, MOST_GRAVITY
@@ -44,6 +44,13 @@ def _service(
 ) -> ClassSpec:
     return class_row(name, "Instance", events, creatable=False, **properties)
 
+
+_JOINED: Final[dict[str, Any]] = {
+    name: Property("BasePart", effect="joint") for name in ("Part0", "Part1")
+}
+_ATTACHED: Final[dict[str, Any]] = {
+    name: Property("Attachment") for name in ("Attachment0", "Attachment1")
+}
 
 _TREE: Final = (
     class_row(
@@ -141,17 +148,11 @@ _PARTS: Final = (
     class_row(
         "Weld",
         "Constraint",
-        Part0=Property("BasePart", effect="joint"),
-        Part1=Property("BasePart", effect="joint"),
+        **_JOINED,
         C0=Property("CFrame", (), effect="joint"),
         C1=Property("CFrame", (), effect="joint"),
     ),
-    class_row(
-        "WeldConstraint",
-        "Constraint",
-        Part0=Property("BasePart", effect="joint"),
-        Part1=Property("BasePart", effect="joint"),
-    ),
+    class_row("WeldConstraint", "Constraint", **_JOINED),
     class_row("BodyMover", creatable=False),
     class_row(
         "BodyVelocity",
@@ -172,8 +173,7 @@ _PARTS: Final = (
         "VectorForce",
         "Constraint",
         Force=_vector(),
-        Attachment0=Property("Attachment"),
-        Attachment1=Property("Attachment"),
+        **_ATTACHED,
         RelativeTo=Property("any"),
         ApplyAtCenterOfMass=_boolean(False),
     ),
@@ -181,8 +181,7 @@ _PARTS: Final = (
         "AlignPosition",
         "Constraint",
         Position=_vector(),
-        Attachment0=Property("Attachment"),
-        Attachment1=Property("Attachment"),
+        **_ATTACHED,
         MaxForce=_number(math.inf),
         MaxVelocity=_number(math.inf),
         Responsiveness=_number(10.0),
@@ -193,8 +192,7 @@ _PARTS: Final = (
         "AlignOrientation",
         "Constraint",
         CFrame=Property("CFrame", ()),
-        Attachment0=Property("Attachment"),
-        Attachment1=Property("Attachment"),
+        **_ATTACHED,
         MaxTorque=_number(math.inf),
         MaxAngularVelocity=_number(math.inf),
         Responsiveness=_number(10.0),

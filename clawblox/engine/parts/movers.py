@@ -148,11 +148,7 @@ def _effort(mover: Instance, force: str) -> tuple[float, float]:
 
 
 def _towards(way: Triple, speed: float, most: float) -> Triple:
-    x, y, z = way[0] * speed, way[1] * speed, way[2] * speed
-    size = math.hypot(x, y, z)
-    if size <= most:
-        return (x, y, z)
-    return (x * most / size, y * most / size, z * most / size)
+    return _limited((way[0] * speed, way[1] * speed, way[2] * speed), most)
 
 
 _PUSHES = {

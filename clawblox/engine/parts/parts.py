@@ -19,6 +19,7 @@ from clawblox.engine.parts.syncing import COLLIDE, POSE, Groups, Marks
 from clawblox.engine.physics.overlaps import TooCrowdedError
 from clawblox.engine.physics.saved import LIBRARY, SPACE_SHAPE, restore_space, space_document
 from clawblox.engine.physics.space import Space
+from clawblox.engine.saved_state import SavedState
 from clawblox.engine.slots import Slots
 from clawblox.engine.values.vector3 import triple
 from clawblox.luau import Vector
@@ -111,7 +112,7 @@ EYE_HEIGHT: Final = 2.0
 """How far the eyes are above the centre of the root part, in studs."""
 
 
-class Parts:
+class Parts(SavedState):
     """The parts below Workspace and their bodies.
 
     A tick calls `sync`, moves the characters, and then calls `step`, `report_touches`,
@@ -127,7 +128,8 @@ class Parts:
     Attributes:
         space: The bodies, by the numbers of the parts.
         is_rebuilt: Whether a restore had to rebuild the bodies.
-        written: For each character what scripts wrote, as `POSE` and `VELOCITY`.
+        written: For each character what scripts wrote, as `POSE` and `VELOCITY`; cleared by what
+            moves the characters.
     """
 
     shape: ClassVar[shapes.Shape] = {
@@ -150,6 +152,7 @@ class Parts:
         self._logical_restore = logical_restore
         self._marks = Marks(self.space, groups, lambda: model.workspace)
         self._members = self._marks.members
+        self.written = self._marks.written
         self._movers = Movers(self.space)
         self._touches = Touches(model, self._members, self._marks.characters)
         model.effects.update(self._marks.effects())
@@ -158,11 +161,6 @@ class Parts:
         add_part_members(model.classes, self._marks)
         add_pivots(model.classes, self._marks)
         model.classes.add("Workspace", methods=methods_of(Searches(self._marks), "workspace"))
-
-    @property
-    def written(self) -> dict[int, int]:
-        """For each character what scripts wrote; cleared by what moves the characters."""
-        return self._marks.written
 
     def _move(self, instance: Instance) -> None:
         """Follow an instance that has entered or left Workspace."""

@@ -236,14 +236,11 @@ class Marks(SavedState):
         for number, (root, _) in tuple(self._fixed.items()):
             fixture = fixtures.get(number)
             if fixture is None or fixture.root.number != root:
-                self._remove_fixed(number)
+                del self._fixed[number]
+                self._remove(number)
         for number in fixtures:
             if number not in self._fixed and number in self.space:
                 self._remove(number)
-
-    def _remove_fixed(self, number: int) -> None:
-        del self._fixed[number]
-        self._remove(number)
 
     def _remove(self, number: int) -> None:
         if number in self.space:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 from rapier3d import (
     Aabb,
     ColliderHandle,
-    InteractionGroups,
     QueryFilter,
     QueryFilterFlags,
     Ray,
@@ -80,6 +80,12 @@ class Queries:
 
     def at_point(self, point: Triple) -> list[int]:
         """Return the bodies that contain a point."""
+        found, collect = self._collector()
+        self._bodies.world.query_pipeline.intersect_point(point, collect)
+        return found
+
+    def _collector(self) -> tuple[list[int], Callable[[ColliderHandle], bool]]:
+        """Return a list, and a function that puts the number of each body that it gets there."""
         found: list[int] = []
         numbers = self._bodies.numbers
 
@@ -87,8 +93,7 @@ class Queries:
             found.append(numbers[handle.index])
             return True
 
-        self._bodies.world.query_pipeline.intersect_point(point, collect)
-        return found
+        return found, collect
 
     def overlapping(
         self, shape: Shape, position: Triple, rotation: Rotation | None = None
@@ -144,29 +149,20 @@ class Queries:
             reach: How far below its centre to look, in studs.
         """
         body = self._bodies.by_number[number]
-        groups = interaction(body.traits)
-        ray = Ray(body.rigid.translation.to_tuple(), (0.0, -1.0, 0.0))
-        hit = self._bodies.world.query_pipeline.cast_ray(ray, reach, True, self._solids(groups))
-        return None if hit is None else (self._bodies.numbers[hit[0].index], hit[1])
-
-    def _solids(self, groups: InteractionGroups) -> QueryFilter:
-        return QueryFilter(
+        solids = QueryFilter(
             flags=QueryFilterFlags.EXCLUDE_SENSORS,
-            groups=groups,
+            groups=interaction(body.traits),
             predicate=self._bodies.is_no_character,
         )
+        ray = Ray(body.rigid.translation.to_tuple(), (0.0, -1.0, 0.0))
+        hit = self._bodies.world.query_pipeline.cast_ray(ray, reach, True, solids)
+        return None if hit is None else (self._bodies.numbers[hit[0].index], hit[1])
 
     def _overlapping(
         self, shape: SharedShape, at: Triple, turn: Quaternion, what: QueryFilter | None = None
     ) -> list[int]:
         if not is_finite(at):
             return []
-        found: list[int] = []
-        numbers = self._bodies.numbers
-
-        def collect(handle: ColliderHandle) -> bool:
-            found.append(numbers[handle.index])
-            return True
-
+        found, collect = self._collector()
         self._bodies.world.query_pipeline.intersect_shape((at, turn), shape, collect, what)
         return sorted(found)

@@ -11,8 +11,10 @@ from clawblox.engine.values.enums import EnumItem, enum_check
 from clawblox.engine.values.rotations import IDENTITY, Rotation
 from clawblox.engine.values.value import (
     Check,
+    Getters,
     Value,
     any_value,
+    attributes,
     checked,
     expect_contents,
     instance_check,
@@ -47,11 +49,9 @@ class CFrame(Value):
     rotation: Rotation
 
     type_name = "CFrame"
-    getters: ClassVar[dict[str, Callable[[CFrame], Any]]] = {
-        "Position": lambda frame: frame.position,
-        "X": lambda frame: frame.position.x,
-        "Y": lambda frame: frame.position.y,
-        "Z": lambda frame: frame.position.z,
+    getters: ClassVar[Getters] = {
+        **attributes(Position="position", p="position"),
+        **attributes(X="position.x", Y="position.y", Z="position.z"),
         "Rotation": lambda frame: CFrame(ZERO, frame.rotation),
         "RightVector": lambda frame: Vector(*frame.rotation[0::3]),
         "UpVector": lambda frame: Vector(*frame.rotation[1::3]),
@@ -60,7 +60,6 @@ class CFrame(Value):
         "YVector": lambda frame: Vector(*frame.rotation[1::3]),
         "ZVector": lambda frame: Vector(*frame.rotation[2::3]),
     }
-    getters["p"] = getters["Position"]
     for _name in ("X", "Y", "Z", "RightVector", "UpVector", "LookVector"):
         getters[_name[0].lower() + _name[1:]] = getters[_name]
     del _name
@@ -312,20 +311,18 @@ def _multiply(left: Any, right: Any) -> CFrame | Vector:
     raise _no_arithmetic("mul", left, right)
 
 
-@operator(CFrame, "__add", any_value, any_value)
-def _add(left: Any, right: Any) -> CFrame:
-    if not isinstance(left, CFrame) or right.__class__ is not Vector:
-        raise _no_arithmetic("add", left, right)
-    at = left.position
-    return CFrame(make_vector(at.x + right.x, at.y + right.y, at.z + right.z), left.rotation)
+def _add_moving(event: str, word: str, compute: Callable[[float, float], float]) -> None:
+    @operator(CFrame, event, any_value, any_value)
+    def move(frame: Any, way: Any) -> CFrame:
+        if not isinstance(frame, CFrame) or way.__class__ is not Vector:
+            raise _no_arithmetic(word, frame, way)
+        at = frame.position
+        x, y, z = compute(at.x, way.x), compute(at.y, way.y), compute(at.z, way.z)
+        return CFrame(make_vector(x, y, z), frame.rotation)
 
 
-@operator(CFrame, "__sub", any_value, any_value)
-def _subtract(left: Any, right: Any) -> CFrame:
-    if not isinstance(left, CFrame) or right.__class__ is not Vector:
-        raise _no_arithmetic("sub", left, right)
-    at = left.position
-    return CFrame(make_vector(at.x - right.x, at.y - right.y, at.z - right.z), left.rotation)
+_add_moving("__add", "add", float.__add__)
+_add_moving("__sub", "sub", float.__sub__)
 
 
 def _no_arithmetic(word: str, left: Any, right: Any) -> RuntimeFault:

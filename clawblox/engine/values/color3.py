@@ -5,14 +5,14 @@ from __future__ import annotations
 import colorsys
 import math
 import re
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import attrs
 
 from clawblox.engine.values.value import (
     Check,
     Value,
+    attributes,
     checked,
     expect_contents,
     instance_check,
@@ -35,12 +35,7 @@ class Color3(Value):
     b: float
 
     type_name = "Color3"
-    getters: ClassVar[dict[str, Callable[[Color3], Any]]] = {
-        "R": lambda color: color.r,
-        "G": lambda color: color.g,
-        "B": lambda color: color.b,
-    }
-    getters |= {"r": getters["R"], "g": getters["G"], "b": getters["B"]}
+    getters = attributes(R="r", G="g", B="b", r="r", g="g", b="b")
 
     def fill(self, *values: Any) -> None:
         """Restore contents."""

@@ -11,7 +11,9 @@ import attrs
 from clawblox.engine.values.cframe import CFrame
 from clawblox.engine.values.rotations import dot, normalize
 from clawblox.engine.values.value import (
+    Getters,
     Value,
+    attributes,
     checked,
     instance_check,
     number,
@@ -32,9 +34,8 @@ class Ray(Value):
 
     type_name = "Ray"
     kinds = (Vector, Vector)
-    getters: ClassVar[dict[str, Callable[[Ray], Any]]] = {
-        "Origin": lambda ray: ray.origin,
-        "Direction": lambda ray: ray.direction,
+    getters: ClassVar[Getters] = {
+        **attributes(Origin="origin", Direction="direction"),
         "Unit": lambda ray: _unit(ray),
     }
 

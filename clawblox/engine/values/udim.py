@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import attrs
 
@@ -12,6 +11,7 @@ from clawblox.engine.values.value import (
     Check,
     Value,
     add_arithmetic,
+    attributes,
     checked,
     expect_contents,
     instance_check,
@@ -38,10 +38,7 @@ class UDim(Value):
     offset: float
 
     type_name = "UDim"
-    getters: ClassVar[dict[str, Callable[[UDim], Any]]] = {
-        "Scale": lambda length: length.scale,
-        "Offset": lambda length: length.offset,
-    }
+    getters = attributes(Scale="scale", Offset="offset")
 
     def fill(self, *values: Any) -> None:
         """Restore contents."""
@@ -58,12 +55,7 @@ class UDim2(Value):
 
     type_name = "UDim2"
     kinds = (UDim, UDim)
-    getters: ClassVar[dict[str, Callable[[UDim2], Any]]] = {
-        "X": lambda pair: pair.x,
-        "Y": lambda pair: pair.y,
-        "Width": lambda pair: pair.x,
-        "Height": lambda pair: pair.y,
-    }
+    getters = attributes(X="x", Y="y", Width="x", Height="y")
 
     def text(self) -> str:
         """Return both lengths in braces."""

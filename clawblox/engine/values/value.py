@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from operator import attrgetter
 from typing import Any, ClassVar, TypeVar
 
 from clawblox.engine.errors import suggest
@@ -20,6 +21,7 @@ Check = Callable[[tuple[Any, ...], int, str], Any]
 F = TypeVar("F", bound=Function)
 
 
+Getters = dict[str, Callable[[Any], Any]]
 Functions = dict[str, Function]
 """Functions by the name that scripts use."""
 
@@ -182,13 +184,18 @@ class Record(Value):
         return self._contents
 
 
-def members(*names: str) -> dict[str, Callable[[Any], Any]]:
+def members(*names: str) -> Getters:
     """Return the getters of a record whose contents have these names."""
     return {name: partial(_member, at) for at, name in enumerate(names)}
 
 
 def _member(at: int, record: Record) -> Any:
     return record.contents()[at]
+
+
+def attributes(**paths: str) -> Getters:
+    """Return the getters of members that are attributes, or attributes of attributes."""
+    return {name: attrgetter(path) for name, path in paths.items()}
 
 
 def add_arithmetic(

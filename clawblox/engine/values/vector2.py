@@ -10,9 +10,11 @@ import attrs
 
 from clawblox.engine.values.value import (
     Check,
+    Getters,
     Value,
     add_arithmetic,
     any_value,
+    attributes,
     checked,
     instance_check,
     number,
@@ -34,9 +36,8 @@ class Vector2(Value):
 
     type_name = "Vector2"
     kinds = (float, float)
-    getters: ClassVar[dict[str, Callable[[Vector2], Any]]] = {
-        "X": lambda value: value.x,
-        "Y": lambda value: value.y,
+    getters: ClassVar[Getters] = {
+        **attributes(X="x", Y="y"),
         "Magnitude": lambda value: single(math.sqrt(value.x * value.x + value.y * value.y)),
         "Unit": lambda value: _unit(value),
     }

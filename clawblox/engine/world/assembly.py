@@ -25,6 +25,7 @@ from clawblox.engine.instances.members import add_members
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.instances.tree_document import make_tree
 from clawblox.engine.parts.parts import Parts
+from clawblox.engine.saved_state import SavedState
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.scripts.script_files import read_scripts
 from clawblox.engine.scripts.script_globals import (
@@ -43,7 +44,7 @@ from clawblox.engine.values.enums import find_enum_object
 from clawblox.engine.values.libraries import lend_values, make_default
 from clawblox.engine.values.vector3 import VECTOR_TYPE
 from clawblox.engine.world.console import Console, quote
-from clawblox.engine.world.world_state import System, check_document, read_world
+from clawblox.engine.world.world_state import check_document, read_world
 from clawblox.luau import VM, Host, HostObject, LuauSyntaxError
 
 
@@ -126,7 +127,7 @@ class Assembly:
         self.characters = Characters(self.model, self.parts)
         self.animations = Animations(self.model)
         self.tweens = Tweens(self.model)
-        self.systems: dict[str, System] = {
+        self.systems: dict[str, SavedState] = {
             "parts": self.parts,
             "characters": self.characters,
             "animations": self.animations,

@@ -301,39 +301,40 @@ class EngineWorld(Simulation):
 
     def map(self) -> dict[str, Json]:
         """Return the parts with the tag ``Static``; observations leave them out."""
-        return run_deep(self._map)
+        return self._look(lambda: {"entities": observe_map(self._parts.model.workspace)})
 
-    def _map(self) -> dict[str, Json]:
-        with self._parts.vm.entered():
-            return {"entities": observe_map(self._parts.model.workspace)}
+    def _look(self, function: Callable[[], Result]) -> Result:
+        """Make a call that runs no script."""
+
+        def enter() -> Result:
+            with self._parts.vm.entered():
+                return function()
+
+        return run_deep(enter)
 
     def spectate(self) -> dict[str, Json]:
         """Return the view of a spectator."""
-        return run_deep(self._spectate)
-
-    def _spectate(self) -> dict[str, Json]:
-        with self._parts.vm.entered():
-            return {
+        parts = self._parts
+        return self._look(
+            lambda: {
                 "instance_id": self._game_id,
                 "tick": self.tick,
                 "server_time_ms": self.tick * 1000 // TICK_RATE,
                 "game_status": "playing" if self.failure is None else "failed",
                 "players": [
-                    spectate_player(player, agent_id, self._parts.animations)
-                    for agent_id, player in self._parts.services.players.listed()
+                    spectate_player(player, agent_id, parts.animations)
+                    for agent_id, player in parts.services.players.listed()
                 ],
-                "entities": spectate_entities(self._parts.model.workspace),
-                "sounds": spectate_sounds(self._parts.model.game),
-                "recent_events": self._parts.services.remote_events.latest(),
+                "entities": spectate_entities(parts.model.workspace),
+                "sounds": spectate_sounds(parts.model.game),
+                "recent_events": parts.services.remote_events.latest(),
             }
+        )
 
     # Snapshots
 
     def snapshot(self) -> dict[str, Json]:
         """Return the whole state as a JSON document, between two ticks."""
-        return run_deep(self._snapshot)
-
-    def _snapshot(self) -> dict[str, Json]:
         parts = self._parts
         return {
             "schema_version": SCHEMA_VERSION,
@@ -341,7 +342,7 @@ class EngineWorld(Simulation):
             "time": self.time,
             "game_id": self._game_id,
             "content_hash": self.content_hash(),
-            **write_world(parts.model, parts.vm, parts.systems),
+            **run_deep(lambda: write_world(parts.model, parts.vm, parts.systems)),
         }
 
     def rows_copier(self) -> Callable[[Path], None] | None:

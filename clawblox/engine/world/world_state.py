@@ -8,7 +8,7 @@ slots, so a shared value stays a single value.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from clawblox.engine import shapes
 from clawblox.engine.errors import SnapshotMismatch
@@ -21,6 +21,7 @@ from clawblox.engine.instances.tree_document import (
     signals_document,
     tree_document,
 )
+from clawblox.engine.saved_state import SavedState
 from clawblox.engine.scheduler import SHAPE as SCHEDULER_SHAPE
 from clawblox.engine.signals import Signal, SignalConnection
 from clawblox.engine.slots import Slots
@@ -45,28 +46,7 @@ _SHAPE: Final = {
 """Of a whole document, its systems apart."""
 
 
-class System(Protocol):
-    """A part of the engine with state of its own.
-
-    Instances that may be outside the tree go into the slots, as values of scripts do.
-    """
-
-    @property
-    def shape(self) -> shapes.Shape:
-        """What `document` returns looks like."""
-
-    def document(self, slots: Slots) -> Json:
-        """Return its part of a snapshot."""
-
-    def restore(self, document: Json, slots: Slots) -> None:
-        """Restore its part of a snapshot.
-
-        Raises:
-            ValueError: The snapshot is damaged.
-        """
-
-
-def write_world(model: DataModel, vm: VM, systems: Mapping[str, System]) -> dict[str, Json]:
+def write_world(model: DataModel, vm: VM, systems: Mapping[str, SavedState]) -> dict[str, Json]:
     """Return the part of a snapshot with instances, threads, systems and the VM.
 
     Instances outside the tree that only scripts refer to are found by saving the VM. If they have
@@ -95,7 +75,7 @@ def _have_listeners(found: Iterable[Instance], known: Iterable[Instance]) -> boo
 def _write(
     model: DataModel,
     vm: VM,
-    systems: Mapping[str, System],
+    systems: Mapping[str, SavedState],
     found: list[Instance],
     slots: Slots,
 ) -> tuple[dict[str, Json], list[Instance]]:
@@ -166,7 +146,7 @@ def check_identity(state: Json, content_hash: str) -> None:
         )
 
 
-def check_document(systems: Mapping[str, System], document: Json) -> None:
+def check_document(systems: Mapping[str, SavedState], document: Json) -> None:
     """Check the shape of a snapshot before anything is built from it.
 
     Raises:
@@ -179,7 +159,7 @@ def check_document(systems: Mapping[str, System], document: Json) -> None:
     shapes.check_shape(document, {**_SHAPE, "systems": own}, "state")
 
 
-def read_world(model: DataModel, vm: VM, systems: Mapping[str, System], document: Json) -> None:
+def read_world(model: DataModel, vm: VM, systems: Mapping[str, SavedState], document: Json) -> None:
     """Fill the instances of a snapshot, and restore everything that refers to the VM.
 
     Args:
