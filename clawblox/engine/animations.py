@@ -218,7 +218,8 @@ class Animations(SavedState):
         The order is that in which their weights count, until a weight of 1 is used up:
         high priorities first, then by number.
         """
-        playing = [state for state in self._active.values() if _humanoid(state.track) is humanoid]
+        states = self._active.values()
+        playing = [state for state in states if state.track.props[ANIMATOR].parent is humanoid]
         playing.sort(key=lambda state: (-_rank(state.track), state.track.number))
         rest, seen = 1.0, []
         for active in playing:
@@ -280,11 +281,6 @@ def _rank(track: Instance) -> float:
     if isinstance(priority, EnumItem):
         return CORE if priority.name == "Core" else float(priority.number)
     return float(priority)
-
-
-def _humanoid(track: Instance) -> Instance | None:
-    animator: Instance = track.props[ANIMATOR]
-    return animator.parent
 
 
 def _aim(active: _Active, target: float, seconds: float) -> None:

@@ -144,12 +144,10 @@ class SavedState:
         """Derive the shape, unless the class has its own."""
         super().__init_subclass__()
         if "shape" not in vars(cls):
-            cls.shape = cls._as_document(
-                {name: shape_of(cls.layouts[name]) for name in cls.layouts}
-            )
+            cls.shape = cls._named({name: shape_of(cls.layouts[name]) for name in cls.layouts})
 
     @classmethod
-    def _as_document(cls, parts: dict[str, Any]) -> Any:
+    def _named(cls, parts: dict[str, Any]) -> Any:
         if len(parts) == 1:
             (only,) = parts.values()
             return only
@@ -158,9 +156,7 @@ class SavedState:
     def document(self, slots: Slots) -> Json:
         """Return its part of a snapshot."""
         layouts = self.layouts.items()
-        return self._as_document(
-            {name: to_json(at, getattr(self, name), slots) for name, at in layouts}
-        )
+        return self._named({name: to_json(at, getattr(self, name), slots) for name, at in layouts})
 
     def restore(self, document: Json, slots: Slots) -> None:
         """Restore what `document` returned.

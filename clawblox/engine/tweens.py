@@ -45,17 +45,9 @@ _NEARLY: Final = 1e-9  # seconds that a tick may come too early
 _HALF: Final = 0.5
 
 
-def _mix_numbers(start: float, goal: float, share: float) -> float:
-    return start + (goal - start) * share
-
-
-def _mix_flags(start: bool, goal: bool, share: float) -> bool:
-    return goal if share >= _HALF else start
-
-
 _MIXES: Final[dict[str, Callable[[Any, Any, float], Any]]] = {
-    "number": _mix_numbers,
-    "boolean": _mix_flags,
+    "number": lambda start, goal, share: start + (goal - start) * share,
+    "boolean": lambda start, goal, share: goal if share >= _HALF else start,
     "Vector3": vector3.METHODS["Lerp"],
     "Vector2": Vector2.methods["Lerp"],
     "CFrame": CFrame.methods["Lerp"],

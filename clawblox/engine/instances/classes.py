@@ -45,12 +45,10 @@ def _service(
     return class_row(name, "Instance", events, creatable=False, **properties)
 
 
-_JOINED: Final[dict[str, Any]] = {
-    name: Property("BasePart", effect="joint") for name in ("Part0", "Part1")
-}
-_ATTACHED: Final[dict[str, Any]] = {
-    name: Property("Attachment") for name in ("Attachment0", "Attachment1")
-}
+_JOINT: Final = Property("BasePart", effect="joint")
+_JOINED: Final[dict[str, Any]] = {"Part0": _JOINT, "Part1": _JOINT}
+_ATTACHMENT: Final = Property("Attachment")
+_ATTACHED: Final[dict[str, Any]] = {"Attachment0": _ATTACHMENT, "Attachment1": _ATTACHMENT}
 
 _TREE: Final = (
     class_row(

@@ -61,12 +61,11 @@ class Searches:
         start, way = _vector(ray["Origin"], "Origin"), _vector(ray["Direction"], "Direction")
         listed = ignored.values() if isinstance(ignored, LuaTable) else (ignored,)
         roots = _numbers(listed)
-        hit = self._first(
-            workspace,
-            start,
-            way,
-            lambda part: bool(part.read("CanQuery")) and not _is_in(part, roots),
-        )
+
+        def accepts(part: Instance) -> bool:
+            return bool(part.read("CanQuery")) and not _is_in(part, roots)
+
+        hit = self._first(workspace, start, way, accepts)
         if hit is None:
             end = make_vector(start.x + way.x, start.y + way.y, start.z + way.z)
             return None, end, Vector(0.0, 0.0, 0.0), None

@@ -18,6 +18,10 @@ OFFSET: Final = "Offset"
 """Key of `Instance.props`: the place of the second part of a joint in the space of the first."""
 
 
+Link = tuple[Instance, Instance, CFrame]
+"""The leader of a part, the part, and its place in the space of the leader."""
+
+
 class Fixture(NamedTuple):
     """Where a part is fixed: the part that it follows, the root, and its place in their spaces."""
 
@@ -44,33 +48,33 @@ class Welds:
 
     def resolve(self) -> None:
         """Resolve again which parts are fixed to which."""
-        found: dict[int, tuple[Instance, Instance, CFrame]] = {}
+        links: dict[int, Link] = {}
         for number in sorted(self.joints):
             link = self._link(self.joints[number])
             if link is None:
                 continue
             leader, part, offset = link
-            if not _leads_to(found, leader, part):
-                found[part.number] = (leader, part, offset)
+            if not _leads_to(links, leader, part):
+                links[part.number] = (leader, part, offset)
         self.fixtures = {}
-        for number in found:
-            self._fix(number, found)
+        for number in links:
+            self._fix(number, links)
 
-    def _fix(self, number: int, found: dict[int, tuple[Instance, Instance, CFrame]]) -> None:
+    def _fix(self, number: int, links: dict[int, Link]) -> None:
         chain = []
         at: int | None = number
-        while at in found and at not in self.fixtures:
+        while at in links and at not in self.fixtures:
             chain.append(at)
-            at = found[at][0].number
+            at = links[at][0].number
         for follower in reversed(chain):
-            leader, part, offset = found[follower]
+            leader, part, offset = links[follower]
             above = self.fixtures.get(leader.number)
             root, in_root = leader, offset
             if above is not None:
                 root, in_root = above.root, multiply(above.in_root, offset)
             self.fixtures[follower] = Fixture(part, leader, root, offset, in_root)
 
-    def _link(self, joint: Instance) -> tuple[Instance, Instance, CFrame] | None:
+    def _link(self, joint: Instance) -> Link | None:
         """Return leader, part and place of an effective joint; None for another."""
         leader, part = joint.read("Part0"), joint.read("Part1")
         members = self._members
@@ -98,13 +102,11 @@ class Welds:
                 write_pose(part, frame.position, frame.rotation)
 
 
-def _leads_to(
-    found: Mapping[int, tuple[Instance, Instance, CFrame]], leader: Instance, part: Instance
-) -> bool:
+def _leads_to(links: Mapping[int, Link], leader: Instance, part: Instance) -> bool:
     """Return whether a part already leads, perhaps by others, the part that it would follow."""
     at = leader
     while at is not part:
-        link = found.get(at.number)
+        link = links.get(at.number)
         if link is None:
             return False
         at = link[0]

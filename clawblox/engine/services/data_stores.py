@@ -347,11 +347,10 @@ class DataStores(SavedState):
 
     # Snapshots
 
-    def document(self, slots: Slots) -> dict[str, Any]:
+    def document(self, slots: Slots) -> Any:
         """Return its part of a snapshot: the waiting calls, and the answers to others."""
         self._settle()
-        document: dict[str, Any] = super().document(slots)
-        return document
+        return super().document(slots)
 
     def copier(self) -> Callable[[Path], None] | None:
         """Return what copies the rows as they are now, see `Store.copier`; None if there are none.

@@ -28,7 +28,6 @@ from clawblox.engine.services.remote_events import RemoteEvents
 from clawblox.engine.services.sounds import add_sounds
 from clawblox.engine.services.speech import Speech
 from clawblox.engine.services.terrain import (
-    add_terrain,
     make_terrain,
     restore_terrain,
     terrain_document,
@@ -36,12 +35,6 @@ from clawblox.engine.services.terrain import (
 from clawblox.engine.shapes import Shape
 from clawblox.engine.slots import Slots
 from clawblox.luau import RuntimeFault
-
-
-def add_services(classes: ClassTable) -> None:
-    """Add the members of the services without state, and of the classes that belong to them."""
-    for add in (add_collection, add_http, add_objects, add_run_service, add_sounds, add_terrain):
-        add(classes)
 
 
 class Services(SavedState):
@@ -134,13 +127,6 @@ def fire_event(event: Instance, *values: Any) -> Any:
     return ()
 
 
-def add_objects(classes: ClassTable) -> None:
-    """Give value objects and bindable events their members."""
-    classes.add("ValueBase", setters={"Value": set_value})
-    classes.add("IntValue", setters={"Value": set_whole_value})
-    classes.add("BindableEvent", methods={"Fire": fire_event})
-
-
 def fire_stepped(model: DataModel) -> None:
     """Fire ``Stepped(time, dt)``, before inputs and physics.
 
@@ -157,19 +143,6 @@ def fire_heartbeat(model: DataModel) -> None:
         WorldHalted: A handler fails.
     """
     model.services["RunService"].fire("Heartbeat", TICK_S)
-
-
-def add_run_service(classes: ClassTable) -> None:
-    """Add the members of the service: scripts run on a server that is always running."""
-    classes.add(
-        "RunService",
-        methods={
-            "IsServer": lambda service: True,
-            "IsClient": lambda service: False,
-            "IsStudio": lambda service: False,
-            "IsRunning": lambda service: True,
-        },
-    )
 
 
 def json_encode(service: Instance, value: Any) -> Any:
@@ -200,18 +173,6 @@ def generate_guid(service: Instance, in_braces: Any) -> Any:
         number = number << 32 | random.next()
     text = str(uuid.UUID(int=number, version=4)).upper()
     return text if in_braces is False else f"{{{text}}}"
-
-
-def add_http(classes: ClassTable) -> None:
-    """Give the service its members."""
-    classes.add(
-        "HttpService",
-        methods={
-            "JSONEncode": json_encode,
-            "JSONDecode": json_decode,
-            "GenerateGUID": generate_guid,
-        },
-    )
 
 
 def _instance(value: Any, function: str) -> Instance:
@@ -264,9 +225,28 @@ def get_instance_removed_signal(collection: Instance, tag: Any) -> Any:
     return collection.signal(TAG_REMOVED + text_argument(tag, 1, "GetInstanceRemovedSignal"))
 
 
-def add_collection(classes: ClassTable) -> None:
-    """Give the service its members."""
+def add_services(classes: ClassTable) -> None:
+    """Add the members of the services without state, and of the classes that belong to them."""
+    classes.add("ValueBase", setters={"Value": set_value})
+    classes.add("IntValue", setters={"Value": set_whole_value})
+    classes.add("BindableEvent", methods={"Fire": fire_event})
+    classes.add(TAG_SERVICE, methods=methods_in(globals(), "collection"))
+    classes.add("Terrain", methods=methods_in(vars(terrain), "terrain"))
     classes.add(
-        TAG_SERVICE,
-        methods=methods_in(globals(), "collection"),
+        "RunService",  # scripts run on a server that is always running
+        methods={
+            "IsServer": lambda service: True,
+            "IsClient": lambda service: False,
+            "IsStudio": lambda service: False,
+            "IsRunning": lambda service: True,
+        },
     )
+    classes.add(
+        "HttpService",
+        methods={
+            "JSONEncode": json_encode,
+            "JSONDecode": json_decode,
+            "GenerateGUID": generate_guid,
+        },
+    )
+    add_sounds(classes)

@@ -178,16 +178,13 @@ class Players(SavedState):
         """
         kicks, self._kicks = self._kicks, []
         for player, reason in kicks:
-            self._drop(player, f"[Kick] Removing player {self._shown(player)} - Reason: {reason}")
+            shown = f"{to_text(player.name)} (user_id={int(player.read('UserId'))})"
+            self._drop(player, f"[Kick] Removing player {shown} - Reason: {reason}")
         if self._afk_timeout_s and self._model.scheduler.tick % _TICKS_BETWEEN_CHECKS == 0:
             self._remove_idle()
         bots, self._bots = self._bots, []
         for name in bots:
             self._add_bot(name)
-
-    @staticmethod
-    def _shown(player: Instance) -> str:
-        return f"{to_text(player.name)} (user_id={int(player.read('UserId'))})"
 
     def _drop(self, player: Instance, line: str) -> None:
         record: PlayerRecord | None = player.extra

@@ -16,6 +16,7 @@ from clawblox.engine import shapes
 from clawblox.engine.errors import to_luau_text, to_text
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import wrong_argument
+from clawblox.engine.instances.spec import methods_of
 from clawblox.engine.json_text import MAX_DEPTH, array_length, key_text
 from clawblox.engine.saved_state import Layouts, SavedState
 from clawblox.engine.scheduler import TICK_RATE
@@ -124,17 +125,9 @@ class RemoteEvents(SavedState):
         self._fired: deque[list[Json]] = deque(maxlen=_KEPT)
         self._recent: deque[tuple[str | None, dict[str, Json]]] = deque(maxlen=_KEPT)
         self._published = 0
-        model.classes.add(
-            "RemoteEventService",
-            methods={
-                "FireAllClients": self._fire_all,
-                "FireAllClientsUnreliable": self._fire_all_unreliable,
-            },
-        )
-        model.classes.add(
-            "RemoteEvent",
-            methods={"FireAllClients": self._fire_own, "FireClient": self._fire_client},
-        )
+        model.classes.add("RemoteEventService", methods=methods_of(self, "service"))
+        event_methods = {**methods_of(self, "event"), "FireAllClients": self._fire_own}
+        model.classes.add("RemoteEvent", methods=event_methods)
 
     def fire(
         self, name: Any, values: Sequence[Any], *, reliable: bool = True, to: str | None = None
@@ -217,12 +210,14 @@ class RemoteEvents(SavedState):
 
     # Methods of the service and of RemoteEvents
 
-    def _fire_all(self, service: Instance, name: Any = None, *payload: Any) -> Any:
+    def fire_all_clients(self, service: Instance, name: Any = None, *payload: Any) -> Any:
         """``FireAllClients(name, payload)``."""
         self.fire(name, payload)
         return ()
 
-    def _fire_all_unreliable(self, service: Instance, name: Any = None, *payload: Any) -> Any:
+    def fire_all_clients_unreliable(
+        self, service: Instance, name: Any = None, *payload: Any
+    ) -> Any:
         """``FireAllClientsUnreliable(name, payload)``."""
         self.fire(name, payload, reliable=False)
         return ()
@@ -232,7 +227,7 @@ class RemoteEvents(SavedState):
         self.fire(event.name, payload)
         return ()
 
-    def _fire_client(self, event: Instance, player: Any = None, *payload: Any) -> Any:
+    def fire_client(self, event: Instance, player: Any = None, *payload: Any) -> Any:
         """``FireClient(player, ...)`` of a RemoteEvent, under its name."""
         if not isinstance(player, Instance) or player.spec.name != "Player":
             raise wrong_argument(player, 1, "FireClient", "Player")

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from clawblox.engine import shapes
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.spec import ClassTable, methods_in
 from clawblox.engine.parts.ground import CELL
 from clawblox.engine.services.voxels import AIR, FULL, Cell, Voxels, overlap
 from clawblox.engine.values import rotations
@@ -98,15 +97,11 @@ def fill_block(terrain: Instance, frame: Any, size: Any, material: Any) -> Any:
 def _cells(terrain: Instance, low: tuple[float, ...], high: tuple[float, ...]) -> list[range]:
     """Return the cells between two corners, on each axis; charge the script for them."""
     spans = [range(math.floor(a), math.ceil(b)) for a, b in zip(low, high, strict=True)]
-    _charge(terrain, [len(span) for span in spans])
-    return spans
-
-
-def _charge(terrain: Instance, lengths: list[int]) -> None:
-    count = math.prod(lengths)
+    count = math.prod(map(len, spans))
     if count > _MAX_CELLS:
         raise RuntimeFault(f"Region is too large: {count} cells, at most {_MAX_CELLS}")
     terrain.model.scheduler.vm.charge(count)
+    return spans
 
 
 def _fill_straight(
@@ -236,11 +231,3 @@ def _entry(channel: Any, at: list[float]) -> Any:
             return None
         channel = channel.get(part)
     return channel
-
-
-def add_terrain(classes: ClassTable) -> None:
-    """Give the ground its members."""
-    classes.add(
-        "Terrain",
-        methods=methods_in(globals(), "terrain"),
-    )

@@ -218,11 +218,8 @@ def _random(*_: Any) -> BrickColor:
 BrickColor.constructors["random"] = _random
 
 
-def _add_constant(function: str, name: str) -> None:
-    def make(*_: Any) -> BrickColor:
-        return BrickColor(float(_NUMBERS[name]))
-
-    BrickColor.constructors[function] = make
+def _named(name: str) -> Callable[..., BrickColor]:
+    return lambda *_: BrickColor(float(_NUMBERS[name]))
 
 
 for _function, _name in (
@@ -235,4 +232,4 @@ for _function, _name in (
     ("Green", "Dark green"),
     ("Blue", "Bright blue"),
 ):
-    _add_constant(_function, _name)
+    BrickColor.constructors[_function] = _named(_name)

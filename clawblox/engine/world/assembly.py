@@ -72,6 +72,7 @@ class Assembly:
         SettingsError: A script cannot be read.
 
     Attributes:
+        content_hash: A hash of the scripts and of the settings that change what the world does.
         model: The instances.
         scheduler: The threads that wait.
         vm: The VM of the scripts; a restore replaces it.
@@ -89,7 +90,7 @@ class Assembly:
         self.console = console
         self._files = read_scripts(settings.directory, settings.main, settings.tree)
         content = json.dumps([dict(settings.tables), self._files.sources()], sort_keys=True)
-        self._content_hash = hashlib.sha256(content.encode()).hexdigest()
+        self.content_hash = hashlib.sha256(content.encode()).hexdigest()
         self._host = _WorldHost()
         self._options: dict[str, Any] = {
             "steps": settings.steps_per_tick,
@@ -135,10 +136,6 @@ class Assembly:
             "services": self.services,
             "scripts": self.scripts,
         }
-
-    def content_hash(self) -> str:
-        """Return a hash of the scripts and of the settings that change what the world does."""
-        return self._content_hash
 
     def sources(self) -> Iterator[tuple[str, str]]:
         """Iterate over the names and texts of all scripts, also of those that do not compile."""

@@ -22,6 +22,7 @@ class Console:
         error: The same for standard error.
 
     Attributes:
+        announce: Writes a line for the person who started the world.
         tick: Returns the tick for these lines; the world sets it.
     """
 
@@ -31,17 +32,13 @@ class Console:
         error: Callable[[str], None] | None = None,
     ) -> None:
         self.tick: Callable[[], int] = int
-        self._announce = _write_plainly if out is None else out
+        self.announce = _write_plainly if out is None else out
         self.out = (lambda line: self._stamp(line, sys.stdout)) if out is None else out
         self.error = (lambda line: self._stamp(line, sys.stderr)) if error is None else error
 
     def _stamp(self, line: str, stream: TextIO) -> None:
         stream.write(f"[tick {self.tick()}] {line}\n")
         stream.flush()
-
-    def announce(self, line: str) -> None:
-        """Write a line for the person who started the world."""
-        self._announce(line)
 
     def print(self, text: str) -> None:
         """Write the output of a script; the text is a Luau string."""

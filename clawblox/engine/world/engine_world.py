@@ -115,7 +115,7 @@ class EngineWorld(Simulation):
 
     def content_hash(self) -> str:
         """Return a hash of the scripts and of the settings that change what the world does."""
-        return self._parts.content_hash()
+        return self._parts.content_hash
 
     def check_scripts(self, changed: Collection[str] = ()) -> None:
         """Compile the scripts without running them.
