@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
@@ -16,6 +17,7 @@ from typing import Any, Final, TypeVar
 import attrs
 
 from clawblox.engine.errors import SettingsError
+from clawblox.foreign_values import finite_number
 
 CONFIG_NAME: Final = "world.toml"
 GRAVITY: Final = 196.2
@@ -172,10 +174,6 @@ def read_skill(settings: EngineSettings) -> str | None:
     return _read(path).decode(errors="replace") if path.is_file() else None
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
@@ -235,14 +233,14 @@ class _Table:
         )
 
     def number(
-        self, key: str, default: float, expected: str, low: float, high: float = math.inf
+        self, key: str, default: float, expected: str, low: float, high: float = sys.float_info.max
     ) -> float:
         """Return a finite number within two limits."""
-        return float(
-            self.get(
-                key, default, lambda value: _is_number(value) and low <= value <= high, expected
-            )
-        )
+
+        def is_within(value: Any) -> bool:
+            return finite_number(value, low=low, high=high) is not None
+
+        return float(self.get(key, default, is_within, expected))
 
     def positive(self, key: str, default: float) -> float:
         """Return the value of a key that is a positive number."""

@@ -23,7 +23,7 @@ _WALK_STEPS: Final = 2  # finding a descendant
 _WALK_START_STEPS: Final = 10
 _WALKED_PER_CHARGE: Final = 16
 _TAG_STEPS: Final = 5  # noting a tag
-_LISTED_STEPS: Final = 2  # listing a tag or an instance
+LISTED_STEPS: Final = 2  # listing a tag or an instance
 
 
 def walk(instance: Instance) -> list[Instance]:
@@ -233,18 +233,8 @@ def find_tagged(model: DataModel, tag: str) -> list[Instance]:
         LuaError: The scripts have used up the steps of this tick.
     """
     tagged = model.tagged.get(tag, {})
-    model.scheduler.charge(len(tagged) * _LISTED_STEPS)
+    model.scheduler.charge(len(tagged) * LISTED_STEPS)
     return [tagged[number] for number in sorted(tagged)]
-
-
-def list_tags(model: DataModel) -> list[str]:
-    """Return the tags that instances below ``game`` have, sorted.
-
-    Raises:
-        LuaError: The scripts have used up the steps of this tick.
-    """
-    model.scheduler.charge(len(model.tagged) * _LISTED_STEPS)
-    return sorted(model.tagged)
 
 
 def restore_tags(model: DataModel) -> None:

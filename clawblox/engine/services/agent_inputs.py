@@ -187,17 +187,14 @@ class AgentInputs(SavedState):
 
         Both are the latest inputs of a player, so a player has a single list and two lengths.
         """
-        return [
-            self._player_document(number)
-            for number in dict.fromkeys((*self._queues, *self._arrived))
-        ]
-
-    def _player_document(self, number: int) -> list[Any]:
-        arrived = self._arrived.get(number, [])
-        queue = self._queues.get(number)
-        queued = [] if queue is None else list(queue.inputs)
-        inputs = [[waiting.action, waiting.data] for waiting in max(arrived, queued, key=len)]
-        return [number, len(arrived), len(queued), inputs]
+        saved = []
+        for number in dict.fromkeys((*self._queues, *self._arrived)):
+            arrived = self._arrived.get(number, [])
+            queue = self._queues.get(number)
+            queued = [] if queue is None else list(queue.inputs)
+            inputs = [[waiting.action, waiting.data] for waiting in max(arrived, queued, key=len)]
+            saved.append([number, len(arrived), len(queued), inputs])
+        return saved
 
     def restore(self, document: list[Any], slots: Slots) -> None:
         """Restore the inputs of a snapshot."""

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from clawblox.engine.values.enums import EnumItem, enum_item
 from clawblox.engine.values.value import (
+    Mutable,
     Record,
-    Value,
     any_value,
     checked,
     expect_contents,
@@ -24,7 +24,7 @@ _EXCLUDE = enum_item("RaycastFilterType", "Exclude")
 _INCLUDE = enum_item("RaycastFilterType", "Include")
 
 
-class QueryParams(Value):
+class QueryParams(Mutable):
     """The parameters of a query; scripts can change them.
 
     Attributes:
@@ -80,15 +80,6 @@ class QueryParams(Value):
             self.members[key] = _copy_list(key, value)
         else:
             self.members[key] = _check(key, self.defaults[key], value)
-
-    def text(self) -> str:
-        """Return the name of the type."""
-        return self.type_name
-
-    __hash__ = object.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
 
 
 class RaycastParams(QueryParams):

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from clawblox.engine.values.value import (
-    Value,
+    Mutable,
     checked,
     expect_contents,
     instance_check,
@@ -25,7 +25,7 @@ _LOW_HALF = 0xFFFFFFFF
 _MAX_WHOLE = 2.0**53
 
 
-class Random(Value):
+class Random(Mutable):
     """A stream of random numbers."""
 
     __slots__ = ("stream",)
@@ -45,15 +45,6 @@ class Random(Value):
         expect_contents(values, float, float)
         self.stream = PcgRandom(0)
         self.stream.state = int(values[0]) << 32 | int(values[1])
-
-    def text(self) -> str:
-        """Return the name of the type."""
-        return self.type_name
-
-    __hash__ = object.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
 
 
 _random = instance_check(Random, "Random")

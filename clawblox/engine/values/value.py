@@ -167,6 +167,21 @@ class Value(HostValue):
         )
 
 
+class Mutable(Value):
+    """A value that can change, and is equal to itself alone."""
+
+    __slots__ = ()
+
+    def text(self) -> str:
+        """Return the name of the type."""
+        return self.type_name
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
 class Record(Value):
     """A value with a name for each of its contents.
 
