@@ -13,6 +13,7 @@ ERRORS = {
     "\n\nlocal 1 = 2": "3: Expected identifier when parsing variable name, got '1'",
     "if x then": "1: Expected 'end' (to close 'if' at column 1), got <eof>",
     "while x do\n\n": "3: Expected 'end' (to close 'do' at line 1), got <eof>",
+    "local function f<T...>(): ...T... end": "1: Expected identifier when parsing expression, got '...'",
     "f(1": "1: Expected ')' (to close '(' at column 2), got <eof>",
     "x = {1, 2": "1: Expected '}' (to close '{' at column 5), got <eof>",
     "repeat x = 1": "1: Expected 'until' (to close 'repeat' at column 1), got <eof>",

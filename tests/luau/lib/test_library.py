@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from collections.abc import Callable
 
 import pytest
@@ -76,6 +78,7 @@ EXPRESSIONS: dict[str, tuple[object, ...]] = {
     "tostring(vector.cross(vector.create(1, 0, 0), vector.create(0, 1, 0)) * 2)": ("0, 0, 2",),
     "tostring(vector.create(1, 2, 3) + vector.one), tostring(-vector.one), type(vector.one)": ("2, 3, 4", "-1, -1, -1", "vector"),
     "vector.angle(vector.create(1, 0, 0), vector.create(1, 1, 0)) == math.atan2(1, 1)": (True,),
+    "1 / vector.ceil(vector.create(-0.5, 0, 0)).x": (-math.inf,),
     "vector.normalize(vector.create(0, 5, 0)).y, tostring(vector.floor(vector.create(1.5, -1.5, 0)))": (1.0, "1, -2, 0"),
     "vector.create(0.1, 0, 0).x == 0.1, tostring(vector.clamp(vector.create(5, -5, 0), vector.zero, vector.one))": (False, "1, 0, 0"),
     "tostring(vector.create(1, 2, 4) * '2'), tostring('3' / vector.create(1, 2, 4)), tostring(vector.one // '2')": ("2, 4, 8", "3, 1.5, 0.75", "0, 0, 0"),
