@@ -64,7 +64,7 @@ def key_value(key: Any) -> Any:
 def _call(self: Any, *arguments: Any) -> Any:
     """Call a table or userdata as scripts do."""
     meta = self.meta  # and no metamethod(), since scripts call these often
-    handler = None if meta is None else raw_get(meta, "__call")
+    handler: Any = None if meta is None else raw_get(meta, "__call")
     if not is_function(handler):
         raise RuntimeFault(f"attempt to call a {self.type_name} value")
     return handler(self, *arguments)
