@@ -390,7 +390,7 @@ except Exception as error:
     result = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
     said, _, hint = result.stdout.partition("\n")
     assert said == (
-        "AgentSetupError agent Eko: it cannot be isolated on this machine: "
+        "AgentSetupError it cannot be isolated on this machine: "
         "unshare(CLONE_NEWUSER | CLONE_NEWNET): Operation not permitted"
     ), result.stderr
     assert "user.max_user_namespaces" in hint
