@@ -98,17 +98,16 @@ def shape_of(layout: Layout) -> shapes.Shape:
 
 def to_json(layout: Layout, value: Any, slots: Slots) -> Json:
     """Return the JSON of a value."""
-    if isinstance(value, SavedState):
-        return value.document(slots)
-    if isinstance(layout, Stored):
+    kind = type(layout)
+    if kind is Stored:
         return layout.write(slots, value)
-    if isinstance(layout, list):
+    if kind is list:
         (part,) = layout
         return list(value) if callable(part) else [to_json(part, item, slots) for item in value]
-    if isinstance(layout, tuple):
+    if kind is tuple:
         pairs = zip(layout, value, strict=True)
         return [to_json(part, member, slots) for part, member in pairs]
-    return value
+    return value.document(slots) if isinstance(value, SavedState) else value
 
 
 def from_json(layout: Layout, saved: Json, slots: Slots) -> Any:
@@ -117,11 +116,12 @@ def from_json(layout: Layout, saved: Json, slots: Slots) -> Any:
     Raises:
         ValueError: The snapshot is damaged.
     """
-    if isinstance(layout, Stored):
+    kind = type(layout)
+    if kind is Stored:
         return layout.read(slots, saved)
-    if isinstance(layout, list):
+    if kind is list:
         return [from_json(layout[0], member, slots) for member in saved]
-    if isinstance(layout, tuple):
+    if kind is tuple:
         pairs = zip(layout, saved, strict=True)
         return tuple([from_json(part, member, slots) for part, member in pairs])
     return saved

@@ -56,20 +56,14 @@ def write_world(model: DataModel, vm: VM, systems: Mapping[str, SavedState]) -> 
     while True:
         slots = Slots()
         document, lent = _write(model, vm, systems, instances, slots)
-        more = find_instances(model, lent)
-        if len(more) == len(instances):
+        known = {instance.number for instance in instances}
+        if all(instance.number in known for instance in lent):
             return document
-        known, instances, count = instances, more, len(slots)
+        instances, count = find_instances(model, lent), len(slots)
         document["tree"] = tree_document(model, instances, slots)
-        if len(slots) == count and not _have_listeners(instances, known):
+        added = (instance for instance in instances if instance.number not in known)
+        if len(slots) == count and not any(instance.signals for instance in added):
             return document
-
-
-def _have_listeners(found: Iterable[Instance], known: Iterable[Instance]) -> bool:
-    """Return whether anything listens to those instances that are not known."""
-    numbers = {instance.number for instance in known}
-    added = (member for member in found if member.number not in numbers)
-    return any(member.signals for member in added)
 
 
 def _write(
