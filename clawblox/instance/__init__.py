@@ -2,11 +2,10 @@
 
 - ``supervisor``: the one task that owns an instance.
 - ``supervised``: what the supervisor asks of an instance, as a protocol.
-- ``local``: the instance whose processes run on this machine.
+- ``local``: the instance whose processes run on this machine, and the limit of its memory.
 - ``lifecycle``: the states of an instance, their transitions, and the pauses before restarts.
 - ``restart_source``: what an instance is restarted from, and the request of a restart.
 - ``watch``: from its readiness to its exit; halts, and worlds slower than real time.
-- ``memory``: ends instances that use more memory than their world allows.
 - ``bookkeeping``: writes its record, its manifest and the index of its log.
 - ``launcher``: the thread that spawns and probes.
 - ``ramp``: the limit on concurrent starts.

@@ -15,7 +15,7 @@ from clawblox.instance.lifecycle import State
 from clawblox.protocol import TickRate
 from clawblox.results import EventKind, ProcessExit, StartedWorld
 from clawblox.rundir.records import InstanceRecord, RecordState
-from clawblox.snapshot.transfer import SnapshotSource
+from clawblox.snapshot.capture import SnapshotSource
 from clawblox.supervision.tree import Grace, TreeEnd
 from clawblox.telemetry.log_index import LogIndex
 

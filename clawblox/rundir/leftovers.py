@@ -104,7 +104,7 @@ _LEFT_BY_THE_DEAD: Final = ("starting", "ready", "interrupted")
 _FILE_NAME: Final = re.compile(
     r"(?P<instance>.+)-(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z-[0-9a-f]{6}\.(json|snapshot)"
 )
-"""As ``snapshot.transfer`` names a file: instance, UTC time, a few random digits."""
+"""As ``snapshot.capture`` names a file: instance, UTC time, a few random digits."""
 
 
 def is_save_name(name: str, instance: str) -> bool:

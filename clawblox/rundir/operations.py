@@ -54,7 +54,7 @@ from clawblox.rundir.records import (
 from clawblox.rundir.requests import Restarted, read_outcome
 from clawblox.rundir.saves import save_snapshot
 from clawblox.rundir.status import OVER, is_ready, make_mark, run_owner, select_records
-from clawblox.snapshot.transfer import SnapshotSource
+from clawblox.snapshot.capture import SnapshotSource
 from clawblox.supervision.tree import Grace, end_tree
 from clawblox.system.clock import utc_now
 from clawblox.system.process_tree import read_variables

@@ -29,9 +29,8 @@ from clawblox.rundir.manifest_updates import checkpoint_update, retirement_updat
 from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.paths import file_stamp, files_dir
 from clawblox.rundir.records import InstanceRecord
-from clawblox.snapshot.capture import capture
+from clawblox.snapshot.capture import SnapshotSource, capture
 from clawblox.snapshot.rows import MAX_ROWS_BYTES, rows_beside
-from clawblox.snapshot.transfer import SnapshotSource
 from clawblox.system.files import (
     PartialFile,
     digest_file,

@@ -1,7 +1,6 @@
 """From ``GET /snapshot`` to a verified file on disk.
 
-- ``capture``: taking a snapshot within a deadline.
-- ``transfer``: the bytes, from the socket to the file.
+- ``capture``: the bytes, from the socket to the file, within a deadline.
 - ``checker``: reading large documents in a process of its own.
 - ``rows``: the rows of data stores that belong to a snapshot.
 - ``header``: reading ``format`` and ``time`` of a document.

@@ -28,8 +28,7 @@ from clawblox.instance.bookkeeping import watch_records
 from clawblox.instance.failures import start_stopped
 from clawblox.instance.launch import Launch, Past, new_run_id, plan_attach, plan_launch
 from clawblox.instance.launcher import Launcher
-from clawblox.instance.local import LocalInstance
-from clawblox.instance.memory import LimitedInstances, watch_memory
+from clawblox.instance.local import LimitedInstances, LocalInstance, watch_memory
 from clawblox.instance.ramp import current_ramp
 from clawblox.instance.supervised import FAILED_START_GRACE_S
 from clawblox.instance.supervisor import Supervisor

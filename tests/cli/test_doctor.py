@@ -19,8 +19,8 @@ import pytest
 from clawblox.agents.programs import PROGRAMS
 from clawblox.checks import Check, CheckResult, missing, ok, run_checks, warning
 from clawblox.cli.commands.doctor import ALL_CHECKS, as_table, missing_requirements
-from clawblox.cli.doctor import agents, directories, machine, network, software
-from clawblox.cli.doctor.network import look_at_range, look_for_free_ports
+from clawblox.cli.doctor import agents, machine, resources, software
+from clawblox.cli.doctor.resources import look_at_range, look_for_free_ports
 from clawblox.cli.doctor.software import look_for_packages
 from clawblox.extras import EXTRAS, install_command
 from clawblox.system import port_leases
@@ -432,11 +432,11 @@ def test_a_file_system_without_a_feature_is_reported(
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "link", refuse)
-    monkeypatch.setattr(directories, "rename_with", lambda *_args: False)
-    monkeypatch.setattr(directories.fcntl, "flock", lambda *_args: None)
-    assert run_check(directories.look_for_links, tmp_path).status == MISSING
-    assert run_check(directories.look_for_exchange, tmp_path).status == MISSING
-    assert run_check(directories.look_for_locks, tmp_path) == missing("flock locks nothing")
+    monkeypatch.setattr(resources, "rename_with", lambda *_args: False)
+    monkeypatch.setattr(resources.fcntl, "flock", lambda *_args: None)
+    assert run_check(resources.look_for_links, tmp_path).status == MISSING
+    assert run_check(resources.look_for_exchange, tmp_path).status == MISSING
+    assert run_check(resources.look_for_locks, tmp_path) == missing("flock locks nothing")
     assert [path.name for path in tmp_path.iterdir()] == ["cwd"]
 
 
@@ -467,7 +467,7 @@ def test_a_process_without_its_orchestrator_is_found(
     variables = {"CLAWBLOX_INSTANCE": "a", "CLAWBLOX_MANIFEST_PATH": str(manifest)}
     with subprocess.Popen(["sleep", "60"], env={**os.environ, **variables}) as left:
         # Other tests leave processes behind for a moment.
-        monkeypatch.setattr(network, "all_processes", lambda: [left.pid])
+        monkeypatch.setattr(resources, "all_processes", lambda: [left.pid])
         try:
             # A process in the middle of its exec has no environment yet.
             wait_until(lambda: read_variables(left.pid))

@@ -22,7 +22,7 @@ from clawblox.protocol import MaskedEnvironment, TickRate
 from clawblox.results import EventKind, Labels, RestartMode
 from clawblox.rundir.manifest import Update
 from clawblox.rundir.records import InstanceRecord, RecordState
-from clawblox.snapshot.transfer import SnapshotSource
+from clawblox.snapshot.capture import SnapshotSource
 from clawblox.supervision.tree import Grace, TreeEnd
 from tests.support import HANG_S, make_world, marked_processes
 

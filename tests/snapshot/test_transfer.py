@@ -19,9 +19,8 @@ import anyio
 import pytest
 
 from clawblox import SavedSnapshot, SnapshotError
-from clawblox.snapshot.capture import capture
+from clawblox.snapshot.capture import SnapshotSource, Transfer, capture
 from clawblox.snapshot.checker import SMALL_BYTES
-from clawblox.snapshot.transfer import SnapshotSource, Transfer
 from tests.sampling import sampled
 from tests.snapshot.test_checker import running_checkers
 from tests.support import HANG_S, read_process, wait_until, wait_until_async

@@ -588,7 +588,7 @@ from pathlib import Path
 import anyio
 
 from clawblox.errors import SnapshotError, WorldCallError
-from clawblox.snapshot.transfer import SnapshotSource, Transfer
+from clawblox.snapshot.capture import SnapshotSource, Transfer
 from clawblox.system.connection import Connections
 
 

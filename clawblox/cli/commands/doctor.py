@@ -13,16 +13,14 @@ from typing import Any, Final, TypeAlias
 import click
 
 from clawblox.checks import Check, CheckResult, CheckStatus, run_checks
-from clawblox.cli.doctor import agents, directories, machine, network, software
+from clawblox.cli.doctor import agents, machine, resources, software
 from clawblox.cli.parameters import examples, json_option
 from clawblox.printable import printable
 from clawblox.views.formatting import count_words, format_json
 
 _TIMEOUT_S = 12.0
 
-ALL_CHECKS = [
-    check for module in (machine, software, agents, directories, network) for check in module.CHECKS
-]
+ALL_CHECKS = [check for module in (machine, software, agents, resources) for check in module.CHECKS]
 
 
 @click.command(

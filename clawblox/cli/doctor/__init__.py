@@ -5,8 +5,7 @@ Each check is a small function that looks at one thing and undoes what it tried.
 - ``machine``: kernel, clock and limits.
 - ``software``: optional extras, and other programs.
 - ``agents``: the agents' programs, and what their sandboxes need.
-- ``directories``: file systems: space, locks, links, sockets, speed.
-- ``network``: ports, loopback, and worlds that still use them.
+- ``resources``: file systems, ports and the loopback; and worlds that still use them.
 """
 
 from __future__ import annotations
