@@ -70,6 +70,16 @@ def test_align_position_brings_a_part_to_its_goal(bench):
     assert position(bench, "A").y == pytest.approx(25, abs=0.05)
 
 
+def test_align_position_with_a_negative_limit_stays_where_it_is(bench):
+    bench.run(
+        FLOOR + MAKE + 'workspace.Gravity = 0 local at = make("Attachment", a, {}) '
+        'make("AlignPosition", a, {Attachment0 = at, Position = Vector3.new(5, 25, 0), '
+        "MaxForce = math.huge, MaxVelocity = -1})"
+    )
+    bench.tick(30)
+    assert position(bench, "A").x == pytest.approx(0, abs=0.01)
+
+
 def test_align_orientation_turns_a_part_to_its_goal(bench):
     bench.run(
         FLOOR + MAKE + 'workspace.Gravity = 0 local at = make("Attachment", a, {}) '
