@@ -97,7 +97,7 @@ async def test_a_fork_takes_no_name_of_a_planned_instance(tmp_path: Path, run: P
     known = await run_sync(read_record, run, "w000")
     assert known is not None
     planned = attrs.evolve(known, name="w001", state="planned", pid=0, orchestrator_pid=1 << 22)
-    await run_sync(write_records, run, [planned])
+    await run_sync(write_records, run, planned)
     async with AsyncWorld(dir=directory) as world:
         started = await world.start(run_dir=run, name="w000")
         saved = await world.save(instance=started.name)
