@@ -188,9 +188,11 @@ class _RecordKeeper:
             stamp = file_stamp(records_journal(run_dir))
             # A run directory that was moved or removed is not created again.
             if (stamp is None or stamp != self._stamps.get(run_dir)) and run_dir.is_dir():
-                self._restore(run_dir, members)
+                self._restore(run_dir, members, stamp)
 
-    def _restore(self, run_dir: Path, instances: Iterable[Instance]) -> None:
+    def _restore(
+        self, run_dir: Path, instances: Iterable[Instance], stamp: tuple[int, ...] | None
+    ) -> None:
         try:
             lost = _restore_all(run_dir, instances)
         except OSError as error:
@@ -200,8 +202,7 @@ class _RecordKeeper:
             return
         if lost:
             _log.warning("lost records written again", run_dir=str(run_dir), instances=lost)
-        stamp = file_stamp(records_journal(run_dir))
-        if stamp is not None:
+        elif stamp is not None:  # the one before the look: a loss since then is another change
             self._stamps[run_dir] = stamp
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from clawblox import AsyncWorld
 from clawblox.instance import bookkeeping
 from clawblox.rundir.claims import claimed_names
 from clawblox.rundir.paths import records_journal
+from clawblox.rundir.records import InstanceRecord, restore_records
 from clawblox.rundir.status import read_run
 from tests.rundir.support import records_on_disk
 from tests.support import make_world, wait_until, wait_until_async
@@ -82,6 +83,27 @@ async def test_records_that_are_lost_are_written_again(
         for precious in journal.parent.glob("precious"):
             assert precious.read_text() == "a user's"
     assert {one["state"] for one in records_on_disk(run).values()} == {"exited"}
+
+
+async def test_records_that_are_lost_right_after_a_look_are_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bookkeeping, "_LOOK_INTERVAL_S", 0.02)
+    run = tmp_path / "run"
+    losses = []
+
+    def restore_and_lose(run_dir: Path, records: Sequence[InstanceRecord]) -> list[str]:
+        restored = restore_records(run_dir, records)
+        if not losses:
+            losses.append(records_on_disk(run))
+            _empty(records_journal(run))
+        return restored
+
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        await world.start(run_dir=run)
+        monkeypatch.setattr(bookkeeping, "restore_records", restore_and_lose)
+        await world.save()  # its change of the records leads to a look
+        await wait_until_async(lambda: losses and _read(run) == losses[0], what="they are back")
 
 
 def _read(run: Path) -> object:
