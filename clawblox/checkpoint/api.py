@@ -9,7 +9,7 @@ from typing import Any
 
 from clawblox.checkpoint.archive import reader
 from clawblox.checkpoint.load import load as loader
-from clawblox.checkpoint.model import MAX_FILE_BYTES, MAX_TOTAL_BYTES, Allowance, Limits
+from clawblox.checkpoint.model import Allowance, Limits
 from clawblox.checkpoint.options import (
     ArchiveOptions,
     LoadOptions,
@@ -22,7 +22,12 @@ from clawblox.concurrency.progress import ProgressLike
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.agent_arguments import Agents
 from clawblox.config.arguments import check_read_path
-from clawblox.config.options import DEFAULT_IDLE_WAIT_S, take_options
+from clawblox.config.options import (
+    DEFAULT_IDLE_WAIT_S,
+    DEFAULT_MAX_FILE_BYTES,
+    DEFAULT_MAX_TOTAL_BYTES,
+    take_options,
+)
 
 
 def save_checkpoint(
@@ -37,8 +42,8 @@ def save_checkpoint(
     allow: Iterable[Allowance] = (),
     idle_wait: float = DEFAULT_IDLE_WAIT_S,
     on_unarchivable: OnUnarchivable = "raise",
-    max_file_bytes: int = MAX_FILE_BYTES,
-    max_total_bytes: int = MAX_TOTAL_BYTES,
+    max_file_bytes: int = DEFAULT_MAX_FILE_BYTES,
+    max_total_bytes: int = DEFAULT_MAX_TOTAL_BYTES,
     overwrite: bool = False,
     keep: Iterable[str] = (),
     progress: ProgressLike = False,

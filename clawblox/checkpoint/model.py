@@ -11,12 +11,6 @@ import attrs
 SCHEMA_VERSION: Final = 1
 """The version of the archive layout that is written, and the newest that is read."""
 
-MAX_FILE_BYTES: Final = 4 << 30
-"""Default limit for the apparent size of an agent's file in a save."""
-
-MAX_TOTAL_BYTES: Final = 16 << 30
-"""Default limit for the apparent size of all these files together."""
-
 Transform = Callable[[Iterable[bytes]], Iterator[bytes]]
 """Rewrites the content of a file as it is copied, chunk by chunk."""
 

@@ -18,7 +18,7 @@ import attrs
 from clawblox.checkpoint.archive.metadata import RESERVED_KEYS, serialise_metadata
 from clawblox.checkpoint.collect.policy import FoldedPath, fold_path
 from clawblox.checkpoint.collect.sessions import FORMATS
-from clawblox.checkpoint.model import MAX_FILE_BYTES, MAX_TOTAL_BYTES, Allowance, Limits
+from clawblox.checkpoint.model import Allowance, Limits
 from clawblox.checkpoint.names import check_name
 from clawblox.checkpoint.os_errors import os_errors_as
 from clawblox.checkpoint.secrets import KnownValues
@@ -37,7 +37,11 @@ from clawblox.config.arguments import (
     checked,
     mismatch,
 )
-from clawblox.config.options import DEFAULT_IDLE_WAIT_S
+from clawblox.config.options import (
+    DEFAULT_IDLE_WAIT_S,
+    DEFAULT_MAX_FILE_BYTES,
+    DEFAULT_MAX_TOTAL_BYTES,
+)
 from clawblox.errors import CheckpointPathError, ConfigError
 from clawblox.protocol import ARCHIVE_SUFFIX
 
@@ -268,8 +272,12 @@ class ArchiveOptions:
     on_unarchivable: OnUnarchivable = attrs.field(
         default="raise", validator=checked(check_choice, choices=get_args(OnUnarchivable))
     )
-    max_file_bytes: int = attrs.field(default=MAX_FILE_BYTES, validator=checked(check_count))
-    max_total_bytes: int = attrs.field(default=MAX_TOTAL_BYTES, validator=checked(check_count))
+    max_file_bytes: int = attrs.field(
+        default=DEFAULT_MAX_FILE_BYTES, validator=checked(check_count)
+    )
+    max_total_bytes: int = attrs.field(
+        default=DEFAULT_MAX_TOTAL_BYTES, validator=checked(check_count)
+    )
     overwrite: bool = attrs.field(default=False, validator=checked(check_flag))
     keep: frozenset[FoldedPath] = attrs.field(default=(), converter=_check_keep)
     progress: ProgressLike = attrs.field(default=False, validator=checked(check_progress))

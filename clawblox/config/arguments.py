@@ -275,6 +275,11 @@ def check_path(value: object, key: str) -> Path:
     return path
 
 
+def is_world_url(text: str) -> bool:
+    """Return whether ``text`` is an address and not a path."""
+    return re.match(r"https?://", text, re.IGNORECASE) is not None
+
+
 def check_snapshot(value: object, key: str) -> tuple[Path, str | None]:
     """Return the path of a snapshot, and its digest if given.
 

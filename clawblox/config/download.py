@@ -113,11 +113,6 @@ class _Folder:
         return f"{where} of {self.address.owner}/{self.address.repo} at {self.commit[:12]}"
 
 
-def is_world_url(text: str) -> bool:
-    """Return whether ``text`` is an address and not a path."""
-    return re.match(r"https?://", text, re.IGNORECASE) is not None
-
-
 def fetch_world(
     url: str,
     *,

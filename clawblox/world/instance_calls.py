@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clawblox.checkpoint.model import MAX_FILE_BYTES, MAX_TOTAL_BYTES
 from clawblox.concurrency.progress import ProgressLike
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.agent_arguments import AgentLike, Agents
@@ -22,8 +21,10 @@ from clawblox.config.options import (
     DEFAULT_HEALTH_TIMEOUT_S,
     DEFAULT_HOST,
     DEFAULT_IDLE_WAIT_S,
+    DEFAULT_MAX_FILE_BYTES,
     DEFAULT_MAX_RESTARTS,
     DEFAULT_MAX_SNAPSHOT_BYTES,
+    DEFAULT_MAX_TOTAL_BYTES,
     DEFAULT_RESTART_WINDOW_S,
     DEFAULT_SAVE_TIMEOUT_S,
     RestartOptions,
@@ -334,8 +335,8 @@ class InstanceCalls(OpenWorld):
         allow: Iterable[Allowance] = (),
         idle_wait: float = DEFAULT_IDLE_WAIT_S,
         on_unarchivable: OnUnarchivable = "raise",
-        max_file_bytes: int = MAX_FILE_BYTES,
-        max_total_bytes: int = MAX_TOTAL_BYTES,
+        max_file_bytes: int = DEFAULT_MAX_FILE_BYTES,
+        max_total_bytes: int = DEFAULT_MAX_TOTAL_BYTES,
         overwrite: bool = False,
         keep: Iterable[str] = (),
         progress: ProgressLike = False,

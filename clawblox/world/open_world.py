@@ -17,8 +17,8 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.config.arguments import (
     check_path,
     check_read_path,
+    is_world_url,
 )
-from clawblox.config.download import fetch_world, is_world_url
 from clawblox.config.world_toml import WorldConfig, read_world_config
 from clawblox.errors import ConfigError, UsageError
 from clawblox.protocol import TickRate
@@ -105,6 +105,8 @@ class OpenWorld(WorldMetadata):
     @property
     def _config(self) -> WorldConfig:
         if self._config_read is None:
+            from clawblox.config.download import fetch_world  # here, since few worlds need it
+
             self._config_read = read_world_config(fetch_world(self._source))
         return self._config_read
 

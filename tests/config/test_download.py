@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from clawblox.config.download import FetchLimits, GitHubHosts, fetch_world, is_world_url
+from clawblox.config.arguments import is_world_url
+from clawblox.config.download import FetchLimits, GitHubHosts, fetch_world
 from clawblox.config.world_toml import read_world_config
 from clawblox.errors import ConfigError, FetchError
 

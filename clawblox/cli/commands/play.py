@@ -32,7 +32,7 @@ from clawblox.cli.running.start_progress import StartProgress
 from clawblox.cli.terminal.output import OutputGone, note
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.download import is_world_url
+from clawblox.config.arguments import is_world_url
 from clawblox.config.home import home_dir
 from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.errors import ClawbloxError, UsageError

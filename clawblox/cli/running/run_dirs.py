@@ -20,7 +20,7 @@ from clawblox import protocol
 from clawblox.cli.parameters import existing_path
 from clawblox.cli.terminal.output import note
 from clawblox.cli.terminal.warnings import configure_logging
-from clawblox.config.download import is_world_url
+from clawblox.config.arguments import is_world_url
 from clawblox.errors import ConfigError
 from clawblox.rundir.paths import state_dir
 from clawblox.system.clock import utc_now
