@@ -192,10 +192,12 @@ class Watch:
         Cancellation: the processes continue; an instance that is being ended is ended first.
         """
         self.is_unresponsive = False
+        launch = self._instance.launch
         async with Tasks() as tasks:
-            tasks.start_soon(self._instance.watch_sidecars, self._note_sidecar_exit)
-            if self._instance.launch.liveness is not None:
-                tasks.start_soon(self._watch_liveness, self._instance.launch.liveness)
+            if launch.config.sidecars:
+                tasks.start_soon(self._instance.watch_sidecars, self._note_sidecar_exit)
+            if launch.liveness is not None:
+                tasks.start_soon(self._watch_liveness, launch.liveness)
             await self._instance.wait_exit()
         reason = await run_blocking(read_watchdog_end, self._instance)
         if reason is not None:

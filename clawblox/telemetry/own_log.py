@@ -9,12 +9,14 @@ to the application.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, MutableMapping
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import PurePath
 from traceback import walk_tb
 from typing import Any, Final
+
+import attrs
 
 from clawblox.foreign_values import clean_text
 from clawblox.printable import printable_name
@@ -66,7 +68,6 @@ class OwnLog:
         """
         self.error(event, error=repr(error), at=_place(error), **fields)
 
-    @contextmanager
     def contain(
         self,
         event: str,
@@ -74,8 +75,8 @@ class OwnLog:
         expected: tuple[type[Exception], ...] = (),
         on_defect: Callable[[Exception], object] | None = None,
         **fields: Any,
-    ) -> Iterator[None]:
-        """Report an exception of the block and suppress it.
+    ) -> AbstractContextManager[None, bool]:
+        """Return a context manager that reports an exception of its block and suppresses it.
 
         Args:
             event: What failed.
@@ -83,14 +84,31 @@ class OwnLog:
             on_defect: Called with any other exception before that is reported as a defect.
             **fields: Further fields of the line.
         """
-        try:
-            yield
-        except expected as error:
-            self.warning(event, error=str(error), **fields)
-        except Exception as error:  # noqa: BLE001 - it is reported
-            if on_defect is not None:
-                on_defect(error)
-            self.defect(event, error, **fields)
+        return _Containment(self, event, expected, on_defect, fields)
+
+
+@attrs.define
+class _Containment:
+    """See :meth:`OwnLog.contain`."""
+
+    log: OwnLog
+    event: str
+    expected: tuple[type[Exception], ...]
+    on_defect: Callable[[Exception], object] | None
+    fields: Mapping[str, Any]
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        if isinstance(error, self.expected):
+            self.log.warning(self.event, error=str(error), **self.fields)
+            return True
+        if self.on_defect is not None:
+            self.on_defect(error)
+        self.log.defect(self.event, error, **self.fields)
+        return True
 
 
 def escape_entry(

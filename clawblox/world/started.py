@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 import attrs
 
@@ -11,6 +11,7 @@ from clawblox.errors import UsageError
 from clawblox.results import StartedWorld
 
 _Owner = TypeVar("_Owner")
+_FACTS: Final = tuple(field.name for field in attrs.fields(StartedWorld))
 
 
 class BoundWorld(StartedWorld, Generic[_Owner]):
@@ -30,8 +31,7 @@ class BoundWorld(StartedWorld, Generic[_Owner]):
             facts: The facts.
             owner: The object that the verbs call.
         """
-        fields = (field.name for field in attrs.fields(StartedWorld))
-        bound = cls(**{name: getattr(facts, name) for name in fields})
+        bound = cls(**{name: getattr(facts, name) for name in _FACTS})
         object.__setattr__(bound, "_owner", owner)
         return bound
 
