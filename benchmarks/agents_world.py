@@ -1,10 +1,11 @@
-"""A world for many agents that costs next to nothing: every request is answered with one text.
+"""A world for many agents that costs next to nothing: all but joins are answered with one text.
 
 It serves all connections at once, keeps them, and reads bodies by their length. An observation has
 the size of one of the marbles example. Run as ``python -I``; standard library only.
 """
 
 import asyncio
+import itertools
 import json
 import os
 import time
@@ -12,10 +13,22 @@ import time
 BODY = {"id": "marble-1", "entity_type": "marble", "position": [5.803849440710332, 8.478695047]}
 SEEN = {"tick": 17, "time": 0.85, "game_status": "active", "entities": [BODY] * 12}
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
-SEEN_ANSWER, JOINED_ANSWER = (
-    ANSWER % (len(body), body)
-    for body in (json.dumps(SEEN).encode(), b'{"session": "s-1", "agent_id": "a-1"}')
-)
+SESSIONS = itertools.count(1)
+
+
+def make_answer(value: object) -> bytes:
+    """Return an answer with a JSON value."""
+    body = json.dumps(value).encode()
+    return ANSWER % (len(body), body)
+
+
+SEEN_ANSWER = make_answer(SEEN)
+
+
+def make_join_answer() -> bytes:
+    """Return the answer to a join, with a session of its own."""
+    number = next(SESSIONS)
+    return make_answer({"session": f"s-{number}", "agent_id": f"a-{number}"})
 
 
 class Peer(asyncio.Protocol):
@@ -38,7 +51,7 @@ class Peer(asyncio.Protocol):
                 return
             self.received = rest[size:]
             is_join = head.startswith(b"POST /join")
-            self.transport.write(JOINED_ANSWER if is_join else SEEN_ANSWER)
+            self.transport.write(make_join_answer() if is_join else SEEN_ANSWER)
             if b"connection: close" in lines:
                 self.transport.close()
 
