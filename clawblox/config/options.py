@@ -86,7 +86,7 @@ def _check_name(value: object, key: str) -> None:
         raise mismatch(key, expected, value)
 
 
-def _one_of(literal: Any, *, optional: bool = False) -> Validator:  # noqa: ANN401 - a Literal
+def _check_literal(literal: Any, *, optional: bool = False) -> Validator:  # noqa: ANN401 - a Literal
     return checked(check_choice, choices=get_args(literal), optional=optional)
 
 
@@ -162,13 +162,13 @@ class SharedOptions:
     base_path: str = attrs.field(default="", converter=_to_base_path)
     health_timeout: float = attrs.field(default=DEFAULT_HEALTH_TIMEOUT_S, validator=_SECONDS)
     detach: bool = attrs.field(default=False, converter=bool)
-    restart: RestartMode = attrs.field(default="never", validator=_one_of(RestartMode))
+    restart: RestartMode = attrs.field(default="never", validator=_check_literal(RestartMode))
     max_restarts: int = attrs.field(default=DEFAULT_MAX_RESTARTS, validator=checked(check_count))
     restart_window: float = attrs.field(default=DEFAULT_RESTART_WINDOW_S, validator=_SECONDS)
     reseed: int | None = attrs.field(default=None, validator=checked(check_seed, optional=True))
     labels: Labels = attrs.field(default=None, converter=check_labels)
     datastore: DataStoreBackend | None = attrs.field(
-        default=None, validator=_one_of(DataStoreBackend, optional=True)
+        default=None, validator=_check_literal(DataStoreBackend, optional=True)
     )
 
     def arguments(self) -> dict[str, Any]:
@@ -239,7 +239,7 @@ class ManyOptions(SharedOptions):
     """
 
     resume: SnapshotLike | None = attrs.field(default=None, validator=_OPTIONAL_SNAPSHOT)
-    on_failure: OnFailure = attrs.field(default="keep", validator=_one_of(OnFailure))
+    on_failure: OnFailure = attrs.field(default="keep", validator=_check_literal(OnFailure))
 
 
 @attrs.frozen

@@ -134,7 +134,7 @@ def _pattern(value: object) -> Iterator[Fault]:
         yield Fault((), value, f"not a regular expression: {error}")
 
 
-def _list_of(check: _Check, expected: str, *, may_be_empty: bool = True) -> _Check:
+def _check_list(check: _Check, expected: str, *, may_be_empty: bool = True) -> _Check:
     def check_all(value: object) -> Iterator[Fault]:
         if not isinstance(value, list) or not (value or may_be_empty):
             yield _mismatch(value, expected)
@@ -152,8 +152,8 @@ def _agent_route(value: object) -> Iterator[Fault]:
         yield Fault((), value, str(error))
 
 
-_command = _list_of(_filled, "a non-empty list of strings", may_be_empty=False)
-_agent_routes = _list_of(_agent_route, "a list of routes, such as 'GET /map'")
+_command = _check_list(_filled, "a non-empty list of strings", may_be_empty=False)
+_agent_routes = _check_list(_agent_route, "a list of routes, such as 'GET /map'")
 
 
 @attrs.frozen
@@ -204,7 +204,7 @@ class _Sidecars:
     table: _Table
 
     def __call__(self, value: object) -> Iterator[Fault]:
-        yield from _list_of(self.table, "an array of tables: [[run.sidecar]]")(value)
+        yield from _check_list(self.table, "an array of tables: [[run.sidecar]]")(value)
         entries = value if isinstance(value, list) else []
         names = [entry.get("name") for entry in entries if isinstance(entry, dict)]
         for index, name in enumerate(names):

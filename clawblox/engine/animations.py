@@ -17,7 +17,7 @@ from clawblox.engine.instances.attributes import hundredths
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.kinds import refuse_value
 from clawblox.engine.instances.members import as_list, wrong_argument
-from clawblox.engine.instances.spec import methods_of
+from clawblox.engine.instances.spec import bind_methods
 from clawblox.engine.instances.tree_changes import set_parent
 from clawblox.engine.saved_state import SavedState
 from clawblox.engine.scheduler import TICK_RATE
@@ -77,8 +77,8 @@ class Animations(SavedState):
         model.moved.append(self._follow)
         add = model.classes.add
         add("Humanoid", methods={"LoadAnimation": self._load_on_humanoid})
-        add("Animator", methods=methods_of(self, "animator"))
-        track_methods = methods_of(self, "track")
+        add("Animator", methods=bind_methods(self, "animator"))
+        track_methods = bind_methods(self, "track")
         add("AnimationTrack", methods=track_methods, setters={"Priority": _set_priority})
 
     def _follow(self, instance: Instance) -> None:

@@ -41,7 +41,7 @@ FUNCTION: Final = Stored(shapes.whole, Slots.put, Slots.take_function)
 """A function of a script, in a slot."""
 
 
-def slot_of(kind: type[Any]) -> Stored:
+def object_slot(kind: type[Any]) -> Stored:
     """Return the layout of an object of a class, in a slot."""
     return Stored(shapes.whole, Slots.put, lambda slots, number: slots.take_as(number, kind))
 
@@ -49,7 +49,7 @@ def slot_of(kind: type[Any]) -> Stored:
 def optional(layout: Layout) -> Stored:
     """Return the layout of None or a value."""
     return Stored(
-        shapes.optional(shape_of(layout)),
+        shapes.optional(derive_shape(layout)),
         lambda slots, value: None if value is None else to_json(layout, value, slots),
         lambda slots, saved: None if saved is None else from_json(layout, saved, slots),
     )
@@ -59,7 +59,7 @@ def record(cls: type[Any], *layouts: Layout) -> Stored:
     """Return the layout of an object of an attrs class: a list of its attributes."""
     names = [attribute.name for attribute in attrs.fields(cls)]
     return Stored(
-        shape_of(layouts),
+        derive_shape(layouts),
         lambda slots, value: to_json(layouts, [getattr(value, name) for name in names], slots),
         lambda slots, saved: cls(*from_json(layouts, saved, slots)),
     )
@@ -68,7 +68,7 @@ def record(cls: type[Any], *layouts: Layout) -> Stored:
 def keys(layout: Layout) -> Stored:
     """Return the layout of a dictionary without values: a list of its keys."""
     return Stored(
-        [shape_of(layout)],
+        [derive_shape(layout)],
         lambda slots, table: to_json([layout], table, slots),
         lambda slots, saved: dict.fromkeys(from_json([layout], saved, slots)),
     )
@@ -86,13 +86,13 @@ def entries(key: Layout, *values: Layout) -> Stored:
         rows = from_json([row], saved, slots)
         return {at: rest[0] if len(values) == 1 else tuple(rest) for at, *rest in rows}
 
-    return Stored([shape_of(row)], write, read)
+    return Stored([derive_shape(row)], write, read)
 
 
-def shape_of(layout: Layout) -> shapes.Shape:
+def derive_shape(layout: Layout) -> shapes.Shape:
     """Return the shape of the JSON of a layout."""
     if isinstance(layout, list | tuple):
-        return type(layout)(map(shape_of, layout))
+        return type(layout)(map(derive_shape, layout))
     return getattr(layout, "shape", layout)
 
 
@@ -144,7 +144,7 @@ class SavedState:
         """Derive the shape, unless the class has its own."""
         super().__init_subclass__()
         if "shape" not in vars(cls):
-            cls.shape = cls._named({name: shape_of(cls.layouts[name]) for name in cls.layouts})
+            cls.shape = cls._named({name: derive_shape(cls.layouts[name]) for name in cls.layouts})
 
     @classmethod
     def _named(cls, parts: dict[str, Any]) -> Any:

@@ -19,11 +19,11 @@ from clawblox.engine.errors import WorldHalted
 from clawblox.engine.saved_state import (
     VALUE,
     Stored,
+    derive_shape,
     from_json,
+    object_slot,
     optional,
     record,
-    shape_of,
-    slot_of,
     to_json,
 )
 from clawblox.engine.slots import Slots
@@ -90,7 +90,7 @@ _ENTRY: Final = record(
     _Entry,
     shapes.whole,
     shapes.whole,
-    slot_of(Coroutine),
+    object_slot(Coroutine),
     optional([VALUE]),
     Stored(
         shapes.optional([shapes.anything]),
@@ -98,7 +98,7 @@ _ENTRY: Final = record(
         lambda slots, saved: saved,
     ),
 )
-SHAPE: Final = {"tick": shapes.whole, "warned": [shapes.text], "waiting": shape_of([_ENTRY])}
+SHAPE: Final = {"tick": shapes.whole, "warned": [shapes.text], "waiting": derive_shape([_ENTRY])}
 
 
 class Scheduler:

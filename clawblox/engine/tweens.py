@@ -24,7 +24,7 @@ from clawblox.engine.instances.instance import (
 )
 from clawblox.engine.instances.kinds import check_value
 from clawblox.engine.instances.members import wrong_argument
-from clawblox.engine.instances.spec import methods_of
+from clawblox.engine.instances.spec import bind_methods
 from clawblox.engine.saved_state import SavedState
 from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.slots import Slots
@@ -122,7 +122,7 @@ class Tweens(SavedState):
         self._model = model
         self._active: dict[int, _Active] = {}
         for name, receiver in (("TweenService", "service"), ("TweenBase", "tween")):
-            model.classes.add(name, methods=methods_of(self, receiver))
+            model.classes.add(name, methods=bind_methods(self, receiver))
 
     # What scripts call
 

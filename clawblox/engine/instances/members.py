@@ -13,7 +13,7 @@ from clawblox.engine.instances import tree_changes as tree
 from clawblox.engine.instances.attributes import copy_attribute
 from clawblox.engine.instances.instance import ATTRIBUTE_SIGNAL, PROPERTY_SIGNAL, Instance
 from clawblox.engine.instances.spec import ClassTable, methods_in
-from clawblox.engine.saved_state import from_json, optional, record, slot_of, to_json
+from clawblox.engine.saved_state import from_json, object_slot, optional, record, to_json
 from clawblox.engine.scheduler import Scheduler, ticks_in
 from clawblox.engine.slots import Slots
 from clawblox.luau import LuaTable, RuntimeFault
@@ -84,7 +84,7 @@ class ChildSearch:
         return search
 
 
-_SEARCH: Final = record(ChildSearch, slot_of(Instance), shapes.text, optional(shapes.whole))
+_SEARCH: Final = record(ChildSearch, object_slot(Instance), shapes.text, optional(shapes.whole))
 
 
 def set_attribute(instance: Instance, name: Any, value: Any) -> Any:

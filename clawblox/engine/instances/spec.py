@@ -195,7 +195,7 @@ def methods_in(module: Mapping[str, Any], receiver: str) -> dict[str, Callable[.
     }
 
 
-def methods_of(state: object, receiver: str) -> dict[str, Callable[..., Any]]:
+def bind_methods(state: object, receiver: str) -> dict[str, Callable[..., Any]]:
     """Return the methods that an object defines for a class; its ``self`` comes first."""
     return {
         _luau_name(name): getattr(state, name)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.kinds import refuse_value
 from clawblox.engine.instances.members import as_list
-from clawblox.engine.instances.spec import ClassTable, methods_of
+from clawblox.engine.instances.spec import ClassTable, bind_methods
 from clawblox.engine.parts.poses import read_cframe, rotation, write_cframe
 from clawblox.engine.parts.syncing import ANGULAR, LINEAR, VELOCITY, Marks, material, part_shape
 from clawblox.engine.physics.colliders import volume
@@ -40,7 +40,7 @@ def add_part_members(classes: ClassTable, marks: Marks) -> None:
     members = _PartMembers(marks)
     classes.add(
         "BasePart",
-        methods=methods_of(members, "part"),
+        methods=bind_methods(members, "part"),
         getters={
             "CFrame": read_cframe,
             "Orientation": _orientation,

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 from clawblox.engine import shapes
 from clawblox.engine.errors import WorldHalted, to_text
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.spec import methods_of
+from clawblox.engine.instances.spec import bind_methods
 from clawblox.engine.instances.tree_changes import destroy
 from clawblox.engine.parts.movers import Movers, is_mover
 from clawblox.engine.parts.part_members import add_part_members
@@ -160,7 +160,7 @@ class Parts(SavedState):
         model.moved.append(self._move)
         add_part_members(model.classes, self._marks)
         add_pivots(model.classes, self._marks)
-        model.classes.add("Workspace", methods=methods_of(Searches(self._marks), "workspace"))
+        model.classes.add("Workspace", methods=bind_methods(Searches(self._marks), "workspace"))
 
     def _move(self, instance: Instance) -> None:
         """Follow an instance that has entered or left Workspace."""

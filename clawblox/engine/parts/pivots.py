@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.kinds import refuse_value
-from clawblox.engine.instances.spec import ClassTable, methods_in, methods_of
+from clawblox.engine.instances.spec import ClassTable, bind_methods, methods_in
 from clawblox.engine.instances.tree_changes import walk
 from clawblox.engine.parts.boxes import Box
 from clawblox.engine.parts.poses import read_cframe, rotation, write_cframe
@@ -35,7 +35,7 @@ def add_pivots(classes: ClassTable, marks: Marks) -> None:
         "Model",
         methods={
             **methods_in(globals(), "model"),
-            **methods_of(ModelPlacing(marks), "model"),
+            **bind_methods(ModelPlacing(marks), "model"),
             "GetPrimaryPartCFrame": _primary_cframe,
             "SetPrimaryPartCFrame": _move_by_primary,
         },

@@ -9,7 +9,7 @@ from clawblox.engine import shapes
 from clawblox.engine.errors import to_text
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.tree_changes import set_parent
-from clawblox.engine.saved_state import VALUE, Layouts, SavedState, entries, keys, slot_of
+from clawblox.engine.saved_state import VALUE, Layouts, SavedState, entries, keys, object_slot
 from clawblox.engine.scripts.script_files import ROOTS, ScriptFile, WorldScripts
 from clawblox.luau import LuaError, LuaTable, RuntimeFault
 
@@ -26,7 +26,7 @@ class ScriptRunner(SavedState):
     """
 
     layouts: ClassVar[Layouts] = {
-        "_waiting": keys(slot_of(Instance)),
+        "_waiting": keys(object_slot(Instance)),
         "_ran": keys(shapes.whole),
         "_results": entries(shapes.whole, VALUE),
         "_paths": entries(shapes.whole, shapes.text),

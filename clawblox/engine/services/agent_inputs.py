@@ -17,7 +17,7 @@ from clawblox.engine.errors import to_luau_text, to_text
 from clawblox.engine.gui import CLICK, find_clicked
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import as_list
-from clawblox.engine.instances.spec import methods_of
+from clawblox.engine.instances.spec import bind_methods
 from clawblox.engine.physics.numbers import LIMIT
 from clawblox.engine.saved_state import SavedState
 from clawblox.engine.slots import Slots
@@ -132,7 +132,7 @@ class AgentInputs(SavedState):
         self._model = model
         self._arrived: dict[int, list[_Input]] = {}
         self._queues: dict[int, _Queue] = {}
-        model.classes.add("AgentInputService", methods=methods_of(self, "service"))
+        model.classes.add("AgentInputService", methods=bind_methods(self, "service"))
 
     def add(self, player: Instance, action: str, data: Json) -> None:
         """Queue an input that `check_input` has accepted for the next tick."""

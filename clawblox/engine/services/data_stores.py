@@ -33,9 +33,9 @@ from clawblox.engine.datastore.store import (
 from clawblox.engine.datastore.worker import RequestBatch, Worker
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import text_argument
-from clawblox.engine.instances.spec import methods_of
+from clawblox.engine.instances.spec import bind_methods
 from clawblox.engine.json_text import read_text, to_text, write_text
-from clawblox.engine.saved_state import Layouts, SavedState, Stored, record, slot_of
+from clawblox.engine.saved_state import Layouts, SavedState, Stored, object_slot, record
 from clawblox.engine.slots import Slots
 from clawblox.luau import Coroutine, LuaError, LuaTable, RuntimeFault, fail_call
 from clawblox.luau.core.operators import shown_type
@@ -94,7 +94,7 @@ def _read_change(slots: Slots, number: int) -> Any:
 
 
 _CHANGE: Final = Stored(shapes.whole, Slots.put, _read_change)
-_CALL: Final = record(_Call, shapes.text, slot_of(Coroutine), _REQUEST, shapes.flag, _CHANGE)
+_CALL: Final = record(_Call, shapes.text, object_slot(Coroutine), _REQUEST, shapes.flag, _CHANGE)
 
 
 def _write_answer(slots: Slots, answer: Answer | StoreError) -> Any:
@@ -148,7 +148,7 @@ class DataStores(SavedState):
             ("GlobalDataStore", "store"),
             (_ORDERED, "ordered_store"),
         ):
-            model.classes.add(name, methods=methods_of(self, receiver))
+            model.classes.add(name, methods=bind_methods(self, receiver))
 
     # Methods of the service and of stores
 

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Final
 from clawblox.engine import shapes
 from clawblox.engine.errors import WorldHalted, suggest, to_text
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.spec import methods_of
+from clawblox.engine.instances.spec import bind_methods
 from clawblox.engine.instances.tree_changes import destroy
-from clawblox.engine.saved_state import FUNCTION, Layouts, SavedState, entries, slot_of
+from clawblox.engine.saved_state import FUNCTION, Layouts, SavedState, entries, object_slot
 from clawblox.engine.scheduler import ticks_in
 from clawblox.luau import RuntimeFault
 from clawblox.luau.core.values import describe_key, is_function, key_value
@@ -28,7 +28,7 @@ class ClosingCalls(SavedState):
         self._model = model
         self._at_close: list[Any] = []
         getters = {"workspace": lambda game: game.model.workspace}
-        model.classes.add("DataModel", methods=methods_of(self, "game"), getters=getters)
+        model.classes.add("DataModel", methods=bind_methods(self, "game"), getters=getters)
 
     def bind_to_close(self, game: Instance, function: Any) -> Any:
         """``BindToClose(function)``."""
@@ -74,12 +74,12 @@ class DebrisQueue(SavedState):
         model: The data model; the methods of ``Debris`` are added to it.
     """
 
-    layouts: ClassVar[Layouts] = {"_due": entries(slot_of(Instance), shapes.whole)}
+    layouts: ClassVar[Layouts] = {"_due": entries(object_slot(Instance), shapes.whole)}
 
     def __init__(self, model: DataModel) -> None:
         self._model = model
         self._due: dict[Instance, int] = {}
-        model.classes.add("Debris", methods=methods_of(self, "service"))
+        model.classes.add("Debris", methods=bind_methods(self, "service"))
 
     def add_item(self, service: Instance, instance: Any, seconds: Any) -> Any:
         """``AddItem(instance, seconds)``; a second call replaces the first."""

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 from clawblox.engine import shapes
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import as_list, text_argument
-from clawblox.engine.instances.spec import methods_of
+from clawblox.engine.instances.spec import bind_methods
 from clawblox.engine.saved_state import SavedState
 from clawblox.engine.slots import Slots
 from clawblox.luau import LuaTable, RuntimeFault
@@ -42,7 +42,7 @@ class CollisionGroups(SavedState):
         self.changed: Callable[[], None] = lambda: None
         self._names: list[str | None] = [DEFAULT_GROUP, *[None] * (MAX_GROUPS - 1)]
         self._masks = [_ALL] * MAX_GROUPS
-        model.classes.add("PhysicsService", methods=methods_of(self, "service"))
+        model.classes.add("PhysicsService", methods=bind_methods(self, "service"))
 
     def bits(self, name: str) -> tuple[int, int]:
         """Return the bit of a group, and the bits of the groups it collides with."""

@@ -15,9 +15,9 @@ from clawblox.engine import shapes
 from clawblox.engine.errors import to_luau_text, to_text
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import as_list, text_argument
-from clawblox.engine.instances.spec import methods_of
+from clawblox.engine.instances.spec import bind_methods
 from clawblox.engine.instances.tree_changes import destroy, set_parent
-from clawblox.engine.saved_state import Layouts, SavedState, Stored, slot_of
+from clawblox.engine.saved_state import Layouts, SavedState, Stored, object_slot
 from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.slots import Slots
 
@@ -74,7 +74,7 @@ class Players(SavedState):
 
     layouts: ClassVar[Layouts] = {
         "_players": _PLAYERS,
-        "_kicks": [(slot_of(Instance), shapes.text)],
+        "_kicks": [(object_slot(Instance), shapes.text)],
         "_bots": [shapes.text],
         "_bots_made": shapes.whole,
     }
@@ -93,7 +93,7 @@ class Players(SavedState):
 
     def __attrs_post_init__(self) -> None:
         for name, receiver in (("Players", "service"), ("Player", "player")):
-            self._model.classes.add(name, methods=methods_of(self, receiver))
+            self._model.classes.add(name, methods=bind_methods(self, receiver))
 
     @property
     def service(self) -> Instance:

@@ -16,7 +16,7 @@ from clawblox.engine import shapes
 from clawblox.engine.errors import to_luau_text, to_text
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import wrong_argument
-from clawblox.engine.instances.spec import methods_of
+from clawblox.engine.instances.spec import bind_methods
 from clawblox.engine.json_text import MAX_DEPTH, array_length, key_text
 from clawblox.engine.saved_state import Layouts, SavedState
 from clawblox.engine.scheduler import TICK_RATE
@@ -125,8 +125,8 @@ class RemoteEvents(SavedState):
         self._fired: deque[list[Json]] = deque(maxlen=_KEPT)
         self._recent: deque[tuple[str | None, dict[str, Json]]] = deque(maxlen=_KEPT)
         self._published = 0
-        model.classes.add("RemoteEventService", methods=methods_of(self, "service"))
-        event_methods = {**methods_of(self, "event"), "FireAllClients": self._fire_own}
+        model.classes.add("RemoteEventService", methods=bind_methods(self, "service"))
+        event_methods = {**bind_methods(self, "event"), "FireAllClients": self._fire_own}
         model.classes.add("RemoteEvent", methods=event_methods)
 
     def fire(

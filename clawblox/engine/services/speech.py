@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 from clawblox.engine import shapes
 from clawblox.engine.errors import to_luau_text
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.saved_state import Layouts, SavedState, slot_of
+from clawblox.engine.saved_state import Layouts, SavedState, object_slot
 from clawblox.luau import Vector
 
 MAX_SAID: Final = 1000
@@ -30,7 +30,7 @@ class Speech(SavedState):
         model: The data model.
     """
 
-    layouts: ClassVar[Layouts] = {"_said": [(slot_of(Instance), shapes.text)]}
+    layouts: ClassVar[Layouts] = {"_said": [(object_slot(Instance), shapes.text)]}
 
     def __init__(self, model: DataModel) -> None:
         self._model = model
