@@ -23,6 +23,8 @@ EXEMPT = {
     "agents.running.owner:Owner._contained": "the handler of a defect",
     "telemetry.own_log:OwnLog.contain": "the handler of a defect",
     "telemetry.own_log:OwnLog.defect": "the handler of a defect",
+    "telemetry.own_log:_Containment.__enter__": "the handler of a defect",
+    "telemetry.own_log:_Containment.__exit__": "the handler of a defect",
     "concurrency.tasks:_run": "the outermost frame of each call in a task, which has the handler",
     "concurrency.tasks:_abandon": "the outermost frame of an undoing, which has the handler",
     "concurrency.tasks:Tasks._run_task": "the outermost frame of each task, which has the handler",

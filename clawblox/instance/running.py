@@ -94,11 +94,11 @@ class WorldProcesses:
                 process = spawn(command, cwd=self.cwd, env=env, output=log, listener=fd)
             else:
                 process = self._start_in_tmux(command, env, log_file, sidecar)
+            self.tree.add(process)  # first: nobody waits for a process that the tree does not end
             if sidecar is None:
                 self.world = process
             else:
                 self.sidecars[sidecar] = process
-            self.tree.add(process)
         finally:
             os.close(log)
 
@@ -127,8 +127,8 @@ class WorldProcesses:
 
     def adopt_world(self, world: Process, log_file: Path, log_start: int) -> None:
         """Adopt a world's process that another orchestrator started, with its log."""
-        self.world, self.log_files, self.log_start = world, [log_file], log_start
         self.tree.add(world)
+        self.world, self.log_files, self.log_start = world, [log_file], log_start
 
     async def wait_exit(self) -> ProcessExit | None:
         """Wait until the world's process has ended; return None if there is no process.

@@ -22,6 +22,13 @@ _CHUNK_BYTES = 16384
 _START_TIME = 19
 """Its index among the fields of ``/proc/<pid>/stat`` after the name."""
 
+_FLAGS, _ENVIRONMENT_END = 6, 48
+"""Further indices: of the flags of the kernel, and of the address where the environment ends."""
+
+_PF_EXITING, _PF_KTHREAD = 0x4, 0x200000
+_EXEC_TIMEOUT_S = 0.25
+"""How long a process that is being executed is waited for; 0.02 s on a machine under load."""
+
 _DEAD = (b"Z", b"X")
 _SUSPENDED = (b"T", b"t")
 
@@ -166,7 +173,7 @@ class _View:
                 (self.dead if state in _DEAD else self.live)[pid] = proc
 
     def environment(self, pid: int) -> list[bytes]:
-        """Return the entries of a process's environment; it is empty in the middle of an exec."""
+        """Return the entries of a process's environment; see :func:`_read_environment`."""
         if not (entries := self._environments.get(pid)):
             entries = self._environments[pid] = _read_environment(pid)
         return entries
@@ -198,8 +205,29 @@ def measure_usage(pids: Iterable[int]) -> tuple[int, float]:
 
 
 def _read_environment(pid: int) -> list[bytes]:
-    raw = _read(pid, "environ")
+    """Return the entries of a process's environment; none if they cannot be read.
+
+    In the middle of an exec a process has no environment, which happens right after a spawn: it is
+    waited for.
+    """
+    deadline = time.monotonic() + _EXEC_TIMEOUT_S
+    while not (raw := _read(pid, "environ")):
+        if raw is None:
+            return []
+        if not _is_in_exec(pid) or time.monotonic() >= deadline:
+            raw = _read(pid, "environ") or b""  # the exec may have ended between the two reads
+            break
+        time.sleep(0.0005)
     return raw.split(b"\0") if raw else []
+
+
+def _is_in_exec(pid: int) -> bool:
+    """Return whether a process has new memory, but no environment in it yet."""
+    if not (text := _read(pid, "stat")):
+        return False
+    fields = text[text.rindex(b")") + 2 :].split()
+    has_memory = fields[0] not in _DEAD and not int(fields[_FLAGS]) & (_PF_EXITING | _PF_KTHREAD)
+    return has_memory and int(fields[_ENVIRONMENT_END]) == 0
 
 
 def read_variables(pid: int) -> dict[str, str]:
@@ -272,8 +300,8 @@ def find_trees(searches: Sequence[Search]) -> list[list[Proc]]:
     """
     view = _View()
     found = _find_in(view, searches)
-    # A pass misses a process that forks and ends, or is in the middle of an exec, as it goes by.
-    # Only two passes that find nothing mean that no process is left.
+    # A pass misses a process that forks and ends as it goes by. Only two passes that find nothing
+    # mean that no process is left.
     empty = [place for place, members in enumerate(found) if not members]
     if empty:
         view.look()

@@ -172,8 +172,8 @@ class Attempt:
         self._reader = OutputReader(directory.log_file, self.log_start, begins_at=segment.start)
         self._opened.callback(self._reader.close)
         process = spawn_program(enclosed, cwd=cwd, directory=directory, stdin=self._stdin)
-        self.process, self._errors = process, errors
         self._tree.add(process)
+        self.process, self._errors = process, errors
         self._tree.watch()
         return process.pid
 
