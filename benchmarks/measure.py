@@ -164,11 +164,16 @@ def machine() -> str:
 
 
 def commit() -> str:
-    """Return the commit of this checkout, with a plus sign where files differ from it."""
-    command = ["git", "describe", "--always", "--dirty=+", "--abbrev=7", "--exclude=*"]
-    here = Path(__file__).parent
-    result = subprocess.run(command, cwd=here, capture_output=True, text=True, check=False)
-    return result.stdout.strip() or "unknown"
+    """Return the commit of this checkout, with a plus sign where the code differs from it."""
+    root = Path(__file__).parents[1]
+    head = _git(root, "rev-parse", "--short=7", "HEAD")
+    changes = _git(root, "status", "--porcelain", "--", "*.py", "pyproject.toml")
+    return (head + ("+" if changes else "")) or "unknown"
+
+
+def _git(root: Path, *words: str) -> str:
+    result = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False)
+    return result.stdout.strip()
 
 
 def file_system(directory: Path) -> str:
