@@ -94,7 +94,7 @@ class WorldProcesses:
                 process = spawn(command, cwd=self.cwd, env=env, output=log, listener=fd)
             else:
                 process = self._start_in_tmux(command, env, log_file, sidecar)
-            self.tree.add(process)  # first: nobody waits for a process that the tree does not end
+            self.tree.add(process)  # first, so that what is waited for is also ended
             if sidecar is None:
                 self.world = process
             else:

@@ -23,11 +23,13 @@ _START_TIME = 19
 """Its index among the fields of ``/proc/<pid>/stat`` after the name."""
 
 _FLAGS, _ENVIRONMENT_END = 6, 48
-"""Further indices: of the flags of the kernel, and of the address where the environment ends."""
+"""Further indices: of the kernel's flags, and of the address where the environment ends."""
 
 _PF_EXITING, _PF_KTHREAD = 0x4, 0x200000
-_EXEC_TIMEOUT_S = 0.25
-"""How long a process that is being executed is waited for; 0.02 s on a machine under load."""
+"""Flags of processes that have no memory (include/linux/sched.h)."""
+
+_EXEC_TIMEOUT_S, _EXEC_INTERVAL_S = 0.25, 0.0005
+"""The longest wait for the end of an exec, which took 0.02 s on a machine under load."""
 
 _DEAD = (b"Z", b"X")
 _SUSPENDED = (b"T", b"t")
@@ -87,12 +89,22 @@ def _read(pid: int, name: str) -> bytes | None:
     return text + chunk
 
 
+def _read_fields(pid: int, most: int = -1) -> list[bytes]:
+    """Return the fields of ``/proc/<pid>/stat`` after the name; none when the process is gone.
+
+    Args:
+        pid: The process, which may be dead and unreaped.
+        most: Number of fields to split, the rest being one more; -1 splits all.
+    """
+    text = _read(pid, "stat")
+    return text[text.rindex(b")") + 2 :].split(None, most) if text else []
+
+
 def _read_stat(pid: int) -> tuple[bytes, Proc] | None:
     """Return the state and the identity of a process, even if it is dead and unreaped."""
-    text = _read(pid, "stat")
-    if not text:
+    fields = _read_fields(pid, _START_TIME + 1)
+    if not fields:
         return None
-    fields = text[text.rindex(b")") + 2 :].split(None, _START_TIME + 1)
     return fields[0], Proc(pid, int(fields[1]), int(fields[3]), int(fields[_START_TIME]))
 
 
@@ -196,9 +208,7 @@ def measure_usage(pids: Iterable[int]) -> tuple[int, float]:
     """
     pages = ticks = 0
     for pid in pids:
-        text = _read(pid, "stat")
-        if text is not None:
-            fields = text[text.rindex(b")") + 2 :].split()
+        if fields := _read_fields(pid):
             ticks += int(fields[11]) + int(fields[12])
             pages += int(fields[21])
     return pages * os.sysconf("SC_PAGE_SIZE"), ticks / os.sysconf("SC_CLK_TCK")
@@ -207,26 +217,25 @@ def measure_usage(pids: Iterable[int]) -> tuple[int, float]:
 def _read_environment(pid: int) -> list[bytes]:
     """Return the entries of a process's environment; none if they cannot be read.
 
-    In the middle of an exec a process has no environment, which happens right after a spawn: it is
-    waited for.
+    A process has no environment in the middle of an exec, and so right after its spawn. The end of
+    the exec is waited for.
     """
     deadline = time.monotonic() + _EXEC_TIMEOUT_S
-    while not (raw := _read(pid, "environ")):
-        if raw is None:
-            return []
-        if not _is_in_exec(pid) or time.monotonic() >= deadline:
-            raw = _read(pid, "environ") or b""  # the exec may have ended between the two reads
-            break
-        time.sleep(0.0005)
+    raw = _read(pid, "environ")
+    while raw == b"" and _is_in_exec(pid) and time.monotonic() < deadline:
+        time.sleep(_EXEC_INTERVAL_S)
+        raw = _read(pid, "environ")
+    if raw == b"":  # the exec may have ended between the two looks
+        raw = _read(pid, "environ")
     return raw.split(b"\0") if raw else []
 
 
 def _is_in_exec(pid: int) -> bool:
     """Return whether a process has new memory, but no environment in it yet."""
-    if not (text := _read(pid, "stat")):
+    fields = _read_fields(pid)
+    if not fields or fields[0] in _DEAD:
         return False
-    fields = text[text.rindex(b")") + 2 :].split()
-    has_memory = fields[0] not in _DEAD and not int(fields[_FLAGS]) & (_PF_EXITING | _PF_KTHREAD)
+    has_memory = not int(fields[_FLAGS]) & (_PF_EXITING | _PF_KTHREAD)
     return has_memory and int(fields[_ENVIRONMENT_END]) == 0
 
 
