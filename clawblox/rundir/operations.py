@@ -101,7 +101,7 @@ async def save_instances(
     """
     owners = await find_owners(
         run_dir,
-        lambda: [one for one in select_records(run_dir, names) if names or is_ready(one)],
+        lambda: [record for record in select_records(run_dir, names) if names or is_ready(record)],
     )
     asked = attrs.asdict(options, recurse=False)
     async with ManifestWriters() as writers, Tasks() as tasks:

@@ -114,8 +114,8 @@ def read_process(pid: int) -> Proc | None:
     Raises:
         OSError: This process lacks descriptors or memory.
     """
-    found = _read_stat(pid)
-    return None if found is None or found[0] in _DEAD else found[1]
+    stat = _read_stat(pid)
+    return None if stat is None or stat[0] in _DEAD else stat[1]
 
 
 def is_suspended(pid: int) -> bool:
@@ -124,8 +124,8 @@ def is_suspended(pid: int) -> bool:
     Raises:
         OSError: This process lacks descriptors or memory.
     """
-    found = _read_stat(pid)
-    return found is not None and found[0] in _SUSPENDED
+    stat = _read_stat(pid)
+    return stat is not None and stat[0] in _SUSPENDED
 
 
 def read_start_time(pid: int) -> int:
@@ -135,10 +135,10 @@ def read_start_time(pid: int) -> int:
         ProcessLookupError: There is no such process.
         OSError: This process lacks descriptors or memory.
     """
-    found = _read_stat(pid)
-    if found is None:
+    stat = _read_stat(pid)
+    if stat is None:
         raise ProcessLookupError(f"no process {pid}")
-    return found[1].start_time
+    return stat[1].start_time
 
 
 def is_same_process(pid: int, start_time: int) -> bool:
@@ -151,8 +151,8 @@ def is_same_process(pid: int, start_time: int) -> bool:
     Raises:
         OSError: This process lacks descriptors or memory.
     """
-    found = _read_stat(pid)
-    return found is not None and found[1].start_time == start_time
+    stat = _read_stat(pid)
+    return stat is not None and stat[1].start_time == start_time
 
 
 def all_processes() -> dict[int, Proc]:

@@ -171,7 +171,10 @@ class Snapshots:
             # An archive has its own digest, not that of the snapshot in it.
             parent_sha256=None if self.archives else parent_sha256,
         )
-        listed = [attrs.evolve(one, archive=self.archives.get(one.resume_path)) for one in launches]
+        listed = [
+            attrs.evolve(launch, archive=self.archives.get(launch.resume_path))
+            for launch in launches
+        ]
         return Planned(listed)
 
 

@@ -307,7 +307,7 @@ class AsyncWorld(InstanceCalls):
 
     def _bind_all(self, batch: Batch[StartedWorld]) -> Batch[AsyncStartedInstance]:
         self._latest_started = next(reversed(list(batch)), self._latest_started)
-        done = {name: AsyncStartedInstance.bind(one, self) for name, one in batch.done.items()}
+        done = {name: AsyncStartedInstance.bind(facts, self) for name, facts in batch.done.items()}
         return Batch(done, batch.failed)
 
     def _use_run_dir(self, given: str | Path | None) -> Path:
@@ -361,7 +361,7 @@ class AsyncWorld(InstanceCalls):
         Cancellation: the instances are stopped all the same.
         """
         fleet = self._open_fleet()
-        names = [one.name for one in fleet.instances]
+        names = [instance.name for instance in fleet.instances]
         return await fleet.stop_all(names, check_grace(grace_seconds), progress=progress)
 
     async def drain(

@@ -200,8 +200,8 @@ class _Operations:
 
     def _named(self, instances: Iterable[InstanceHandle]) -> dict[str, InstanceHandle]:
         """Return the instances of the run directory by name, or by a placeholder before that."""
-        here = [one for one in instances if one.run_dir == self.run_dir]
-        return {one.name or f"(unnamed {at})": one for at, one in enumerate(here)}
+        here = [instance for instance in instances if instance.run_dir == self.run_dir]
+        return {instance.name or f"(unnamed {at})": instance for at, instance in enumerate(here)}
 
     async def _check_names(self, names: Sequence[str], known: Iterable[str]) -> None:
         """Raise UsageError for names that no instance of the run directory ever had."""

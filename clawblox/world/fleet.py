@@ -128,7 +128,9 @@ class Fleet(KnownInstances):
         ):
             self._services.start_soon(watch_logs, self._find_logs, self._max_log_bytes)
             self._services.start_soon(watch_loop, self._note_lag)
-            self._services.start_soon(watch_records, lambda: [one.instance for one in self.all])
+            self._services.start_soon(
+                watch_records, lambda: [handle.instance for handle in self.all]
+            )
             self._services.start_soon(watch_memory, self._find_limited)
             yield self
 
@@ -181,7 +183,7 @@ class Fleet(KnownInstances):
 
     async def undo_start(self, *started: StartedWorld) -> None:
         """End instances whose caller was cancelled before it learned of their start."""
-        known = (self._instances.get(one.name) for one in started)
+        known = (self._instances.get(instance.name) for instance in started)
         await self._end([instance for instance in known if instance is not None])
 
     async def start_many(
@@ -211,7 +213,7 @@ class Fleet(KnownInstances):
                 name: self._make_member(launch, control, starts.note)
                 for name, launch in launches.items()
             }
-            async with planned(run_dir, [one.instance for one in begun.values()]):
+            async with planned(run_dir, [handle.instance for handle in begun.values()]):
                 await self.writers.of(run_dir).apply(list_members(launches))
                 await self.writers.note_forks(forked_snapshots(launches.values()))
             for name, launch in launches.items():
@@ -238,7 +240,7 @@ class Fleet(KnownInstances):
         if starts.is_aborted:
             await self._end(begun.values())
             failed += [name for name in begun if name not in failed]
-        done = {name: one.started for name, one in begun.items() if name not in failed}
+        done = {name: instance.started for name, instance in begun.items() if name not in failed}
         errors: dict[str, Exception] = {}
         for name in failed:
             error = start_stopped()
@@ -276,7 +278,9 @@ class Fleet(KnownInstances):
         """Adopt the instances that run in a run directory; raises ``RunLockedError``."""
 
         def plan() -> list[tuple[InstanceRecord, Launch]]:
-            return [(one, plan_attach(config, run_dir, one)) for one in read_running(run_dir)]
+            return [
+                (record, plan_attach(config, run_dir, record)) for record in read_running(run_dir)
+            ]
 
         found = await run_blocking(plan)
         control = await self._controls.open(run_dir)
@@ -421,7 +425,7 @@ class Fleet(KnownInstances):
         run_id = update.run.get("id")
         if run_id is not None:
             here = self._find_runs(directory)
-            update = attrs.evolve(update, renamed_runs={one.run_id: run_id for one in here})
+            update = attrs.evolve(update, renamed_runs={run.run_id: run_id for run in here})
             await run_blocking(rename_runs, here, run_id)
         if (snapshot := update.run.get("resume_from")) is not None:
             await self.writers.note_forks([Path(snapshot)])
@@ -460,14 +464,14 @@ class Fleet(KnownInstances):
             self.emit("lagged", "", {}, seconds=lag_s)
 
     def _find_limited(self) -> LimitedInstances:
-        return {one.instance: one.supervisor.end_at_limit for one in self.all}
+        return {handle.instance: handle.supervisor.end_at_limit for handle in self.all}
 
     def _find_logs(self) -> Iterator[tuple[LogIndex, list[Path]]]:
         """Yield the logs of the instances that have processes, or had."""
-        for one in self.all:
-            index = one.instance.log_index
-            if index is not None and not one.is_over:
-                yield index, one.instance.sidecar_logs
+        for handle in self.all:
+            index = handle.instance.log_index
+            if index is not None and not handle.is_over:
+                yield index, handle.instance.sidecar_logs
 
 
 def _plan_start(

@@ -119,7 +119,7 @@ class Planning:
         def plan_here() -> tuple[dict[str, Launch], Mapping[str, Exception]]:
             with claim.naming() as taken:
                 planned = plan(free_names(run_dir, {*known, *self.launches, *taken}, reuse=reuse))
-                launches = {str(one.options.name): one for one in planned.launches}
+                launches = {str(launch.options.name): launch for launch in planned.launches}
                 taken.update(launches)
             return launches, planned.failed
 
@@ -196,12 +196,14 @@ class KnownInstances:
     @property
     def ready_names(self) -> tuple[str, ...]:
         """Names of the instances that are ready, in the order of their starts."""
-        return tuple(name for name, one in self._instances.items() if one.is_ready)
+        return tuple(name for name, instance in self._instances.items() if instance.is_ready)
 
     @property
     def snapshots_in_use(self) -> set[Path | None]:
         """The snapshots that instances were restored from, will be, or may have to be."""
-        restorable = ((one.resume_path, one.source.first.resume_path) for one in self.all)
+        restorable = (
+            (instance.resume_path, instance.source.first.resume_path) for instance in self.all
+        )
         return self._planning.snapshots.union(*restorable)
 
     def find(self, name: str | None) -> InstanceHandle:
@@ -224,7 +226,7 @@ class KnownInstances:
 
     def leave_elsewhere(self, directory: Path, joined: InstanceHandle) -> None:
         """Forget the sessions that the proxy of an agent had in other instances than ``joined``."""
-        for roster in {one.roster for one in (*self.all, *self._last.values())}:
+        for roster in {instance.roster for instance in (*self.all, *self._last.values())}:
             if roster is not joined.roster:
                 roster.release(directory)
 
@@ -242,7 +244,7 @@ class KnownInstances:
 
     def _no_instance(self, name: str | None) -> UsageError:
         names = ", ".join(self._instances)
-        past = ", ".join(one for one in self._past if one not in self._instances)
+        past = ", ".join(name for name in self._past if name not in self._instances)
         asked = "no instance was named" if name is None else f"no instance {name!r}"
         ended = f", and there were: {past}" if past else ""
         if not self._instances:
@@ -265,7 +267,7 @@ class KnownInstances:
         """Return whether an instance of that name was started here, or is being started."""
         known = (self._instances, self._past, self._names, self._planning.launches)
         return any(name in names for names in known) or any(
-            name == one.launch.options.name for one in self._starting
+            name == start.launch.options.name for start in self._starting
         )
 
     def _expect(self, instance: InstanceHandle) -> None:
@@ -310,7 +312,9 @@ class KnownInstances:
     def _find_runs(self, instance_dir: Path) -> list[Instance | _PastInstance]:
         """Return the instances that run in a directory, and the last that was started there."""
         here: list[Instance | _PastInstance] = [
-            one.instance for one in self._instances.values() if one.instance_dir == instance_dir
+            handle.instance
+            for handle in self._instances.values()
+            if handle.instance_dir == instance_dir
         ]
         last = self._past.get(self._last_in.get(instance_dir, ""))
         if last is not None and last.instance_dir == instance_dir:

@@ -122,13 +122,17 @@ class OpenWorld(WorldMetadata):
     @property
     def labels(self) -> dict[str, Labels]:
         """Labels of the instances that became ready and were not stopped, by name."""
-        return {one.name: one.labels for one in self._fleet.instances} if self._fleet else {}
+        return (
+            {instance.name: instance.labels for instance in self._fleet.instances}
+            if self._fleet
+            else {}
+        )
 
     @property
     def tick_rates(self) -> dict[str, TickRate]:
         """How fast the worlds of the ready instances run, by name, where they report it."""
         instances = self._fleet.instances if self._fleet else ()
-        rates = {one.name: one.rate for one in instances}
+        rates = {instance.name: instance.rate for instance in instances}
         return {name: rate for name, rate in rates.items() if rate is not None}
 
     @property
@@ -263,6 +267,6 @@ class OpenWorld(WorldMetadata):
 
 def _count_states(fleet: Fleet) -> str:
     """Return how many instances are in each state: ``8 ready, 1 starting``."""
-    states = [one.state.value for one in fleet.instances]
+    states = [instance.state.value for instance in fleet.instances]
     counts = Counter([*states, *("starting" for _ in fleet.starting)])
     return ", ".join(f"{count} {state}" for state, count in counts.items()) or "no instances"

@@ -71,7 +71,9 @@ async def resume_all(
         for instance in fleet.instances:
             if instance.name in ended:  # it is being put away
                 await instance.stop(0.0, on_purpose=False)
-        resumable = [one.record.name for one in current.instances if one.problem is None]
+        resumable = [
+            instance.record.name for instance in current.instances if instance.problem is None
+        ]
         await fleet.leftovers.close_runs(run_dir, without=resumable)
         return partial(_plan, fleet, config, run_dir, current.instances, variables)
 
@@ -160,8 +162,8 @@ async def find_resumable(
     return attrs.evolve(
         found,
         instances=tuple(
-            attrs.evolve(one, problem=survivors.get(one.record.name, one.problem))
-            for one in found.instances
+            attrs.evolve(instance, problem=survivors.get(instance.record.name, instance.problem))
+            for instance in found.instances
         ),
     )
 
@@ -169,7 +171,7 @@ async def find_resumable(
 async def _end_processes(records: Iterable[InstanceRecord]) -> dict[str, str]:
     """End the processes that the guard has not ended yet; return what survives, by instance."""
     here = boot_id()
-    stale = [one for one in records if one.state != "exited" and one.boot_id == here]
+    stale = [record for record in records if record.state != "exited" and record.boot_id == here]
     survivors: dict[str, str] = {}
 
     async def end(record: InstanceRecord) -> None:

@@ -126,12 +126,12 @@ class Roster:
         known = self._seats.get(seat.session)
         if known is not None:
             seat.joined_at = known.joined_at
-        lost = [one for one in self._lost.values() if one.member.name == name]
-        for one in lost:
-            del self._lost[one.session]
+        lost = [seat for seat in self._lost.values() if seat.member.name == name]
+        for seat in lost:
+            del self._lost[seat.session]
         self._seats[seat.session] = seat
         over = [*self._over.pop(name, ()), *lost]
-        return [one.entry for one in over if one.entry is not None]
+        return [seat.entry for seat in over if seat.entry is not None]
 
     def find(self, session: str) -> Seat | None:
         """Return the seat with a session; None if there is none."""
@@ -164,7 +164,7 @@ class Roster:
             begun_at: Time of the loop's clock before the world was asked for it.
             kept: The files that a restart may restore.
         """
-        self._saved_at = {one: self._saved_at[one] for one in kept if one in self._saved_at}
+        self._saved_at = {file: self._saved_at[file] for file in kept if file in self._saved_at}
         self._saved_at[path] = begun_at
 
     def saved_at(self, path: Path | None) -> float:

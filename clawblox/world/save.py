@@ -61,7 +61,7 @@ def save_all(
     save_one = partial(save_now, fleet, options=options, retention=retention)
     return BatchOperation(
         fleet.tasks,
-        {one.name: partial(save_one, one) for one in instances},
+        {instance.name: partial(save_one, instance) for instance in instances},
         verb="Saving",
         progress=check_progress(progress, "progress"),
     )
@@ -94,7 +94,7 @@ async def save_now(
         instance.source.add(saved)
     else:
         await retention.remove_retired(instance)
-    kept = [one.path for one in instance.source.saves]
+    kept = [save.path for save in instance.source.saves]
     instance.roster.note_save(saved.path, begun_at, kept)
     remember_players(saved, instance.roster.players_before(begun_at))
     elapsed_s = anyio.current_time() - begun_at
@@ -233,7 +233,7 @@ class Autosave:
             self._answering.discard(instance)
 
     async def _save_once(self) -> None:
-        ready = [one for one in self._fleet.instances if one.is_ready]
+        ready = [instance for instance in self._fleet.instances if instance.is_ready]
         roomy = await self._with_room(ready)
         await save_all(self._fleet, roomy, self._options, retention=self._retention)
 
@@ -241,7 +241,7 @@ class Autosave:
         """Return the instances whose disks have room; a pause and its end are events."""
         if self._min_free is None or not instances:
             return instances
-        places = [self._options.dir or one.instance_dir for one in instances]
+        places = [self._options.dir or instance.instance_dir for instance in instances]
         free = await run_blocking(_measure_free, set(places))
         low = [place for place in places if free[place] < self._min_free]
         if bool(low) != self._is_paused:

@@ -179,10 +179,10 @@ def forked_snapshots(launches: Iterable[Launch]) -> set[Path]:
 
 def list_members(launches: Mapping[str, Launch]) -> Update:
     """Return the entries of a run directory's manifest for instances with their own manifests."""
-    members = {name: one for name, one in launches.items() if one.index is not None}
+    members = {name: launch for name, launch in launches.items() if launch.index is not None}
     return instances_update(
-        {name: one.instance_dir for name, one in members.items()},
-        {name: one.options.labels for name, one in members.items()},
+        {name: launch.instance_dir for name, launch in members.items()},
+        {name: launch.options.labels for name, launch in members.items()},
     )
 
 

@@ -19,7 +19,7 @@ from clawblox.checkpoint import (
 )
 from clawblox.errors import CheckpointError, CheckpointSecretError, ConfigError
 from clawblox.system.files import digest_file
-from tests.checkpoint.runs import Run, contents, fake_token, make_run
+from tests.checkpoint.runs import Run, contents, fake_token
 from tests.support import open_fds, wait_until_async
 
 pytestmark = pytest.mark.anyio
@@ -30,11 +30,6 @@ T = TypeVar("T")
 @pytest.fixture(scope="module", params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    return make_run(tmp_path)
 
 
 async def save(run: Run, name: str = "a", **options: object) -> Path:

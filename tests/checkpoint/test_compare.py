@@ -8,14 +8,9 @@ from pathlib import Path
 import pytest
 
 from clawblox.checkpoint import CheckpointFormatError, diff_checkpoints, verify_checkpoint
-from tests.checkpoint.runs import Run, make_run
+from tests.checkpoint.runs import Run
 
 WORKSPACE = "agents/rocky/workspace"
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    return make_run(tmp_path)
 
 
 def test_archives_of_the_same_state_do_not_differ(run: Run):

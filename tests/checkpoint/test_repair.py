@@ -16,11 +16,6 @@ from clawblox.system.files import digest_file
 from tests.checkpoint.runs import Run, make_run, update_manifest
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    return make_run(tmp_path)
-
-
 def test_archives_that_the_manifest_lacks_are_registered_as_a_save_does(run: Run):
     for name in ("a", "deep/b", "../c"):
         run.save(name)
