@@ -122,11 +122,8 @@ class OpenWorld(WorldMetadata):
     @property
     def labels(self) -> dict[str, Labels]:
         """Labels of the instances that became ready and were not stopped, by name."""
-        return (
-            {instance.name: instance.labels for instance in self._fleet.instances}
-            if self._fleet
-            else {}
-        )
+        instances = self._fleet.instances if self._fleet else ()
+        return {instance.name: instance.labels for instance in instances}
 
     @property
     def tick_rates(self) -> dict[str, TickRate]:

@@ -183,9 +183,6 @@ def _listed(manifest: Manifest, name: str) -> list[ManifestEntry]:
 
 def _listed_ids(found: tuple[Manifest, ManifestEntry] | None, name: str) -> list[str]:
     """Return the world's ids of the agents of a name that the manifest of the save lists."""
-    ids = (
-        []
-        if found is None
-        else [player.get("world_agent_id") for player in _listed(found[0], name)]
-    )
+    players = [] if found is None else _listed(found[0], name)
+    ids = [player.get("world_agent_id") for player in players]
     return [agent_id for agent_id in ids if isinstance(agent_id, str)]

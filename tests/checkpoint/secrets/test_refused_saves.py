@@ -1,4 +1,4 @@
-"""A save that finds a secret: the refusal, which shows none, and what is allowed by name."""
+"""A save that finds a secret: its refusal shows none, and findings can be allowed by name."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tests.support import make_world
 
 
 def expect_refusal(run: Run, **options: object) -> CheckpointSecretError:
-    with pytest.raises(CheckpointSecretError) as told:
+    with pytest.raises(CheckpointSecretError) as caught:
         run.save(**options)
     assert run.archives() == []
     assert run.partials() == []
-    return told.value
+    return caught.value
 
 
 def place_in_workspace(run: Run, token: str) -> None:
@@ -63,11 +63,11 @@ def test_a_secret_anywhere_is_refused_and_never_shown(
     assert [finding.path for finding in error.findings] == where
     for text in (str(error), repr(error), repr(error.findings), repr(error.args)):
         assert token not in text
-    assert metadata or token not in locals_of(error)
+    assert metadata or token not in read_locals(error)
     assert "allow=" in str(error.hint)
 
 
-def locals_of(error: BaseException) -> str:
+def read_locals(error: BaseException) -> str:
     """Return what a traceback with its locals shows of the package."""
     shown = traceback.TracebackException.from_exception(error, capture_locals=True)
     frames = [frame for frame in shown.stack if "/clawblox/checkpoint/" in frame.filename]
@@ -80,12 +80,12 @@ def test_a_name_that_is_a_secret_is_withheld_where_its_content_is_refused(run: R
     (run.workspace / name).write_text(content)
     error = expect_refusal(run)
     assert len(error.findings) == 3
-    assert name not in f"{error!s} {error.findings!r} {locals_of(error)}"
+    assert name not in f"{error!s} {error.findings!r} {read_locals(error)}"
     (run.workspace / name).rename(run.workspace / f"{name}\n")
     (run.workspace / f"{name}\n").write_text("nothing")
-    with pytest.raises(CheckpointError, match="names that are not allowed") as told:
+    with pytest.raises(CheckpointError, match="names that are not allowed") as caught:
         run.save()
-    assert name not in str(told.value)
+    assert name not in str(caught.value)
 
 
 def test_an_allowance_lets_one_finding_through_and_is_recorded(run: Run):
@@ -101,9 +101,9 @@ def test_an_allowance_lets_one_finding_through_and_is_recorded(run: Run):
     (recorded,) = read_metadata(path)["secret_scan"]["allowed"]
     assert recorded.items() >= allowed.items()
     (run.workspace / "more.txt").write_text(fake_token(2))
-    with pytest.raises(CheckpointSecretError) as told:
+    with pytest.raises(CheckpointSecretError) as caught:
         run.save("b", allow=[Allowance(**allowed)])
-    assert [each.path for each in told.value.findings] == ["agents/rocky/workspace/more.txt"]
+    assert [each.path for each in caught.value.findings] == ["agents/rocky/workspace/more.txt"]
 
 
 def test_the_reason_of_an_allowance_is_searched_too(run: Run):
@@ -138,7 +138,7 @@ def test_a_secret_that_has_no_shape_is_found_when_it_is_known(
     else:
         monkeypatch.setenv("WORLD_PASSWORD", secret)
         error = expect_refusal(run)
-    assert secret not in f"{error!s} {error!r} {error.findings!r} {locals_of(error)}"
+    assert secret not in f"{error!s} {error!r} {error.findings!r} {read_locals(error)}"
 
 
 def test_the_operator_token_of_a_world_that_runs_is_known(run: Run, tmp_path: Path):
