@@ -196,6 +196,11 @@ class AsyncAgent:
         return None if self._owner is None else self._owner.failure
 
     @property
+    def budget(self) -> Budget | None:
+        """Limits of usage over all starts, after which the agent is stopped; None sets no limit."""
+        return self._options.budget
+
+    @property
     def is_between_turns(self) -> bool:
         """Whether the agent is between turns; the next may be about to start."""
         return self._owner is None or self._owner.is_between_turns
@@ -257,17 +262,18 @@ class AsyncAgent:
             raise UsageError("this agent is not open", hint=hint)
         return self._tasks
 
-    def limit_turns(self, turns: int) -> None:
-        """Stop the agent after this number of turns, over all starts; applies from the next start.
+    def set_budget(self, budget: Budget | None) -> None:
+        """Replace the budget; an agent that works is stopped between turns if it is used up.
 
         Args:
-            turns: Number of turns; replaces the limit in the budget.
+            budget: Limits of usage over all starts; None sets no limit.
 
         Raises:
-            ConfigError: The number is not a whole number above 0.
+            ConfigError: The argument is not a budget.
         """
-        budget = attrs.evolve(self._options.budget or Budget(), turns=turns)
         self._options = attrs.evolve(self._options, budget=budget)
+        if self._owner is not None:
+            self._owner.set_budget(budget)
 
     def kill_now(self) -> None:
         """End the grace of a stop that is under way: kill all remaining processes now."""
@@ -526,6 +532,7 @@ class AsyncAgent:
             tasks.start_soon(control.run)
         if self._first_started_at is None:
             self._first_started_at = anyio.current_time()
+        order = attrs.evolve(order, options=self._options)  # the budget may be newer
         books = Bookkeeping(order, self._lifecycle, self._hub, self._first_started_at)
         owner = self._owner = Owner(order, self._lifecycle, books)
         tasks.start_soon(self._run, owner, self._control)
@@ -562,5 +569,10 @@ class AsyncAgent:
         if self._owner is not None:
             return self._owner.result
         return AgentResult(
-            name=self.name, state="new", reason="never started", exit_code=None, usage=Usage()
+            name=self.name,
+            state="new",
+            reason="never started",
+            ended_by=None,
+            exit_code=None,
+            usage=Usage(),
         )

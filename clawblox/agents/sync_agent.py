@@ -12,6 +12,7 @@ from pathlib import Path
 
 from clawblox.agents.access.grant import Grant
 from clawblox.agents.async_agent import AsyncAgent
+from clawblox.agents.usage import Budget
 from clawblox.agents.values import AgentState, SandboxLevel, Usage
 from clawblox.concurrency.synchronous import (
     OpenTwin,
@@ -108,6 +109,11 @@ class Agent(OpenTwin[AsyncAgent]):
         return self._async.failure
 
     @property
+    def budget(self) -> Budget | None:
+        """See :attr:`AsyncAgent.budget`."""
+        return self._async.budget
+
+    @property
     def is_between_turns(self) -> bool:
         """See :attr:`AsyncAgent.is_between_turns`."""
         return self._async.is_between_turns
@@ -126,7 +132,7 @@ class Agent(OpenTwin[AsyncAgent]):
     fork = converting(AsyncAgent.fork, lambda branch: _twin(branch), returns="Agent")
     stop = synchronous(AsyncAgent.stop)
     kill_now = immediate(AsyncAgent.kill_now)
-    limit_turns = immediate(AsyncAgent.limit_turns)
+    set_budget = immediate(AsyncAgent.set_budget)
     wait = synchronous(AsyncAgent.wait)
     events = streaming(AsyncAgent.events, returns="Stream[AgentEvent]")
 

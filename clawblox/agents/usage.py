@@ -308,6 +308,7 @@ class Budget:
 
     Args:
         tokens: Tokens of all kinds, cached ones included.
+        output_tokens: Answer tokens, reasoning included.
         usd: Cost in US dollars, as far as the program reports it.
         turns: Turns.
         minutes: Minutes since the agent's first start in this process.
@@ -317,6 +318,7 @@ class Budget:
     """
 
     tokens: int | None = attrs.field(default=None, validator=_IS_COUNT)
+    output_tokens: int | None = attrs.field(default=None, validator=_IS_COUNT)
     usd: float | None = attrs.field(default=None, validator=_IS_AMOUNT)
     turns: int | None = attrs.field(default=None, validator=_IS_COUNT)
     minutes: float | None = attrs.field(default=None, validator=_IS_AMOUNT)
@@ -330,6 +332,7 @@ class Budget:
         """
         reached: Mapping[str, tuple[float | None, float]] = {
             f"{self.tokens} tokens": (self.tokens, usage.tokens),
+            f"{self.output_tokens} output tokens": (self.output_tokens, usage.output_tokens),
             f"{self.usd} USD": (self.usd, usage.cost_usd or 0.0),
             f"{self.turns} turn{'' if self.turns == 1 else 's'}": (self.turns, usage.turns),
             f"{self.minutes:g} minutes" if self.minutes else "": (self.minutes, minutes),

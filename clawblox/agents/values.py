@@ -15,6 +15,9 @@ AgentState: TypeAlias = Literal["new", "starting", "working", "idle", "stopped",
 """State of an agent: ``working`` within a turn; ``idle`` between turns, with or without a
 program."""
 
+EndCause: TypeAlias = Literal["request", "budget", "failure"]
+"""What ended an agent: a call of ``stop``, its used-up budget, or a failure."""
+
 SandboxLevel: TypeAlias = Literal[
     "none", "native", "bwrap", "bwrap+native", "bwrap-root", "bwrap-root+native"
 ]
@@ -189,6 +192,7 @@ class AgentResult:
         name: Its full name.
         state: ``idle``, ``stopped`` or ``failed``; ``new`` if it was never started.
         reason: Reason in a few words: ``stopped on request``, ``budget of 20 turns used up``.
+        ended_by: What ended it (:data:`EndCause`); None if it has not ended.
         exit_code: Exit status of its last process, negative for a signal; None if unknown.
         usage: Its usage.
     """
@@ -196,5 +200,6 @@ class AgentResult:
     name: str
     state: AgentState
     reason: str
+    ended_by: EndCause | None
     exit_code: int | None
     usage: Usage

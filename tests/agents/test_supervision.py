@@ -21,7 +21,13 @@ from clawblox.agents.running.order import Limits
 from clawblox.agents.running.output import OutputReader, read_lines
 from clawblox.agents.usage import Budget
 from clawblox.agents.values import AgentResult, Report, Usage
-from clawblox.errors import AgentError, AgentExitedError, AgentResumeError, AgentStallError
+from clawblox.errors import (
+    AgentError,
+    AgentExitedError,
+    AgentResumeError,
+    AgentStallError,
+    ConfigError,
+)
 from clawblox.telemetry.log_segments import list_segments
 from tests.agents.small import (
     SmallConversation,
@@ -332,10 +338,44 @@ async def test_a_budget_stops_the_agent(tmp_path: Path, budget: Budget, reason: 
         await agent.send(prompt="use 60")
         (tmp_path / "go").touch()
         result = await agent.wait()
-        assert (result.state, result.reason) == ("stopped", reason)
+        assert (result.state, result.ended_by, result.reason) == ("stopped", "budget", reason)
         assert (result.usage.turns, result.usage.tokens) == (2, 120)
     assert records(agent, "limit")[0]["data"]["message"] == reason
     assert records(agent)[-1]["status"] == "stopped"
+
+
+async def test_a_new_budget_applies_to_an_agent_that_works(tmp_path: Path) -> None:
+    async with opened(tmp_path, "loop", auto_continue=True, budget=Budget(turns=9)) as agent:
+        await agent.start(initial_prompt=f"until {tmp_path / 'go'}")
+        agent.set_budget(Budget(turns=1))
+        assert agent.budget == Budget(turns=1)
+        (tmp_path / "go").touch()
+        result = await agent.wait()
+        assert (result.ended_by, result.usage.turns) == ("budget", 1)
+
+
+async def test_a_new_budget_ends_an_idle_agent(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    async with opened(tmp_path, *flags) as agent:
+        assert (await run_to_end(agent, "work")).ended_by is None
+        async with agent.events() as events:
+            agent.set_budget(Budget(turns=1))
+            await until(events, "process.exited")
+        assert (await agent.wait()).ended_by == "budget"
+
+
+async def test_a_budget_set_before_the_start_replaces_the_first(tmp_path: Path) -> None:
+    async with opened(tmp_path, auto_continue=True, budget=Budget(turns=9)) as agent:
+        agent.set_budget(Budget(turns=1))
+        assert (await run_to_end(agent, "work")).reason == "budget of 1 turn used up"
+        with pytest.raises(ConfigError, match="budget"):
+            agent.set_budget({"turns": 1})  # type: ignore[arg-type]
+
+
+async def test_a_stop_and_a_failure_are_no_used_up_budget(tmp_path: Path) -> None:
+    async with opened(tmp_path, max_restarts=0) as agent:
+        assert (await run_to_end(agent, "crash 1")).ended_by == "failure"
+        await agent.send(prompt="work")
+        assert (await agent.stop()).ended_by == "request"
 
 
 async def test_minutes_end_a_turn_too(tmp_path: Path) -> None:

@@ -232,6 +232,13 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
             0,
             "budget of 10 tokens used up",
         ),
+        (Budget(output_tokens=10), Usage(input_tokens=99, output_tokens=9), 0, None),
+        (
+            Budget(output_tokens=10),
+            Usage(output_tokens=10),
+            0,
+            "budget of 10 output tokens used up",
+        ),
         (Budget(usd=0.5), Usage(cost_usd=None), 0, None),
         (Budget(usd=0.5), Usage(cost_usd=0.49), 0, None),
         (Budget(usd=0.5), Usage(cost_usd=0.5), 0, "budget of 0.5 USD used up"),
@@ -249,7 +256,7 @@ def test_a_budget_names_the_limit_that_is_used_up(
     assert budget.exceeded(usage, minutes) == reason
 
 
-@pytest.mark.parametrize("limit", ["tokens", "usd", "turns", "minutes"])
+@pytest.mark.parametrize("limit", ["tokens", "output_tokens", "usd", "turns", "minutes"])
 @pytest.mark.parametrize("value", [0, -1, "2M", True, math.nan, math.inf])
 def test_a_limit_that_is_no_number_above_0_is_an_error(limit: str, value: object) -> None:
     with pytest.raises(ConfigError) as raised:

@@ -66,7 +66,7 @@ class Agenda:
         hold: Delays the nudge.
 
     Attributes:
-        news: Set when a message was added.
+        news: Set when a message was added, or the budget was replaced.
     """
 
     def __init__(self, nudge: str | None, hold: Hold) -> None:
@@ -122,16 +122,14 @@ class Agenda:
             return None
         return Message(self._nudge, is_nudge=True)
 
-    async def wait(self) -> Message:
-        """Wait until a message is due.
+    async def wait(self) -> None:
+        """Wait until a message may be due, or there is other news.
 
-        Cancellation: nothing is taken.
+        Cancellation: changes nothing.
         """
-        while (message := self.take(anyio.current_time())) is None:
-            self.news = anyio.Event()
-            with anyio.move_on_after(self.due_in(anyio.current_time())):
-                await self.news.wait()
-        return message
+        with anyio.move_on_after(self.due_in(anyio.current_time())):
+            await self.news.wait()
+        self.news = anyio.Event()
 
     def settle_all(self) -> None:
         """Abandon all messages, and wake their senders.

@@ -44,6 +44,7 @@ class Bookkeeping:
         first_started_at: Monotonic time of its first start in this process.
 
     Attributes:
+        budget: Limits of its usage.
         ledger: Counts its usage; ``log_offset`` is the end of the output processed so far.
         session_id: Its conversation; None before it is known.
         is_confirmed: Whether a process has confirmed that conversation since this start.
@@ -59,7 +60,7 @@ class Bookkeeping:
     _first_started_at: float
 
     def __attrs_post_init__(self) -> None:
-        self._budget = self._order.options.budget or Budget()
+        self.budget = self._order.options.budget or Budget()
         self._file = EventFile(self._order.directory.events_file, self._order.secrets)
         self.ledger = Ledger.empty()
         self._seq = 0
@@ -181,12 +182,12 @@ class Bookkeeping:
 
     def exceeded(self) -> str | None:
         """Return the limit of the budget that is used up; None if none is."""
-        return self._budget.exceeded(self.usage, self._minutes)
+        return self.budget.exceeded(self.usage, self._minutes)
 
     @property
     def is_out_of_time(self) -> bool:
         """Whether the minutes of the budget are used up. Unlike other limits, this ends a turn."""
-        limit = self._budget.minutes
+        limit = self.budget.minutes
         return limit is not None and self._minutes >= limit
 
     @property

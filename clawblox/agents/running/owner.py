@@ -38,7 +38,8 @@ from clawblox.agents.running.session import (
     require_transcript,
 )
 from clawblox.agents.running.version import find_number
-from clawblox.agents.values import AgentResult, AgentState, StartedAgent
+from clawblox.agents.usage import Budget
+from clawblox.agents.values import AgentResult, AgentState, EndCause, StartedAgent
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import DEFAULT_GRACE_S
@@ -89,6 +90,7 @@ class Owner:
         self._doubts: list[Requirement] = []
         self._attempt: Attempt | None = None
         self._exit_code: int | None = None
+        self._stopped_by: EndCause = "request"
         self._stop = SharedStop()
         lifecycle.move("starting")
 
@@ -170,6 +172,13 @@ class Owner:
         await self._stop.request(grace_seconds)
         return self.result
 
+    def set_budget(self, budget: Budget | None) -> None:
+        """Replace the budget; it is checked before the next turn, and by an idle agent now."""
+        self.books.budget = budget or Budget()
+        self._agenda.news.set()
+        if self._attempt is not None:
+            self._attempt.wake()
+
     def kill_now(self) -> None:
         """End the grace of a stop that is under way."""
         self._stop.kill_now()
@@ -193,9 +202,16 @@ class Owner:
             name=self._order.name,
             state=self.books.state,
             reason=self.books.reason,
+            ended_by=self._ended_by,
             exit_code=self._exit_code,
             usage=self.books.usage,
         )
+
+    @property
+    def _ended_by(self) -> EndCause | None:
+        if self.books.state not in ("stopped", "failed"):
+            return None
+        return "failure" if self.failure is not None else self._stopped_by
 
     def _facts(self) -> StartedAgent:
         order, hooks = self._order, self._order.hooks
@@ -227,7 +243,7 @@ class Owner:
                     with self._order.options.naming_errors():
                         await self._work(services)
         except BudgetUsedUp as used_up:
-            reason = str(used_up)
+            reason, self._stopped_by = str(used_up), "budget"
             with self._contained("limit not reported"):
                 self.books.emit("limit", {"kind": "budget", "message": reason})
         except Exception as error:  # noqa: BLE001 - every failure goes to the waiting calls
@@ -362,14 +378,16 @@ class Owner:
 
     async def _wait_for_message(self) -> Message:
         """Wait between two processes until a message is due."""
-        if (used_up := self.books.exceeded()) is not None:
-            raise BudgetUsedUp(used_up)
-        if self._agenda.due_in(anyio.current_time()) == float("inf"):
-            self.books.move("idle", "the turn is over, and there is nothing more to do")
-        await self.books.flush()
-        message = await self._agenda.wait()
-        self.books.move("working")
-        return message
+        while True:
+            if (used_up := self.books.exceeded()) is not None:
+                raise BudgetUsedUp(used_up)
+            if (message := self._agenda.take(anyio.current_time())) is not None:
+                self.books.move("working")
+                return message
+            if self._agenda.due_in(anyio.current_time()) == float("inf"):
+                self.books.move("idle", "the turn is over, and there is nothing more to do")
+            await self.books.flush()
+            await self._agenda.wait()
 
     async def _end_attempt(self, grace: Grace, *, only_leader: bool = False) -> None:
         """End the agent's processes, and release the resources of the attempt.

@@ -158,7 +158,8 @@ class Companion:
         limit = self._run_agent.turn_limit if more is None else before + more
         self._run_agent = attrs.evolve(self._run_agent, turn_limit=limit, settled=None)
         if limit is not None:
-            self._agent.limit_turns(limit)
+            budget = attrs.evolve(self._agent.budget or Budget(), turns=limit)
+            self._agent.set_budget(budget)
             self._turn_words = ("--max-turns", str(limit - before))
 
     async def show(self, write_line: Callable[[str], Awaitable[None]]) -> None:
