@@ -7,6 +7,7 @@
 - ``sync_checkpointer``: the same without ``await``.
 - ``pointer``: the file that names the latest archive.
 - ``cleaning``: finds and removes unneeded files of ended runs.
+- ``lines``, ``journal``: the journal of an experiment, and its file.
 """
 
 from __future__ import annotations

@@ -1,0 +1,125 @@
+"""The lines of an experiment's journal: facts and decisions, in the order in which they happened.
+
+This module names their types and encodes them. ``journal`` keeps the file, ``machine`` computes the
+state of an experiment from its lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import attrs
+import msgspec
+
+from clawblox.agents.values import Usage
+from clawblox.foreign_values import encode_line
+
+LineType: TypeAlias = Literal[
+    "experiment.begun",
+    "session.begun",
+    "session.ended",
+    "plan.amended",
+    "account.limited",
+    "account.cleared",
+    "chain.forked",
+    "chain.retried",
+    "opened",
+    "prepared",
+    "working",
+    "checkpoint",
+    "checkpoint.failed",
+    "checkpoint.removed",
+    "closing",
+    "saved",
+    "scored",
+    "committed",
+    "paused",
+    "failed",
+    "interrupted",
+    "imported",
+    "rescored",
+    "hook.failed",
+]
+"""Types of a :class:`Line`."""
+
+CheckpointKind: TypeAlias = Literal["periodic", "pause", "boundary", "end"]
+"""Why a checkpoint was made: at the interval, before a pause, before the save prompt, or at the end
+of a generation."""
+
+Phase: TypeAlias = Literal["work", "save", "score"]
+"""Where an attempt begins: with the work of the agents, with the save prompt, or with the score."""
+
+PauseReason: TypeAlias = Literal[
+    "limit", "auth", "disk", "secret", "checkpoint", "dollars", "wall", "request"
+]
+"""Why a chain is paused."""
+
+FailureCause: TypeAlias = Literal["world", "agent", "start", "setup", "secret", "plan", "defect"]
+"""Why an attempt failed."""
+
+Ending: TypeAlias = Literal["committed", "paused", "failed", "interrupted"]
+"""Type of the line that ends an attempt."""
+
+ENDINGS: Final[frozenset[str]] = frozenset({"committed", "paused", "failed", "interrupted"})
+
+
+@attrs.frozen(kw_only=True)
+class Line:
+    """A line of the journal.
+
+    Attributes:
+        seq: Its number, from 1, without gaps.
+        at: UTC time, ``2026-06-22T18:59:25.104Z``.
+        type: Its type.
+        chain: Name of the chain that it is about; None for the experiment as a whole.
+        generation: Number of the generation, from 1; None for the chain as a whole.
+        attempt: The attempt, named like its run directory; None for the generation as a whole.
+        data: Further facts, JSON values by name. Paths are relative to the chain's directory.
+    """
+
+    seq: int
+    at: str
+    type: LineType
+    chain: str | None = None
+    generation: int | None = None
+    attempt: str | None = None
+    data: Mapping[str, Any] = attrs.field(factory=dict)
+
+
+_decoder: Final = msgspec.json.Decoder(Line)
+
+
+def encode(line: Line) -> bytes:
+    """Return a line as it is written, with its newline."""
+    members = attrs.asdict(line, recurse=False)
+    return encode_line({name: value for name, value in members.items() if value is not None})
+
+
+def decode(text: bytes, number: int) -> Line:
+    """Return a line of the file.
+
+    Args:
+        text: The line.
+        number: Its number in the file, from 1.
+
+    Raises:
+        ValueError: It is not valid, or has another number.
+    """
+    try:
+        line = _decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"line {number} is not valid: {error}") from error
+    if line.seq != number:
+        raise ValueError(f"line {number} has the number {line.seq}")
+    return line
+
+
+def usage_data(usage: Sequence[Usage]) -> list[dict[str, Any]]:
+    """Return the usage of agents as plain values, in their order."""
+    return [attrs.asdict(agent) for agent in usage]
+
+
+def read_usage(data: object) -> tuple[Usage, ...]:
+    """Return the usage that a line records for each agent; empty if it records none."""
+    return tuple(msgspec.convert(data or [], type=tuple[Usage, ...]))
