@@ -2,6 +2,7 @@
 
 - ``live_run``: agents in one instance of a world, and their checkpoints.
 - ``run_resume``: resumes an interrupted instance and its agents from one checkpoint.
+- ``idle_moments``: moments in which no agent is in the middle of a turn, and archives made in them.
 - ``async_checkpointer``: checkpoints of a running world and its agents, at an interval, each in a
   moment in which no agent is in the middle of a turn.
 - ``sync_checkpointer``: the same without ``await``.

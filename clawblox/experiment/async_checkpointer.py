@@ -1,32 +1,33 @@
 """Checkpoints of a running world and its agents, at an interval.
 
-Nothing is sent to the agents. A checkpoint waits for a moment in which no agent is in the middle of
-a turn, and suppresses automatic continuation until it is made. If there is no such moment in time,
-it is made anyway, and records which agents were cut in a turn.
+``idle_moments`` finds the moment of each; this module owns the interval, the pointer to the latest
+archive, and the removal of older archives.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol, Self, TypeAlias, runtime_checkable
+from typing import Any, Final, Self, TypeAlias
 
 import anyio
-import attrs
 
-from clawblox.checkpoint.collect.plan import is_idle
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.agent_arguments import Agents, require_agent
+from clawblox.config.agent_arguments import Agents
 from clawblox.config.arguments import check_count, check_path, check_seconds, check_size
 from clawblox.errors import ClawbloxError, UsageError
+from clawblox.experiment.idle_moments import (
+    check_agents,
+    free_archive,
+    held,
+    idle_moment,
+    save_now,
+)
 from clawblox.experiment.pointer import POINTER_NAME, write_pointer
-from clawblox.protocol import ARCHIVE_SUFFIX
 from clawblox.results import SavedCheckpoint
-from clawblox.system.clock import utc_now
 from clawblox.system.files import available_bytes
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.async_world import AsyncWorld
@@ -35,10 +36,6 @@ DEFAULT_EVERY_S: Final = 900.0
 DEFAULT_IDLE_QUIET_S: Final = 5.0
 DEFAULT_CHECKPOINTER_IDLE_WAIT_S: Final = 60.0
 """Longer than for a single save: a checkpointer works unattended, and no caller waits for it."""
-
-_LOG: Final = Path("logs", "agent.log")
-_LOOK_S: Final = 0.25
-_WORKING: Final = ("starting", "working")
 
 _log = OwnLog(__name__)
 
@@ -215,26 +212,17 @@ class AsyncCheckpointer:
         assert self._begun_at is not None
         elapsed_s = int(self._elapsed_s + anyio.current_time() - self._begun_at)
         facts = {**self._metadata, "elapsed_seconds": elapsed_s}
-        saved = await self._world.checkpoint(
-            await run_blocking(self._free_path, elapsed_s),
-            {agent.name: agent.dir for agent in self._agents},
+        saved = await save_now(
+            self._world,
+            self._agents,
+            await run_blocking(free_archive, self._dir, f"t{elapsed_s:06}"),
             instance=self._instance,
             metadata=facts,
-            idle_wait=0.0,
-            on_unarchivable="record",
         )
         self._archives.append(saved.path)
         self._latest = saved
         await run_blocking(self._point, saved.path, facts)
         return saved
-
-    def _free_path(self, elapsed_s: int) -> Path:
-        """Return a path for a new archive. Blocks."""
-        stem, number = f"t{elapsed_s:06}", 1
-        while (path := self._dir / f"{stem}{ARCHIVE_SUFFIX}").exists():
-            number += 1
-            stem = f"t{elapsed_s:06}-{number}"
-        return path
 
     def _point(self, path: Path, facts: Mapping[str, Any]) -> None:
         try:
@@ -254,102 +242,3 @@ class AsyncCheckpointer:
             except ClawbloxError as error:  # another process may have removed it
                 _log.warning("checkpoint not removed", path=str(path), error=str(error))
             del self._archives[0]
-
-
-# -- moments between turns ----------------------------------------------------------------------
-
-
-@runtime_checkable
-class _TurnKeeper(Protocol):
-    """An object that knows an agent's turns, and can keep the agent between two turns."""
-
-    @property
-    def is_between_turns(self) -> bool: ...
-
-    def hold_turns(self) -> AbstractContextManager[None]: ...
-
-
-@attrs.frozen
-class WatchedAgent:
-    """An agent that is watched for moments between two turns.
-
-    Attributes:
-        name: Its full name.
-        dir: Its directory, absolute.
-        agent: Object that knows its state; None without one.
-    """
-
-    name: str
-    dir: Path
-    agent: object = None
-
-    @property
-    def is_known_idle(self) -> bool:
-        """Whether its object reports that it is not within a turn."""
-        if isinstance(self.agent, _TurnKeeper):
-            return self.agent.is_between_turns
-        state = getattr(self.agent, "state", None)
-        return state is not None and state not in _WORKING
-
-    def looks_idle(self, quiet_s: float) -> bool:
-        """Return whether its log is quiet and its conversation is between turns. Blocks.
-
-        Args:
-            quiet_s: Seconds without output; a program that waits for its model is quiet too.
-        """
-        try:
-            changed_at = (self.dir / _LOG).stat().st_mtime
-        except OSError:
-            changed_at = 0.0
-        return utc_now().timestamp() - changed_at >= quiet_s and is_idle({"": self.dir}, None)
-
-
-def check_agents(agents: Agents) -> tuple[WatchedAgent, ...]:
-    """Return the agents that a caller passed.
-
-    Raises:
-        ConfigError: They are neither directories by name nor objects with a name and a directory.
-    """
-    if isinstance(agents, Mapping):
-        return tuple(
-            WatchedAgent(name, check_path(path, f"agents.{name}").absolute())
-            for name, path in agents.items()
-        )
-    return tuple(
-        WatchedAgent(agent.name, check_path(agent.dir, "agents").absolute(), agent)
-        for agent in map(require_agent, agents)
-    )
-
-
-@contextmanager
-def held(agents: Iterable[WatchedAgent]) -> Iterator[None]:
-    """Keep agents between turns, once they get there, while the block runs."""
-    with ExitStack() as stack:
-        for watched in agents:
-            if isinstance(watched.agent, _TurnKeeper):
-                stack.enter_context(watched.agent.hold_turns())
-        yield
-
-
-async def idle_moment(agents: Sequence[WatchedAgent], *, quiet_s: float, wait_s: float) -> bool:
-    """Wait until no agent is in the middle of a turn; return whether that happened in time.
-
-    Args:
-        agents: The agents.
-        quiet_s: Seconds without output of an agent that does not report its state.
-        wait_s: Maximum wait in seconds.
-
-    Cancellation: changes nothing.
-    """
-    deadline = anyio.current_time() + wait_s
-    while True:
-        open_questions = [agent for agent in agents if not agent.is_known_idle]
-        if await run_blocking(_all_idle, open_questions, quiet_s):
-            return True
-        if anyio.current_time() + _LOOK_S > deadline:
-            return False
-        await anyio.sleep(_LOOK_S)
-
-
-def _all_idle(agents: Sequence[WatchedAgent], quiet_s: float) -> bool:
-    return all(agent.looks_idle(quiet_s) for agent in agents)

@@ -27,7 +27,7 @@ from clawblox import (
 )
 from clawblox.checkpoint import verify_checkpoint
 from clawblox.errors import ClawbloxError
-from clawblox.experiment.async_checkpointer import check_agents, idle_moment
+from clawblox.experiment.idle_moments import check_agents, idle_moment
 from tests.checkpoint.agents import build_agent
 from tests.checkpoint.runs import fake_token
 from tests.crowd import act
@@ -197,7 +197,7 @@ async def test_it_waits_for_an_agent_that_reports_work(
             scene.eko.state = "idle"
         return await sleep(0.001)
 
-    monkeypatch.setattr("clawblox.experiment.async_checkpointer.anyio.sleep", look)
+    monkeypatch.setattr("clawblox.experiment.idle_moments.anyio.sleep", look)
     saved = await checkpointer.save()
     assert looks == ["working"] * 3
     assert saved.mid_turn == ()
