@@ -9,6 +9,9 @@
 - ``pointer``: the file that names the latest archive.
 - ``cleaning``: finds and removes unneeded files of ended runs.
 - ``lines``, ``journal``: the journal of an experiment, and its file.
+- ``layout``: the names and paths of an experiment's files.
+- ``chain_files``: the table of a chain's generations, and the pointer to its latest archive.
+- ``harness_import``: what the public generation scripts record of an experiment, checked.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from clawblox.system.process_tree import is_same_process, read_start_time
-from clawblox.system.regular_files import PRIVATE_DIR, PRIVATE_FILE, open_regular
+from clawblox.system.regular_files import PRIVATE_DIR, PRIVATE_FILE, open_regular, read_regular
 
 _MAX_DIGEST_BYTES: Final = 64 << 30
 
@@ -138,6 +138,23 @@ def publish_bytes(
         partial.publish(destination, overwrite=True, mode=mode, durable=durable)
     finally:
         partial.close()
+
+
+def publish_changed(destination: Path | str, data: bytes, *, durable: bool = True) -> None:
+    """Write ``data`` to ``destination`` atomically, unless the file has this content already.
+
+    Args:
+        destination: The file; a link in its place is replaced, not followed.
+        data: Its whole content.
+        durable: Whether it must survive a loss of power too.
+
+    Raises:
+        OSError: As for :func:`publish_bytes`.
+    """
+    with contextlib.suppress(OSError):
+        if read_regular(destination, max_bytes=len(data)) == data:
+            return
+    publish_bytes(destination, data, durable=durable)
 
 
 def digest_file(path: Path, *, max_bytes: int = _MAX_DIGEST_BYTES) -> str:

@@ -1,0 +1,239 @@
+"""The table of a chain's generations and the pointer to its latest archive.
+
+Both are derived from the journal and have the format of the public generation scripts, which can
+resume a chain from them. They are written again after every step that changes them, and when an
+experiment is opened: so they name existing files, even if the experiment's directory was moved.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from clawblox.experiment import layout
+from clawblox.experiment.layout import Layout
+from clawblox.experiment.lines import Line
+from clawblox.experiment.pointer import read_pointer, write_pointer
+from clawblox.system.clock import format_utc, parse_utc
+from clawblox.system.files import publish_changed
+
+COLUMNS: Final = (
+    "generation",
+    "agent_index",
+    "agent_name",
+    "run_id",
+    "tmux_session",
+    "template_in",
+    "workspace_out",
+    "start_utc",
+    "end_utc",
+    "duration_seconds",
+)
+"""The columns of the table, in their order."""
+
+CHECKPOINT_PREFIX: Final = "checkpoint:"
+"""Precedes the archive in ``template_in`` if a generation continued from an archive."""
+
+
+@attrs.frozen(kw_only=True)
+class PlannedChain:
+    """The part of a plan that the files of a chain contain.
+
+    Attributes:
+        templates: The template of each agent, absolute; None for an empty workspace.
+        duration_s: Planned duration of a generation, in seconds.
+        runs: Prefix of the names of the runs.
+        tmux: Prefix of the names of the tmux sessions; None if there are none.
+    """
+
+    templates: Sequence[Path | None]
+    duration_s: float
+    runs: str
+    tmux: str | None = None
+
+
+def write_chain_files(
+    chain_dir: Path, lines: Sequence[Line], revisions: Sequence[PlannedChain], style: Layout
+) -> None:
+    """Write the table and the pointer of a chain where they differ from its lines. Blocks.
+
+    Args:
+        chain_dir: The directory of the chain, absolute; it is created if it is missing.
+        lines: The lines of the journal that are about the chain.
+        revisions: The plan of the chain in each revision of the experiment's plan.
+        style: The layout of the experiment.
+
+    Raises:
+        OSError: A file cannot be written; it has its old content.
+    """
+    layout.runs_dir(chain_dir).mkdir(parents=True, exist_ok=True)
+    table = format_table(chain_dir, lines, revisions)
+    publish_changed(layout.table_path(chain_dir), table, durable=False)
+    latest = find_latest(chain_dir, lines)
+    if latest is None:
+        _remove_dangling_pointer(chain_dir)
+        return
+    line, archive = latest
+    write_pointer(
+        layout.pointer_path(chain_dir),
+        archive,
+        {"generation": line.generation, "elapsed_seconds": int(line.data.get("elapsed_s", 0))},
+        written_at=_seconds(line.at),
+        is_absolute=style == "flat",
+    )
+
+
+def _remove_dangling_pointer(chain_dir: Path) -> None:
+    """Remove the pointer, unless it names an archive of a generation that was imported."""
+    archive = read_pointer(chain_dir)
+    if archive is None or not archive.is_file():
+        layout.pointer_path(chain_dir).unlink(missing_ok=True)
+
+
+def find_latest(chain_dir: Path, lines: Sequence[Line]) -> tuple[Line, Path] | None:
+    """Return the line of a chain's latest archive that exists, and its path; None without one.
+
+    Args:
+        chain_dir: The directory of the chain.
+        lines: The lines of the journal that are about the chain.
+    """
+    directories = moved_attempts(lines)
+    for line in reversed(lines):
+        if line.type == "checkpoint" and line.attempt is not None:
+            directory = directories.get(line.attempt, line.attempt)
+            archive = layout.archive_path(chain_dir, directory, str(line.data["file"]))
+            if archive.is_file():
+                return line, archive
+    return None
+
+
+def moved_attempts(lines: Sequence[Line]) -> dict[str, str]:
+    """Return the directories below ``runs`` of the attempts that were moved, by their names."""
+    moves = {
+        line.attempt: line.data.get("moved_to")
+        for line in lines
+        if line.type in ("failed", "interrupted") and line.attempt is not None
+    }
+    return {attempt: str(name) for attempt, name in moves.items() if name}
+
+
+# -- the table -----------------------------------------------------------------------------------
+
+
+def format_table(
+    chain_dir: Path, lines: Sequence[Line], revisions: Sequence[PlannedChain]
+) -> bytes:
+    """Return the content of the table of a chain.
+
+    Lines end in a newline alone, since the older of the public scripts refuse a header that ends in
+    another character. The newer read both.
+
+    Args:
+        chain_dir: The directory of the chain, absolute.
+        lines: The lines of the journal that are about the chain.
+        revisions: The plan of the chain in each revision of the experiment's plan.
+    """
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(COLUMNS)
+    table = csv.DictWriter(text, COLUMNS, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    table.writerows(_rows(chain_dir, lines, revisions))
+    return text.getvalue().encode("utf-8", "surrogateescape")
+
+
+def _rows(
+    chain_dir: Path, lines: Sequence[Line], revisions: Sequence[PlannedChain]
+) -> Iterator[dict[str, Any]]:
+    opened = {line.attempt: line for line in lines if line.type == "opened"}
+    origins = _Origins(chain_dir, lines)
+    for line in lines:
+        if line.type == "imported":
+            yield from _imported_rows(chain_dir, line)
+        if line.type == "committed":
+            beginning = opened[line.attempt]
+            planned = revisions[int(beginning.data.get("revision", 0))]
+            yield from _committed_rows(chain_dir, line, beginning, planned, origins)
+
+
+def _imported_rows(chain_dir: Path, line: Line) -> Iterator[dict[str, Any]]:
+    for row in line.data["rows"]:
+        yield {**row, "workspace_out": str(chain_dir / row["workspace_out"])}
+
+
+def _committed_rows(
+    chain_dir: Path, line: Line, opened: Line, planned: PlannedChain, origins: _Origins
+) -> Iterator[dict[str, Any]]:
+    attempt = str(line.attempt)
+    for index, agent in enumerate(line.data["agents"]):
+        yield {
+            "generation": line.generation,
+            "agent_index": index,
+            "agent_name": agent["name"],
+            "run_id": attempt,
+            "tmux_session": layout.tmux_session(planned.tmux, attempt, planned.runs),
+            "template_in": origins.describe(opened.data["origin"], index, planned),
+            "workspace_out": str(chain_dir / line.data["workspaces"][index]),
+            "start_utc": _seconds(line.data["started_at"]),
+            "end_utc": _seconds(line.data["ended_at"]),
+            "duration_seconds": round(planned.duration_s),
+        }
+
+
+class _Origins:
+    """Where the generations of a chain began.
+
+    Args:
+        chain_dir: The directory of the chain.
+        lines: The lines that are about it.
+    """
+
+    def __init__(self, chain_dir: Path, lines: Sequence[Line]) -> None:
+        self._chain_dir = chain_dir
+        self._directories = moved_attempts(lines)
+        self._attempts = {line.attempt for line in lines if line.type == "opened"}
+        self._workspaces = {
+            line.attempt: line.data["workspaces"] for line in lines if line.type == "committed"
+        }
+        for line in lines:
+            if line.type == "imported":
+                rows = line.data["rows"]
+                self._workspaces[rows[0]["run_id"]] = [row["workspace_out"] for row in rows]
+        forks = (line.data["source"]["chain"] for line in lines if line.type == "chain.forked")
+        self._source: str | None = next(forks, None)
+
+    def describe(self, origin: Mapping[str, Any], index: int, planned: PlannedChain) -> str:
+        """Return where an agent's workspace came from, as the table shows it.
+
+        Args:
+            origin: The origin that a line records.
+            index: Place of the agent in its world.
+            planned: The plan of the chain.
+        """
+        if origin["kind"] == "template":
+            template = planned.templates[index]
+            return "" if template is None else str(template)
+        attempt = str(origin["attempt"])
+        if origin["kind"] == "workspace":
+            return str(self._chain_dir / self._workspaces[attempt][index])
+        directory = self._directories.get(attempt, attempt)
+        archive = layout.archive_path(self._home(attempt), directory, str(origin["file"]))
+        return f"{CHECKPOINT_PREFIX}{archive}"
+
+    def _home(self, attempt: str) -> Path:
+        """Return the directory of the chain that an attempt belongs to: this or a branch's source.
+
+        The directories of all chains that can have branches are next to each other.
+        """
+        if attempt in self._attempts or self._source is None:
+            return self._chain_dir
+        return self._chain_dir.parent / self._source
+
+
+def _seconds(at: str) -> str:
+    """Return a time of a line in whole seconds."""
+    time = parse_utc(at)
+    return at if time is None else format_utc(time)

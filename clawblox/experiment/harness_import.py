@@ -1,0 +1,273 @@
+"""Experiments that the public generation scripts began: what they record, checked.
+
+A table or an archive may come from a stranger. Nothing that it names is opened outside the
+directory of the chain, no link is followed, and every value is checked before it becomes a line of
+a journal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from clawblox.checkpoint.api import read_metadata
+from clawblox.errors import ConfigError
+from clawblox.errors.general import shorten
+from clawblox.experiment import layout
+from clawblox.experiment.chain_files import COLUMNS
+from clawblox.foreign_values import finite_number
+from clawblox.system.clock import parse_utc
+from clawblox.system.regular_files import open_directory, read_regular
+
+Row: TypeAlias = Mapping[str, str]
+"""A row of the table, by column."""
+
+_MAX_TABLE_BYTES: Final = 16 << 20
+_MAX_TEXT_CHARS: Final = 8192
+_MAX_NAME_CHARS: Final = 255
+_RESUME_FROM: Final = "continue from an archive, in the directory checkpoints of its run"
+
+
+@attrs.frozen
+class ImportedGeneration:
+    """A complete generation of a table.
+
+    Attributes:
+        number: Its number, from 1.
+        rows: Its rows in the order of the agents; ``workspace_out`` is relative to the directory of
+            the chain.
+    """
+
+    number: int
+    rows: tuple[Row, ...]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The content of its line in the journal."""
+        return {"rows": [dict(row) for row in self.rows]}
+
+
+@attrs.frozen(kw_only=True)
+class ImportedChain:
+    """The generations of a table, and the names with which their chain continues.
+
+    Attributes:
+        generations: The generations, by number.
+        run_prefix: Prefix of the names of the next runs.
+        tmux_prefix: Prefix of the names of their tmux sessions; None without one.
+    """
+
+    generations: tuple[ImportedGeneration, ...]
+    run_prefix: str
+    tmux_prefix: str | None
+
+
+@attrs.frozen(kw_only=True)
+class ResumePoint:
+    """Where an archive continues a generation.
+
+    Attributes:
+        generation: The number of the generation, from 1.
+        elapsed_s: Seconds of the generation that had passed.
+        agents: The full names of the agents, in their order.
+    """
+
+    generation: int
+    elapsed_s: int
+    agents: tuple[str, ...]
+
+    def remaining_s(self, duration_s: float) -> float:
+        """Return the seconds that remain of a generation, at least one.
+
+        Args:
+            duration_s: Planned duration of the generation, in seconds.
+        """
+        return max(1.0, duration_s - self.elapsed_s)
+
+
+def find_resume_point(archive: Path, *, agents: int) -> ResumePoint:
+    """Return where an archive continues a generation. Blocks.
+
+    Args:
+        archive: An archive of the public scripts or of this package.
+        agents: Number of agents in the world.
+
+    Raises:
+        CheckpointError: The archive cannot be read, or is not sound.
+        ConfigError: It has another number of agents, or its metadata is not that of a generation.
+    """
+    metadata = read_metadata(archive)
+    names = sorted(metadata.get("agents", ()), key=layout.agent_index)
+    recorded = _number(metadata, "agents_per_world", archive, default=len(names))
+    if {recorded, len(names)} != {agents}:
+        raise ConfigError(
+            f"must be {len(names)} as in the archive, not {agents}", path=archive, key="agents"
+        )
+    return ResumePoint(
+        generation=_number(metadata, "generation", archive, default=1),
+        elapsed_s=_number(metadata, "elapsed_seconds", archive, default=0),
+        agents=tuple(names),
+    )
+
+
+def _number(metadata: Mapping[str, Any], key: str, archive: Path, *, default: int) -> int:
+    value = metadata.get(key, default)
+    least = min(default, 1)
+    number = finite_number(value, low=least)
+    if number is None:
+        raise ConfigError(f"must be {least} or more, not {value!r}", path=archive, key=key)
+    return int(number)
+
+
+# -- the table of complete generations ----------------------------------------------------------
+
+
+def read_chain(chain_dir: Path, *, agents: int) -> ImportedChain:
+    """Return the generations that the public scripts completed in a directory. Blocks.
+
+    Args:
+        chain_dir: The directory that contains the table, absolute.
+        agents: Number of agents in each world.
+
+    Raises:
+        ConfigError: There is no generation to continue from: the table is missing, empty or not
+            valid, its last generation has rows of another number of agents, or a workspace is
+            missing.
+    """
+    path = layout.table_path(chain_dir)
+    rows = list(_read_rows(path))
+    if not rows:
+        raise ConfigError("no generation is complete", path=path, hint=_RESUME_FROM)
+    generations: dict[int, list[Row]] = {}
+    for row in rows:
+        generations.setdefault(int(row["generation"]), []).append(row)
+    last = max(generations)
+    _check_last(generations[last], path, agents=agents)
+    sample = max(generations[last], key=_index)
+    return ImportedChain(
+        generations=tuple(
+            ImportedGeneration(number, tuple(_located(chain_dir, rows, is_last=number == last)))
+            for number, rows in sorted(generations.items())
+        ),
+        run_prefix=layout.next_prefix(sample["run_id"]),
+        tmux_prefix=layout.next_prefix(sample["tmux_session"]) or None,
+    )
+
+
+def _check_last(rows: Sequence[Row], path: Path, *, agents: int) -> None:
+    """Refuse a last generation that is not complete, or was completed twice."""
+    if sorted(map(_index, rows)) == list(range(agents)):
+        return
+    indexes = ", ".join(row["agent_index"] for row in rows)
+    raise ConfigError(
+        f"the last generation, {rows[0]['generation']}, must have a row for each of {agents} "
+        f"agents, not for the indexes {shorten(indexes, 80)}",
+        path=path,
+        hint=f"give the number of agents of that generation; or {_RESUME_FROM}",
+    )
+
+
+def _located(chain_dir: Path, rows: Sequence[Row], *, is_last: bool) -> Iterator[Row]:
+    """Yield the latest row of each agent, with its workspace relative to the chain's directory."""
+    for row in sorted({_index(row): row for row in rows}.values(), key=_index):
+        workspace = _find_workspace(chain_dir, row)
+        if workspace is None and is_last:
+            raise ConfigError(
+                f"the workspace of agent {row['agent_index']} must be a directory below "
+                f"{layout.runs_dir(chain_dir)}, not {shorten(row['workspace_out'], 200)!r}",
+                path=layout.table_path(chain_dir),
+                hint="restore the run directory; links are not followed",
+            )
+        yield row if workspace is None else {**row, "workspace_out": workspace}
+
+
+def _find_workspace(chain_dir: Path, row: Row) -> str | None:
+    """Return the path of an existing workspace, relative to the directory of the chain.
+
+    The place that follows from the names comes first: the written path is that of a directory
+    which may have been moved.
+    """
+    written = os.path.relpath(chain_dir / row["workspace_out"], chain_dir)
+    for path in (layout.workspace_path(row["run_id"], row["agent_name"]), written):
+        if path.startswith("runs/"):
+            with contextlib.suppress(OSError):
+                os.close(open_directory(chain_dir, path))
+                return path
+    return None
+
+
+def _index(row: Row) -> int:
+    return int(row["agent_index"])
+
+
+# -- its rows -------------------------------------------------------------------------------------
+
+
+def _read_rows(path: Path) -> Iterator[Row]:
+    try:
+        text = read_regular(path, max_bytes=_MAX_TABLE_BYTES).decode("utf-8-sig")
+    except OSError as error:
+        message = f"the table cannot be read: {error.strerror}"
+        raise ConfigError(message, path=path, hint=_RESUME_FROM) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError("the table is not UTF-8", path=path) from error
+    table = csv.DictReader(io.StringIO(text, newline=""))
+    try:
+        missing = [column for column in COLUMNS if column not in (table.fieldnames or ())]
+        if missing:
+            message = f"the table must have the columns {', '.join(missing)}"
+            raise ConfigError(message, path=path, line=1)
+        for row in table:
+            yield _check_row(row, path, table.line_num)
+    except csv.Error as error:
+        raise ConfigError(f"not CSV: {error}", path=path, line=table.line_num) from error
+
+
+def _check_row(row: Mapping[str, Any], path: Path, line: int) -> Row:
+    for column, (is_valid, expected) in _CHECKS.items():
+        value = row[column]
+        if not isinstance(value, str) or not is_valid(value):
+            raise ConfigError(
+                f"must be {expected}, not {shorten(repr(value), 200)}",
+                path=path,
+                line=line,
+                key=column,
+            )
+    return {column: row[column] for column in COLUMNS}
+
+
+def _is_name(text: str) -> bool:
+    is_safe = text == layout.safe_name(text) and text.strip(".") != ""
+    return is_safe and len(text) <= _MAX_NAME_CHARS
+
+
+def _is_path(text: str) -> bool:
+    return 0 < len(text) <= _MAX_TEXT_CHARS and "\0" not in text
+
+
+_NAME: Final = (_is_name, "a name of letters, digits, dots, underscores and hyphens")
+_PATH: Final = (_is_path, f"a path of at most {_MAX_TEXT_CHARS} characters")
+_TIME: Final = (lambda text: parse_utc(text) is not None, "a time such as 2026-06-22T18:59:25Z")
+_COUNT: Final = (re.compile(r"0{0,8}[1-9][0-9]{0,8}").fullmatch, "a whole number, 1 or more")
+
+_CHECKS: Final[Mapping[str, tuple[Callable[[str], object], str]]] = {
+    "generation": _COUNT,
+    "agent_index": (re.compile(r"[0-9]{1,6}").fullmatch, "a whole number"),
+    "agent_name": _NAME,
+    "run_id": _NAME,
+    "tmux_session": (lambda text: text == "" or _is_name(text), f"empty or {_NAME[1]}"),
+    "template_in": (lambda text: text == "" or _is_path(text), f"empty or {_PATH[1]}"),
+    "workspace_out": _PATH,
+    "start_utc": _TIME,
+    "end_utc": _TIME,
+    "duration_seconds": _COUNT,
+}
+"""By column: the check of a value, and the values that pass it."""

@@ -1,0 +1,204 @@
+"""Names and paths of the files of an experiment. Pure; reads and creates nothing.
+
+The directory of a chain has the layout of the experiments of the public generation scripts: a table
+of the generations, a pointer to the latest archive, and below ``runs`` an ordinary run directory
+for each attempt. So these scripts can resume a chain, and tools that read their files need no
+change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+from datetime import datetime
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from clawblox.experiment.pointer import POINTER_NAME
+
+Layout: TypeAlias = Literal["chains", "flat"]
+"""Whether each chain has a directory of its own, or the experiment's directory is the only one."""
+
+CHAINS_DIR: Final = "chains"
+TABLE_NAME: Final = "generation_chain.csv"
+RUN_DIRS: Final = ("runtime", "recordings", "logs", "agents", "checkpoints")
+"""The directories of every run."""
+
+DISPLAY_NAMES: Final = ("Eko", "Moa", "Rua", "Tavi", "Oni", "Zev", "Ika", "Pala")
+
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
+_GENERATION: Final = re.compile(r"-g[0-9]{3}\Z")
+_INDEX: Final = re.compile(r"-a([0-9]{1,9})\Z")
+_STAMP: Final = "%Y%m%dT%H%M%SZ"
+
+
+# -- names ---------------------------------------------------------------------------------------
+
+
+def safe_name(text: str) -> str:
+    """Return a text with an underscore for each character that a name may not contain."""
+    return _UNSAFE.sub("_", text)
+
+
+def format_stamp(at: datetime) -> str:
+    """Return a UTC time as it appears in names: ``20260622T185925Z``."""
+    return at.strftime(_STAMP)
+
+
+def run_prefix(experiment: str, chain: str, layout: Layout, *, given: str | None = None) -> str:
+    """Return the prefix of a chain's runs, which no other chain of the experiment has.
+
+    Args:
+        experiment: The name of the experiment.
+        chain: The name of the chain.
+        layout: The layout of the experiment.
+        given: The prefix to use in place of the experiment's name; None for that name.
+    """
+    prefix = safe_name(experiment if given is None else given)
+    return prefix if layout == "flat" else safe_name(f"{prefix}-{chain}")
+
+
+def attempt_name(prefix: str, generation: int, *, stamp: str | None = None) -> str:
+    """Return the name of an attempt, and of its run directory.
+
+    Args:
+        prefix: The prefix of the chain's runs.
+        generation: The number of the generation, from 1.
+        stamp: The time of the attempt if the name without it is taken; None for none.
+    """
+    suffix = "" if stamp is None else f"-r{stamp}"
+    return safe_name(f"{prefix}-g{generation:03d}{suffix}")
+
+
+def free_attempt_name(prefix: str, generation: int, at: datetime, taken: Container[str]) -> str:
+    """Return a name for a new attempt that no attempt has.
+
+    Args:
+        prefix: The prefix of the chain's runs.
+        generation: The number of the generation, from 1.
+        at: The time of the attempt, in UTC.
+        taken: The names of all attempts so far.
+    """
+    name, stamp, number = attempt_name(prefix, generation), format_stamp(at), 1
+    while name in taken:
+        name = attempt_name(prefix, generation, stamp=stamp if number == 1 else f"{stamp}.{number}")
+        number += 1
+    return name
+
+
+def next_prefix(name: str) -> str:
+    """Return the prefix with which the public scripts continue after an attempt.
+
+    They remove the generation only from the end, so a name with a stamp is a prefix as a whole.
+
+    Args:
+        name: The name of the attempt, or of its tmux session.
+    """
+    return _GENERATION.sub("", name)
+
+
+def tmux_session(prefix: str | None, attempt: str, runs: str) -> str:
+    """Return the name of an attempt's tmux session; empty without a prefix.
+
+    Args:
+        prefix: The prefix of the chain's sessions; None if it uses no tmux.
+        attempt: The name of the attempt.
+        runs: The prefix of the chain's runs.
+    """
+    return "" if prefix is None else safe_name(prefix + attempt.removeprefix(runs))
+
+
+def default_display_name(index: int) -> str:
+    """Return the default name of an agent, as the world shows it.
+
+    Args:
+        index: Its place in its world, from 0.
+    """
+    return DISPLAY_NAMES[index] if index < len(DISPLAY_NAMES) else f"Agent{index}"
+
+
+def full_name(display: str, attempt: str, index: int) -> str:
+    """Return the full name of an agent, which is also that of its directory.
+
+    Args:
+        display: Its name as the world shows it.
+        attempt: The name of the attempt.
+        index: Its place in its world, from 0.
+    """
+    return safe_name(f"{display}-r{attempt}-w0-a{index}")
+
+
+def agent_index(name: str) -> int:
+    """Return the place of an agent in its world, from its full name; 0 if the name has none."""
+    match = _INDEX.search(name)
+    return int(match[1]) if match else 0
+
+
+def failed_name(attempt: str, at: datetime) -> str:
+    """Return the name of the run directory of an attempt that failed.
+
+    Args:
+        attempt: The name of the attempt.
+        at: The time of the failure, in UTC.
+    """
+    return f"{attempt}.failed-{format_stamp(at)}"
+
+
+def partial_name(attempt: str) -> str:
+    """Return the name of a run directory that is not complete yet."""
+    return f".{attempt}.partial"
+
+
+# -- paths ---------------------------------------------------------------------------------------
+
+
+def chain_dir(experiment_dir: Path, chain: str, layout: Layout) -> Path:
+    """Return the directory of a chain.
+
+    Args:
+        experiment_dir: The directory of the experiment.
+        chain: The name of the chain.
+        layout: The layout of the experiment.
+    """
+    return experiment_dir if layout == "flat" else experiment_dir / CHAINS_DIR / chain
+
+
+def table_path(chain_dir: Path) -> Path:
+    """Return the table of a chain's committed generations."""
+    return chain_dir / TABLE_NAME
+
+
+def pointer_path(chain_dir: Path) -> Path:
+    """Return the file that names the latest archive of a chain."""
+    return chain_dir / POINTER_NAME
+
+
+def runs_dir(chain_dir: Path) -> Path:
+    """Return the directory of a chain's run directories."""
+    return chain_dir / "runs"
+
+
+def attempt_dir(chain_dir: Path, attempt: str) -> Path:
+    """Return the run directory of an attempt."""
+    return runs_dir(chain_dir) / attempt
+
+
+def archive_path(chain_dir: Path, attempt: str, file: str) -> Path:
+    """Return an archive of an attempt.
+
+    Args:
+        chain_dir: The directory of the chain.
+        attempt: The name of the attempt, or of its directory after a failure.
+        file: The name of the archive.
+    """
+    return attempt_dir(chain_dir, attempt) / "checkpoints" / file
+
+
+def workspace_path(attempt: str, agent: str) -> str:
+    """Return the workspace of an agent, relative to the directory of the chain.
+
+    Args:
+        attempt: The name of the attempt.
+        agent: The full name of the agent.
+    """
+    return f"runs/{attempt}/agents/{agent}/workspace"
