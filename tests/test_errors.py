@@ -8,6 +8,7 @@ import inspect
 import pickle
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,8 @@ SAMPLES: dict[str, Any] = {
     "line": 12,
     "subject": "timeout",
     "status": 503,
+    "kind": "limit",
+    "retry_at": datetime(2026, 6, 22, 18, 59, 25, tzinfo=UTC),
     "pid": 4711,
     "instance": "w000",
     "agent": "Rocky",
@@ -189,6 +192,8 @@ def texts_of(name: str) -> list[str]:
             return list(map(str, SAMPLES[name]))
         case "failed":
             return ["w003: UsageError: closed", "w005: ValueError: too"]
+        case "retry_at":
+            return ["2026-06-22T18:59:25Z"]
         case "elapsed_s":
             return ["1.25 s"]
         case _:

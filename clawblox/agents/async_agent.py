@@ -205,6 +205,20 @@ class AsyncAgent:
         """Whether the agent is between turns; the next may be about to start."""
         return self._owner is None or self._owner.is_between_turns
 
+    @property
+    def is_waiting_for_provider(self) -> bool:
+        """Whether the agent waits for its model's provider only.
+
+        True from a ``retry`` or ``limit`` event, or a failure of a busy model, until the model
+        answers or the agent ends.
+        """
+        return self._owner is not None and self._owner.books.provider_wait_s is not None
+
+    @property
+    def provider_wait_s(self) -> float:
+        """Seconds of the current, unbroken wait for its model's provider; 0.0 without a wait."""
+        return 0.0 if self._owner is None else self._owner.books.provider_wait_s or 0.0
+
     def hold_turns(self) -> AbstractContextManager[None]:
         """Suppress automatic continuation while the block runs; messages are still delivered."""
         return self._hold.held()

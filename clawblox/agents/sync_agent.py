@@ -118,6 +118,16 @@ class Agent(OpenTwin[AsyncAgent]):
         """See :attr:`AsyncAgent.is_between_turns`."""
         return self._async.is_between_turns
 
+    @property
+    def is_waiting_for_provider(self) -> bool:
+        """See :attr:`AsyncAgent.is_waiting_for_provider`."""
+        return self._async.is_waiting_for_provider
+
+    @property
+    def provider_wait_s(self) -> float:
+        """See :attr:`AsyncAgent.provider_wait_s`."""
+        return self._async.provider_wait_s
+
     def hold_turns(self) -> AbstractContextManager[None]:
         """See :meth:`AsyncAgent.hold_turns`."""
         return self._async.hold_turns()

@@ -44,11 +44,6 @@ EventType: TypeAlias = Literal[
 ]
 """Types of an :class:`AgentEvent`."""
 
-ErrorKind: TypeAlias = Literal[
-    "auth", "rate_limit", "overloaded", "invalid", "model", "crash", "resume", "stall", "limit"
-]
-"""Kinds of failures, the ``kind`` of an ``error`` event."""
-
 UsageScope: TypeAlias = Literal["turn", "process", "session", "recorded"]
 """Scope of a reading of usage: one turn, everything since the process or the session began, or
 everything recorded in files of the session."""
@@ -120,8 +115,9 @@ class Report:
       ``files``, the usage recorded in each file that has grown, by file name.
     - ``retry``: ``attempt``, ``max_attempts``, ``delay_s``, ``status``, ``error``: the program
       retries by itself.
-    - ``limit``: ``kind``, ``message``.
-    - ``error``: ``kind`` (:data:`ErrorKind`), ``message``; ``status`` where an API gave one.
+    - ``limit``: ``kind``, ``message``; ``resets_at``, a UTC time, where the program reports it.
+    - ``error``: ``kind`` (:data:`~clawblox.errors.agent.ErrorKind`), ``message``; ``status`` where
+      an API gave one.
     """
 
     type: EventType

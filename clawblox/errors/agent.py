@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from clawblox.errors.general import VALUE_CHARS, ClawbloxError, shorten
+
+ErrorKind: TypeAlias = Literal[
+    "auth", "rate_limit", "overloaded", "invalid", "model", "crash", "resume", "stall", "limit"
+]
+"""Kinds of failures of an agent's program: its login; too many requests; a busy model; a request
+that can never succeed; another error of the model's API; a crash; a conversation that cannot be
+continued; silence; a used-up allowance."""
 
 
 class AgentError(ClawbloxError):
@@ -16,6 +25,9 @@ class AgentError(ClawbloxError):
         agent_dir: Its directory.
         log_file: The log of its program.
         status: Exit status of the program, or the negative number of the signal that ended it.
+        kind: Kind of the program's failure; None if unknown, or if the program did not fail.
+        retry_at: UTC time at which the limit of the kind ``limit`` ends, as the program reports it;
+            None if it does not.
         log_lines: The last lines that the program wrote.
         hint: How to solve the problem.
     """
@@ -28,6 +40,8 @@ class AgentError(ClawbloxError):
         agent_dir: Path | None = None,
         log_file: Path | None = None,
         status: int | None = None,
+        kind: ErrorKind | None = None,
+        retry_at: datetime | None = None,
         log_lines: tuple[str, ...] = (),
         hint: str | None = None,
     ) -> None:
@@ -36,6 +50,8 @@ class AgentError(ClawbloxError):
         self.agent_dir = agent_dir
         self.log_file = log_file
         self.status = status
+        self.kind = kind
+        self.retry_at = retry_at
         self.log_lines = log_lines
 
     @property
@@ -46,6 +62,8 @@ class AgentError(ClawbloxError):
     def details(self) -> list[str]:
         """Show the program's last lines, then the paths of its files."""
         facts = {
+            "kind": self.kind,
+            "retry_at": self.retry_at and f"{self.retry_at:%Y-%m-%dT%H:%M:%SZ}",
             "status": self.status,
             "agent_dir": self.agent_dir,
             "log_file": self.log_file,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from clawblox import AgentError, AsyncAgent
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.running import lifecycle
+from clawblox.system.clock import format_utc, utc_now
 from tests.agents.small import records, until
 from tests.agents.standins import hold, install, left_behind, misbehave
 from tests.support import HANG_S, is_alive
@@ -132,6 +134,59 @@ async def test_what_does_not_pass_ends_the_agent(stand: Stand, status: int) -> N
         assert result.state == "failed"
     assert len(records(agent, "process.started")) == 1
     assert records(agent)[-1]["status"] == "failed"
+
+
+IN_AN_HOUR = utc_now().replace(microsecond=0) + timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("fault", "retry_at"),
+    [
+        ({"resets_at": int(IN_AN_HOUR.timestamp())}, IN_AN_HOUR),
+        (True, None),
+        pytest.param({"resets_at": 10**400}, None, marks=pytest.mark.thorough, id="huge"),
+        pytest.param({"resets_at": "soon"}, None, marks=pytest.mark.thorough),
+    ],
+)
+async def test_a_usage_limit_ends_the_agent_and_names_its_end_where_it_is_reported(
+    stand: Stand, fault: Any, retry_at: datetime | None
+) -> None:
+    misbehave(stand.workspace, usage_limit=fault)
+    async with stand.agent() as agent:
+        with suppress(AgentError):
+            await stand.start(agent)
+        assert (await agent.wait()).ended_by == "failure"
+        assert isinstance(agent.failure, AgentError)
+        assert (agent.failure.kind, agent.failure.retry_at) == ("limit", retry_at)
+        assert not agent.is_waiting_for_provider
+    limits = [record["data"] for record in records(agent, "limit")]
+    dated = [format_utc(retry_at)] if retry_at else []
+    assert [limit["resets_at"] for limit in limits if "resets_at" in limit] == dated
+
+
+@also_with_codex
+async def test_a_login_that_expires_between_two_turns_ends_the_agent(stand: Stand) -> None:
+    misbehave(stand.workspace, api_error={"after": 1, "status": 401})
+    async with stand.agent(auto_continue=True) as agent, agent.events() as events:
+        await stand.start(agent)
+        await until(events, "turn.finished")
+        assert (await agent.wait()).ended_by == "failure"
+        assert isinstance(agent.failure, AgentError)
+        assert (agent.failure.kind, agent.failure.retry_at) == ("auth", None)
+
+
+@also_with_codex
+async def test_an_agent_whose_program_retries_waits_for_its_provider(stand: Stand) -> None:
+    misbehave(stand.workspace, api_retry={"attempts": 2, "delay_s": 0.01})
+    async with stand.agent() as agent, agent.events() as events:
+        assert (agent.is_waiting_for_provider, agent.provider_wait_s) == (False, 0.0)
+        with hold(stand.workspace):
+            await stand.start(agent)
+            await until(events, "retry", 2)
+            assert agent.is_waiting_for_provider
+            assert agent.provider_wait_s > 0.0
+        await until(events, "message")
+        assert (agent.is_waiting_for_provider, agent.provider_wait_s) == (False, 0.0)
 
 
 @also_with_codex

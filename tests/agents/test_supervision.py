@@ -38,7 +38,7 @@ from tests.agents.small import (
     transcript,
     until,
 )
-from tests.support import live_processes
+from tests.support import HANG_S, live_processes
 
 __all__ = ["small"]
 
@@ -158,6 +158,28 @@ async def test_a_program_that_reports_a_wait_is_not_silent(tmp_path: Path) -> No
         with anyio.move_on_after(0.5):
             await until(events, "stalled")
             raise AssertionError("it is called silent")
+
+
+async def test_an_agent_waits_for_its_provider_until_a_busy_model_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle, "_FIRST_BUSY_DELAY_S", HANG_S)
+    async with opened(tmp_path) as agent, agent.events() as events:
+        await agent.start(initial_prompt="fail overloaded")
+        await until(events, "process.exited")
+        assert agent.is_waiting_for_provider
+        await agent.stop()
+        assert not agent.is_waiting_for_provider
+
+
+async def test_a_crash_is_no_wait_for_a_provider(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle, "_FIRST_DELAY_S", HANG_S)
+    async with opened(tmp_path) as agent, agent.events() as events:
+        await agent.start(initial_prompt="retry 1 crash 3")
+        await until(events, "process.exited")
+        assert not agent.is_waiting_for_provider
 
 
 async def test_a_wait_that_no_program_means_is_silence(tmp_path: Path) -> None:

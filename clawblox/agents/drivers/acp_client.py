@@ -25,7 +25,8 @@ from clawblox.agents.drivers.output import (
     report_result,
     text_in,
 )
-from clawblox.agents.values import ErrorKind, Report, Usage
+from clawblox.agents.values import Report, Usage
+from clawblox.errors.agent import ErrorKind
 from clawblox.foreign_values import clean_value, encode_line
 
 _METHOD_NOT_FOUND: Final = -32601

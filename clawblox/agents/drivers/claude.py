@@ -42,15 +42,18 @@ from clawblox.agents.drivers.output import (
     record_in,
     report_call,
     report_error,
+    report_limit,
     report_result,
     report_retry,
+    reset_in,
     status_in,
     text_in,
 )
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import CLAUDE
 from clawblox.agents.programs.program import project_slug
-from clawblox.agents.values import ErrorKind, Report, Usage, UsageScope
+from clawblox.agents.values import Report, Usage, UsageScope
+from clawblox.errors.agent import ErrorKind
 from clawblox.foreign_values import parse_document
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.regular_files import (
@@ -115,6 +118,7 @@ _RETRY_KEYS: Final = ("attempt", "max_retries", "retry_delay_ms", "error_status"
 _LIMITS: Final = {"error_max_turns": "turns", "error_max_budget_usd": "usd"}
 _ERRORS: Final[ErrorPatterns] = (
     (re.compile(r"No conversation found|is already in use"), "resume"),
+    (re.compile(r"hit your [\w ]{0,20}limit|usage limit|Credit balance", re.I), "limit"),
     (re.compile(r"Not logged in|Invalid API key|OAuth token|/login|authenticat", re.I), "auth"),
     (re.compile(r"cannot be used with root|^error: |sandbox.* (unavailable|required)"), "invalid"),
 )
@@ -144,7 +148,7 @@ class ClaudeDriver(KnownProgramDriver):
         if setup.is_bare:
             hint = f"set {_KEY}; with bare=True the program does not read {_TOKEN}"
         problem = f"it may not be logged in: none of {', '.join(logins)} is set"
-        yield Requirement(problem=problem, hint=hint, is_certain=False)
+        yield Requirement(problem=problem, hint=hint, kind="auth", is_certain=False)
 
     def prepare(self, setup: AgentSetup, env: Mapping[str, str]) -> None:
         """Write the program's settings, with answers to all its questions on screen."""
@@ -387,8 +391,7 @@ def _read_rate_limit(record: Record) -> Iterator[Report]:
     info = record_in(record, "rate_limit_info")
     if info.get("status") == "rejected":
         kind = text_in(info, "rateLimitType") or "rate_limit"
-        until = f", until {info['resetsAt']} (Unix time)" if count_in(info, "resetsAt") else ""
-        yield Report("limit", {"kind": kind, "message": f"the usage limit is reached{until}"})
+        yield report_limit(kind, "the usage limit is reached", reset_in(info, "resetsAt"))
 
 
 def _read_usage(record: Record) -> Usage:
@@ -410,6 +413,7 @@ def _read_failure(record: Record, error_word: str) -> Report:
     subtype, status = text_in(record, "subtype"), status_in(record, "api_error_status")
     message = text_in(record, "result") or "; ".join(listed) or subtype or "it failed"
     if subtype in _LIMITS:
-        return Report("limit", {"kind": _LIMITS[subtype], "message": message})
+        return report_limit(_LIMITS[subtype], message)
     kind = find_error_kind(_ERRORS, message) or _KIND_BY_WORD.get(error_word, "model")
-    return report_error(message, kind, status, _KINDS)
+    kinds = {**_KINDS, status: kind} if kind == "limit" and status else _KINDS
+    return report_error(message, kind, status, kinds)

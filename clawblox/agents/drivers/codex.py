@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -35,10 +36,12 @@ from clawblox.agents.drivers.output import (
     ErrorPatterns,
     Record,
     count_in,
+    number_in,
     parse_record,
     record_in,
     report_call,
     report_result,
+    reset_in,
     text_in,
 )
 from clawblox.agents.layout import AgentDir
@@ -48,7 +51,7 @@ from clawblox.agents.values import Report, Usage
 from clawblox.errors import AgentResumeError
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.foreign_database import copy_database, remove_database
-from clawblox.system.regular_files import find_files, rewrite_lines
+from clawblox.system.regular_files import find_files, open_file, rewrite_lines
 
 _EVERYTHING: Final = "--dangerously-bypass-approvals-and-sandbox"
 _MODES: Final = {
@@ -63,6 +66,9 @@ _KEYS: Final = ("CODEX_API_KEY", "OPENAI_API_KEY")
 _LOGIN_FILE: Final = "auth.json"
 _INDEX: Final = "state_*.sqlite"
 _MAX_ROLLOUT_BYTES: Final = 4 << 30
+_ROLLOUT_TAIL_BYTES: Final = 256 * 1024
+_ALL: Final = 100.0
+"""Percentage of an allowance that is used up."""
 
 _RETRY: Final = re.compile(
     r"Reconnecting\.\.\. (?:(\d{1,9})/(\d{1,9})|waiting for network) ?\(?(.*?)\)?"
@@ -111,6 +117,7 @@ class CodexDriver(KnownProgramDriver):
             yield Requirement(
                 problem=f"it may not be logged in: none of {', '.join(_KEYS)} is set",
                 hint=f"set {_KEYS[0]}, or log in with CODEX_HOME={login.parent} codex login",
+                kind="auth",
                 is_certain=False,
             )
 
@@ -157,6 +164,23 @@ class CodexDriver(KnownProgramDriver):
         ids = {path: thread_id(str(path.relative_to(directory.state))) for path in paths}
         return {thread: path for path, thread in ids.items() if thread}
 
+    def find_reset(self, directory: AgentDir, session_id: str) -> datetime | None:
+        """Return when the thread's used-up allowances are renewed, all of them."""
+        rollout = self.transcripts(directory).get(session_id)
+        if rollout is None:
+            return None
+        root = directory.state
+        with os.fdopen(open_file(root, str(rollout.relative_to(root))), "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _ROLLOUT_TAIL_BYTES))
+            lines = file.read(_ROLLOUT_TAIL_BYTES).splitlines()
+        limits = next(filter(None, map(_read_allowances, reversed(lines))), {})
+        windows = [record_in(limits, name) for name in ("primary", "secondary")]
+        used_up = [
+            window for window in windows if (number_in(window, "used_percent") or 0.0) >= _ALL
+        ]
+        resets = [reset_in(window, "resets_at") for window in used_up]
+        return max((reset for reset in resets if reset is not None), default=None)
+
     def invocation(self, setup: AgentSetup, turn: Turn) -> Invocation:
         """Return the command and input for a process for this turn."""
         argv = (
@@ -180,6 +204,13 @@ class CodexDriver(KnownProgramDriver):
         """Return an ``error`` report if a line of JSON explains a failure."""
         message = _failure_message(record)
         return describe_failure(message, _ERRORS, _STATUS) if message else None
+
+
+def _read_allowances(line: bytes) -> Record:
+    """Return the limits in a line of a rollout; empty if it has none."""
+    record = parse_record(line) if b"rate_limits" in line else None
+    payload = record_in(record or {}, "payload")
+    return record_in(payload, "rate_limits") if payload.get("type") == "token_count" else {}
 
 
 def _rename_thread(branch: Branch, interruption: Interruption, line: bytes) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from clawblox.agents.drivers.output import (
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import Program
 from clawblox.agents.values import Report, Usage
+from clawblox.errors.agent import ErrorKind
 
 
 def _default_path(name: str) -> Any:  # noqa: ANN401 - the default of a field
@@ -154,12 +156,14 @@ class Requirement:
     Attributes:
         problem: The problem.
         hint: How to solve it.
+        kind: Kind of the failure to expect without it; None if that has none.
         is_certain: Whether the program cannot work without it. If not, it is started anyway,
             and the error of a failure mentions the problem.
     """
 
     problem: str
     hint: str
+    kind: ErrorKind | None = None
     is_certain: bool = True
 
 
@@ -382,6 +386,22 @@ class Driver(ABC):
             OSError: A file cannot be read.
         """
         del directory, session_id, recorded
+        return None
+
+    def find_reset(self, directory: AgentDir, session_id: str) -> datetime | None:
+        """Return when the usage limit that ended a turn ends, according to files. Blocks.
+
+        Args:
+            directory: The agent's directory.
+            session_id: The conversation.
+
+        Returns:
+            The UTC time; None if the program's output has it, or nothing has.
+
+        Raises:
+            OSError: A file cannot be read.
+        """
+        del directory, session_id
         return None
 
     @abstractmethod

@@ -107,7 +107,8 @@ class KimiDriver(KnownProgramDriver):
         name, key = setup.model or env.get(_NAME), env.get(_KEY)
         if name and not key:
             problem = f"a model is named, but {_KEY} is not set"
-            yield Requirement(problem=problem, hint=f"set {_KEY} and KIMI_MODEL_BASE_URL")
+            hint = f"set {_KEY} and KIMI_MODEL_BASE_URL"
+            yield Requirement(problem=problem, hint=hint, kind="auth")
         elif key and not name:
             problem = f"{_KEY} is set, but no model is named"
             yield Requirement(problem=problem, hint=f"give model=, or set {_NAME}")
@@ -116,6 +117,7 @@ class KimiDriver(KnownProgramDriver):
             yield Requirement(
                 problem=f"it may not be logged in: {_KEY} is not set",
                 hint=f"set {_KEY} and {_NAME}, or log in with {by_hand}",
+                kind="auth",
                 is_certain=False,
             )
 

@@ -40,7 +40,8 @@ from clawblox.agents.drivers.output import (
 )
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import OPENCODE
-from clawblox.agents.values import ErrorKind, Report, Usage
+from clawblox.agents.values import Report, Usage
+from clawblox.errors.agent import ErrorKind
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.foreign_database import DatabaseCopy, copy_database
 
@@ -107,7 +108,8 @@ class OpencodeDriver(KnownProgramDriver):
                 hint=f"give model= as provider/model, for example openai/{setup.model}",
             )
         elif key and not env.get(key) and not (setup.directory.state / _LOGIN_FILE).is_file():
-            yield Requirement(problem=f"it is not logged in: {key} is not set", hint=f"set {key}")
+            problem = f"it is not logged in: {key} is not set"
+            yield Requirement(problem=problem, hint=f"set {key}", kind="auth")
         for name in _PLUGINS:
             plugins = setup.directory.workspace / name
             if plugins.exists():

@@ -1,21 +1,31 @@
-"""Reads lines of output from programs, with any content, and makes their reports. Pure."""
+"""Reads lines of output from programs, with any content, and makes their reports.
+
+Pure, except that the ends of limits are compared with the present time.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from clawblox.agents.values import ErrorKind, Report
+from clawblox.agents.values import Report
+from clawblox.errors.agent import ErrorKind
 from clawblox.foreign_values import finite_number, parse_json, require_few_members, whole_number
+from clawblox.system.clock import format_utc, utc_now_ns
 
 Record: TypeAlias = dict[str, Any]
 """A JSON object."""
 
 _MAX_DELAY_MS: Final = 24 * 3600 * 1000.0
 """Maximum retry delay that is accepted as plausible."""
+
+_LONGEST_LIMIT_S: Final = 30 * 24 * 3600.0
+_MOST_OVERDUE_S: Final = 24 * 3600.0
+"""A limit that is said to end later, or to have ended earlier, has no known end."""
 
 _decode = msgspec.json.Decoder(Record).decode
 
@@ -70,6 +80,16 @@ def status_in(record: Record, key: str) -> int | None:
     return whole_number(record.get(key), low=100, high=599)
 
 
+def reset_in(record: Record, key: str) -> datetime | None:
+    """Return the end of a limit at ``key``, in seconds since 1970; None if it is not plausible."""
+    seconds = whole_number(record.get(key))
+    if seconds is None:
+        return None
+    left_s = seconds - utc_now_ns() / 1e9
+    is_plausible = -_MOST_OVERDUE_S <= left_s <= _LONGEST_LIMIT_S
+    return datetime.fromtimestamp(seconds, UTC) if is_plausible else None
+
+
 # -- reports -----------------------------------------------------------------------------------
 
 KIND_BY_STATUS: Final[Mapping[int, ErrorKind]] = {401: "auth", 403: "auth", 429: "rate_limit"}
@@ -120,6 +140,21 @@ def report_retry(record: Record, keys: tuple[str, str, str, str, str]) -> Report
         "error": text_in(record, error),
     }
     return Report("retry", data)
+
+
+def report_limit(kind: str, message: str, resets_at: datetime | None = None) -> Report:
+    """Return a ``limit`` report.
+
+    Args:
+        kind: The limit, in the program's words.
+        message: The message.
+        resets_at: When the limit ends; None if unknown.
+    """
+    if resets_at is None:
+        return Report("limit", {"kind": kind, "message": message})
+    until = format_utc(resets_at)
+    message = f"{message}, until {until}"
+    return Report("limit", {"kind": kind, "message": message, "resets_at": until})
 
 
 def report_call(id: str, name: str, arguments: Mapping[str, Any]) -> Report:  # noqa: A002

@@ -389,7 +389,7 @@ class Attempt:
         if max(written, self._errors.size - self._errors.start) >= limits.max_log_bytes:
             message = f"the program has written {limits.max_log_bytes} bytes in one turn"
             logs = self._order.directory.log_file.parent
-            raise ProgramError("limit", f"{message}: move {logs} away")
+            raise ProgramError("invalid", f"{message}: move {logs} away")
         if has_exited:
             return
         if not dialogue.is_confirmed and now >= self._confirm_by:

@@ -6,6 +6,7 @@ one hop into a thread.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
@@ -76,6 +77,7 @@ class Bookkeeping:
         self.version: str | None = None
         self.pid: int | None = None
         self._is_within_turn = False
+        self._provider_wait_since: float | None = None
         self.reason = ""
         self.changed = anyio.Event()
 
@@ -174,11 +176,26 @@ class Bookkeeping:
         if to == self._lifecycle.state:
             return
         self._lifecycle.move(to)
+        if to != "working":
+            self.note_provider(is_awaited=False)
         if to in ("stopped", "failed"):
             self._is_within_turn = False
         self.reason = reason
         self.changed.set()
         self.changed = anyio.Event()
+
+    def note_provider(self, *, is_awaited: bool) -> None:
+        """Note whether the agent can only wait for its model's provider now."""
+        if not is_awaited:
+            self._provider_wait_since = None
+        elif self._provider_wait_since is None:
+            self._provider_wait_since = time.monotonic()
+
+    @property
+    def provider_wait_s(self) -> float | None:
+        """Seconds for which it has waited for its model's provider; None if it does not wait."""
+        since = self._provider_wait_since
+        return None if since is None else time.monotonic() - since
 
     def exceeded(self) -> str | None:
         """Return the limit of the budget that is used up; None if none is."""

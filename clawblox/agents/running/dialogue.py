@@ -6,13 +6,16 @@ Touches no process and no file: reports come in, and facts can be read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from clawblox.agents.running.agenda import Agenda, Message
 from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.session import Expected
-from clawblox.agents.values import ErrorKind, Report
+from clawblox.agents.values import Report
+from clawblox.errors.agent import ErrorKind
 from clawblox.foreign_values import clean_text, finite_number
+from clawblox.system.clock import parse_utc
 from clawblox.telemetry.own_log import OwnLog
 
 _log = OwnLog(__name__)
@@ -31,12 +34,14 @@ class ProgramError(Exception):
     Args:
         kind: Kind of the failure.
         message: The failure in a sentence.
+        retry_at: UTC time at which a usage limit ends; None if unknown.
     """
 
-    def __init__(self, kind: ErrorKind, message: str) -> None:
+    def __init__(self, kind: ErrorKind, message: str, retry_at: datetime | None = None) -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message
+        self.retry_at = retry_at
 
 
 class BudgetUsedUp(Exception):  # noqa: N818 - named after the condition
@@ -157,15 +162,18 @@ class Dialogue:
 
     def _note(self, report: Report, now: float) -> None:
         data = report.data
-        if report.type in _WORK:
-            self._has_worked = self._has_worked or data.get("role") != "user"
+        if report.type in ("retry", "limit"):
+            self._books.note_provider(is_awaited=True)
+        if report.type in _WORK and data.get("role") != "user":
+            self._has_worked = True
+            self._books.note_provider(is_awaited=False)
         elif report.type == "retry":
             delay_s = finite_number(data.get("delay_s"), high=_LONGEST_RETRY_S)
             self._excused_until = now + (delay_s or 0.0)
         elif report.type == "error":
             self._error = ProgramError(data["kind"], data["message"])
         elif report.type == "limit":
-            self._limit = ProgramError("limit", data["message"])
+            self._limit = ProgramError("limit", data["message"], parse_utc(data.get("resets_at")))
 
     # -- identity of the conversation -------------------------------------------------------
 
@@ -237,7 +245,9 @@ class Dialogue:
         self.is_working, self.is_usage_due = False, True
         self._books.end_turn(data, offset)
         self._agenda.end_turn(now - self._turn_began_at, now)
-        if not data.get("ok"):
+        if data.get("ok"):
+            self._books.note_provider(is_awaited=False)
+        else:
             text = str(data.get("text") or "the turn failed")
             self.trouble = self.last_error or ProgramError("model", text)
 

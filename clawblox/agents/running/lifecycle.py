@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from clawblox.agents.values import AgentState, ErrorKind
+from clawblox.agents.values import AgentState
+from clawblox.errors.agent import ErrorKind
 from clawblox.supervision.lifecycle import exponential_delay
 
 MOVES: Final[dict[AgentState, frozenset[AgentState]]] = {
@@ -23,7 +24,8 @@ MOVES: Final[dict[AgentState, frozenset[AgentState]]] = {
 HOPELESS: Final[frozenset[ErrorKind]] = frozenset({"auth", "invalid", "resume", "limit"})
 """Kinds of failures after which a retry would fail in the same way."""
 
-_BUSY: Final[frozenset[ErrorKind]] = frozenset({"rate_limit", "overloaded"})
+BUSY: Final[frozenset[ErrorKind]] = frozenset({"rate_limit", "overloaded"})
+"""Kinds of failures of a provider that will serve the agent later."""
 
 _FIRST_DELAY_S: Final = 1.0
 _FIRST_BUSY_DELAY_S: Final = 15.0
@@ -37,5 +39,5 @@ def retry_delay(kind: ErrorKind, before: int) -> float:
         kind: Kind of the failure. A busy model gets a longer delay than a crashed program.
         before: Number of earlier retries in the restart window.
     """
-    first = _FIRST_BUSY_DELAY_S if kind in _BUSY else _FIRST_DELAY_S
+    first = _FIRST_BUSY_DELAY_S if kind in BUSY else _FIRST_DELAY_S
     return exponential_delay(before, first, _LAST_DELAY_S)

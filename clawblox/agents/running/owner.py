@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from contextlib import AbstractContextManager
-from typing import Final
+from contextlib import AbstractContextManager, suppress
+from functools import partial
+from typing import Any, Final
 
 import anyio
 
 from clawblox.agents.drivers.driver import AgentSetup, Begin, Branch, Continue, Requirement, Turn
+from clawblox.agents.drivers.output import report_limit
 from clawblox.agents.running.agenda import Agenda, Message
 from clawblox.agents.running.attempt import Attempt
 from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.dialogue import BudgetUsedUp, ProgramError
 from clawblox.agents.running.hooks import Service
-from clawblox.agents.running.lifecycle import HOPELESS, retry_delay
+from clawblox.agents.running.lifecycle import BUSY, HOPELESS, retry_delay
 from clawblox.agents.running.order import Order, Start
 from clawblox.agents.running.preparation import (
     build_environment,
@@ -157,8 +159,7 @@ class Owner:
         if self.failure is not None:
             raise self.failure
         if not self.books.is_confirmed:
-            reason = "it was stopped before its session was confirmed"
-            raise self._error(AgentStartError, reason)
+            raise self._error(AgentStartError, "it was stopped before its session was confirmed")
         return self._facts()
 
     async def stop(self, grace_seconds: float) -> AgentResult:
@@ -364,6 +365,7 @@ class Owner:
         """
         attempt = self._attempt
         assert attempt is not None
+        await self._find_reset(trouble)
         if not self.books.is_confirmed or trouble.kind in HOPELESS:
             raise trouble
         before = self._restarts.take(anyio.current_time())
@@ -372,9 +374,21 @@ class Owner:
         with anyio.CancelScope(shield=True):
             await self._end_attempt(Grace(_FAILED_GRACE_S))
         self._note_exit("restarting", error=trouble.message)
+        self.books.note_provider(is_awaited=trouble.kind in BUSY)
         await self.books.flush()
         await anyio.sleep(retry_delay(trouble.kind, before))
         return attempt.dialogue.unanswered or Message(self._order.resume_text, is_nudge=True)
+
+    async def _find_reset(self, trouble: ProgramError) -> None:
+        """Look on disk for the end of a usage limit that the program's output has not named."""
+        session_id = self.books.session_id
+        if trouble.kind != "limit" or trouble.retry_at is not None or session_id is None:
+            return
+        find = partial(self._order.driver.find_reset, self._order.directory, session_id)
+        with suppress(OSError):
+            trouble.retry_at = await run_blocking(find)
+        if (resets_at := trouble.retry_at) is not None:
+            self.books.emit("limit", report_limit("usage", trouble.message, resets_at).data)
 
     async def _wait_for_message(self) -> Message:
         """Wait between two processes until a message is due."""
@@ -420,30 +434,30 @@ class Owner:
         if isinstance(error, AgentError):
             return error
         is_confirmed = self.books.is_confirmed
-        kind: type[AgentError] = AgentExitedError if is_confirmed else AgentStartError
+        error_type: type[AgentError] = AgentExitedError if is_confirmed else AgentStartError
         if not isinstance(error, ProgramError):
             verb = "continue" if is_confirmed else "be started"
-            failure = self._error(kind, f"it could not {verb}: {error}")
+            failure = self._error(error_type, f"it could not {verb}: {error}")
             failure.__cause__ = error
             return failure
+        facts: dict[str, Any] = {"kind": error.kind, "retry_at": error.retry_at}
         if error.kind == "resume":
-            return self._error(AgentResumeError, error.message)
-        hint = "; ".join(f"{doubt.problem}: {doubt.hint}" for doubt in self._doubts) or None
-        if is_confirmed and error.kind == "stall":
-            kind = AgentStallError
-        has_hint = not is_confirmed or error.kind == "auth"
-        return self._error(kind, error.message, hint=hint if has_hint else None)
+            error_type = AgentResumeError
+        elif is_confirmed and error.kind == "stall":
+            error_type = AgentStallError
+        elif not is_confirmed or error.kind == "auth":
+            doubts = (f"{doubt.problem}: {doubt.hint}" for doubt in self._doubts)
+            facts["hint"] = "; ".join(doubts) or None
+        return self._error(error_type, error.message, **facts)
 
-    def _error(
-        self, kind: type[AgentError], message: str, *, hint: str | None = None
-    ) -> AgentError:
-        return kind(
+    def _error(self, error_type: type[AgentError], message: str, **facts: Any) -> AgentError:
+        return error_type(
             message,
-            hint=hint,
             agent=self._order.name,
             agent_dir=self._order.options.dir,
             log_file=self._order.directory.log_file,
             status=None if self._attempt is None else self._attempt.exit_code,
+            **facts,
         )
 
     async def _tear_down(self, reason: str) -> None:

@@ -282,6 +282,7 @@ def _require_usable(requirements: list[Requirement]) -> None:
     if missing := [requirement for requirement in requirements if requirement.is_certain]:
         raise AgentSetupError(
             "; ".join(requirement.problem for requirement in missing),
+            kind=next(filter(None, (requirement.kind for requirement in missing)), None),
             hint="; ".join(dict.fromkeys(requirement.hint for requirement in missing)),
         )
 

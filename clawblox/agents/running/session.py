@@ -144,7 +144,7 @@ def find_proof(order: Order, expected: Expected) -> str | None:
 
 def _refusal(message: str) -> AgentResumeError:
     hint = "load the agent's directory from an archive, or start a new conversation"
-    return AgentResumeError(message, hint=hint)
+    return AgentResumeError(message, kind="resume", hint=hint)
 
 
 _log = OwnLog(__name__)

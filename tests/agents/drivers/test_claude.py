@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from datetime import timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from clawblox.agents.drivers.driver import Interruption
 from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
 from clawblox.agents.programs.program import project_slug
 from clawblox.agents.values import Usage
+from clawblox.system.clock import format_utc, utc_now
 from tests.agents.drivers.support import (
     FIRST,
     NEW_ID,
@@ -242,6 +244,21 @@ def test_tokens_count_per_turn_and_cost_by_the_version(directory, version, scope
     assert readings[-1]["usage"].cost_usd == pytest.approx(resumed_cost)
 
 
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("You've hit your limit · resets 2:53am (UTC)", 429),
+        ("You've hit your weekly limit · resets Oct 9, 5pm (UTC)", None),
+        ("Credit balance is too low", 400),
+    ],
+)
+def test_a_used_up_allowance_is_a_limit_whatever_its_status_and_has_no_end(directory, text, status):
+    failed = {"type": "result", "subtype": "success", "is_error": True, "result": text}
+    report = CLAUDE.explain_record({**failed, "api_error_status": status})
+    assert report.data["kind"] == "limit"
+    assert "resets_at" not in report.data
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_failures_have_their_kind_even_if_the_program_reports_success(directory, version):
     lines = recorded_lines(f"claude-{version}-failures.jsonl")
@@ -299,10 +316,13 @@ def test_less_common_lines_are_understood(directory):
     assert read_one(directory, {"type": "user", "message": {"content": [block]}}) == [
         ("tool.returned", {"id": "t", "content": "a\n[image]\nb", "is_error": True})
     ]
-    rejected = {"status": "rejected", "resetsAt": 1795000000, "rateLimitType": "five_hour"}
+    in_an_hour = utc_now() + timedelta(hours=1)
+    resets_at = int(in_an_hour.timestamp())
+    rejected = {"status": "rejected", "resetsAt": resets_at, "rateLimitType": "five_hour"}
     [(kind, data)] = read_one(directory, {"type": "rate_limit_event", "rate_limit_info": rejected})
     assert (kind, data["kind"]) == ("limit", "five_hour")
-    assert "1795000000" in data["message"]
+    assert data["resets_at"] == format_utc(in_an_hour)
+    assert data["resets_at"] in data["message"]
     allowed = {"type": "rate_limit_event", "rate_limit_info": {"status": "allowed"}}
     assert read_one(directory, allowed) == []
     assert read_one(directory, {"type": "assistant", "parent_tool_use_id": "t"}) == []

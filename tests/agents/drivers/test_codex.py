@@ -6,6 +6,8 @@ import contextlib
 import json
 import sqlite3
 import tomllib
+import uuid
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import hypothesis
@@ -17,6 +19,7 @@ from clawblox.agents.drivers.codex import CodexDriver
 from clawblox.agents.drivers.driver import Interruption
 from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
 from clawblox.agents.values import Usage
+from clawblox.system.clock import utc_now
 from tests.agents.drivers.support import (
     FIRST,
     NEW_ID,
@@ -393,3 +396,49 @@ def test_it_takes_no_second_message_in_one_process():
     conversation = CODEX.converse(None, FIRST)
     assert conversation.say("more") is False
     assert conversation.outgoing() == b""
+
+
+def allowance(used_percent: object, resets_at: object) -> dict[str, object]:
+    return {"used_percent": used_percent, "window_minutes": 300, "resets_at": resets_at}
+
+
+NOON = utc_now().replace(microsecond=0) + timedelta(hours=3)
+LATER = NOON + timedelta(days=2)
+
+
+@pytest.mark.parametrize(
+    ("limits", "reset"),
+    [
+        ({"primary": allowance(100.0, int(NOON.timestamp())), "secondary": None}, NOON),
+        (
+            {
+                "primary": allowance(100, int(NOON.timestamp())),
+                "secondary": allowance(100, int(LATER.timestamp())),
+            },
+            LATER,
+        ),
+        (
+            {
+                "primary": allowance(100, int(NOON.timestamp())),
+                "secondary": allowance(40, int(LATER.timestamp())),
+            },
+            NOON,
+        ),
+        ({"primary": allowance(99, int(NOON.timestamp()))}, None),
+        ({"primary": allowance("all", int(NOON.timestamp()))}, None),
+        ({"primary": 7, "secondary": "x"}, None),
+        (None, None),
+    ],
+)
+def test_a_limit_ends_when_all_allowances_that_are_used_up_are_renewed(
+    directory: AgentDir, limits: object, reset: datetime | None
+) -> None:
+    thread = str(uuid.uuid4())
+    folder = directory.state / "sessions" / "2026" / "11" / "27"
+    folder.mkdir(parents=True)
+    counted = {"type": "token_count", "info": None, "rate_limits": limits}
+    records = [{"type": "event_msg", "payload": counted}, {"type": "event_msg", "payload": {}}]
+    text = "".join(f"{json.dumps(record)}\n" for record in records)
+    (folder / f"rollout-2026-11-27T10-00-00-{thread}.jsonl").write_text(text)
+    assert CodexDriver().find_reset(directory, thread) == reset
+    assert CodexDriver().find_reset(directory, str(uuid.uuid4())) is None

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
 from clawblox.agents.drivers import find_driver
+from clawblox.agents.drivers.output import reset_in
 from clawblox.agents.drivers.reading import open_reading
 from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
 from clawblox.agents.running.output import Line, read_reports
 from clawblox.agents.usage import Ledger
 from clawblox.agents.values import Report, Usage
 from clawblox.foreign_values import MAX_NUMBER, finite_number
+from clawblox.system.clock import utc_now
 from tests.agents.drivers.support import build_setup, recorded_lines, types
 
 RECORDED = {
@@ -115,3 +119,24 @@ def test_the_settings_of_a_program_are_strict_json(number: str, tmp_path: Path) 
     find_driver("claude").prepare(build_setup(directory), {})
     written = json.loads(place.read_text(), parse_constant=refuse)
     assert (written["theirs"], written["count"]) == ("kept", None)
+
+
+PRESENT = int(utc_now().timestamp())
+DAY = 24 * 3600
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(None, True, "soon", [], {}, -1, 0, 1.5, math.nan, math.inf, 10**400),
+        *(PRESENT - 2 * DAY, PRESENT + 31 * DAY, PRESENT * 1000),
+    ],
+)
+def test_a_limit_whose_end_is_not_plausible_has_no_end(value: object) -> None:
+    assert reset_in({"resets_at": value}, "resets_at") is None
+    assert reset_in({}, "resets_at") is None
+
+
+@pytest.mark.parametrize("seconds", [PRESENT - 60, PRESENT, PRESENT + 29 * DAY])
+def test_the_end_of_a_limit_is_a_utc_time(seconds: int) -> None:
+    assert reset_in({"resets_at": seconds}, "resets_at") == datetime.fromtimestamp(seconds, UTC)

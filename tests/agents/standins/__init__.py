@@ -19,14 +19,19 @@ start and before each turn:
 - ``endless``: it prints lines for ever: ``{"per_s": 1000}`` of them a second, ``true`` for more.
 - ``oversize``: length of one line in each turn.
 - ``wrong_id``: it continues in another conversation than it was told to.
-- ``api_retry``: how many tries it reports as failed before it answers.
+- ``api_retry``: how many tries it reports as failed before it answers; with a pause after each:
+  ``{"attempts": 3, "delay_s": 0.5}``.
+- ``usage_limit``: its provider refuses each turn, until ``{"resets_at": 1790000000}`` (Claude,
+  Codex).
 - ``api_error``: status of the model's API (400, 401, 403, 429, 500, 529) that ends each turn.
 - ``needs_login``: it refuses to work without a key in its environment (Claude).
 - ``cannot_load`` and ``loads_unknown``: it continues no conversation, or any id (ACP).
 - ``dump``: it notes what it was started with; :func:`read_dumps` returns that.
 - ``turn_s``: seconds that a turn takes, 0.01 unless told.
 
-With ``times`` in its value, a fault occurs that many times: ``crash_at_turn={"times": 1}``.
+With ``times`` in its value, a fault occurs that many times: ``crash_at_turn={"times": 1}``; with
+``after``, only after it could have occurred that many times: ``api_error={"after": 2, "status":
+401}`` is a login that expires after two turns.
 :func:`hold` lets no turn end.
 
 A message may have lines that begin with a command: ``RUN`` a shell command and ``GET`` an address

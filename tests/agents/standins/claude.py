@@ -350,9 +350,12 @@ class Claude:
         common.flood(lambda text: self.printed(text))
         if size := common.fault("oversize"):
             common.emit(self.printed("x" * int(size)))
-        self.retry()
+        for attempt, delay_s in common.failed_tries():
+            self.retry(attempt, delay_s=delay_s)
         if common.fault("needs_login") and not self.key():
             return self.fail("Not logged in · Please run /login", "authentication_failed", None)
+        if limit := common.fault("usage_limit"):
+            return self.fail_at_limit(limit)
         if status := common.fault("api_error"):
             return self.fail_with(status)
         commands, words = common.plan(prompt, self.told, self.arguments.system_prompt())
@@ -383,20 +386,27 @@ class Claude:
         more = {"stdout": output, "stderr": "", "interrupted": False, "isImage": False}
         self.tell("user", {"role": "user", "content": content}, tool_use_result=more)
 
-    def retry(self, status=529, attempts=None):
-        """Report tries that failed; they take no time here."""
-        attempts = attempts if attempts is not None else int(common.fault("api_retry") or 0)
-        for attempt in range(1, attempts + 1):
-            record = {"type": "system", "subtype": "api_retry", "attempt": attempt}
-            record |= {"max_retries": max(attempts, MAX_RETRIES), "retry_delay_ms": 0}
-            record |= {"error_status": status, "error": RETRIES[status]}
-            common.emit(record | {"session_id": self.session, "uuid": common.uuid4()})
+    def retry(self, attempt, status=529, delay_s=0.0):
+        """Report a try that failed."""
+        record = {"type": "system", "subtype": "api_retry", "attempt": attempt}
+        record |= {"max_retries": max(attempt, MAX_RETRIES), "retry_delay_ms": delay_s * 1000}
+        record |= {"error_status": status, "error": RETRIES[status]}
+        common.emit(record | {"session_id": self.session, "uuid": common.uuid4()})
+
+    def fail_at_limit(self, limit):
+        info = {"status": "rejected", "rateLimitType": "five_hour", "isUsingOverage": False}
+        if isinstance(limit, dict) and "resets_at" in limit:
+            info["resetsAt"] = limit["resets_at"]
+        event = {"type": "rate_limit_event", "rate_limit_info": info}
+        common.emit(event | {"session_id": self.session, "uuid": common.uuid4()})
+        return self.fail("You've hit your limit · resets 2:53am (UTC)", "rate_limit", 429)
 
     def fail_with(self, status):
         status = status["status"] if isinstance(status, dict) else status
         if status in RETRIES:
             limit = os.environ.get("CLAUDE_CODE_MAX_RETRIES")
-            self.retry(status, int(limit or MAX_RETRIES))
+            for attempt in range(1, int(limit or MAX_RETRIES) + 1):
+                self.retry(attempt, status)
         words = f"API Error: {status} {common.ERROR}"
         if status in (401, 403):
             words = f"Failed to authenticate. {words}"

@@ -20,6 +20,7 @@ RESUME_FLAGS = FLAGS | {"--last", "--all"}
 
 RECONNECTS = 5
 BUSY = "We’re currently experiencing high demand, which may cause temporary errors."  # noqa: RUF001
+LIMIT = "You've hit your usage limit. Try again later."
 STATUS = {401: "401 Unauthorized", 403: "403 Forbidden"}
 METADATA = "Model metadata for `{}` not found. Defaulting to fallback metadata; this can degrade "
 METADATA += "performance and cause issues."
@@ -280,8 +281,10 @@ class Codex:
         common.flood(self.printed)
         if size := common.fault("oversize"):
             common.emit(self.printed("x" * int(size)))
-        for attempt in range(1, int(common.fault("api_retry") or 0) + 1):
+        for attempt, _ in common.failed_tries():
             self.reconnect(attempt, BUSY)
+        if limit := common.fault("usage_limit"):
+            return self.fail_at_limit(limit)
         if status := common.fault("api_error"):
             return self.fail_with(status["status"] if isinstance(status, dict) else status)
         commands, words = common.plan(prompt, self.told, self.system)
@@ -335,6 +338,17 @@ class Codex:
                 words = f"unexpected status {STATUS[status]}: {common.ERROR}, url: {url}"
             for attempt in range(1, RECONNECTS + 1):
                 self.reconnect(attempt, words)
+        return self.fail(words)
+
+    def fail_at_limit(self, limit):
+        window = {"used_percent": 100.0, "window_minutes": 300}
+        if isinstance(limit, dict) and "resets_at" in limit:
+            window["resets_at"] = limit["resets_at"]
+        limits = {"limit_id": "codex", "primary": window, "secondary": None}
+        self.keep("event_msg", {"type": "token_count", "info": None, "rate_limits": limits})
+        return self.fail(LIMIT)
+
+    def fail(self, words):
         common.emit({"type": "error", "message": words})
         common.emit({"type": "turn.failed", "error": {"message": words}})
         self.keep_event("task_complete", last_agent_message=None, duration_ms=1)

@@ -38,19 +38,40 @@ def read_faults():
 
 
 def fault(name):
-    """Return the value of a fault, None where it is off; ``times`` is counted down."""
+    """Return the value of a fault, None where it is off; ``after`` and ``times`` count down."""
     faults = read_faults()
     value = faults.get(name)
     if value is False:
+        return None
+    if isinstance(value, dict) and value.get("after"):
+        value["after"] -= 1
+        write_faults(faults)
         return None
     if isinstance(value, dict) and "times" in value:
         if value["times"] < 1:
             return None
         value["times"] -= 1
-        with open(f"{FAULTS_FILE}.{os.getpid()}", "w") as file:
-            json.dump(faults, file)
-        os.replace(file.name, FAULTS_FILE)
+        write_faults(faults)
     return value
+
+
+def write_faults(faults):
+    with open(f"{FAULTS_FILE}.{os.getpid()}", "w") as file:
+        json.dump(faults, file)
+    os.replace(file.name, FAULTS_FILE)
+
+
+def failed_tries():
+    """Yield the number and the announced delay in seconds of each try of ``api_retry``.
+
+    With a delay, that passes before the next one.
+    """
+    value = fault("api_retry")
+    tries = value if isinstance(value, dict) else {"attempts": int(value or 0)}
+    delay_s = tries.get("delay_s", 0.0)
+    for attempt in range(1, tries["attempts"] + 1):
+        yield attempt, delay_s
+        time.sleep(delay_s)
 
 
 def begin(program):

@@ -185,7 +185,8 @@ class Kimi:
         common.flood(lambda text: {"role": "assistant", "content": text})
         if size := common.fault("oversize"):
             common.emit({"role": "assistant", "content": "x" * int(size)})
-        self.retry(529, "APIProviderOverloadedError", int(common.fault("api_retry") or 0))
+        for attempt, delay_s in common.failed_tries():
+            self.retry(529, "APIProviderOverloadedError", attempt, delay_s)
         if status := common.fault("api_error"):
             self.fail_with(status["status"] if isinstance(status, dict) else status)
         commands, words = common.plan(prompt, session.told, session.system)
@@ -213,17 +214,17 @@ class Kimi:
         self.session.keep("context.append_loop_event", agentId="main", event=done)
         self.session.count()
 
-    def retry(self, status, name, attempts):
-        for attempt in range(1, attempts + 1):
-            record = {"failed_attempt": attempt, "next_attempt": attempt + 1}
-            record |= {"max_attempts": max(RETRIES, attempts), "delay_ms": 0.0}
-            words = f"{status} {common.ERROR}"
-            record |= {"error_name": name, "error_message": words, "status_code": status}
-            tell("turn.step.retrying", **record)
+    def retry(self, status, name, attempt, delay_s=0.0):
+        record = {"failed_attempt": attempt, "next_attempt": attempt + 1}
+        record |= {"max_attempts": max(RETRIES, attempt), "delay_ms": delay_s * 1000}
+        words = f"{status} {common.ERROR}"
+        record |= {"error_name": name, "error_message": words, "status_code": status}
+        tell("turn.step.retrying", **record)
 
     def fail_with(self, status):
         if status == 429:
-            self.retry(status, "APIProviderRateLimitError", RETRIES - 1)
+            for attempt in range(1, RETRIES):
+                self.retry(status, "APIProviderRateLimitError", attempt)
         names = {401: "provider.auth_error", 429: "provider.rate_limit"}
         self.session.end("failed")
         self.fail(f"{names.get(status, 'provider.api_error')}: {status} {common.ERROR}")
