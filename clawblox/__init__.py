@@ -62,7 +62,7 @@ if TYPE_CHECKING:
         WorldStartError,
         WorldStopError,
     )
-    from clawblox.experiment import AsyncCheckpointer, Checkpointer
+    from clawblox.experiment import AgentSpec, AsyncCheckpointer, Checkpointer, Plan
     from clawblox.protocol import TickRate
     from clawblox.results import (
         Access,
@@ -119,7 +119,7 @@ _HOMES = {  # of all public names but the errors
         "WorldEvent",
         "ProcessExit",
     ),
-    "clawblox.experiment": ("AsyncCheckpointer", "Checkpointer"),
+    "clawblox.experiment": ("AgentSpec", "AsyncCheckpointer", "Checkpointer", "Plan"),
     "clawblox.protocol": ("TickRate",),
 }
 __all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
@@ -134,6 +134,7 @@ __all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
     "AgentResult",
     "AgentResumeError",
     "AgentSetupError",
+    "AgentSpec",
     "AgentStallError",
     "AgentStartError",
     "AsyncAgent",
@@ -165,6 +166,7 @@ __all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
     "Metrics",
     "OrchestratorSuspendedError",
     "Outcome",
+    "Plan",
     "PortInUseError",
     "ProcessExit",
     "RunLockedError",

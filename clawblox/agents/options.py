@@ -39,25 +39,39 @@ def _to_dir(value: str | Path) -> Path:
     return check_path(value, "dir").absolute()
 
 
-def _to_binary(value: str | Path | None) -> Path | None:
-    """Keep a bare name as it is, because it is looked up in PATH."""
+def to_binary(value: str | Path | None) -> Path | None:
+    """Return the path of a program, absolute unless it is a bare name to look up in PATH.
+
+    Raises:
+        ConfigError: The value is not a path.
+    """
     if value is None:
         return None
     path = check_path(value, "binary")
     return path.absolute() if os.sep in os.fspath(value) else path
 
 
-def _check_name(value: object, key: str) -> None:
+def check_name(value: object, key: str) -> None:
+    """Check that a value can be the name of an agent.
+
+    Raises:
+        ConfigError: It cannot.
+    """
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise mismatch(key, "a name of 1 to 128 letters, digits, '_', '.', '-' or blanks", value)
 
 
-def _check_text(value: object, key: str) -> None:
+def check_word(value: object, key: str) -> None:
+    """Check that a value is printable text, such as the name of a model.
+
+    Raises:
+        ConfigError: It is not.
+    """
     if not (isinstance(value, str) and value and value.isprintable()):
         raise mismatch(key, "printable text, not empty", value)
 
 
-_IS_TEXT: Final = checked(_check_text, optional=True)
+_IS_TEXT: Final = checked(check_word, optional=True)
 
 
 @attrs.frozen(kw_only=True)
@@ -95,11 +109,11 @@ class AgentOptions:
         ConfigError: A value is invalid; the error names the argument and the value.
     """
 
-    agent: str = attrs.field(validator=checked(_check_name))
-    name: str = attrs.field(validator=checked(_check_name))
+    agent: str = attrs.field(validator=checked(check_name))
+    name: str = attrs.field(validator=checked(check_name))
     dir: Path = attrs.field(converter=_to_dir)
     model: str | None = attrs.field(default=None, validator=_IS_TEXT)
-    binary: Path | None = attrs.field(default=None, converter=_to_binary)
+    binary: Path | None = attrs.field(default=None, converter=to_binary)
     permission_mode: str | None = attrs.field(default=None, validator=_IS_TEXT)
     tmux: str | None = attrs.field(default=None, validator=_IS_TEXT)
     sandbox: SandboxChoice = attrs.field(

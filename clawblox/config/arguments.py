@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -34,6 +35,10 @@ ARGUMENT_BY_VARIABLE: Final = {
 """The argument of ``start`` that sets each environment variable of the contract."""
 
 _SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([kKMGT]?)(i?)B")
+_DURATION: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)([smhd]?)")
+_UNIT_SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_LEAST_SECONDS: Final = {True: 0.0, False: sys.float_info.min}
+_MOST_SECONDS: Final = 1e12
 _POWERS: Final = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 _HERE_HINT: Final = "'.' is the current directory"
 _SHOWN_CHARS: Final = 60
@@ -124,6 +129,35 @@ def check_seconds(value: Any, key: str, *, may_be_zero: bool = False) -> float: 
     if seconds > 0 or (may_be_zero and seconds == 0):
         return seconds
     raise mismatch(key, "seconds, 0 or more" if may_be_zero else "seconds above 0", value)
+
+
+def parse_duration(text: str) -> float | None:
+    """Return the seconds of a text such as ``"90s"``, ``"30m"``, ``"1.5h"`` or ``"2d"``.
+
+    Returns:
+        The seconds; a number without a unit is in seconds. None if the text is no duration.
+    """
+    match = _DURATION.fullmatch(text)
+    return None if match is None else float(match[1]) * _UNIT_SECONDS[match[2]]
+
+
+def check_duration(value: object, key: str, *, may_be_zero: bool = False) -> float:
+    """Return ``value``, a finite duration, in seconds.
+
+    Args:
+        value: A number of seconds, or text with a unit: ``"90s"``, ``"30m"``, ``"1.5h"``, ``"2d"``.
+        key: The argument, for the error.
+        may_be_zero: Whether 0 is allowed.
+
+    Raises:
+        ConfigError: The value is neither, is too small, or is infinite.
+    """
+    seconds = parse_duration(value) if isinstance(value, str) else value
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if is_number and _LEAST_SECONDS[may_be_zero] <= seconds <= _MOST_SECONDS:  # type: ignore[operator]
+        return float(seconds)  # type: ignore[arg-type]
+    least = "0 or more" if may_be_zero else "above 0"
+    raise mismatch(key, f"seconds, {least}, or a duration such as '30m' or '1.5h'", value)
 
 
 def check_grace(value: Any) -> float:  # noqa: ANN401

@@ -1,5 +1,6 @@
 """Operations on worlds together with their agents.
 
+- ``plan``: plans of experiments, and the chains of generations that they consist of.
 - ``live_run``: agents in one instance of a world, and their checkpoints.
 - ``run_resume``: resumes an interrupted instance and its agents from one checkpoint.
 - ``idle_moments``: moments in which no agent is in the middle of a turn, and archives made in them.
@@ -17,6 +18,35 @@
 from __future__ import annotations
 
 from clawblox.experiment.async_checkpointer import AsyncCheckpointer
+from clawblox.experiment.plan import (
+    AgentSpec,
+    Chain,
+    Checkpoints,
+    Condition,
+    Inherit,
+    Limits,
+    Plan,
+    Price,
+    Retry,
+    Save,
+    Stop,
+    WorldSpec,
+)
 from clawblox.experiment.sync_checkpointer import Checkpointer
 
-__all__ = ["AsyncCheckpointer", "Checkpointer"]
+__all__ = [
+    "AgentSpec",
+    "AsyncCheckpointer",
+    "Chain",
+    "Checkpointer",
+    "Checkpoints",
+    "Condition",
+    "Inherit",
+    "Limits",
+    "Plan",
+    "Price",
+    "Retry",
+    "Save",
+    "Stop",
+    "WorldSpec",
+]

@@ -1,0 +1,40 @@
+"""Plans of experiments: frozen values, checked on construction. Pure.
+
+- ``plan``: the plan, and its chains.
+- ``parts``: its parts: agents, the world, limits and so on.
+- ``sweep``: the conditions of a plan.
+- ``dotted``: the fields that conditions set, by dotted paths.
+- ``naming``: names that stay the same when a plan is extended.
+- ``values``: frozen values and their plain form.
+"""
+
+from __future__ import annotations
+
+from clawblox.experiment.plan.parts import (
+    AgentSpec,
+    Checkpoints,
+    Condition,
+    Inherit,
+    Limits,
+    Price,
+    Retry,
+    Save,
+    Stop,
+    WorldSpec,
+)
+from clawblox.experiment.plan.plan import Chain, Plan
+
+__all__ = [
+    "AgentSpec",
+    "Chain",
+    "Checkpoints",
+    "Condition",
+    "Inherit",
+    "Limits",
+    "Plan",
+    "Price",
+    "Retry",
+    "Save",
+    "Stop",
+    "WorldSpec",
+]

@@ -1,0 +1,113 @@
+"""Dotted paths of the fields of a plan that conditions may set: ``agents.*.model``. Pure.
+
+A step is the key of a field. After ``agents`` comes the name of an agent, its position from 0, or
+``*`` for all agents; after ``world.env`` comes the name of a variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from clawblox.errors import ConfigError
+from clawblox.experiment.plan.parts import AgentSpec
+from clawblox.experiment.plan.values import PART, fields_by_key
+from clawblox.spelling import nearest_name
+
+SETTABLE: Final = ("world", "agents", "duration", "save", "checkpoint", "inherit", "stop")
+"""The fields of a plan that may differ between conditions."""
+_WHOLE: Final = ("world", "agents")
+"""Those of which only parts may be set."""
+_ALL: Final = "*"
+
+
+def set_value(plan: Any, path: str, value: object) -> Any:  # noqa: ANN401 - a plan, as in sweep
+    """Return the plan with another value at ``path``.
+
+    Raises:
+        ConfigError: There is no such path, or the value is invalid there.
+    """
+    first, *rest = path.split(".")
+    if first not in SETTABLE or (first in _WHOLE and not rest):
+        raise _unknown_path(plan, path)
+    if first == "agents":
+        agents = list(plan.agents)
+        for index in _positions(agents, path):
+            agents[index] = _set_below(agents[index], rest[1:], value, plan, path)
+        return attrs.evolve(plan, agents=agents)
+    return _set_below(plan, path.split("."), value, plan, path)
+
+
+def read_value(plan: Any, path: str) -> Any:  # noqa: ANN401 - any value
+    """Return the value at a path of the plan; of the first agent where a path concerns several."""
+    first, *steps = path.split(".")
+    part: Any = getattr(plan, first)
+    if first == "agents":
+        part, steps = part[_positions(part, path)[0]], steps[1:]
+    while steps:
+        if isinstance(part, Mapping):
+            return part[".".join(steps)]
+        part = getattr(part, fields_by_key(type(part))[steps.pop(0)].name)
+    return part
+
+
+def _positions(agents: Sequence[AgentSpec], path: str) -> list[int]:
+    who = path.split(".")[1]
+    if who == _ALL:
+        return list(range(len(agents)))
+    names = [str(agent.name) for agent in agents]
+    if who in names:
+        return [names.index(who)]
+    if who.isdecimal() and int(who) < len(agents):
+        return [int(who)]
+    likely = nearest_name(who, names)
+    hint = f"did you mean {likely!r}?" if likely else f"the agents are {', '.join(names)}"
+    raise ConfigError(f"no agent is called {who!r}", key=path, hint=hint)
+
+
+def _set_below(part: Any, steps: Sequence[str], value: object, plan: Any, path: str) -> Any:  # noqa: ANN401
+    fields = fields_by_key(type(part)) if attrs.has(type(part)) else {}
+    field = fields.get(steps[0]) if steps else None
+    if field is None or (isinstance(part, AgentSpec) and field.name == "name"):
+        raise _unknown_path(plan, path)
+    rest = steps[1:]
+    if rest:
+        current = getattr(part, field.name)
+        if current is None and PART in field.metadata:
+            current = field.metadata[PART]()
+        if field.name == "env" and isinstance(current, Mapping):
+            value = {**current, ".".join(rest): value}
+        else:
+            value = _set_below(current, rest, value, plan, path)
+    changes: dict[str, Any] = {str(field.alias): value}
+    return attrs.evolve(part, **changes)
+
+
+# -- misspelled paths -----------------------------------------------------------------------------
+
+
+def _unknown_path(plan: Any, path: str) -> ConfigError:  # noqa: ANN401
+    known = [*_known_paths(plan, SETTABLE), *_agent_paths(path)]
+    likely = nearest_name(path, known)
+    hint = f"conditions may set fields of the agents and the world, {', '.join(SETTABLE[2:])}"
+    problem = f"unknown path; did you mean {likely!r}?" if likely else "no such path"
+    return ConfigError(problem, key=path, hint=None if likely else hint)
+
+
+def _agent_paths(path: str) -> Iterator[str]:
+    """Yield the paths of agents, with the selection of agents that ``path`` has."""
+    first, *rest = path.split(".")
+    who = rest[0] if first == "agents" and len(rest) > 1 else _ALL
+    names = [name for name in fields_by_key(AgentSpec) if name != "name"]
+    yield from (f"agents.{who}.{name}" for name in names)
+
+
+def _known_paths(part: Any, names: Sequence[str]) -> Iterator[str]:  # noqa: ANN401
+    for name in names:
+        value = getattr(part, name)
+        if name not in _WHOLE:
+            yield name
+        if attrs.has(type(value)):
+            yield from (f"{name}.{key}" for key in fields_by_key(type(value)))

@@ -1,0 +1,483 @@
+"""The parts of a plan. Pure; values are checked on construction, and no file is read.
+
+All durations are seconds as float; constructors also accept text: ``"90s"``, ``"30m"``, ``"1.5h"``,
+``"2d"``. Relative paths are resolved against the current directory.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, Self, TypeAlias
+
+import attrs
+
+from clawblox import protocol
+from clawblox.agents.options import SandboxChoice, check_name, check_word, to_binary
+from clawblox.agents.prompts import check_prompt
+from clawblox.agents.usage import Budget, check_amount
+from clawblox.config.arguments import (
+    check_choice,
+    check_count,
+    check_duration,
+    check_env,
+    check_flag,
+    check_host,
+    check_kind,
+    check_path,
+    check_port,
+    check_size,
+    checked,
+    is_world_url,
+    mismatch,
+)
+from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S, DEFAULT_HOST
+from clawblox.errors import ConfigError
+from clawblox.experiment.plan.values import (
+    KEY,
+    PART,
+    build,
+    check_names,
+    freeze,
+    to_duration,
+    to_frozen,
+    to_number,
+    to_optional,
+    to_optional_duration,
+)
+from clawblox.results import DataStoreBackend
+
+DEFAULT_SAVE_PROMPT: Final = (
+    "You will be reset in 5 minutes. Update your workspace memory files now."
+)
+DEFAULT_PROMPT: Final = "Begin"
+
+AgentsEnded: TypeAlias = Literal["all", "any", "never"]
+"""How many agents must have ended by themselves to end a generation."""
+RetrySource: TypeAlias = Literal["checkpoint", "template"]
+"""Where a failed generation is continued: at its last checkpoint, or at its beginning."""
+OnChainFailure: TypeAlias = Literal["keep_others", "stop_all"]
+"""What happens to the other chains when a chain fails."""
+
+_MAX_DISPLAY_CHARS: Final = 32
+_DISPLAY_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_ -]*")
+_CONDITION_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,37}")
+
+_FLAG: Final = checked(check_flag)
+_WORD: Final = checked(check_word, optional=True)
+_PROMPT: Final = checked(check_prompt)
+_SECONDS: Final = checked(check_duration)
+_OPTIONAL_SECONDS: Final = checked(check_duration, optional=True)
+_ANY_SECONDS: Final = checked(check_duration, may_be_zero=True)
+_AMOUNT: Final = checked(check_amount, optional=True)
+_OPTIONAL_COUNT: Final = checked(check_count, optional=True)
+
+
+def _to_budget(value: Budget | Mapping[str, Any] | None) -> Budget | None:
+    return None if to_optional(value) is None else build(Budget, value, "budget")
+
+
+def _to_template(value: str | Path | None) -> Path | None:
+    path = to_optional(value)
+    return None if path is None else check_path(path, "template").absolute()
+
+
+def _to_system_prompt(value: str | Path | None) -> Path | None:
+    path = to_optional(value)
+    return None if path is None else check_path(path, "system_prompt").absolute()
+
+
+def _to_binary(value: str | Path | None) -> Path | None:
+    return to_binary(to_optional(value))
+
+
+def _to_command(
+    value: Mapping[str, Any] | Sequence[str] | None,
+) -> Mapping[str, Any] | Sequence[str] | None:
+    return freeze(to_optional(value))  # type: ignore[no-any-return]
+
+
+def _check_display_name(value: object, key: str) -> None:
+    """Check a name that is later followed by a run suffix, and is a step of dotted paths."""
+    is_name = (
+        isinstance(value, str)
+        and len(value) <= _MAX_DISPLAY_CHARS
+        and _DISPLAY_NAME.fullmatch(value) is not None
+        and protocol.display_name(f"{value}-rx-w0-a0") == value
+    )
+    if not is_name:
+        expected = (
+            f"a letter, then letters, digits, '_', '-' or blanks, {_MAX_DISPLAY_CHARS} at most,"
+            " without '-r'"
+        )
+        raise mismatch(key, expected, value)
+
+
+def _check_command(value: object, key: str) -> None:
+    if not isinstance(value, Mapping | tuple):
+        raise mismatch(key, "a table or a list of words", value)
+
+
+@attrs.frozen
+class AgentSpec:
+    """An agent of every world of an experiment.
+
+    Attributes:
+        driver: Driver of its program: ``claude``, ``codex``, ``kimi``, ``opencode``, ``acp`` or
+            ``command``.
+        name: Display name, unique in the plan. The plan replaces None by ``Eko``, ``Moa``, … by
+            position.
+        model: Model to use; None leaves the choice to the program.
+        binary: The program: a path, or a name to look up in PATH; None means the usual name.
+        template: Directory with the files of its workspace in the first generation; None means an
+            empty workspace.
+        system_prompt: File with its system prompt; None means ``system_prompt.md`` of the world,
+            or else the default of the package.
+        prompt: Its first message.
+        env: Names of the environment variables that it gets. The values are those of the process
+            that runs the experiment, and are never written to disk.
+        version: Version of the program that is required; None accepts any.
+        sandbox: Whether the program runs in a sandbox; ``"strict"`` refuses a weaker sandbox.
+        claude_native_sandbox: Whether Claude Code also runs its commands in its own sandbox.
+        permission_mode: The program's own name for what it may do without asking; None means
+            everything.
+        bare: Whether Claude Code skips hooks and the files that it would read by itself.
+        auto_continue: Whether the agent is asked to continue after each turn.
+        budget: Limits of usage per generation; None sets no limit.
+        command: What to run for the drivers ``command`` and ``acp``; None for the others.
+
+    Raises:
+        ConfigError: A value is invalid; the error names the field and the value.
+    """
+
+    driver: str = attrs.field(validator=checked(check_name))
+    name: str | None = attrs.field(
+        default=None,
+        kw_only=True,
+        converter=to_optional,
+        validator=checked(_check_display_name, optional=True),
+    )
+    model: str | None = attrs.field(
+        default=None, kw_only=True, converter=to_optional, validator=_WORD
+    )
+    binary: Path | None = attrs.field(default=None, kw_only=True, converter=_to_binary)
+    template: Path | None = attrs.field(default=None, kw_only=True, converter=_to_template)
+    system_prompt: Path | None = attrs.field(
+        default=None, kw_only=True, converter=_to_system_prompt
+    )
+    prompt: str = attrs.field(default=DEFAULT_PROMPT, kw_only=True, validator=_PROMPT)
+    env: Sequence[str] = attrs.field(
+        default=(), kw_only=True, converter=freeze, validator=checked(check_names)
+    )
+    version: str | None = attrs.field(
+        default=None, kw_only=True, converter=to_optional, validator=_WORD
+    )
+    sandbox: SandboxChoice = attrs.field(
+        default=False,
+        kw_only=True,
+        validator=checked(check_choice, choices=(True, False, "strict")),
+    )
+    claude_native_sandbox: bool = attrs.field(default=False, kw_only=True, validator=_FLAG)
+    permission_mode: str | None = attrs.field(
+        default=None, kw_only=True, converter=to_optional, validator=_WORD
+    )
+    bare: bool = attrs.field(default=False, kw_only=True, validator=_FLAG)
+    auto_continue: bool = attrs.field(default=True, kw_only=True, validator=_FLAG)
+    budget: Budget | None = attrs.field(
+        default=None, kw_only=True, converter=_to_budget, metadata={PART: Budget}
+    )
+    command: Mapping[str, Any] | Sequence[str] | None = attrs.field(
+        default=None,
+        kw_only=True,
+        converter=_to_command,
+        validator=checked(_check_command, optional=True),
+    )
+
+    def but(self, **changes: Any) -> Self:
+        """Return the agent with other values for some fields.
+
+        Raises:
+            ConfigError: A value is invalid.
+        """
+        return attrs.evolve(self, **changes)
+
+
+def _to_world_dir(value: str | Path) -> Path | str:
+    if isinstance(value, str) and is_world_url(value):
+        return value
+    return check_path(value, "dir").absolute()
+
+
+def _to_port(value: int | None) -> int | None:
+    return check_port(to_optional(value))
+
+
+def _to_world_env(value: Mapping[str, str] | None) -> Mapping[str, str]:
+    env = check_env(value)
+    for name in env:
+        if protocol.SECRET_NAME.search(name):
+            raise ConfigError(
+                "must be left out, as its name looks like a secret, and plans are written to disk",
+                key=f"env.{name}",
+                hint="set the variable where the experiment is run",
+            )
+    return to_frozen(env)  # type: ignore[no-any-return]
+
+
+@attrs.frozen
+class WorldSpec:
+    """The world of an experiment.
+
+    Attributes:
+        dir: Directory of the world, or the address of a folder on GitHub.
+        record: Whether the world records.
+        env: Additional environment variables. They are part of the plan, so none may be secret.
+        port: Port of the world; None leases a free one for each.
+        port_wait: Seconds to wait until a given port becomes free; 0 does not wait.
+        host: Address to which the world binds.
+        health_timeout: Seconds from spawning the world until it must be ready.
+        datastore: Where an engine world keeps the rows of its data stores; None means SQLite.
+
+    Raises:
+        ConfigError: A value is invalid; the error names the field and the value.
+    """
+
+    dir: Path | str = attrs.field(converter=_to_world_dir)
+    record: bool = attrs.field(default=True, kw_only=True, validator=_FLAG)
+    env: Mapping[str, str] = attrs.field(factory=dict, kw_only=True, converter=_to_world_env)
+    port: int | None = attrs.field(default=None, kw_only=True, converter=_to_port)
+    port_wait: float = attrs.field(
+        default=0.0, kw_only=True, converter=to_duration, validator=_ANY_SECONDS
+    )
+    host: str = attrs.field(default=DEFAULT_HOST, kw_only=True, converter=check_host)
+    health_timeout: float = attrs.field(
+        default=DEFAULT_HEALTH_TIMEOUT_S, kw_only=True, converter=to_duration, validator=_SECONDS
+    )
+    datastore: DataStoreBackend | None = attrs.field(
+        default=None,
+        kw_only=True,
+        converter=to_optional,
+        validator=checked(check_choice, choices=("sqlite", "postgres", "none"), optional=True),
+    )
+
+    @property
+    def dir_name(self) -> str:
+        """The last component of its directory or address."""
+        return Path(self.dir).name
+
+
+@attrs.frozen(kw_only=True)
+class Save:
+    """The message before the end of a generation that asks agents to save their memory.
+
+    Attributes:
+        prompt: The message.
+        before: Seconds before the end of the generation at which it is sent.
+        budget: Limits of usage for the answer; None sets no limit.
+        full: Whether to wait out the whole time even if all agents are done.
+
+    Raises:
+        ConfigError: A value is invalid; the error names the field and the value.
+    """
+
+    prompt: str = attrs.field(default=DEFAULT_SAVE_PROMPT, validator=_PROMPT)
+    before: float = attrs.field(default=300.0, converter=to_duration, validator=_SECONDS)
+    budget: Budget | None = attrs.field(default=None, converter=_to_budget, metadata={PART: Budget})
+    full: bool = attrs.field(default=False, validator=_FLAG)
+
+
+@attrs.frozen(kw_only=True)
+class Checkpoints:
+    """When checkpoints of a world and its agents are made.
+
+    Attributes:
+        every: Seconds between periodic checkpoints; None makes none.
+        keep: Number of periodic checkpoints to keep per generation; None keeps all.
+        idle_quiet: Seconds without a request of an agent that count as idle.
+        idle_wait: Seconds to wait for an idle moment before a checkpoint is made in a turn.
+        boundary: Whether to make a checkpoint before the save prompt.
+        end: Whether to make a checkpoint at the end of each generation.
+        required: Whether a chain is paused after three failed checkpoints in a row.
+
+    Raises:
+        ConfigError: A value is invalid; the error names the field and the value.
+    """
+
+    every: float | None = attrs.field(
+        default=900.0, converter=to_optional_duration, validator=_OPTIONAL_SECONDS
+    )
+    keep: int | None = attrs.field(default=3, converter=to_optional, validator=_OPTIONAL_COUNT)
+    idle_quiet: float = attrs.field(default=5.0, converter=to_duration, validator=_ANY_SECONDS)
+    idle_wait: float = attrs.field(default=60.0, converter=to_duration, validator=_ANY_SECONDS)
+    boundary: bool = attrs.field(default=True, validator=_FLAG)
+    end: bool = attrs.field(default=True, validator=_FLAG)
+    required: bool = attrs.field(default=True, validator=_FLAG)
+
+
+@attrs.frozen(kw_only=True)
+class Inherit:
+    """What a generation inherits from the previous one.
+
+    Attributes:
+        workspace: Whether agents keep their workspaces.
+        world: Whether the world continues from its last checkpoint instead of starting fresh.
+
+    Raises:
+        ConfigError: A value is invalid; the error names the field and the value.
+    """
+
+    workspace: bool = attrs.field(default=True, validator=_FLAG)
+    world: bool = attrs.field(default=False, validator=_FLAG)
+
+
+@attrs.frozen(kw_only=True)
+class Stop:
+    """What ends a generation, besides its duration and the budgets of its agents.
+
+    Attributes:
+        world_time: Seconds of simulated time; None sets no limit.
+        agents_ended: Whether it ends when ``all`` agents have ended, or ``any``, or ``never``.
+
+    Raises:
+        ConfigError: A value is invalid; the error names the field and the value.
+    """
+
+    world_time: float | None = attrs.field(
+        default=None, converter=to_optional_duration, validator=_OPTIONAL_SECONDS
+    )
+    agents_ended: AgentsEnded = attrs.field(
+        default="all", validator=checked(check_choice, choices=("all", "any", "never"))
+    )
+
+
+def _to_size(value: int | str | None) -> int | None:
+    size = to_optional(value)
+    return None if size is None else check_size(size, "min_free")
+
+
+def _check_per_model(value: object, key: str) -> None:
+    check_kind(value, key, kind=Mapping, expected="a mapping of models to numbers of agents")
+    for model, count in value.items():  # type: ignore[attr-defined]
+        check_word(model, key)
+        check_count(count, f"{key}.{model}")
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """Limits of the whole experiment.
+
+    Attributes:
+        worlds: Number of worlds at a time.
+        agents: Number of agents at a time; None sets no limit.
+        dollars: Cost of all agents; None sets no limit.
+        wall: Seconds that one run of the experiment may take; None sets no limit.
+        min_free: Bytes that must remain free on disk, also as text (``"5GB"``); None sets no limit.
+        per_model: Number of agents at a time that use a model, by model.
+
+    Raises:
+        ConfigError: A value is invalid; the error names the field and the value.
+    """
+
+    worlds: int = attrs.field(default=4, validator=checked(check_count))
+    agents: int | None = attrs.field(default=None, converter=to_optional, validator=_OPTIONAL_COUNT)
+    dollars: float | None = attrs.field(default=None, converter=to_number, validator=_AMOUNT)
+    wall: float | None = attrs.field(
+        default=None, converter=to_optional_duration, validator=_OPTIONAL_SECONDS
+    )
+    min_free: int | None = attrs.field(default=10**9, converter=_to_size)
+    per_model: Mapping[str, int] = attrs.field(
+        factory=dict, converter=to_frozen, validator=checked(_check_per_model)
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Retry:
+    """What happens after failures and pauses.
+
+    Attributes:
+        attempts: Number of retries of a generation without progress before its chain fails.
+        delay: Seconds before a retry.
+        source: Where a retry begins: ``checkpoint`` or ``template``; ``from`` in TOML.
+        on_failure: Whether the other chains continue when a chain fails (``keep_others``) or are
+            stopped (``stop_all``).
+        pause_after: Seconds of unbroken waiting for the provider of the model after which a chain
+            is paused.
+        longest_pause: Seconds after which a pause ends the run; resume it later.
+
+    Raises:
+        ConfigError: A value is invalid; the error names the field and the value.
+    """
+
+    attempts: int = attrs.field(default=3, validator=checked(check_count, at_least=0))
+    delay: float = attrs.field(default=15.0, converter=to_duration, validator=_ANY_SECONDS)
+    source: RetrySource = attrs.field(
+        default="checkpoint",
+        validator=checked(check_choice, choices=("checkpoint", "template")),
+        metadata={KEY: "from"},
+    )
+    on_failure: OnChainFailure = attrs.field(
+        default="keep_others",
+        validator=checked(check_choice, choices=("keep_others", "stop_all")),
+    )
+    pause_after: float = attrs.field(default=120.0, converter=to_duration, validator=_ANY_SECONDS)
+    longest_pause: float = attrs.field(default=43200.0, converter=to_duration, validator=_SECONDS)
+
+
+def _check_price(value: object, key: str) -> None:
+    is_number = isinstance(value, float)
+    if not is_number or not math.isfinite(value) or value < 0:  # type: ignore[arg-type, operator]
+        raise mismatch(key, "dollars per million tokens, 0 or more", value)
+
+
+_PRICE: Final = checked(_check_price)
+_OPTIONAL_PRICE: Final = checked(_check_price, optional=True)
+
+
+@attrs.frozen(kw_only=True)
+class Price:
+    """The price of a model, in dollars per million tokens.
+
+    Attributes:
+        input: Of input tokens.
+        output: Of output tokens.
+        cached: Of cached input tokens; None means the same as ``input``.
+        cache_write: Of input tokens written to the cache; None means the same as ``input``.
+
+    Raises:
+        ConfigError: A value is invalid; the error names the field and the value.
+    """
+
+    input: float = attrs.field(converter=to_number, validator=_PRICE)
+    output: float = attrs.field(converter=to_number, validator=_PRICE)
+    cached: float | None = attrs.field(default=None, converter=to_number, validator=_OPTIONAL_PRICE)
+    cache_write: float | None = attrs.field(
+        default=None, converter=to_number, validator=_OPTIONAL_PRICE
+    )
+
+
+def _check_condition_name(value: object, key: str) -> None:
+    if not isinstance(value, str) or not _CONDITION_NAME.fullmatch(value):
+        expected = "1 to 38 letters, digits, '_', '.' or '-', the first a letter or digit"
+        raise mismatch(key, expected, value)
+
+
+@attrs.frozen
+class Condition:
+    """A condition that is not part of the sweep.
+
+    Attributes:
+        name: Its name, unique in the plan; the names of its chains begin with it.
+        set: Values by dotted path, such as ``{"agents.*.model": "…"}``.
+
+    Raises:
+        ConfigError: A value is invalid; the error names the field and the value.
+    """
+
+    name: str = attrs.field(validator=checked(_check_condition_name))
+    set: Mapping[str, Any] = attrs.field(
+        factory=dict,
+        converter=to_frozen,
+        validator=checked(check_kind, kind=Mapping, expected="a mapping of dotted paths to values"),
+    )

@@ -1,0 +1,370 @@
+"""The plan of an experiment, and the chains that it consists of. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, Self, TypeAlias
+
+import attrs
+
+from clawblox.agents.options import check_word
+from clawblox.config.arguments import (
+    check_choice,
+    check_count,
+    check_duration,
+    check_kind,
+    check_labels,
+    check_seed,
+    checked,
+    mismatch,
+)
+from clawblox.errors import ConfigError
+from clawblox.experiment.plan.naming import chain_name, display_name, safe_name
+from clawblox.experiment.plan.parts import (
+    AgentSpec,
+    Checkpoints,
+    Condition,
+    Inherit,
+    Limits,
+    Price,
+    Retry,
+    Save,
+    Stop,
+    WorldSpec,
+)
+from clawblox.experiment.plan.sweep import (
+    MAX_CHAINS,
+    Variant,
+    expand,
+    normalise_conditions,
+    normalise_sweep,
+)
+from clawblox.experiment.plan.values import (
+    PART,
+    FrozenMapping,
+    build,
+    freeze,
+    to_duration,
+    to_frozen,
+    to_optional,
+)
+from clawblox.results import Labels
+
+Order: TypeAlias = Literal["breadth", "depth"]
+"""Whether all chains advance together, or each chain is finished before another begins."""
+Layout: TypeAlias = Literal["chains", "flat"]
+"""Whether chains have directories of their own, or the only chain uses the experiment's."""
+
+_MAX_NAME_CHARS: Final = 64
+_MAX_AGENT_NAME_CHARS: Final = 128
+_LONGEST_RUN_SUFFIX: Final = "-g001-r20260101T000000Z-w0-a00"
+_DEFAULT_DURATION_S: Final = 3600.0
+
+_SWEEP: Final = "a mapping of dotted paths to lists of values"
+
+
+def _to_world(value: WorldSpec | Mapping[str, Any] | str | Path) -> WorldSpec:
+    return WorldSpec(value) if isinstance(value, str | Path) else build(WorldSpec, value, "world")
+
+
+def _to_agents(value: Iterable[AgentSpec | Mapping[str, Any]]) -> tuple[AgentSpec, ...]:
+    given = _to_tuple(value, "agents", "a list of agents")
+    agents = [build(AgentSpec, agent, f"agents.{index}") for index, agent in enumerate(given)]
+    return tuple(
+        agent if agent.name is not None else agent.but(name=display_name(index))
+        for index, agent in enumerate(agents)
+    )
+
+
+def _to_conditions(
+    value: Iterable[Condition | Mapping[str, Any]],
+) -> tuple[Condition, ...]:
+    given = _to_tuple(value, "conditions", "a list of conditions")
+    return tuple(build(Condition, item, f"conditions.{i}") for i, item in enumerate(given))
+
+
+def _to_prices(value: Mapping[str, Price | Mapping[str, Any]] | None) -> Mapping[str, Price]:
+    prices: Mapping[Any, Any] = value or {}
+    check_kind(prices, "prices", kind=Mapping, expected="a mapping of models to prices")
+    for model in prices:
+        check_word(model, "prices")
+    built = {model: build(Price, price, f"prices.{model}") for model, price in prices.items()}
+    return FrozenMapping(built)
+
+
+def _to_seeds(value: Iterable[int]) -> tuple[int, ...]:
+    seeds = _to_tuple(value, "seeds", "a list of seeds")
+    for index, seed in enumerate(seeds):
+        check_seed(seed, "seeds")
+        if seed in seeds[:index]:
+            raise mismatch("seeds", "different numbers", seed)
+    return seeds
+
+
+def _to_tuple(value: Any, key: str, expected: str) -> tuple[Any, ...]:  # noqa: ANN401
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise mismatch(key, expected, value)
+    return tuple(value)
+
+
+def _to_name(value: str | None) -> Any:  # noqa: ANN401 - the plan replaces None
+    return safe_name(value) if isinstance(value, str) else to_optional(value)
+
+
+def _to_save(value: Save | Mapping[str, Any] | None) -> Save | None:
+    return None if to_optional(value) is None else build(Save, value, "save")
+
+
+def _to_checkpoint(value: Checkpoints | Mapping[str, Any]) -> Checkpoints:
+    return build(Checkpoints, value, "checkpoint")
+
+
+def _to_inherit(value: Inherit | Mapping[str, Any]) -> Inherit:
+    return build(Inherit, value, "inherit")
+
+
+def _to_stop(value: Stop | Mapping[str, Any]) -> Stop:
+    return build(Stop, value, "stop")
+
+
+def _to_limits(value: Limits | Mapping[str, Any]) -> Limits:
+    return build(Limits, value, "limits")
+
+
+def _to_retry(value: Retry | Mapping[str, Any]) -> Retry:
+    return build(Retry, value, "retry")
+
+
+def _to_labels(value: Labels | None) -> Labels:
+    return to_frozen(check_labels(value))  # type: ignore[no-any-return]
+
+
+def _check_name(value: object, key: str) -> None:
+    is_name = isinstance(value, str) and 0 < len(value) <= _MAX_NAME_CHARS
+    if not is_name or value.startswith((".", "-")):  # type: ignore[attr-defined]
+        expected = f"1 to {_MAX_NAME_CHARS} characters, the first neither '.' nor '-'"
+        raise mismatch(key, expected, value)
+
+
+@attrs.frozen
+class Plan:
+    """An experiment: one world with some agents, in a number of chains of generations.
+
+    A chain is one condition and one repeat or seed. Its generations follow each other; each is a
+    run of the world with all agents, limited by ``duration``. Parts can also be given as mappings:
+    ``Plan("worlds/panda", [agent], limits={"worlds": 6})``.
+
+    Attributes:
+        world: The world: its directory, or a :class:`WorldSpec`.
+        agents: The agents of each world.
+        name: Name of the experiment and of its directory; None means the name of the world's
+            directory. Characters that are unsafe in names of files are replaced by ``_``.
+        generations: Number of generations per chain.
+        duration: Seconds of a generation, in which the world and the agents work. The time for
+            saving is included.
+        repeats: Number of chains per condition.
+        seeds: Seeds of the worlds, instead of ``repeats``: one chain for each.
+        labels: Texts, numbers or booleans by name that describe the experiment.
+        save: The message that asks agents to save their memory; None sends none.
+        checkpoint: When checkpoints are made.
+        inherit: What a generation inherits from the previous one.
+        stop: What ends a generation early.
+        limits: Limits of the whole experiment.
+        retry: What happens after failures.
+        sweep: Lists of values by dotted path, such as ``agents.*.model``; all combinations are
+            conditions.
+        conditions: Further conditions, by name. Without a sweep, they are the only ones.
+        order: Whether all chains advance together (``breadth``), or each is finished before another
+            begins (``depth``).
+        prices: Prices of models, for programs that do not report their cost.
+        layout: ``chains``, or ``flat`` for a single chain in the directory of the experiment.
+        run_prefix: Beginning of the names of runs; None means the names of experiment and chain.
+        tmux: Beginning of the names of tmux sessions for worlds and agents; None opens none.
+
+    Raises:
+        ConfigError: A value is invalid; the error names the field and the value.
+    """
+
+    world: WorldSpec = attrs.field(converter=_to_world)
+    agents: Sequence[AgentSpec] = attrs.field(converter=_to_agents)
+    name: str = attrs.field(
+        default=None,
+        kw_only=True,
+        converter=_to_name,
+        validator=checked(_check_name, optional=True),
+    )
+    generations: int = attrs.field(default=1, kw_only=True, validator=checked(check_count))
+    duration: float = attrs.field(
+        default=_DEFAULT_DURATION_S,
+        kw_only=True,
+        converter=to_duration,
+        validator=checked(check_duration),
+    )
+    repeats: int = attrs.field(
+        default=1, kw_only=True, validator=checked(check_count, at_most=MAX_CHAINS)
+    )
+    seeds: Sequence[int] = attrs.field(default=(), kw_only=True, converter=_to_seeds)
+    labels: Labels = attrs.field(factory=dict, kw_only=True, converter=_to_labels)
+    save: Save | None = attrs.field(
+        factory=Save, kw_only=True, converter=_to_save, metadata={PART: Save}
+    )
+    checkpoint: Checkpoints = attrs.field(
+        factory=Checkpoints, kw_only=True, converter=_to_checkpoint
+    )
+    inherit: Inherit = attrs.field(factory=Inherit, kw_only=True, converter=_to_inherit)
+    stop: Stop = attrs.field(factory=Stop, kw_only=True, converter=_to_stop)
+    limits: Limits = attrs.field(factory=Limits, kw_only=True, converter=_to_limits)
+    retry: Retry = attrs.field(factory=Retry, kw_only=True, converter=_to_retry)
+    sweep: Mapping[str, Sequence[Any]] = attrs.field(
+        factory=dict,
+        kw_only=True,
+        converter=to_frozen,
+        validator=checked(check_kind, kind=Mapping, expected=_SWEEP),
+    )
+    conditions: Sequence[Condition] = attrs.field(
+        default=(), kw_only=True, converter=_to_conditions
+    )
+    order: Order = attrs.field(
+        default="breadth",
+        kw_only=True,
+        validator=checked(check_choice, choices=("breadth", "depth")),
+    )
+    prices: Mapping[str, Price] = attrs.field(factory=dict, kw_only=True, converter=_to_prices)
+    layout: Layout = attrs.field(
+        default="chains", kw_only=True, validator=checked(check_choice, choices=("chains", "flat"))
+    )
+    run_prefix: str | None = attrs.field(
+        default=None,
+        kw_only=True,
+        converter=_to_name,
+        validator=checked(_check_name, optional=True),
+    )
+    tmux: str | None = attrs.field(
+        default=None,
+        kw_only=True,
+        converter=to_optional,
+        validator=checked(check_word, optional=True),
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if not self.name:
+            self._replace("name", safe_name(self.world.dir_name).lstrip(".-") or "experiment")
+        self._check_agents()
+        if self.seeds and self.repeats != 1:
+            raise ConfigError("must be left out with seeds", key="repeats", value=self.repeats)
+        if self.inherit.world and not self.checkpoint.end:
+            hint = "leave out checkpoint.end, or set inherit.world to false"
+            raise ConfigError(
+                "must be true where worlds are inherited",
+                key="checkpoint.end",
+                value=False,
+                hint=hint,
+            )
+        if self.sweep or self.conditions:
+            plain = self._unconditional()
+            self._replace("sweep", normalise_sweep(plain, self.sweep))
+            self._replace("conditions", normalise_conditions(plain, self.conditions))
+        self._check_chains()
+
+    def _replace(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def _check_agents(self) -> None:
+        if not self.agents:
+            raise ConfigError("must be a list of agents, not empty", key="agents")
+        names = [agent.name for agent in self.agents]
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                raise mismatch(f"agents.{index}.name", "a name of its own", name)
+
+    def _check_chains(self) -> None:
+        variants = self._variants()
+        count = len(variants) * max(self.repeats, len(self.seeds))
+        if count > MAX_CHAINS:
+            raise ConfigError(f"must be at most {MAX_CHAINS} chains, not {count}", key="repeats")
+        if self.layout == "flat" and count > 1:
+            expected = f"chains for an experiment of {count} chains"
+            raise mismatch("layout", expected, self.layout)
+        for variant in variants:
+            check_labels({**self.labels, **variant.labels})
+        self._check_lengths(variants)
+
+    def _check_lengths(self, variants: Sequence[Variant]) -> None:
+        """Check the lengths of the full names of agents, as they contain the names of runs."""
+        suffix = f"s{max(self.seeds)}" if self.seeds else f"r{self.repeats}"
+        chain = max((chain_name(variant.base, suffix) for variant in variants), key=len)
+        flat = self.run_prefix or self.name
+        prefix = flat if self.run_prefix or self.layout == "flat" else f"{self.name}-{chain}"
+        agent = max((str(agent.name) for agent in self.agents), key=len)
+        length = len(f"{agent}-r{prefix}{_LONGEST_RUN_SUFFIX}")
+        if length > _MAX_AGENT_NAME_CHARS:
+            excess = length - _MAX_AGENT_NAME_CHARS
+            raise ConfigError(
+                f"must be shorter by {excess} characters, as names of agents contain it",
+                key="run_prefix" if self.run_prefix else "name",
+                value=flat,
+                hint=f"the longest names are those of the agent {agent} and the chain {chain}",
+            )
+
+    def but(self, **changes: Any) -> Self:
+        """Return the plan with other values for some fields.
+
+        Raises:
+            ConfigError: A value is invalid.
+        """
+        return attrs.evolve(self, **changes)
+
+    def chains(self) -> tuple[Chain, ...]:
+        """Return the chains: the first repeat or seed of all conditions, then the second, and on.
+
+        Their names are stable: appending values to a sweep, conditions, repeats or seeds renames
+        no chain.
+        """
+        variants = self._variants()
+        rounds: list[tuple[int, int | None, str]] = [
+            (number, seed, f"s{seed}") for number, seed in enumerate(self.seeds, 1)
+        ] or [(number, None, f"r{number}") for number in range(1, self.repeats + 1)]
+        return tuple(
+            Chain(
+                name=chain_name(variant.base, suffix),
+                index=index * len(variants) + position,
+                repeat=repeat,
+                seed=seed,
+                condition=variant.condition,
+                labels=freeze({**self.labels, **variant.labels}),
+                plan=variant.plan,
+            )
+            for index, (repeat, seed, suffix) in enumerate(rounds)
+            for position, variant in enumerate(variants)
+        )
+
+    def _variants(self) -> list[Variant]:
+        return expand(self._unconditional(), self.sweep, self.conditions)
+
+    def _unconditional(self) -> Self:
+        is_plain = not self.sweep and not self.conditions
+        return self if is_plain else attrs.evolve(self, sweep={}, conditions=(), layout="chains")
+
+
+@attrs.frozen(kw_only=True)
+class Chain:
+    """A line of generations: one condition of a plan, and one repeat or seed.
+
+    Attributes:
+        name: Its name, unique in the experiment, valid as the name of a directory.
+        index: Its position in the plan, from 0.
+        repeat: Number of its repeat or seed within the condition, from 1.
+        seed: Seed of its worlds; None if the plan has no seeds.
+        condition: The values of its condition by dotted path, in plain form.
+        labels: The labels of the plan, and the values of its condition by short keys.
+        plan: The plan with the values of the condition, and without further conditions.
+    """
+
+    name: str
+    index: int
+    repeat: int
+    seed: int | None
+    condition: Mapping[str, Any]
+    labels: Labels
+    plan: Plan

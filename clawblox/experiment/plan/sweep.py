@@ -1,0 +1,148 @@
+"""The conditions of a plan: a grid over swept values, and conditions given by name. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from clawblox.config.arguments import mismatch
+from clawblox.errors import ConfigError
+from clawblox.experiment.plan.dotted import read_value, set_value
+from clawblox.experiment.plan.naming import choose_words, label_keys, label_value
+from clawblox.experiment.plan.parts import Condition
+from clawblox.experiment.plan.values import FrozenMapping, below, freeze, to_plain
+
+MAX_CHAINS: Final = 10_000
+
+
+@attrs.frozen
+class Variant:
+    """One condition of a plan.
+
+    Attributes:
+        base: Beginning of the names of its chains; ``""`` if the plan has a single condition.
+        condition: Its values by dotted path, in plain form.
+        labels: Its values by short keys, for tables.
+        plan: The plan with these values.
+    """
+
+    base: str
+    condition: Mapping[str, Any]
+    labels: Mapping[str, str | int | float | bool]
+    plan: Any
+
+
+def normalise_sweep(plan: Any, sweep: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ANN401
+    """Return swept values in plain form, each checked as a value of its field.
+
+    Args:
+        plan: The plan without conditions.
+        sweep: The lists of values by dotted path.
+
+    Raises:
+        ConfigError: A path is unknown, or a value is invalid or listed twice.
+    """
+    normal: dict[str, list[Any]] = {}
+    for path, values in sweep.items():
+        key = f"sweep.{path}"
+        if not isinstance(values, tuple) or not values:
+            raise mismatch(key, "a list of values, not empty", values)
+        normal[path] = [_normalise(plan, path, value, key) for value in values]
+        for index, value in enumerate(normal[path]):
+            if value in normal[path][:index]:
+                raise mismatch(key, "different values", value)
+    if math.prod(map(len, normal.values())) > MAX_CHAINS:
+        raise ConfigError(f"must be at most {MAX_CHAINS} combinations", key="sweep")
+    return FrozenMapping(normal)
+
+
+def normalise_conditions(plan: Any, conditions: Sequence[Condition]) -> tuple[Condition, ...]:  # noqa: ANN401
+    """Return the conditions with their values in plain form, each checked as for a sweep.
+
+    Raises:
+        ConfigError: A path is unknown, a value is invalid, or two conditions have the same name.
+    """
+    normal: list[Condition] = []
+    for index, condition in enumerate(conditions):
+        if condition.name in [other.name for other in normal]:
+            raise mismatch(f"conditions.{index}.name", "a name of its own", condition.name)
+        values = {
+            path: _normalise(plan, path, value, f"conditions.{index}.set.{path}")
+            for path, value in condition.set.items()
+        }
+        normal.append(attrs.evolve(condition, set=values))
+    return tuple(normal)
+
+
+def _normalise(plan: Any, path: str, value: object, key: str) -> Any:  # noqa: ANN401
+    parent = key.removesuffix(path).rstrip(".")
+    try:
+        return freeze(to_plain(read_value(set_value(plan, path, value), path)))
+    except ConfigError as error:
+        if error.key == path:
+            raise below(error, parent) from None
+        is_whole = not error.key or f".{path}".endswith(f".{error.key}")
+        message = error.message if is_whole else f"{error.key}: {error.message}"
+        raise ConfigError(message, key=key, value=value, hint=error.hint) from None
+
+
+def expand(
+    plan: Any,  # noqa: ANN401 - a plan without conditions
+    sweep: Mapping[str, Sequence[Any]],
+    conditions: Sequence[Condition],
+) -> list[Variant]:
+    """Return the conditions of a plan: the combinations of the sweep, then those given by name.
+
+    Args:
+        plan: The plan without conditions.
+        sweep: The normalised lists of values.
+        conditions: The normalised conditions.
+
+    Raises:
+        ConfigError: Values are invalid in combination, or two conditions would have the same name.
+    """
+    keys = label_keys([*dict.fromkeys([*sweep, *(path for one in conditions for path in one.set)])])
+    variants = [] if conditions and not sweep else list(_expand_sweep(plan, sweep, keys))
+    bases = {variant.base for variant in variants}
+    for index, condition in enumerate(conditions):
+        if condition.name in bases:
+            raise ConfigError(
+                "must differ from the names of swept conditions",
+                key=f"conditions.{index}.name",
+                value=condition.name,
+                hint="choose another name, or move the swept value into a condition",
+            )
+        variants.append(_vary(plan, condition.name, condition.set, keys))
+    return variants
+
+
+def _expand_sweep(
+    plan: Any,  # noqa: ANN401
+    sweep: Mapping[str, Sequence[Any]],
+    keys: Mapping[str, str],
+) -> Iterator[Variant]:
+    words = {
+        path: choose_words(path, [_typed(plan, path, value) for value in values])
+        for path, values in sweep.items()
+    }
+    for positions in itertools.product(*(range(len(values)) for values in sweep.values())):
+        chosen = dict(zip(sweep, positions, strict=True))
+        base = "-".join(words[path][position] for path, position in chosen.items())
+        condition = {path: sweep[path][position] for path, position in chosen.items()}
+        yield _vary(plan, base, condition, keys)
+
+
+def _vary(plan: Any, base: str, condition: Mapping[str, Any], keys: Mapping[str, str]) -> Variant:  # noqa: ANN401
+    varied = plan
+    for path, value in condition.items():
+        varied = set_value(varied, path, to_plain(value))
+    labels = {keys[path]: label_value(path, read_value(varied, path)) for path in condition}
+    return Variant(base, FrozenMapping(condition), labels, varied)
+
+
+def _typed(plan: Any, path: str, value: object) -> Any:  # noqa: ANN401
+    return read_value(set_value(plan, path, to_plain(value)), path)

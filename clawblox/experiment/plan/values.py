@@ -1,0 +1,203 @@
+"""Frozen values of plans and their plain form, which is also the form in TOML. Pure.
+
+A part of a plan is a frozen class. In its plain form it is a mapping of its fields; False means
+None where None is not the default, because TOML has no null. So the converters of optional fields
+turn False into None. Converters leave invalid values unchanged for the validators, whose errors
+name the field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import attrs
+
+from clawblox.config.arguments import describe_mismatch, mismatch, parse_duration
+from clawblox.errors import ConfigError
+from clawblox.spelling import nearest_name
+
+KEY: Final = "key"
+"""Metadata of a field: its key in plain form, where it differs from its name."""
+PART: Final = "part"
+"""Metadata of a field: the class of its value."""
+
+_Part = TypeVar("_Part", bound=attrs.AttrsInstance)
+
+
+class FrozenMapping(Mapping[str, Any]):
+    """An immutable, hashable mapping; its values are frozen too."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Mapping[str, Any]) -> None:
+        self._items = {key: freeze(value) for key, value in items.items()}
+
+    def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - values differ in type
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._items.items()))
+
+    def __repr__(self) -> str:
+        return repr(self._items)
+
+
+def freeze(value: Any) -> Any:  # noqa: ANN401 - any value
+    """Return a value with its mappings and lists made immutable."""
+    match value:
+        case FrozenMapping():
+            return value
+        case Mapping():
+            return FrozenMapping(value)
+        case list() | tuple():
+            return tuple(map(freeze, value))
+    return value
+
+
+# -- from and to plain values ---------------------------------------------------------------------
+
+
+def fields_by_key(kind: type[attrs.AttrsInstance]) -> dict[str, attrs.Attribute[Any]]:
+    """Return the fields of a part by their keys in plain form."""
+    return {field.metadata.get(KEY, field.name): field for field in attrs.fields(kind)}
+
+
+def build(kind: type[_Part], given: object, key: str) -> _Part:
+    """Return a part, built from its plain form unless it already is one.
+
+    Args:
+        kind: Class of the part.
+        given: The part, or a mapping of its fields.
+        key: Name of the part, for errors; ``""`` for the plan itself.
+
+    Raises:
+        ConfigError: The value is neither, has an unknown key, lacks a required field, or has an
+            invalid value.
+    """
+    if isinstance(given, kind):
+        return given
+    if not isinstance(given, Mapping):
+        raise mismatch(key, f"{kind.__name__}, or a mapping with its fields", given)
+    fields = fields_by_key(kind)
+    for name in given:
+        if name not in fields:
+            raise unknown_key(join_keys(key, str(name)), str(name), given[name], fields)
+    for name, field in fields.items():
+        if name not in given and field.default is attrs.NOTHING:
+            raise ConfigError("missing", key=join_keys(key, name))
+    arguments: dict[str, Any] = {str(fields[name].alias): given[name] for name in given}
+    try:
+        return kind(**arguments)
+    except ConfigError as error:
+        raise below(_with_key(error, fields), key) from error.__cause__
+
+
+def _with_key(error: ConfigError, fields: Mapping[str, attrs.Attribute[Any]]) -> ConfigError:
+    """Return the error with the key of its field, where that differs from the name."""
+    for key, field in fields.items():
+        if error.key == field.name != key:
+            return ConfigError(error.message, key=key, value=error.value, hint=error.hint)
+    return error
+
+
+def unknown_key(
+    key: str, name: str, value: object, known: Mapping[str, object] | Sequence[str]
+) -> ConfigError:
+    """Return the error for an unknown key, with the nearest known name."""
+    likely = nearest_name(name, known)
+    if likely is not None:
+        return ConfigError(f"unknown key; did you mean {likely!r}?", key=key, value=value)
+    hint = f"the keys are {', '.join(known)}"
+    return ConfigError("unknown key", key=key, value=value, hint=hint)
+
+
+def join_keys(parent: str, key: str) -> str:
+    """Return the dotted key of an entry of ``parent``."""
+    return f"{parent}.{key}" if parent else key
+
+
+def below(error: ConfigError, parent: str) -> ConfigError:
+    """Return the error with the parent key before its key."""
+    key = error.key or ""
+    is_below = not parent or key == parent or key.startswith(f"{parent}.")
+    return ConfigError(
+        error.message,
+        key=key if is_below else join_keys(parent, key) if key else parent,
+        value=error.value,
+        hint=error.hint,
+    )
+
+
+def to_plain(value: Any) -> Any:  # noqa: ANN401 - any value of a plan
+    """Return the plain form of a part, or of a value in it: dicts, lists, text and numbers."""
+    match value:
+        case Path():
+            return str(value)
+        case Mapping():
+            return {key: to_plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [to_plain(item) for item in value]
+        case None:
+            return False
+    if attrs.has(type(value)):
+        return {
+            key: to_plain(item)
+            for key, field in fields_by_key(type(value)).items()
+            if (item := getattr(value, field.name)) is not None or field.default is not None
+        }
+    return value
+
+
+# -- converters -----------------------------------------------------------------------------------
+
+
+def to_optional(value: Any) -> Any:  # noqa: ANN401 - any value
+    """Return None for False, and every other value unchanged."""
+    return None if value is False else value
+
+
+def to_duration(value: float | str) -> float:
+    """Return seconds; invalid values unchanged."""
+    seconds: Any = parse_duration(value) if isinstance(value, str) else value
+    if type(seconds) is int:
+        return float(seconds)
+    return value if seconds is None else seconds  # type: ignore[return-value]
+
+
+def to_optional_duration(value: float | str | None) -> float | None:
+    """Return seconds, or None for None and False; invalid values unchanged."""
+    return None if to_optional(value) is None else to_duration(value)  # type: ignore[arg-type]
+
+
+def to_number(value: Any) -> Any:  # noqa: ANN401 - any value
+    """Return whole numbers as float, None for False, and every other value unchanged."""
+    return float(value) if type(value) is int else to_optional(value)
+
+
+def to_frozen(value: Any) -> Any:  # noqa: ANN401 - any value
+    """Return the value frozen; an empty mapping for None."""
+    return FrozenMapping({}) if value is None else freeze(value)
+
+
+def check_names(value: object, key: str) -> None:
+    """Check that a value is a tuple of different names of environment variables.
+
+    Raises:
+        ConfigError: It is not.
+    """
+    if not isinstance(value, tuple):
+        raise ConfigError(describe_mismatch("a list of names of variables", value), key=key)
+    for name in value:
+        if not isinstance(name, str) or not name.isidentifier() or not name.isascii():
+            # What follows the '=' may be a secret.
+            shown = name.partition("=")[0] if isinstance(name, str) else name
+            hint = "give names only; the values are those of the environment at each start"
+            raise mismatch(key, "names of environment variables", shown, hint=hint)

@@ -1,0 +1,163 @@
+"""Chains: names are short, safe, unique, and stable when a plan is extended."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clawblox.experiment import AgentSpec, Condition, Plan
+from clawblox.experiment.plan.naming import choose_words, copy_name, label_keys
+
+SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
+AGENTS = [AgentSpec("claude", name="Eko"), AgentSpec("codex", name="Moa")]
+
+
+def plan(**fields: Any) -> Plan:
+    return Plan("worlds/panda", AGENTS, **fields)
+
+
+def names(**fields: Any) -> list[str]:
+    return [chain.name for chain in plan(**fields).chains()]
+
+
+MODELS = ["claude-fable-5", "claude-opus-4-8"]
+
+
+def test_chains_are_named_after_swept_values_and_repeats() -> None:
+    assert names(sweep={"agents.*.model": MODELS}, repeats=2) == [
+        "fable-r1",
+        "opus-r1",
+        "fable-r2",
+        "opus-r2",
+    ]
+
+
+def test_chains_of_seeds_are_named_after_them() -> None:
+    (_, chain) = plan(seeds=[7, 3]).chains()
+    assert (chain.name, chain.seed, chain.repeat, chain.index) == ("s3", 3, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("path", "values", "words"),
+    [
+        ("agents.*.model", ["gpt-5", "gpt-5-mini", "gpt-5.1"], ["gpt", "mini", "gpt_5.1"]),
+        ("agents.*.model", ["a/mini", "b/mini", "b_mini"], ["mini", "b_mini", "b_mini.2"]),
+        ("agents.*.model", [None], ["no_model"]),
+        ("world.record", [True, False], ["record", "no_record"]),
+        ("duration", [1800.0, 0.5], ["duration1800", "duration0.5"]),
+        ("world.env.SCENE", ["5", "cubes", "日本"], ["SCENE5", "cubes", "SCENE"]),
+        ("agents.*.budget", [{"turns": 3}, {"usd": 2.5}], ["turns3", "usd2.5"]),
+    ],
+)
+def test_words_are_short_and_depend_on_earlier_values_only(
+    path: str, values: list[Any], words: list[str]
+) -> None:
+    assert choose_words(path, values) == words
+
+
+def test_the_grid_and_its_labels() -> None:
+    sweep = {"agents.Eko.model": MODELS, "agents.Moa.model": ["gpt-5"], "save": [False]}
+    chains = plan(sweep=sweep).chains()
+    assert [chain.name for chain in chains] == ["fable-gpt-no_save-r1", "opus-gpt-no_save-r1"]
+    assert chains[1].labels == {"Eko_model": MODELS[1], "Moa_model": "gpt-5", "save": False}
+    assert chains[1].condition == {
+        "agents.Eko.model": MODELS[1],
+        "agents.Moa.model": "gpt-5",
+        "save": False,
+    }
+    varied = chains[1].plan
+    assert [agent.model for agent in varied.agents] == [MODELS[1], "gpt-5"]
+    assert (varied.save, varied.sweep, varied.conditions) == (None, {}, ())
+
+
+def test_conditions_follow_the_grid_and_replace_it_where_there_is_none() -> None:
+    scene = Condition("cubes", {"world.env.SCENE": "cubes", "agents.0.budget.turns": 9})
+    assert names(conditions=[scene]) == ["cubes-r1"]
+    (_, chain) = plan(sweep={"duration": ["30m"]}, conditions=[scene]).chains()
+    assert (chain.name, chain.labels) == ("cubes-r1", {"SCENE": "cubes", "turns": 9})
+    assert chain.plan.world.env == {"SCENE": "cubes"}
+    budgets = [agent.budget and agent.budget.turns for agent in chain.plan.agents]
+    assert budgets == [9, None]
+
+
+def test_the_copy_of_a_swept_file_does_not_rename_its_chain() -> None:
+    copies = [f"/inputs/{copy_name('0123456789abcdef' * 4, name)}" for name in ("calm", "wild2")]
+    originals = ["/prompts/calm", "/prompts/wild2"]
+    sweeps = [{"agents.*.system_prompt": paths} for paths in (originals, copies)]
+    assert names(sweep=sweeps[0]) == names(sweep=sweeps[1]) == ["calm-r1", "wild2-r1"]
+    labels = [[chain.labels for chain in plan(sweep=sweep).chains()] for sweep in sweeps]
+    assert labels[0] == labels[1]
+
+
+def test_labels_get_earlier_steps_only_where_paths_end_alike() -> None:
+    paths = ["agents.Eko.model", "agents.Moa.model", "save.before"]
+    assert list(label_keys(paths).values()) == ["Eko_model", "Moa_model", "before"]
+
+
+TEXTS = st.text(
+    st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=30
+) | st.sampled_from(["claude-fable-5", "fable", "fable.2", "x/fable", "r1", "a-r1"])
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "agents.*.model": TEXTS,
+    "agents.Moa.prompt": TEXTS,
+    "world.env.SCENE": TEXTS,
+    "duration": st.integers(1, 10**6) | st.floats(1e-3, 1e6),
+    "save.before": st.integers(1, 600),
+    "world.record": st.booleans(),
+    "agents.0.budget": st.builds(lambda turns: {"turns": turns}, st.integers(1, 5)),
+}
+
+
+def lists(path: str) -> st.SearchStrategy[list[Any]]:
+    """Return lists of values of a path that remain different when they are numbers."""
+    return st.lists(VALUES[path], min_size=2, max_size=6, unique_by=lambda value: str(value))
+
+
+@st.composite
+def sweeps(draw: st.DrawFn) -> dict[str, list[Any]]:
+    paths = draw(st.lists(st.sampled_from(sorted(VALUES)), max_size=2, unique=True))
+    return {path: draw(lists(path)) for path in paths}
+
+
+CONDITION_NAMES = st.lists(
+    st.from_regex(r"[A-Z][A-Za-z0-9._-]{0,37}", fullmatch=True), max_size=3, unique=True
+)
+
+
+def different(sweep: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Leave out values that are equal as values of their field."""
+    return {path: [v for i, v in enumerate(vs) if v not in vs[:i]] for path, vs in sweep.items()}
+
+
+@given(data=st.data(), sweep=sweeps(), conditions=CONDITION_NAMES, count=st.integers(1, 4))
+def test_names_are_safe_and_unique_and_extending_a_plan_renames_no_chain(
+    data: st.DataObject, sweep: dict[str, list[Any]], conditions: list[str], count: int
+) -> None:
+    sweep = different(sweep)
+    later = {"sweep": sweep, "conditions": [Condition(f"{name}_") for name in conditions]}
+    shorter = {
+        path: values[: data.draw(st.integers(1, len(values)))] for path, values in sweep.items()
+    }
+    kept = data.draw(st.integers(0 if sweep else min(1, len(conditions)), len(conditions)))
+    earlier = {"sweep": shorter, "conditions": later["conditions"][:kept]}
+    is_seeded = data.draw(st.booleans())
+    seeds = data.draw(
+        st.lists(st.integers(0, 2**64 - 1), min_size=count, max_size=count, unique=True)
+    )
+
+    def chains(size: int, fields: dict[str, Any]) -> dict[str, Any]:
+        repeats = {"seeds": seeds[:size]} if is_seeded else {"repeats": size}
+        listed = plan(**fields, **repeats).chains()
+        assert [chain.index for chain in listed] == list(range(len(listed)))
+        by_name = {chain.name: (chain.condition, chain.seed, chain.plan.agents) for chain in listed}
+        assert len(by_name) == len(listed)
+        assert all(SAFE.fullmatch(name) for name in by_name)
+        return by_name
+
+    before = chains(data.draw(st.integers(1, count)), earlier)
+    after = chains(count, later)
+    assert {name: after.get(name) for name in before} == before

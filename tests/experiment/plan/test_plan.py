@@ -1,0 +1,170 @@
+"""Plans: values are checked, parts can be mappings, and errors name the field."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawblox import Budget
+from clawblox.errors import ConfigError
+from clawblox.experiment import AgentSpec, Condition, Limits, Plan, Retry, Save, WorldSpec
+
+EKO = AgentSpec("claude", model="claude-fable-5")
+
+
+def plan(**fields: Any) -> Plan:
+    return Plan(**{"world": "worlds/panda", "agents": [EKO], **fields})
+
+
+def error(**fields: Any) -> str:
+    """Return the first line of the error that a plan with these fields raises."""
+    with pytest.raises(ConfigError) as caught:
+        plan(**fields)
+    return str(caught.value).splitlines()[0]
+
+
+def test_a_plan_of_a_world_and_an_agent_has_one_chain() -> None:
+    simple = plan()
+    (chain,) = simple.chains()
+    assert (simple.name, chain.name, chain.index, chain.repeat) == ("panda", "r1", 0, 1)
+    assert chain.plan == simple
+    assert simple.world.dir == Path("worlds/panda").absolute()
+
+
+def test_agents_without_a_name_get_the_usual_names_by_position() -> None:
+    ten = plan(agents=[EKO] * 9 + [EKO.but(name="Last")])
+    names = "Eko Moa Rua Tavi Oni Zev Ika Pala Agent8 Last"
+    assert " ".join(str(agent.name) for agent in ten.agents) == names
+
+
+def test_parts_can_be_mappings_and_durations_and_sizes_can_be_text() -> None:
+    given = plan(
+        agents=[{"driver": "codex", "budget": {"turns": 3}}],
+        duration="1.5h",
+        save={"before": "2m"},
+        limits={"worlds": 6, "wall": "2d", "min_free": "5GB"},
+        retry={"from": "template", "pause_after": 90},
+        conditions=[{"name": "short", "set": {"duration": "30m"}}],
+    )
+    assert given == plan(
+        agents=[AgentSpec("codex", name="Eko", budget=Budget(turns=3))],
+        duration=5400,
+        save=Save(before=120),
+        limits=Limits(worlds=6, wall=172800.0, min_free=5_000_000_000),
+        retry=Retry(source="template", pause_after=90),
+        conditions=[Condition("short", {"duration": 1800.0})],
+    )
+    assert hash(given) == hash(given.but())
+
+
+def test_false_means_none() -> None:
+    none = plan(save=False, checkpoint={"every": False, "keep": False}, limits={"min_free": False})
+    assert none.save is None
+    assert (none.checkpoint.every, none.checkpoint.keep, none.limits.min_free) == (None,) * 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"generations": 0}, "generations: must be a whole number, 1 or more, not 0"),
+        ({"agents": []}, "agents: must be a list of agents, not empty"),
+        (
+            {"agents": [EKO, {"driver": "a", "modle": "b"}]},
+            "agents.1.modle: unknown key; did you mean 'model'?",
+        ),
+        (
+            {"agents": [EKO, {"driver": "a", "budget": {"turns": 0}}]},
+            "agents.1.budget.turns: must be a whole number, 1 or more, not 0",
+        ),
+        ({"agents": [{"model": "m"}]}, "agents.0.driver: missing"),
+        (
+            {"agents": [EKO.but(name="Moa"), EKO]},
+            "agents.1.name: must be a name of its own, not 'Moa'",
+        ),
+        ({"agents": [{"driver": "a", "name": "a-r3"}]}, "agents.0.name: must be a letter"),
+        (
+            {"agents": [{"driver": "a", "env": ["KEY=hush"]}]},
+            "agents.0.env: must be names of environment variables, not 'KEY'",
+        ),
+        (
+            {"world": {"dir": "w", "env": {"API_KEY": "hush"}}},
+            "world.env.API_KEY: must be left out",
+        ),
+        ({"duration": "soon"}, "duration: must be seconds, above 0"),
+        ({"duration": float("inf")}, "duration: must be seconds, above 0"),
+        ({"retry": {"from": "x"}}, "retry.from: must be checkpoint or template, not 'x'"),
+        ({"save": True}, "save: must be Save, or a mapping with its fields, not True"),
+        ({"seeds": [1, 2, 1]}, "seeds: must be different numbers, not 1"),
+        ({"seeds": [1], "repeats": 2}, "repeats: must be left out with seeds"),
+        (
+            {"name": ".."},
+            "name: must be 1 to 64 characters, the first neither '.' nor '-', not '..'",
+        ),
+        ({"prices": {"m": {"input": 1}}}, "prices.m.output: missing"),
+        (
+            {"layout": "flat", "repeats": 2},
+            "layout: must be chains for an experiment of 2 chains, not 'flat'",
+        ),
+        (
+            {"inherit": {"world": True}, "checkpoint": {"end": False}},
+            "checkpoint.end: must be true where worlds are inherited",
+        ),
+        (
+            {"repeats": 9999, "sweep": {"duration": [1, 2]}},
+            "repeats: must be at most 10000 chains, not 19998",
+        ),
+        (
+            {"sweep": {"agents.*.modle": ["m"]}},
+            "sweep.agents.*.modle: unknown path; did you mean 'agents.*.model'?",
+        ),
+        (
+            {"sweep": {"agents.Ekko.model": ["m"]}},
+            "sweep.agents.Ekko.model: no agent is called 'Ekko'",
+        ),
+        ({"sweep": {"generations": [1]}}, "sweep.generations: no such path"),
+        ({"sweep": {"agents.Eko.name": ["m"]}}, "sweep.agents.Eko.name: unknown path"),
+        (
+            {"sweep": {"save": [{"befor": 3}]}},
+            "sweep.save: save.befor: unknown key; did you mean 'before'?",
+        ),
+        ({"sweep": {"world": ["m"]}}, "sweep.world: no such path"),
+        (
+            {"sweep": {"duration": ["1h", 3600]}},
+            "sweep.duration: must be different values, not 3600.0",
+        ),
+        ({"sweep": {"duration": 3}}, "sweep.duration: must be a list of values, not empty, not 3"),
+        ({"sweep": {"save.before": [-1]}}, "sweep.save.before: must be seconds, above 0"),
+        (
+            {"conditions": [Condition("a"), Condition("a")]},
+            "conditions.1.name: must be a name of its own, not 'a'",
+        ),
+        (
+            {"sweep": {"agents.*.model": ["opus"]}, "conditions": [Condition("opus")]},
+            "conditions.0.name: must differ from the names of swept conditions",
+        ),
+        (
+            {"name": "x" * 64, "agents": [EKO.but(name="y" * 32)]},
+            "name: must be shorter by 3 characters, as names of agents contain it",
+        ),
+    ],
+)
+def test_errors_begin_with_the_field_and_the_problem(fields: dict[str, Any], text: str) -> None:
+    assert error(**fields).startswith(text)
+
+
+def test_an_error_never_shows_a_value_that_may_be_secret() -> None:
+    for fields in ({"agents": [{"driver": "a", "env": ["KEY=hush"]}]}, {"world": WORLD_WITH_KEY}):
+        with pytest.raises(ConfigError) as caught:
+            plan(**fields)
+        assert "hush" not in str(caught.value)
+
+
+WORLD_WITH_KEY = {"dir": "w", "env": {"API_KEY": "hush"}}
+
+
+def test_the_world_can_be_an_address() -> None:
+    address = "https://github.com/someone/worlds/tree/main/panda"
+    assert plan(world=address).world == WorldSpec(address)
+    assert plan(world=address).name == "panda"
