@@ -16,18 +16,18 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from clawblox.agents.status import AgentStatus
-from clawblox.printable import printable
-from clawblox.views.columns import (
+from clawblox.columns import (
     GAP,
     Column,
     fit_columns,
     format_line,
 )
+from clawblox.printable import printable
 from clawblox.views.event_lines import EventLine, select_events
 from clawblox.views.formatting import format_seconds
 from clawblox.views.rows import Row, agent_columns, instance_columns, order_agents, order_states
 
-_STYLES = {
+STYLES = {
     **dict.fromkeys(("failed", "halted"), "bold red"),
     "interrupted": "red",
     **dict.fromkeys(("restarting", "stopping"), "yellow"),
@@ -80,6 +80,17 @@ def render(view: View, columns: int, lines: int) -> list[str]:
         columns: The longest line.
         lines: The most lines.
     """
+    return draw_lines(_parts(view, columns, lines), columns, lines)
+
+
+def draw_lines(parts: Iterable[RenderableType], columns: int, lines: int) -> list[str]:
+    """Return the lines of a table as a terminal gets them, coloured unless ``NO_COLOR`` is set.
+
+    Args:
+        parts: The lines.
+        columns: The longest line.
+        lines: The most lines.
+    """
     console = Console(
         file=io.StringIO(),
         force_terminal=True,
@@ -90,7 +101,7 @@ def render(view: View, columns: int, lines: int) -> list[str]:
         emoji=False,
     )
     with console.capture() as captured:
-        console.print(Group(*_parts(view, columns, lines)), end="", crop=True)
+        console.print(Group(*parts), end="", crop=True)
     return captured.get().rstrip("\n").split("\n")[:lines]
 
 
@@ -106,21 +117,23 @@ def _parts(view: View, columns: int, lines: int) -> Iterator[RenderableType]:
     room = max(1, lines - _FIXED_LINES - len(event_lines) - bool(event_lines))
     shown, noted, hidden = _select(view.rows, room)
     yield _first_line(view, columns)
-    yield _line(_counts(view.counts), view.ramp)
+    yield join_parts(_counts(view.counts), view.ramp)
     yield ""
     yield from _table(shown, noted, columns)
     if hidden:
         more = ", ".join(f"{count} {state}" for state, count in order_states(hidden))
-        yield _line(Text(f"… and {sum(hidden.values())} more: {more}", style="dim"))
+        yield join_parts(Text(f"… and {sum(hidden.values())} more: {more}", style="dim"))
     yield from agents
     yield ""
     for event in event_lines:
         text = Text(event.text, style="red" if event.is_trouble else "")
-        yield _line(Text(event.local_time, style="dim"), Text(event.instance, style="bold"), text)
+        yield join_parts(
+            Text(event.local_time, style="dim"), Text(event.instance, style="bold"), text
+        )
     if event_lines:
         yield ""
     for line in notice:
-        yield _line(Text(line, style="dim"))
+        yield join_parts(Text(line, style="dim"))
 
 
 def _select(rows: Sequence[Row], room: int) -> tuple[list[Row], Collection[Row], Mapping[str, int]]:
@@ -151,19 +164,19 @@ def _first_line(view: View, columns: int) -> Text:
 
 def _counts(counts: Mapping[str, int]) -> Text:
     return Text(" · ").join(
-        Text(f"{count} {state}", style=_STYLES.get(state, ""))
+        Text(f"{count} {state}", style=STYLES.get(state, ""))
         for state, count in order_states(counts)
     )
 
 
 def _table(rows: Sequence[Row], noted: Collection[Row], columns: int) -> Iterator[Text]:
-    styles = ["red" if row.is_bad else _STYLES.get(row.state, "") for row in rows]
-    headings, *lines = _format_rows(instance_columns(rows, is_live=True), columns, styles)
+    styles = ["red" if row.is_bad else STYLES.get(row.state, "") for row in rows]
+    headings, *lines = format_rows(instance_columns(rows, is_live=True), columns, styles)
     yield headings
     for row, line in zip(rows, lines, strict=True):
         yield line
         if row in noted:
-            yield _line(Text(_NOTE_INDENT + row.note, style="dim"))
+            yield join_parts(Text(_NOTE_INDENT + row.note, style="dim"))
 
 
 def _agents(agents: Sequence[AgentStatus], columns: int, room: int) -> Iterator[Text]:
@@ -176,18 +189,18 @@ def _agents(agents: Sequence[AgentStatus], columns: int, room: int) -> Iterator[
         shown, hidden = shown[: most - 1], shown[most - 1 :]
     else:
         shown, hidden = sorted(shown, key=lambda agent: agent.name), []
-    styles = [_STYLES.get(agent.state, "") for agent in shown]
+    styles = [STYLES.get(agent.state, "") for agent in shown]
     yield Text("")
-    yield from _format_rows(agent_columns(shown, is_live=True), columns, styles)
+    yield from format_rows(agent_columns(shown, is_live=True), columns, styles)
     if hidden:
         more = ", ".join(f"{n} {state}" for state, n in Counter(a.state for a in hidden).items())
-        yield _line(Text(f"… and {len(hidden)} more agents: {more}", style="dim"))
+        yield join_parts(Text(f"… and {len(hidden)} more agents: {more}", style="dim"))
 
 
-def _format_rows(columns: Sequence[Column], width: int, styles: Iterable[str]) -> Iterator[Text]:
+def format_rows(columns: Sequence[Column], width: int, styles: Iterable[str]) -> Iterator[Text]:
     """Yield the headings of a table, then its rows with the styles of their states."""
     fitted = fit_columns(columns, width)
-    yield _line(Text(format_line(fitted, None), style="dim"))
+    yield join_parts(Text(format_line(fitted, None), style="dim"))
     for place, style in enumerate(styles):
         cells = [
             Text(fit.format_cell(fit.column.cells[place]), style * (fit.column.heading == "STATE"))
@@ -195,10 +208,10 @@ def _format_rows(columns: Sequence[Column], width: int, styles: Iterable[str]) -
         ]
         line = Text(GAP).join(cells)
         line.rstrip()
-        yield _line(line)
+        yield join_parts(line)
 
 
-def _line(*parts: Text | str) -> Text:
+def join_parts(*parts: Text | str) -> Text:
     """Join parts into a line that is cut at the edge of the terminal."""
     filled = [Text(part) if isinstance(part, str) else part for part in parts if part]
     line = Text("  ").join(filled)

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from clawblox.columns import Column, format_lines, shorten
 from clawblox.foreign_values import clean_value
 from clawblox.printable import printable
 from clawblox.results import Labels, ProcessExit, format_label
 from clawblox.rundir.status import InstanceStatus
 from clawblox.system.clock import utc_now
-from clawblox.views.columns import Column, format_lines, shorten
 
 _MAX_REASON_CHARS = 40
 _SHORT_ESCAPES = {"\n": "\\n", "\t": "\\t", "\\": "\\\\", "'": "\\'"}

@@ -12,9 +12,9 @@ from typing import Final
 import attrs
 from rich.cells import cell_len
 
+from clawblox.columns import shorten
 from clawblox.printable import printable
 from clawblox.rundir.lineage import InstanceLineage, Lineage
-from clawblox.views.columns import shorten
 from clawblox.views.formatting import format_table
 from clawblox.views.lineage_layout import (
     Branch,

@@ -13,9 +13,9 @@ import attrs
 from clawblox.agents.status import AgentStatus
 from clawblox.agents.usage import add_usage
 from clawblox.agents.values import Usage
+from clawblox.columns import Column
 from clawblox.printable import printable
 from clawblox.rundir.status import OVER, InstanceStatus
-from clawblox.views.columns import Column
 from clawblox.views.formatting import (
     count_words,
     format_age,

@@ -27,6 +27,7 @@ _ROW: Final = re.compile(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
 ANNEXES: Final = ("engine", "server", "luau")
 _GROUND: Final = (
     "checks",
+    "columns",
     "errors",
     "results",
     "protocol",
@@ -69,7 +70,7 @@ def draw() -> Canvas:
     names = ", ".join(room for rooms in floors for room in rooms)
     canvas = Canvas(
         740,
-        bottom + 82,
+        bottom + 98,
         f"The rooms of clawblox from the top floor down: {names}; beside them "
         f"{', '.join(ANNEXES)}; below them {', '.join(_GROUND)}.",
     )
@@ -84,7 +85,7 @@ def draw() -> Canvas:
     _draw_ground(canvas, bottom + 4)
     x = left - 10
     canvas.path((x, _TOP), (x, bottom), colour="muted", arrow=True)
-    canvas.text(left - 12, bottom + 74, "A room imports only from the floors below it.",
+    canvas.text(left - 12, bottom + 90, "A room imports only from the floors below it.",
                 colour="muted", size=12)  # fmt: skip
     return canvas
 
@@ -116,11 +117,11 @@ def _draw_annex(canvas: Canvas, y: float, room: str, purpose: str) -> None:
 def _draw_ground(canvas: Canvas, y: float) -> None:
     left, _ = _HOUSE
     width = sum(_ANNEX) - left
-    canvas.rectangle(left, y, width, 42, fill="box", edge="line", radius=4)
-    words = " · ".join(_GROUND)
-    canvas.text(left + _PADDING + 4, y + 18, words, bold=True, mono=True)
+    canvas.rectangle(left, y, width, 58, fill="box", edge="line", radius=4)
+    for number, line in enumerate(textwrap.wrap(" · ".join(_GROUND), 80)):
+        canvas.text(left + _PADDING + 4, y + 18 + 16 * number, line, bold=True, mono=True)
     what = "the ground: every exception, every frozen result, the wire contract"
-    canvas.text(left + _PADDING + 4, y + 34, what, colour="muted", size=12)
+    canvas.text(left + _PADDING + 4, y + 50, what, colour="muted", size=12)
 
 
 if __name__ == "__main__":

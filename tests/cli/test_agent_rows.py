@@ -10,8 +10,8 @@ from rich.cells import cell_len
 
 from clawblox.agents.status import AgentStatus, StatusState
 from clawblox.agents.values import Usage
+from clawblox.columns import fit_columns, format_line
 from clawblox.views.board import render
-from clawblox.views.columns import fit_columns, format_line
 from clawblox.views.formatting import format_cost, format_count
 from clawblox.views.rows import (
     agent_columns,

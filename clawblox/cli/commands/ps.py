@@ -14,13 +14,13 @@ import click
 
 from clawblox.cli.parameters import PATH, examples, existing_path, filter_option, json_option
 from clawblox.cli.running.scopes import Scope, make_scope
+from clawblox.columns import format_lines
 from clawblox.printable import printable
 from clawblox.results import Labels
 from clawblox.rundir.find_runs import MAX_DEPTH
 from clawblox.rundir.lineage import read_lineage
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.status import InstanceStatus
-from clawblox.views.columns import format_lines
 from clawblox.views.formatting import format_json, shorten_path
 from clawblox.views.lineage_text import format_forks
 from clawblox.views.rows import agent_columns, instance_columns, make_row, order_states

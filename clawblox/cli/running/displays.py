@@ -19,7 +19,7 @@ from clawblox.cli.terminal.output import Outbox, Output, OutputGone
 from clawblox.results import WorldEvent
 from clawblox.rundir.status import OVER, read_run
 from clawblox.system.clock import format_utc, utc_now
-from clawblox.views.board import View
+from clawblox.views.board import View, render
 from clawblox.views.event_lines import EventLine, RecentEvents, describe_event
 from clawblox.views.formatting import shorten_path
 
@@ -107,7 +107,7 @@ class TableDisplay:
         self._run_dir = run_dir
         self._slow_starts = SlowStarts()
         self._output = output
-        self._table = LiveTable(output, self._look, self._compose)
+        self._table = LiveTable(output, self._look, self._draw)
 
     async def run(self) -> None:
         """Draw the table until it is cancelled; return when the terminal is gone.
@@ -170,6 +170,9 @@ class TableDisplay:
             if status.orchestrator_pid == os.getpid() or status.state not in OVER
         ]
         return Look(statuses, self._slow_starts.look(statuses), read_agents(self._run_dir))
+
+    def _draw(self, before: Look | None, now: Look, columns: int, lines: int) -> list[str]:
+        return render(self._compose(before, now), columns, lines)
 
     def _compose(self, before: Look | None, now: Look) -> View:
         counts = self._states.counts()

@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 import anyio
 import attrs
@@ -104,24 +105,36 @@ def pressure_between(before: Look | None, now: Look) -> float | None:
     return min(1.0, (now.stall_s - before.stall_s) / (now.at - before.at))
 
 
+class Sight(Protocol):
+    """What a look at a run or an experiment returns."""
+
+    @property
+    def at(self) -> float:
+        """Monotonic time, in seconds."""
+
+
+_Sight = TypeVar("_Sight", bound=Sight)
+
+
 @attrs.define(eq=False)
-class LiveTable:
-    """Draws a run on a terminal until it is cancelled.
+class LiveTable(Generic[_Sight]):
+    """Draws a run or an experiment on a terminal until it is cancelled.
 
     Args:
         output: The terminal.
-        look: Looks at the run directory. Blocks.
-        compose: Returns the view, given an earlier look and the latest.
+        look: Looks at its directory. Blocks.
+        draw: Returns the lines, given an earlier look, the latest, and the columns and lines of the
+            terminal.
     """
 
     _screen: Screen = attrs.field(converter=Screen, alias="output")
-    _look: Callable[[], Look]
-    _compose: Callable[[Look | None, Look], View]
+    _look: Callable[[], _Sight]
+    _draw: Callable[[_Sight | None, _Sight, int, int], Sequence[str]]
     # Of its own: many starts may be waiting for the shared threads.
     _limiter: anyio.CapacityLimiter = attrs.field(
         init=False, factory=lambda: anyio.CapacityLimiter(1)
     )
-    _looks: deque[Look] = attrs.field(init=False, factory=lambda: deque(maxlen=_LOOKS_KEPT))
+    _looks: deque[_Sight] = attrs.field(init=False, factory=lambda: deque(maxlen=_LOOKS_KEPT))
     _has_news: anyio.Event = attrs.field(init=False, factory=anyio.Event)
 
     def touch(self) -> None:
@@ -183,10 +196,11 @@ class LiveTable:
             self._looks.append(await run_blocking(self._look, limiter=self._limiter))
         except OSError:  # such as a lack of descriptors; that must not end the orchestrator
             return
-        view = self._compose(self._earlier_look(), self._looks[-1])
-        await self._screen.draw(render(view, self._screen.columns, self._screen.lines))
+        columns, lines = self._screen.columns, self._screen.lines
+        shown = self._draw(self._earlier_look(), self._looks[-1], columns, lines)
+        await self._screen.draw(shown)
 
-    def _earlier_look(self) -> Look | None:
+    def _earlier_look(self) -> _Sight | None:
         """Return a look from long enough ago to measure the CPU share from."""
         *others, last = self._looks
         old = [look for look in others if look.at <= last.at - _LONG_REST_S]
@@ -218,7 +232,7 @@ async def watch(scope: Scope) -> None:
 
 
 async def _draw(output: Output, watcher: _Watcher) -> None:
-    table = LiveTable(output, watcher.look, watcher.compose)
+    table = LiveTable(output, watcher.look, watcher.draw)
     try:
         await table.run(until=lambda: watcher.is_finished)
     finally:
@@ -274,8 +288,11 @@ class _Watcher:
             self._seen.add(key)
         return key in self._seen  # an instance that was shown running is also shown ending
 
-    def compose(self, before: Look | None, now: Look) -> View:
-        """Return the view of the table."""
+    def draw(self, before: Look | None, now: Look, columns: int, lines: int) -> list[str]:
+        """Return the lines of the table; see :class:`LiveTable`."""
+        return render(self._compose(before, now), columns, lines)
+
+    def _compose(self, before: Look | None, now: Look) -> View:
         while self.news:
             change = self.news.popleft()
             if self._has_drawn or change.is_trouble:  # the table itself shows the first state

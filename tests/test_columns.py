@@ -8,9 +8,9 @@ from itertools import pairwise
 import pytest
 from rich.cells import cell_len
 
+from clawblox.columns import Column, fit_columns, format_line, shorten
 from clawblox.results import ProcessExit
 from clawblox.views.board import View, render
-from clawblox.views.columns import Column, fit_columns, format_line, shorten
 from clawblox.views.event_lines import EventLine
 from clawblox.views.rows import Row, instance_columns, make_row
 from tests.cli.test_board import AT, status
