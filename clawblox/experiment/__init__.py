@@ -12,6 +12,7 @@
 - ``lines``, ``journal``: the journal of an experiment, and its file.
 - ``layout``: the names and paths of an experiment's files.
 - ``chain_files``: the table of a chain's generations, and the pointer to its latest archive.
+- ``ended_attempts``: checks, prunes and renames the directories of attempts that have ended.
 - ``harness_import``: what the public generation scripts record of an experiment, checked.
 """
 

@@ -196,12 +196,10 @@ class _Origins:
         self._directories = moved_attempts(lines)
         self._attempts = {line.attempt for line in lines if line.type == "opened"}
         self._workspaces = {
-            line.attempt: line.data["workspaces"] for line in lines if line.type == "committed"
+            line.attempt or line.data["run_id"]: line.data["workspaces"]
+            for line in lines
+            if line.type in ("committed", "imported")
         }
-        for line in lines:
-            if line.type == "imported":
-                rows = line.data["rows"]
-                self._workspaces[rows[0]["run_id"]] = [row["workspace_out"] for row in rows]
         forks = (line.data["source"]["chain"] for line in lines if line.type == "chain.forked")
         self._source: str | None = next(forks, None)
 

@@ -52,7 +52,11 @@ class ImportedGeneration:
     @property
     def data(self) -> dict[str, Any]:
         """The content of its line in the journal."""
-        return {"rows": [dict(row) for row in self.rows]}
+        return {
+            "run_id": self.rows[-1]["run_id"],
+            "workspaces": [row["workspace_out"] for row in self.rows],
+            "rows": [dict(row) for row in self.rows],
+        }
 
 
 @attrs.frozen(kw_only=True)

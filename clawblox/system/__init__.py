@@ -11,6 +11,7 @@
 - ``sock_diag``: the TCP sockets that the kernel lists.
 - ``port_leases``: leases of ports that all processes of a machine share.
 - ``files``: files that are complete or absent, and private directories.
+- ``tree_digests``: digests of the files below a directory.
 - ``locks``: locks on files.
 - ``append_log``: files of lines that only grow.
 - ``regular_files``: the only way to open a file that another program can replace.
