@@ -10,6 +10,12 @@
 - ``pointer``: the file that names the latest archive.
 - ``cleaning``: finds and removes unneeded files of ended runs.
 - ``lines``, ``journal``: the journal of an experiment, and its file.
+- ``state``, ``machine``: what the journal says about an experiment, and what comes next.
+- ``recorder``: writes lines and keeps the state up to date.
+- ``ports``, ``orders``: what an attempt needs of its world and agents, and what is asked of it.
+- ``generation``: carries out the steps of one attempt.
+- ``scheduler``, ``slots``, ``accounts``, ``spending``: run the chains within the limits.
+- ``callbacks``, ``mailbox``, ``meter``: hooks, messages and clock of an attempt.
 - ``layout``: the names and paths of an experiment's files.
 - ``chain_files``: the table of a chain's generations, and the pointer to its latest archive.
 - ``ended_attempts``: checks, prunes and renames the directories of attempts that have ended.

@@ -1,0 +1,67 @@
+"""The clock of a generation: active seconds, and seconds in which the agents could not work."""
+
+from __future__ import annotations
+
+import math
+
+from clawblox.system.clock import Clock
+
+
+class Meter:
+    """Counts the active and the idle seconds of a generation.
+
+    Seconds are idle while every agent only waits for its provider. Nothing is counted before
+    :meth:`start` and after :meth:`stop`.
+
+    Args:
+        clock: The clock.
+        active_s: Active seconds of the generation so far.
+        idle_s: Idle seconds so far.
+    """
+
+    def __init__(self, clock: Clock, active_s: float = 0.0, idle_s: float = 0.0) -> None:
+        self._clock = clock
+        self._counted = {False: active_s, True: idle_s}
+        self._is_idle = False
+        self._since: float | None = None
+
+    @property
+    def active_s(self) -> float:
+        """Active seconds so far."""
+        return self._counted[False] + (0.0 if self._is_idle else self._running_s)
+
+    @property
+    def idle_s(self) -> float:
+        """Idle seconds so far."""
+        return self._counted[True] + (self._running_s if self._is_idle else 0.0)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it counts now."""
+        return self._since is not None
+
+    @property
+    def _running_s(self) -> float:
+        return 0.0 if self._since is None else self._clock.monotonic() - self._since
+
+    def start(self) -> None:
+        """Begin to count."""
+        self._since = self._clock.monotonic()
+
+    def stop(self) -> None:
+        """Count no further. Idempotent."""
+        self._counted[self._is_idle] += self._running_s
+        self._since = None
+
+    def set_idle(self, is_idle: bool) -> None:
+        """Note whether every agent only waits for its provider from now on."""
+        if is_idle != self._is_idle:
+            self._counted[self._is_idle] += self._running_s
+            self._since = None if self._since is None else self._clock.monotonic()
+            self._is_idle = is_idle
+
+    def reaches(self, active_s: float) -> float:
+        """Return when, by the clock, a number of active seconds is reached; infinite while idle."""
+        if self._is_idle:
+            return math.inf
+        return self._clock.monotonic() + active_s - self.active_s

@@ -1,0 +1,114 @@
+"""Places for attempts that run at the same time, given in the order of their priority."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import anyio
+import anyio.lowlevel
+import attrs
+
+from clawblox.experiment.plan.parts import Limits
+
+
+@attrs.frozen(kw_only=True)
+class Place:
+    """What an attempt takes while it runs.
+
+    Attributes:
+        priority: Attempts with smaller values start first.
+        models: Model of each agent.
+        exclusive: Attempts with the same value run one at a time; None for no such limit.
+        usd: Budget of its agents, in US dollars; 0 without a budget.
+    """
+
+    priority: tuple[int, ...]
+    models: tuple[str, ...]
+    exclusive: str | None = None
+    usd: float = 0.0
+
+
+@attrs.define
+class _Waiting:
+    place: Place
+    is_granted: anyio.Event = attrs.field(factory=anyio.Event)
+
+
+class Slots:
+    """Gives places to attempts, as many as the limits of the plan allow.
+
+    Args:
+        limits: Returns the limits in force.
+        can_start: Returns whether an attempt may start, whatever else runs.
+    """
+
+    def __init__(self, limits: Callable[[], Limits], can_start: Callable[[Place], bool]) -> None:
+        self._limits = limits
+        self._can_start = can_start
+        self._waiting: list[_Waiting] = []
+        self._taken: list[Place] = []
+
+    @property
+    def taken(self) -> Sequence[Place]:
+        """The places that are taken."""
+        return self._taken
+
+    @property
+    def is_contended(self) -> bool:
+        """Whether an attempt waits for a place."""
+        return bool(self._waiting)
+
+    async def take(self, place: Place) -> None:
+        """Wait for a place, and take it.
+
+        Args:
+            place: The place.
+
+        Cancellation: it is not taken.
+        """
+        waiting = _Waiting(place)
+        self._waiting.append(waiting)
+        try:
+            # Attempts that want a place in the same moment compete by priority.
+            await anyio.lowlevel.checkpoint()
+            self.grant()
+            await waiting.is_granted.wait()
+        except BaseException:
+            if waiting.is_granted.is_set():
+                self.leave(place)
+            raise
+        finally:
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+
+    def leave(self, place: Place) -> None:
+        """Give a place back."""
+        self._taken.remove(place)
+        self.grant()
+
+    def grant(self) -> None:
+        """Give the places that are free; to be called when the limits have changed."""
+        for waiting in sorted(self._waiting, key=lambda waiting: waiting.place.priority):
+            if self._can_start(waiting.place) and self._fits(waiting.place):
+                self._taken.append(waiting.place)
+                self._waiting.remove(waiting)
+                waiting.is_granted.set()
+
+    def _fits(self, place: Place) -> bool:
+        limits = self._limits()
+        taken = Counter(model for other in self._taken for model in other.models)
+        wanted = Counter(place.models)
+        return (
+            len(self._taken) < limits.worlds
+            and (limits.agents is None or taken.total() + wanted.total() <= limits.agents)
+            and all(
+                taken[model] + wanted[model] <= limit
+                for model, limit in limits.per_model.items()
+                if wanted[model]
+            )
+            and (
+                place.exclusive is None
+                or all(other.exclusive != place.exclusive for other in self._taken)
+            )
+        )
