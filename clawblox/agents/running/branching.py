@@ -5,14 +5,12 @@ Nothing in the directory of the original is opened for writing.
 
 from __future__ import annotations
 
-import os
 import shutil
-import stat
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 
 import anyio
@@ -36,8 +34,9 @@ from clawblox.agents.values import AgentState
 from clawblox.concurrency.threads import run_blocking, run_interruptible
 from clawblox.errors import AgentError, ConfigError, UsageError
 from clawblox.supervision.lifecycle import Lifecycle
+from clawblox.system.copy_tree import copy_tree
 from clawblox.system.files import make_private_dir, publish_bytes
-from clawblox.system.regular_files import open_regular, read_file
+from clawblox.system.regular_files import read_file
 from clawblox.telemetry.events import Hub
 
 _UUID_CHARS: Final = 36
@@ -197,13 +196,13 @@ def _copy(
     """Return a complete copy, under a temporary name in the same directory. Blocks."""
     origin = order.directory
     partial_dir = target.with_name(f".{target.name}.{uuid.uuid4()}.partial")
+    lead = partial(_lead, str(origin.workspace), str(target / origin.workspace.name))
     make_private_dir(partial_dir)
     try:
         branch = AgentDir(partial_dir)
         for source in (origin.workspace, origin.home, origin.state):
             place = partial_dir / source.name
-            moved = (str(origin.workspace), str(target / origin.workspace.name))
-            _copy_tree(source, place, moved, interruption)
+            copy_tree(source, place, lead=lead, missing_ok=True, check=interruption.check)
         make_private_dir(branch.runtime)
         publish_bytes(branch.system_prompt_file, prompt.encode())
         ledger.save(branch.usage_file)
@@ -216,47 +215,6 @@ def _copy(
     return partial_dir
 
 
-def _copy_tree(
-    source: Path, target: Path, moved: tuple[str, str], interruption: Interruption
-) -> None:
-    """Copy directories, regular files and links; nothing else, and no link is followed.
-
-    Args:
-        source: The directory to be copied; it may be missing.
-        target: The new directory.
-        moved: Two directories: an absolute link to something in the first leads to the second.
-        interruption: Ends the call soon, with an error.
-    """
-    make_private_dir(target)
-    directories: list[tuple[Path, os.stat_result]] = []
-    for place, names, files, fd in os.fwalk(source, follow_symlinks=False):
-        here = target / os.path.relpath(place, source)
-        for name in (*names, *files):
-            interruption.check()
-            status = os.stat(name, dir_fd=fd, follow_symlinks=False)
-            if stat.S_ISDIR(status.st_mode):
-                (here / name).mkdir(0o700)
-                directories.append((here / name, status))
-            elif stat.S_ISLNK(status.st_mode):
-                (here / name).symlink_to(_lead(os.readlink(name, dir_fd=fd), *moved))
-            elif stat.S_ISREG(status.st_mode):
-                _copy_file(fd, name, here / name, status)
-    for path, status in reversed(directories):
-        _copy_status(path, status)
-
-
-def _lead(link: str, origin: str, target: str) -> str:
-    """Return the destination of a copied link."""
+def _lead(origin: str, target: str, link: str, _path: PurePath) -> str:
+    """Return the destination of a copied link: one into the original leads into the branch."""
     return target + link[len(origin) :] if f"{link}/".startswith(f"{origin}/") else link
-
-
-def _copy_file(directory: int, name: str, target: Path, status: os.stat_result) -> None:
-    source = open_regular(name, dir_fd=directory, max_bytes=max(1, status.st_size))
-    with os.fdopen(source, "rb") as old, target.open("xb") as new:
-        shutil.copyfileobj(old, new)
-    _copy_status(target, status)
-
-
-def _copy_status(path: Path, status: os.stat_result) -> None:
-    path.chmod(stat.S_IMODE(status.st_mode) & 0o777)
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))

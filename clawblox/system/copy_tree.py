@@ -1,0 +1,244 @@
+"""Copying a directory that an agent or a stranger has filled, and may still change.
+
+No link is followed: directories and files are opened by name in their open directory. Pipes,
+sockets and devices are left out. Extents are shared with the original where the file system can,
+and the holes of sparse files stay holes, so that a file of terabytes does not fill the disk.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path, PurePath
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+import attrs
+
+from clawblox.system.files import make_private_dir
+from clawblox.system.regular_files import OPEN_DIRECTORY, PRIVATE_DIR, PRIVATE_FILE, open_regular
+
+MAX_DEPTH: Final = 100
+"""Deepest directory that is copied; each level needs three descriptors."""
+
+MAX_LEFT_OUT: Final = 1000
+"""Maximum number of entries that are reported as left out."""
+
+_T = TypeVar("_T")
+
+_PIECE_BYTES: Final = 8 << 20
+_FICLONE: Final = 0x40049409
+_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OTHER_FILE_SYSTEM: Final = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+_CHANGED: Final = (errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.EINVAL)
+"""Errors of an entry that is gone, or has become something else."""
+
+IsKept: TypeAlias = Callable[[PurePath, bool], bool]
+"""Returns whether to copy an entry, by its path in the tree and whether it is a directory."""
+
+Lead: TypeAlias = Callable[[str, PurePath], str | None]
+"""Returns the text of a copied link by its old text and its path; None leaves the link out."""
+
+
+class LeftOut(NamedTuple):
+    """An entry that was not copied.
+
+    Attributes:
+        path: Its path in the tree.
+        reason: Why, in a few words.
+    """
+
+    path: PurePath
+    reason: str
+
+
+def copy_tree(
+    source: Path,
+    target: Path,
+    *,
+    is_kept: IsKept = lambda _path, _is_dir: True,
+    lead: Lead = lambda link, _path: link,
+    missing_ok: bool = False,
+    check: Callable[[], None] = lambda: None,
+) -> list[LeftOut]:
+    """Copy directories, regular files and links, with their permissions and times. Blocks.
+
+    Args:
+        source: The directory; not a link.
+        target: The directory of the copy, created as 0700 if it is missing. Nobody else writes to
+            it. Directories in it may exist, other entries may not.
+        is_kept: Selects entries; a directory that is not kept is not looked into.
+        lead: Chooses where the copies of links lead.
+        missing_ok: Whether a missing source gives an empty target.
+        check: Called often; ends the copy by raising an error.
+
+    Returns:
+        Entries that could not be copied, or whose link was left out, up to :data:`MAX_LEFT_OUT`.
+        An entry that changes into something else meanwhile is among them.
+
+    Raises:
+        OSError: An entry cannot be read or written; the error names it. The copy is incomplete.
+    """
+    copy = _Copy(source, is_kept, lead, check)
+    make_private_dir(target)
+    with ExitStack() as opened:
+        try:
+            old = os.open(source, OPEN_DIRECTORY)
+        except FileNotFoundError:
+            if missing_ok:
+                return []
+            raise
+        opened.callback(os.close, old)
+        new = os.open(target, OPEN_DIRECTORY)
+        opened.callback(os.close, new)
+        copy.copy_entries(old, new, PurePath())
+    return copy.left_out
+
+
+@attrs.define(eq=False)
+class _Copy:
+    """One copy. Directories are open descriptors; paths are relative to the tree."""
+
+    _source: Path
+    _is_kept: IsKept
+    _lead: Lead
+    _check: Callable[[], None]
+    left_out: list[LeftOut] = attrs.field(factory=list, init=False)
+
+    def copy_entries(self, old: int, new: int, place: PurePath) -> None:
+        with os.scandir(old) as entries:
+            for entry in entries:
+                self._check()
+                self._copy_entry(old, new, place / entry.name)
+
+    def _copy_entry(self, old: int, new: int, path: PurePath) -> None:
+        status = self._try(path, partial(os.stat, path.name, dir_fd=old, follow_symlinks=False))
+        if status is None:
+            return
+        is_dir = stat.S_ISDIR(status.st_mode)
+        if not self._is_kept(path, is_dir):
+            return
+        if is_dir:
+            self._copy_directory(old, new, path)
+        elif stat.S_ISLNK(status.st_mode):
+            self._copy_link(old, new, path, status)
+        elif stat.S_ISREG(status.st_mode):
+            self._copy_file(old, new, path)
+        else:
+            self._leave_out(path, "is a pipe, a socket or a device")
+
+    def _copy_directory(self, old: int, new: int, path: PurePath) -> None:
+        if len(path.parts) > MAX_DEPTH:
+            self._leave_out(path, f"is more than {MAX_DEPTH} directories deep")
+            return
+        inner = self._try(path, partial(os.open, path.name, OPEN_DIRECTORY, dir_fd=old))
+        if inner is None:
+            return
+        with ExitStack() as opened:
+            opened.callback(os.close, inner)
+            with self._naming(path):
+                with suppress(FileExistsError):
+                    os.mkdir(path.name, PRIVATE_DIR, dir_fd=new)
+                copied = os.open(path.name, OPEN_DIRECTORY, dir_fd=new)
+            opened.callback(os.close, copied)
+            self.copy_entries(inner, copied, path)
+            _copy_status(os.fstat(inner), copied)
+
+    def _copy_link(self, old: int, new: int, path: PurePath, status: os.stat_result) -> None:
+        link = self._try(path, partial(os.readlink, path.name, dir_fd=old))
+        if link is None:
+            return
+        text = self._lead(link, path)
+        if text is None:
+            self._leave_out(path, f"is a link to {link!r}")
+            return
+        with self._naming(path):
+            os.symlink(text, path.name, dir_fd=new)
+            times = (status.st_atime_ns, status.st_mtime_ns)
+            os.utime(path.name, ns=times, dir_fd=new, follow_symlinks=False)
+
+    def _copy_file(self, old: int, new: int, path: PurePath) -> None:
+        source = self._try(path, partial(open_regular, path.name, dir_fd=old))
+        if source is None:
+            return
+        with ExitStack() as opened, self._naming(path):
+            opened.callback(os.close, source)
+            copied = os.open(path.name, _CREATE, PRIVATE_FILE, dir_fd=new)
+            opened.callback(os.close, copied)
+            status = os.fstat(source)
+            _copy_content(source, copied, status.st_size, self._check)
+            _copy_status(status, copied)
+
+    def _try(self, path: PurePath, access: Callable[[], _T]) -> _T | None:
+        """Access an entry of the source; None if it has become something else meanwhile."""
+        try:
+            with self._naming(path):
+                return access()
+        except OSError as error:
+            if error.errno not in _CHANGED:
+                raise
+            self._leave_out(path, "changed while it was copied")
+            return None
+
+    @contextmanager
+    def _naming(self, path: PurePath) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            error.filename = str(self._source / path)
+            raise
+
+    def _leave_out(self, path: PurePath, reason: str) -> None:
+        if len(self.left_out) < MAX_LEFT_OUT:
+            self.left_out.append(LeftOut(path, reason))
+
+
+def _copy_status(status: os.stat_result, copied: int) -> None:
+    os.fchmod(copied, stat.S_IMODE(status.st_mode) & 0o777)
+    os.utime(copied, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _copy_content(old: int, new: int, size: int, check: Callable[[], None]) -> None:
+    try:
+        fcntl.ioctl(new, _FICLONE, old)
+    except OSError:  # another file system, or one whose files cannot share extents
+        for start, end in _find_extents(old, size):
+            _copy_extent(old, new, start, end, check)
+        os.ftruncate(new, min(size, os.fstat(old).st_size))
+
+
+def _find_extents(fd: int, size: int) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each part of a file that is not a hole."""
+    end = 0
+    while end < size:
+        try:
+            start = os.lseek(fd, end, os.SEEK_DATA)
+            end = os.lseek(fd, start, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nothing but a hole follows
+                return
+            raise
+        yield start, min(end, size)
+
+
+def _copy_extent(old: int, new: int, start: int, end: int, check: Callable[[], None]) -> None:
+    while start < end:
+        check()
+        copied = _copy_piece(old, new, start, min(_PIECE_BYTES, end - start))
+        if not copied:  # it was shortened meanwhile
+            return
+        start += copied
+
+
+def _copy_piece(old: int, new: int, start: int, size: int) -> int:
+    """Copy some bytes and return their number; 0 at the end of the file."""
+    try:
+        return os.copy_file_range(old, new, size, start, start)
+    except OSError as error:
+        if error.errno not in _OTHER_FILE_SYSTEM:
+            raise
+    return os.pwrite(new, os.pread(old, size, start), start)
