@@ -16,8 +16,8 @@ from typing import Any, Final
 import attrs
 
 from clawblox.experiment import layout
-from clawblox.experiment.layout import Layout
 from clawblox.experiment.lines import Line
+from clawblox.experiment.plan.plan import Layout
 from clawblox.experiment.pointer import read_pointer, write_pointer
 from clawblox.system.clock import format_utc, parse_utc
 from clawblox.system.files import publish_changed

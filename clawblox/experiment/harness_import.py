@@ -23,6 +23,7 @@ from clawblox.errors import ConfigError
 from clawblox.errors.general import shorten
 from clawblox.experiment import layout
 from clawblox.experiment.chain_files import COLUMNS
+from clawblox.experiment.plan.naming import safe_name
 from clawblox.foreign_values import finite_number
 from clawblox.system.clock import parse_utc
 from clawblox.system.regular_files import open_directory, read_regular
@@ -249,7 +250,7 @@ def _check_row(row: Mapping[str, Any], path: Path, line: int) -> Row:
 
 
 def _is_name(text: str) -> bool:
-    is_safe = text == layout.safe_name(text) and text.strip(".") != ""
+    is_safe = text == safe_name(text) and text.strip(".") != ""
     return is_safe and len(text) <= _MAX_NAME_CHARS
 
 

@@ -12,32 +12,23 @@ import re
 from collections.abc import Container
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
+from clawblox.experiment.plan.naming import safe_name
+from clawblox.experiment.plan.plan import Layout
 from clawblox.experiment.pointer import POINTER_NAME
-
-Layout: TypeAlias = Literal["chains", "flat"]
-"""Whether each chain has a directory of its own, or the experiment's directory is the only one."""
 
 CHAINS_DIR: Final = "chains"
 TABLE_NAME: Final = "generation_chain.csv"
 RUN_DIRS: Final = ("runtime", "recordings", "logs", "agents", "checkpoints")
 """The directories of every run."""
 
-DISPLAY_NAMES: Final = ("Eko", "Moa", "Rua", "Tavi", "Oni", "Zev", "Ika", "Pala")
-
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 _GENERATION: Final = re.compile(r"-g[0-9]{3}\Z")
 _INDEX: Final = re.compile(r"-a([0-9]{1,9})\Z")
 _STAMP: Final = "%Y%m%dT%H%M%SZ"
 
 
 # -- names ---------------------------------------------------------------------------------------
-
-
-def safe_name(text: str) -> str:
-    """Return a text with an underscore for each character that a name may not contain."""
-    return _UNSAFE.sub("_", text)
 
 
 def format_stamp(at: datetime) -> str:
@@ -106,15 +97,6 @@ def tmux_session(prefix: str | None, attempt: str, runs: str) -> str:
         runs: The prefix of the chain's runs.
     """
     return "" if prefix is None else safe_name(prefix + attempt.removeprefix(runs))
-
-
-def default_display_name(index: int) -> str:
-    """Return the default name of an agent, as the world shows it.
-
-    Args:
-        index: Its place in its world, from 0.
-    """
-    return DISPLAY_NAMES[index] if index < len(DISPLAY_NAMES) else f"Agent{index}"
 
 
 def full_name(display: str, attempt: str, index: int) -> str:

@@ -14,6 +14,7 @@ from clawblox.experiment import layout
 from clawblox.experiment.chain_files import PlannedChain, write_chain_files
 from clawblox.experiment.harness_import import read_chain
 from clawblox.experiment.lines import Line, LineType
+from clawblox.experiment.plan.plan import Layout
 from clawblox.experiment.pointer import read_pointer
 from tests.experiment import harness
 
@@ -62,9 +63,7 @@ class Chain:
             ended_at=ENDED,
         )
 
-    def write(
-        self, style: layout.Layout = "flat", revisions: Sequence[PlannedChain] = (PLAN,)
-    ) -> None:
+    def write(self, style: Layout = "flat", revisions: Sequence[PlannedChain] = (PLAN,)) -> None:
         write_chain_files(self.path, self.lines, revisions, style)
 
     def rows(self) -> list[dict[str, str]]:

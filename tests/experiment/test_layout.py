@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,24 +10,17 @@ from hypothesis import strategies as st
 
 from clawblox import protocol
 from clawblox.experiment import layout
+from clawblox.experiment.plan.naming import safe_name
 
 AT = datetime(2026, 6, 22, 18, 59, 25, tzinfo=UTC)
 STAMP = "20260622T185925Z"
 NAMES = st.text(min_size=1, max_size=40)
 
 
-@given(NAMES)
-def test_safe_names_have_no_character_of_paths_and_stay_the_same(text: str) -> None:
-    name = layout.safe_name(text)
-    assert re.fullmatch(r"[A-Za-z0-9._-]+", name)
-    assert layout.safe_name(name) == name
-    assert len(name) == len(text)
-
-
 @given(NAMES, st.integers(1, 999))
 def test_the_prefix_of_a_run_is_found_in_its_name(prefix: str, generation: int) -> None:
     name = layout.attempt_name(prefix, generation)
-    assert layout.next_prefix(name) == layout.safe_name(prefix)
+    assert layout.next_prefix(name) == safe_name(prefix)
 
 
 def test_a_name_with_a_stamp_is_a_prefix_as_a_whole() -> None:
@@ -62,11 +54,6 @@ def test_a_full_name_contains_the_display_name_and_the_place(
     name = layout.full_name(display, layout.attempt_name(prefix, generation), index)
     assert protocol.display_name(name) == display
     assert layout.agent_index(name) == index
-
-
-def test_agents_have_the_names_of_the_public_scripts() -> None:
-    names = [layout.default_display_name(index) for index in range(10)]
-    assert names == ["Eko", "Moa", "Rua", "Tavi", "Oni", "Zev", "Ika", "Pala", "Agent8", "Agent9"]
 
 
 def test_a_name_without_a_place_is_the_first() -> None:

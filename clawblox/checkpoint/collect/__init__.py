@@ -3,6 +3,7 @@
 The directories belong to agents and may change while they are read.
 
 - ``plan``: the workspaces and conversations of all agents.
+- ``workspace``: the entries of a workspace that may be in an archive.
 - ``tree``: walks directories through descriptors, never through links.
 - ``policy``: which names of a workspace are left out.
 - ``policy_names``: those names, as data.

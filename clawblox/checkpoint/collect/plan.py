@@ -1,13 +1,12 @@
 """Plans the files of all agents for an archive: their workspaces and their conversations.
 
-``tree`` lists workspaces, ``policy`` leaves names out, ``sessions`` collects conversations, and
-the writer reads the files. Everything here blocks.
+``workspace`` lists workspaces, ``sessions`` collects conversations, and the writer reads the
+files. Everything here blocks.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
@@ -22,6 +21,7 @@ from clawblox.checkpoint.collect.sessions import (
     SessionFormat,
     find_format,
 )
+from clawblox.checkpoint.collect.workspace import list_workspace
 from clawblox.checkpoint.model import AgentState, Link, Source
 from clawblox.errors import CheckpointError
 from clawblox.results import Excluded
@@ -134,19 +134,14 @@ def _add_workspace(
     contents: Plan, name: str, agent_dir: Path, keep: Collection[policy.FoldedPath]
 ) -> None:
     prefix = f"agents/{name}/{WORKSPACE}/"
-    judge = functools.partial(policy.workspace_exclusion, keep=keep)
     try:
-        listing = tree.walk(
-            agent_dir,
-            WORKSPACE,
-            lambda path, is_directory: judge(path, directory=is_directory),
-            lambda path: names.is_name(prefix + path),
+        listing = list_workspace(
+            agent_dir, WORKSPACE, keep=keep, is_name=lambda path: names.is_name(prefix + path)
         )
     except OSError as error:
         raise CheckpointError(
             f"the workspace of {name} cannot be read: {error.strerror}", path=agent_dir / WORKSPACE
         ) from None
-    _leave_out_repository_settings(listing, keep)
     contents.sources += [
         Source(
             name=prefix + path,
@@ -162,18 +157,3 @@ def _add_workspace(
     contents.directories += [prefix + path for path in listing.directories]
     contents.unarchivable += [prefix + path for path in listing.unarchivable]
     contents.unreadable += [prefix + path for path in listing.unreadable]
-
-
-def _leave_out_repository_settings(listing: tree.Tree, keep: Collection[policy.FoldedPath]) -> None:
-    """Exclude what a repository without ``.git`` runs; its place is known only from all paths."""
-    paths = [*listing.files, *(path for path, _ in listing.links)]
-    repositories = policy.find_repositories(paths)
-    if not repositories:
-        return
-    judge = functools.partial(policy.workspace_exclusion, repositories=repositories, keep=keep)
-    verdicts = {path: judge(path) for path in paths}
-    verdicts |= {path: judge(path, directory=True) for path in listing.directories}
-    listing.files = [path for path in listing.files if not verdicts[path]]
-    listing.links = [link for link in listing.links if not verdicts[link[0]]]
-    listing.directories = [path for path in listing.directories if not verdicts[path]]
-    listing.excluded += [(path, why) for path, why in verdicts.items() if why]

@@ -179,7 +179,8 @@ class Plan:
             begins (``depth``).
         prices: Prices of models, for programs that do not report their cost.
         layout: ``chains``, or ``flat`` for a single chain in the directory of the experiment.
-        run_prefix: Beginning of the names of runs; None means the names of experiment and chain.
+        run_prefix: Beginning of the names of runs, before the name of the chain; None means the
+            name of the experiment.
         tmux: Beginning of the names of tmux sessions for worlds and agents; None opens none.
 
     Raises:
@@ -295,7 +296,7 @@ class Plan:
         suffix = f"s{max(self.seeds)}" if self.seeds else f"r{self.repeats}"
         chain = max((chain_name(variant.base, suffix) for variant in variants), key=len)
         flat = self.run_prefix or self.name
-        prefix = flat if self.run_prefix or self.layout == "flat" else f"{self.name}-{chain}"
+        prefix = flat if self.layout == "flat" else f"{flat}-{chain}"
         agent = max((str(agent.name) for agent in self.agents), key=len)
         length = len(f"{agent}-r{prefix}{_LONGEST_RUN_SUFFIX}")
         if length > _MAX_AGENT_NAME_CHARS:
