@@ -53,6 +53,7 @@ SAMPLES: dict[str, Any] = {
     "key": "run.command",
     "value": ["bash", 7],
     "line": 12,
+    "others": ("run.port: missing", "limits.memory: not a size"),
     "subject": "timeout",
     "status": 503,
     "kind": "limit",
@@ -188,7 +189,7 @@ def test_any_text_survives_pickling(message: str, hint: str | None, line: str) -
 def texts_of(name: str) -> list[str]:
     """Return what the message must show of a field's sample."""
     match name:
-        case "log_lines" | "error_details" | "findings":
+        case "log_lines" | "error_details" | "findings" | "others":
             return list(map(str, SAMPLES[name]))
         case "failed":
             return ["w003: UsageError: closed", "w005: ValueError: too"]

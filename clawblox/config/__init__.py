@@ -1,6 +1,7 @@
 """Input from people and programs, checked where it enters clawblox.
 
 - ``world_toml``: reading ``world.toml``.
+- ``toml_text``: TOML files in general, and the lines of their values.
 - ``schema``: its keys and their types.
 - ``agent_routes``: the routes of a world that agents may use.
 - ``options``: all options of starts and saves, with their defaults.

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
-import tomllib
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -21,16 +18,15 @@ import attrs
 from clawblox import protocol
 from clawblox.config.arguments import check_size
 from clawblox.config.options import take_options
-from clawblox.config.schema import SCHEMA, Fault, Keys, has_value
+from clawblox.config.schema import SCHEMA, Fault, has_value
+from clawblox.config.toml_text import dotted_key, find_line, parse_toml, read_toml_text
 from clawblox.errors import ConfigError
-from clawblox.system.regular_files import read_regular
 from clawblox.telemetry.own_log import OwnLog
 
 _log = OwnLog(__name__)
 
 
 CONFIG_NAME: Final = "world.toml"
-_MAX_BYTES: Final = 16 << 20
 
 START_ENV_TEMPLATE: Final[Mapping[str, str]] = {
     protocol.HOST_ENV: "{host}",
@@ -260,7 +256,7 @@ def read_world_config(world_dir: Path) -> WorldConfig:
     root = Path(os.path.realpath(world_dir))
     path = root / CONFIG_NAME
     text = _read_text(root, path)
-    config = _parse(text, path)
+    config = parse_toml(text, path)
     fault = next(SCHEMA(config), None)
     if fault is not None:
         raise _config_error(fault, config, text, path)
@@ -269,9 +265,9 @@ def read_world_config(world_dir: Path) -> WorldConfig:
 
 def _warnings(config: dict[str, Any], text: str, path: Path) -> Iterator[str]:
     for misspelling in SCHEMA.misspellings(config):
-        key = ascii(_dotted(misspelling.keys))[1:-1]  # it is printed, and may contain anything
+        key = ascii(dotted_key(misspelling.keys))[1:-1]  # it is printed, and may contain anything
         warning = f"{key}: did you mean {misspelling.likely}?"
-        line = _find_line(text, misspelling.keys)
+        line = find_line(text, misspelling.keys)
         _log_once(warning, f"{path}:{line}" if line else str(path))
         yield warning
 
@@ -283,17 +279,9 @@ def _log_once(warning: str, place: str) -> None:
 
 def _read_text(root: Path, path: Path) -> str:
     try:
-        # The file may be a link made by its author, so it is resolved.
-        data = read_regular(os.path.realpath(path), max_bytes=_MAX_BYTES)
+        return read_toml_text(path)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise _absence_error(root, path) from error
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", path=path) from error
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError("not UTF-8", path=path, line=line) from error
 
 
 def _absence_error(root: Path, path: Path) -> ConfigError:
@@ -305,21 +293,11 @@ def _absence_error(root: Path, path: Path) -> ConfigError:
     return ConfigError("the world directory does not exist", path=root, hint=hint)
 
 
-def _parse(text: str, path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        place = _AT_LINE.search(str(error))
-        message = f"not TOML: {str(error)[: place.start()] if place else error}"
-        line = int(place[1]) if place else None
-        raise ConfigError(message, path=path, line=line) from error
-
-
 def _config_error(fault: Fault, config: dict[str, Any], text: str, path: Path) -> ConfigError:
-    key = _dotted(fault.keys)
+    key = dotted_key(fault.keys)
     # A missing key has no line, so the line of its table is used.
     where = fault.keys if has_value(config, fault.keys) else fault.keys[:-1]
-    line = _find_line(text, where) if where else None
+    line = find_line(text, where) if where else None
     hint = None if where == fault.keys else _misspelled_hint(fault, config)
     return ConfigError(fault.complaint, path=path, key=key, value=fault.value, line=line, hint=hint)
 
@@ -331,51 +309,3 @@ def _misspelled_hint(fault: Fault, config: dict[str, Any]) -> str | None:
         if [*misspelling.keys[:-1], misspelling.likely] == [*parents, missing]:
             return f"there is {misspelling.keys[-1]!r}; did you mean {missing}?"
     return None
-
-
-def _dotted(keys: Keys) -> str:
-    parts = (f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
-    return "".join(parts).removeprefix(".")
-
-
-_AT_LINE: Final = re.compile(r" \(at line (\d+), column \d+\)")
-"""The position in an error of tomllib."""
-
-_LEXEME: Final = re.compile(
-    r'"""(?:\\.|[^\\])*?"{3,5}'
-    r"|'''.*?'{3,5}"
-    r'|"(?:\\.|[^"\\\n])*"'
-    r"|'[^'\n]*'"
-    r"|#[^\n]*"
-    r"|[][{}]"
-    r"|\n",
-    re.DOTALL,
-)
-"""Anything that can contain or end a statement of valid TOML; other text is skipped."""
-
-
-def _statement_ends(text: str) -> Iterator[int]:
-    depth = 0
-    for match in _LEXEME.finditer(text):
-        lexeme = match.group()
-        depth += (lexeme in ("[", "{")) - (lexeme in ("]", "}"))
-        if lexeme == "\n" and depth == 0:
-            yield match.end()
-    yield len(text)
-
-
-def _find_line(text: str, keys: Keys) -> int | None:
-    """Return the line of the statement that gives ``keys`` a value.
-
-    tomllib keeps no positions. But a valid document cut off after a statement is still valid, so
-    this finds the first statement end at which the document has the keys.
-    """
-    ends = list(_statement_ends(text))
-    try:
-        index = bisect_left(ends, True, key=lambda end: has_value(tomllib.loads(text[:end]), keys))
-    except ValueError:
-        return None
-    if index == len(ends):
-        return None
-    start = ends[index - 1] if index else 0
-    return text.count("\n", 0, start) + 1

@@ -68,6 +68,7 @@ class ConfigError(ClawbloxError, ValueError):
         value: The invalid value.
         line: Line in ``path``, counted from 1.
         hint: How to solve the problem.
+        others: Further faults in the same file, one per line.
     """
 
     exit_code = 2
@@ -81,12 +82,14 @@ class ConfigError(ClawbloxError, ValueError):
         value: object = None,
         line: int | None = None,
         hint: str | None = None,
+        others: Sequence[str] = (),
     ) -> None:
         super().__init__(message, hint=hint)
         self.path = path
         self.key = key
         self.value = value
         self.line = line
+        self.others = tuple(others)
 
     @property
     def subject(self) -> str | None:
@@ -94,12 +97,13 @@ class ConfigError(ClawbloxError, ValueError):
         return self.key or self._place
 
     def details(self) -> list[str]:
-        """Name the file with its line, and the value, unless the headline contains it."""
+        """Name the file and line, the value unless the headline contains it, and other faults."""
         value = repr(self.value)
         is_shown = self.value is None or self.message.endswith(f", not {value}")
         return [
             *([f"file: {self._place}"] if self.key and self._place else []),
             *([] if is_shown else [f"value: {shorten(value, VALUE_CHARS)}"]),
+            *(f"also: {fault}" for fault in self.others),
         ]
 
     @property

@@ -13,6 +13,7 @@ import pytest
 
 from clawblox.config.arguments import (
     check_count,
+    check_duration,
     check_env,
     check_host,
     check_labels,
@@ -38,6 +39,13 @@ NOT_UTF8 = os.fsdecode(b"run\xff")
         (check_seconds, 0.5, 0.5),
         (check_seconds, math.inf, math.inf),
         (partial(check_seconds, may_be_zero=True), 0, 0),
+        (check_duration, 90, 90.0),
+        (check_duration, "90", 90.0),
+        (check_duration, "90s", 90.0),
+        (check_duration, "30m", 1800.0),
+        (check_duration, "1.5h", 5400.0),
+        (check_duration, "2d", 172800.0),
+        (partial(check_duration, may_be_zero=True), "0s", 0.0),
         (check_size, 1, 1),
         (check_size, "1 B", 1),
         (check_size, "500MB", 500_000_000),
@@ -68,6 +76,15 @@ def test_what_can_be_is_taken(take: Callable[[Any, str], Any], value: Any, taken
         *((check_text, value) for value in ("a b", "a\n", "ä", 5, None)),
         *((check_path, value) for value in ("", 5, None, NOT_UTF8, Path(NOT_UTF8), "a\0b")),
         *((check_read_path, value) for value in ("", 5, None, b"a", "a\0b", Path("a\0b"))),
+        (check_duration, 0),
+        (check_duration, "0m"),
+        (check_duration, "-1m"),
+        (check_duration, "1w"),
+        (check_duration, "1 h"),
+        (check_duration, math.inf),
+        (check_duration, math.nan),
+        (check_duration, True),
+        (check_duration, None),
     ],
 )
 def test_what_cannot_be_is_refused_by_its_name(take: Callable[[Any, str], Any], value: Any) -> None:

@@ -1,7 +1,8 @@
-"""Plans of experiments: frozen values, checked on construction. Pure.
+"""Plans of experiments: frozen values, checked on construction.
 
 - ``plan``: the plan, and its chains.
 - ``parts``: its parts: agents, the world, limits and so on.
+- ``plan_file``: plans as TOML.
 - ``sweep``: the conditions of a plan.
 - ``dotted``: the fields that conditions set, by dotted paths.
 - ``naming``: names that stay the same when a plan is extended.

@@ -1,7 +1,8 @@
-"""The plan of an experiment, and the chains that it consists of. Pure."""
+"""The plan of an experiment, and the chains that it consists of."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeAlias
@@ -15,10 +16,12 @@ from clawblox.config.arguments import (
     check_duration,
     check_kind,
     check_labels,
+    check_path,
     check_seed,
     checked,
     mismatch,
 )
+from clawblox.config.toml_text import parse_toml, read_toml_text
 from clawblox.errors import ConfigError
 from clawblox.experiment.plan.naming import chain_name, display_name, safe_name
 from clawblox.experiment.plan.parts import (
@@ -32,6 +35,12 @@ from clawblox.experiment.plan.parts import (
     Save,
     Stop,
     WorldSpec,
+)
+from clawblox.experiment.plan.plan_file import (
+    build_all,
+    format_tables,
+    resolve_paths,
+    shorten_paths,
 )
 from clawblox.experiment.plan.sweep import (
     MAX_CHAINS,
@@ -48,6 +57,7 @@ from clawblox.experiment.plan.values import (
     to_duration,
     to_frozen,
     to_optional,
+    to_plain,
 )
 from clawblox.results import Labels
 
@@ -65,7 +75,8 @@ _SWEEP: Final = "a mapping of dotted paths to lists of values"
 
 
 def _to_world(value: WorldSpec | Mapping[str, Any] | str | Path) -> WorldSpec:
-    return WorldSpec(value) if isinstance(value, str | Path) else build(WorldSpec, value, "world")
+    given = {"dir": value} if isinstance(value, str | Path) else value
+    return build(WorldSpec, given, "world")
 
 
 def _to_agents(value: Iterable[AgentSpec | Mapping[str, Any]]) -> tuple[AgentSpec, ...]:
@@ -315,6 +326,54 @@ class Plan:
             ConfigError: A value is invalid.
         """
         return attrs.evolve(self, **changes)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a plan from a TOML file. Blocks.
+
+        Args:
+            path: The file; its directory is the base of the relative paths in it.
+
+        Raises:
+            ConfigError: The file cannot be read, or is not TOML, or has unknown keys or invalid
+                values; the error names all of them with their lines.
+        """
+        file = check_path(path, "path").absolute()
+        try:
+            text = read_toml_text(file)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise ConfigError("the file does not exist", path=file) from error
+        return cls._parse(text, file.parent, file)
+
+    @classmethod
+    def loads(cls, text: str, *, base: str | os.PathLike[str] = ".") -> Self:
+        """Return the plan of a TOML document.
+
+        Args:
+            text: The document.
+            base: Directory against which relative paths are resolved.
+
+        Raises:
+            ConfigError: The text is not TOML, or has unknown keys or invalid values.
+        """
+        return cls._parse(text, check_path(base, "base").absolute(), None)
+
+    @classmethod
+    def _parse(cls, text: str, base: Path, file: Path | None) -> Self:
+        tables = resolve_paths(parse_toml(text, file), base)
+        return build_all(tables, lambda given: build(cls, given, ""), text, file)
+
+    def dumps(self, *, base: str | os.PathLike[str] | None = None) -> str:
+        """Return the plan as a TOML document with every value; ``loads`` is the inverse.
+
+        Args:
+            base: Directory of the document; paths below it are written relative to it. None
+                writes absolute paths.
+        """
+        tables = to_plain(self)
+        if base is not None:
+            tables = shorten_paths(tables, check_path(base, "base").absolute())
+        return format_tables(tables)
 
     def chains(self) -> tuple[Chain, ...]:
         """Return the chains: the first repeat or seed of all conditions, then the second, and on.

@@ -1,0 +1,222 @@
+"""Plans as TOML: text from and to the plain form of plans, and errors with file and line.
+
+All faults of a document are reported in one error. Relative paths are those of its directory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from clawblox.config.arguments import is_world_url
+from clawblox.config.schema import Keys, has_value
+from clawblox.config.toml_text import find_line
+from clawblox.errors import ConfigError
+
+_MAX_FAULTS: Final = 20
+_AGENT_PATHS: Final = ("template", "system_prompt", "binary")
+_WORLD_PATH: Final = "world.dir"
+
+_Built = TypeVar("_Built")
+_Tables = dict[str, Any]
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+def format_tables(tables: Mapping[str, Any]) -> str:
+    """Return the plain form of a plan as a TOML document.
+
+    The order of swept values and of the values of conditions is kept, as names depend on it. A
+    table within a table would be moved to its end, so they are written inline.
+    """
+    import tomlkit  # few processes write a plan
+
+    document = dict(tables)
+    document["sweep"] = {
+        path: tomlkit.item(list(values), _parent=tomlkit.array())
+        for path, values in tables["sweep"].items()
+    }
+    document["conditions"] = [
+        {**entry, "set": tomlkit.item(dict(entry["set"]), _parent=tomlkit.array())}
+        for entry in tables["conditions"]
+    ]
+    return tomlkit.dumps(document)
+
+
+# -- paths ----------------------------------------------------------------------------------------
+
+
+def map_paths(tables: Mapping[str, Any], change: Callable[[str], str]) -> _Tables:
+    """Return a copy of the plain form of a plan with other paths of files.
+
+    Invalid values, addresses, and names of programs to look up in PATH are unchanged.
+
+    Args:
+        tables: The plain form, which may be invalid.
+        change: Returns the new path for a path.
+    """
+
+    def change_path(path: str, value: Any) -> Any:  # noqa: ANN401 - any plain value
+        if not _names_file(path, value):
+            return value
+        return change(value)
+
+    copy = dict(tables)
+    if isinstance(copy.get("world"), str):
+        copy["world"] = change_path(_WORLD_PATH, copy["world"])
+    copy["world"] = _map_table(copy.get("world"), "world", change_path)
+    copy["agents"] = _map_list(
+        copy.get("agents"), lambda agent: _map_table(agent, "agents.*", change_path)
+    )
+    copy["sweep"] = _map_sweep(copy.get("sweep"), change_path)
+    copy["conditions"] = _map_list(
+        copy.get("conditions"), lambda entry: _map_condition(entry, change_path)
+    )
+    return {key: copy[key] for key in tables}
+
+
+def _names_file(path: str, value: object) -> bool:
+    if not isinstance(value, str) or not value:
+        return False
+    name = path.rpartition(".")[2]
+    if path == _WORLD_PATH:
+        return not is_world_url(value)
+    return (
+        path.startswith("agents.")
+        and name in _AGENT_PATHS
+        and (name != "binary" or os.sep in value)
+    )
+
+
+def _map_table(table: Any, parent: str, change: Callable[[str, Any], Any]) -> Any:  # noqa: ANN401
+    if not isinstance(table, Mapping):
+        return table
+    return {key: change(f"{parent}.{key}", value) for key, value in table.items()}
+
+
+def _map_list(values: Any, change: Callable[[Any], Any]) -> Any:  # noqa: ANN401
+    return [change(value) for value in values] if isinstance(values, list) else values
+
+
+def _map_sweep(sweep: Any, change: Callable[[str, Any], Any]) -> Any:  # noqa: ANN401
+    if not isinstance(sweep, Mapping):
+        return sweep
+    return {path: _map_list(values, partial(change, str(path))) for path, values in sweep.items()}
+
+
+def _map_condition(entry: Any, change: Callable[[str, Any], Any]) -> Any:  # noqa: ANN401
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("set"), Mapping):
+        return entry
+    return {**entry, "set": {key: change(str(key), value) for key, value in entry["set"].items()}}
+
+
+def resolve_paths(tables: Mapping[str, Any], base: Path) -> _Tables:
+    """Return the plain form of a plan with relative paths resolved against a directory."""
+    return map_paths(tables, lambda path: str(base / path))
+
+
+def shorten_paths(tables: Mapping[str, Any], base: Path) -> _Tables:
+    """Return the plain form of a plan with the paths below a directory relative to it."""
+
+    def shorten(path: str) -> str:
+        is_below = Path(path).is_relative_to(base) and ".." not in Path(path).parts
+        return f"{os.curdir}{os.sep}{Path(path).relative_to(base)}" if is_below else path
+
+    return map_paths(tables, shorten)
+
+
+# -- faults ---------------------------------------------------------------------------------------
+
+
+def build_all(
+    tables: _Tables, construct: Callable[[_Tables], _Built], text: str, path: Path | None
+) -> _Built:
+    """Construct a plan, or raise one error that names all faults with their lines.
+
+    After a fault, construction is repeated without the value, or without the table that lacks one.
+
+    Args:
+        tables: The values of the document.
+        construct: Constructs the plan, or raises an error for the first fault.
+        text: The document.
+        path: Its file, for errors; None if it is in no file.
+
+    Raises:
+        ConfigError: Some values are invalid.
+    """
+    faults: list[ConfigError] = []
+    removed: set[Keys] = set()
+    while True:
+        try:
+            plan = construct(tables)
+        except ConfigError as error:
+            keys = _find_keys(tables, error.key or "")
+            if keys not in removed:
+                faults.append(_locate(error, keys, text, path))
+            removed.add(keys)
+            rest = keys if has_value(tables, keys) else keys[:-1]  # the table that lacks a key
+            if not _is_removable(rest) or len(faults) == _MAX_FAULTS:
+                raise _join(faults) from error
+            tables = _without(tables, rest)
+        else:
+            if faults:
+                raise _join(faults)
+            return plan
+
+
+def _find_keys(tables: Any, key: str) -> Keys:  # noqa: ANN401
+    """Return the position of a dotted key, whose steps may contain dots themselves."""
+    steps = key.split(".") if key else []
+    for count in range(len(steps), 0, -1):
+        step: str | int = ".".join(steps[:count])
+        if isinstance(tables, list) and step.isdecimal():  # type: ignore[union-attr]
+            step = int(step)
+        if has_value(tables, (step,)):
+            return (step, *_find_keys(tables[step], ".".join(steps[count:])))
+    return (".".join(steps),) if steps else ()
+
+
+def _is_removable(keys: Keys) -> bool:
+    """Return whether a value can be left out without changing the position of another."""
+    return bool(keys) and isinstance(keys[-1], str)
+
+
+def _without(tables: Any, keys: Keys) -> Any:  # noqa: ANN401
+    first, *rest = keys
+    copy: Any = list(tables) if isinstance(tables, list) else dict(tables)
+    if rest:
+        copy[first] = _without(copy[first], tuple(rest))
+    else:
+        del copy[first]
+    return copy
+
+
+def _locate(error: ConfigError, keys: Keys, text: str, path: Path | None) -> ConfigError:
+    line = next(
+        (line for end in range(len(keys), 0, -1) if (line := find_line(text, keys[:end]))), None
+    )
+    return ConfigError(
+        error.message, path=path, key=error.key, value=error.value, line=line, hint=error.hint
+    )
+
+
+def _join(faults: Sequence[ConfigError]) -> ConfigError:
+    first, *others = faults
+    return ConfigError(
+        first.message,
+        path=first.path,
+        key=first.key,
+        value=first.value,
+        line=first.line,
+        hint=first.hint,
+        others=[_describe(fault) for fault in others],
+    )
+
+
+def _describe(fault: ConfigError) -> str:
+    place = f"line {fault.line}: " if fault.line else ""
+    return f"{place}{fault.headline}" + (f" ({fault.hint})" if fault.hint else "")
