@@ -140,6 +140,7 @@ class AsyncAgent:
         self._control: ControlServer | None = None
         self._first_started_at: float | None = None
         self._branch: Branch | None = None
+        self._opening = AUTO_CONTINUE
         self._owner: Owner | None = None
         self._tasks: Tasks | None = None
         self._residence: Residence[Tasks]
@@ -345,7 +346,9 @@ class AsyncAgent:
         with self._options.naming_errors():
             await in_own_task(partial(check_setup, order))
 
-    async def send(self, prompt: str, *, env: Mapping[str, str] | None = None) -> StartedAgent:
+    async def send(
+        self, prompt: str | None = None, *, env: Mapping[str, str] | None = None
+    ) -> StartedAgent:
         """Send the agent a message; an agent that works gets it after the current turn.
 
         An agent whose program does not run is started in its recorded conversation, even if another
@@ -353,7 +356,8 @@ class AsyncAgent:
         begins its conversation; see :meth:`fork`.
 
         Args:
-            prompt: The message.
+            prompt: The message; None means the prompt that :meth:`fork` gave a branch for its
+                beginning, and else :data:`clawblox.AUTO_CONTINUE`.
             env: As for :meth:`start`; ignored if the program already runs.
 
         Returns:
@@ -369,14 +373,14 @@ class AsyncAgent:
 
         Cancellation: a program started for the message is ended; a queued message is withdrawn.
         """
-        prompt = check_prompt(prompt, "prompt")
+        prompt = self._opening if prompt is None else check_prompt(prompt, "prompt")
         start = self._branch or Start.CONTINUE
         order = self._order(prompt, env, start=start, system_prompt=None)
         if self._branch is not None:
             with self._options.naming_errors():
                 await run_blocking(require_connection, order)
         started = await self._own_begin(order)
-        self._branch = None
+        self._branch, self._opening = None, AUTO_CONTINUE
         return started
 
     async def fork(
@@ -385,6 +389,7 @@ class AsyncAgent:
         *,
         name: str | None = None,
         system_prompt: str | None = None,
+        prompt: str | None = None,
     ) -> AsyncAgent:
         """Make a branch: another agent, with a copy of this one's workspace, home and conversation.
 
@@ -399,6 +404,8 @@ class AsyncAgent:
             dir: Directory of the branch, new or empty, and outside this agent's directory.
             name: Full name of the branch; None means the name of this agent.
             system_prompt: System prompt of the branch; None keeps the recorded one.
+            prompt: Message for the first :meth:`send` that is given none; None means
+                :data:`clawblox.AUTO_CONTINUE`.
 
         Returns:
             The branch, with the options of this agent; it is not open.
@@ -418,6 +425,8 @@ class AsyncAgent:
         )
         options = attrs.evolve(self._options, dir=dir, name=name or self.name)
         branch = AsyncAgent(**attrs.asdict(options, recurse=False))
+        if prompt is not None:
+            branch._opening = check_prompt(prompt, "prompt")
         order = self._order("fork", None, start=Start.CONTINUE, system_prompt=None)
         with self.hold_turns(), self._options.naming_errors():
             self._require_between_turns()
