@@ -14,11 +14,11 @@ from typing import Any, Final, Literal, Self
 import attrs
 import msgspec
 
-from clawblox.agents.layout import FILE_VERSION, refuse_later
+from clawblox.agents.layout import FILE_VERSION, AgentDir, refuse_later
 from clawblox.agents.values import Usage, UsageScope
 from clawblox.config.arguments import check_count, checked, mismatch
 from clawblox.errors import AgentError
-from clawblox.foreign_values import MAX_NUMBER, finite_number, whole_number
+from clawblox.foreign_values import finite_number, whole_number
 from clawblox.system.files import publish_bytes
 from clawblox.system.regular_files import read_file
 
@@ -205,11 +205,11 @@ class Ledger:
                 readings["last_tokens"] = reading
             if cost_scope == "session" and cost is not None:
                 readings["last_cost"] = reading.cost_usd
-        self.usage = add_usage(self.usage, added)
+        self.usage = self.usage.plus(added)
         self.conversations[session_id] = attrs.evolve(
             past,
             version=version or past.version,
-            counted=add_usage(past.counted, added),
+            counted=past.counted.plus(added),
             **readings,
         )
         return added
@@ -252,7 +252,7 @@ def _count_files(
         now = [getattr(_plausible(reading), kind) for kind in _TOKENS]
         counted[name] = tuple(map(max, now, before))
         more = (max(0, new - old) for new, old in zip(now, before, strict=True))
-        added = add_usage(added, Usage(**dict(zip(_TOKENS, more, strict=True))))
+        added = added.plus(Usage(**dict(zip(_TOKENS, more, strict=True))))
     return added, counted
 
 
@@ -264,14 +264,16 @@ def _plausible(reading: Usage) -> Usage:
     )
 
 
-def add_usage(usage: Usage, added: Usage) -> Usage:
-    """Return ``usage`` plus the tokens and the cost of ``added``; its turns are unchanged."""
-    costs = [cost for cost in (usage.cost_usd, added.cost_usd) if cost is not None]
-    return Usage(
-        **{name: min(MAX_NUMBER, getattr(usage, name) + getattr(added, name)) for name in _TOKENS},
-        cost_usd=min(float(MAX_NUMBER), sum(costs)) if costs else None,
-        turns=usage.turns,
-    )
+def read_usage(directory: Path) -> Usage:
+    """Return the recorded usage of an agent, whether it runs or not. Blocks.
+
+    Args:
+        directory: The agent's directory; without a record, nothing is used.
+
+    Raises:
+        AgentError: As for :meth:`Ledger.load`.
+    """
+    return Ledger.load(AgentDir(directory).usage_file).usage
 
 
 def _unusable(path: Path, problem: str) -> AgentError:

@@ -1,4 +1,4 @@
-"""Frozen values of agents: events, usage and results. No behaviour."""
+"""Frozen values of agents: events, usage and results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
-from clawblox.foreign_values import clean_text, clean_value
+from clawblox.foreign_values import MAX_NUMBER, clean_text, clean_value
 from clawblox.results import Event
 
 AgentState: TypeAlias = Literal["new", "starting", "working", "idle", "stopped", "failed"]
@@ -52,6 +52,16 @@ _MAX_TEXT_CHARS: Final = 8 << 20
 """Length of the longest output line that is read, and so of any text in it."""
 
 
+_COUNTS: Final = (
+    "input_tokens",
+    "cached_tokens",
+    "cache_write_tokens",
+    "output_tokens",
+    "reasoning_tokens",
+    "turns",
+)
+
+
 @attrs.frozen(kw_only=True)
 class Usage:
     """Tokens, turns and money.
@@ -78,6 +88,22 @@ class Usage:
     def tokens(self) -> int:
         """All tokens, cached ones included."""
         return self.input_tokens + self.cached_tokens + self.cache_write_tokens + self.output_tokens
+
+    def plus(self, other: Usage) -> Usage:
+        """Return the sum of both; a cost that only one reports is that one's cost."""
+        costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
+        cost_usd = min(float(MAX_NUMBER), sum(costs)) if costs else None
+        return Usage(**self._counts(other, 1), cost_usd=cost_usd)
+
+    def minus(self, other: Usage) -> Usage:
+        """Return what this has more than another; no member is below 0."""
+        cost = self.cost_usd
+        cost_usd = None if cost is None else max(0.0, cost - (other.cost_usd or 0.0))
+        return Usage(**self._counts(other, -1), cost_usd=cost_usd)
+
+    def _counts(self, other: Usage, sign: int) -> dict[str, int]:
+        sums = {name: getattr(self, name) + sign * getattr(other, name) for name in _COUNTS}
+        return {name: min(MAX_NUMBER, max(0, count)) for name, count in sums.items()}
 
 
 def _clean_members(data: Mapping[str, Any]) -> Mapping[str, Any]:

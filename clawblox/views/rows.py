@@ -11,7 +11,6 @@ from typing import Final
 import attrs
 
 from clawblox.agents.status import AgentStatus
-from clawblox.agents.usage import add_usage
 from clawblox.agents.values import Usage
 from clawblox.columns import Column
 from clawblox.printable import printable
@@ -238,7 +237,7 @@ def summarise_agents(agents: Sequence[AgentStatus]) -> list[str]:
     counts = Counter(agent.state for agent in order_agents(agents))
     states = ", ".join(f"{count} {state}" for state, count in counts.items())
     turns = sum(agent.usage.turns for agent in agents)
-    usage = reduce(add_usage, (agent.usage for agent in agents), Usage())
+    usage = reduce(Usage.plus, (agent.usage for agent in agents), Usage())
     parts = (count_words(turns, "turn"), _tokens(usage), format_cost(usage.cost_usd))
     return [f"{count_words(len(agents), 'agent')}: {states}; {', '.join(filter(None, parts))}."]
 

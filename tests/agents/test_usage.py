@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawblox.agents.usage import Budget, Ledger
+from clawblox.agents.usage import Budget, Ledger, read_usage
 from clawblox.agents.values import Usage, UsageScope
 from clawblox.errors import AgentError, ConfigError
 
@@ -216,6 +216,45 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "usage.json").mkdir()
     with pytest.raises(AgentError, match="cannot be read: is not a regular file"):
         Ledger.load(tmp_path / "usage.json")
+
+
+def test_the_usage_of_a_directory_is_that_of_its_record(tmp_path: Path) -> None:
+    assert read_usage(tmp_path) == Usage()
+    ledger = Ledger.empty()
+    ledger.end_turn()
+    ledger.save(tmp_path / "usage.json")
+    assert read_usage(tmp_path) == Usage(turns=1)
+
+
+COUNTS = st.integers(0, 1 << 40)
+USAGES = st.builds(
+    Usage,
+    input_tokens=COUNTS,
+    cached_tokens=COUNTS,
+    cache_write_tokens=COUNTS,
+    output_tokens=COUNTS,
+    reasoning_tokens=COUNTS,
+    cost_usd=st.none() | st.integers(0, 1 << 20).map(float),
+    turns=COUNTS,
+)
+
+
+@given(USAGES, USAGES)
+def test_a_sum_minus_a_part_is_the_other_part(usage: Usage, other: Usage) -> None:
+    total = usage.plus(other)
+    assert total == other.plus(usage)
+    rest = total.minus(other)
+    assert attrs.evolve(rest, cost_usd=None) == attrs.evolve(usage, cost_usd=None)
+    assert (rest.cost_usd or 0.0) == (usage.cost_usd or 0.0)
+    assert (total.cost_usd is None) == (usage.cost_usd is None and other.cost_usd is None)
+
+
+@given(USAGES, USAGES)
+def test_a_difference_has_no_member_below_0(usage: Usage, other: Usage) -> None:
+    rest = usage.minus(other)
+    assert all(value is None or value >= 0 for value in attrs.astuple(rest))
+    assert usage.minus(usage).tokens == 0
+    assert usage.plus(Usage()) == usage.minus(Usage()) == usage
 
 
 # -- budgets ------------------------------------------------------------------------------------

@@ -53,7 +53,6 @@ from clawblox.agents.programs.kimi import (
     bind_state,
     work_dir_key,
 )
-from clawblox.agents.usage import add_usage
 from clawblox.agents.values import Report, Usage
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.regular_files import (
@@ -327,7 +326,7 @@ def _read_wires(root: Path, session: Path, recorded: RecordedUsage) -> Report | 
         return None
     total = Usage()
     for file in recorded.files.values():
-        total = add_usage(total, file.usage)
+        total = total.plus(file.usage)
     return Report("usage", {"usage": total, "scope": "recorded", "files": grown})
 
 
@@ -352,7 +351,7 @@ def _read_on(root: Path, wire: str, file: RecordedFile, left: int, recorded: Rec
             if not is_whole and len(line) < _MAX_LINE_BYTES:
                 break  # the program may be writing it
             if is_whole and not file.is_within and _USAGE_MARK in line:
-                file.usage = add_usage(file.usage, _read_count(line))
+                file.usage = file.usage.plus(_read_count(line))
             file.is_within = not is_whole
             file.position += len(line)
         return file.position - begin

@@ -14,7 +14,7 @@ from typing import Any, Final, get_args
 import attrs
 
 from clawblox.agents.trajectory.history import Moment
-from clawblox.agents.usage import Ledger, add_usage
+from clawblox.agents.usage import Ledger
 from clawblox.agents.values import Usage, UsageScope
 from clawblox.foreign_values import clean_value
 
@@ -170,7 +170,7 @@ class Steps:
         )
         step = next((step for step in reversed(self._steps) if step.source == "agent"), None)
         if step is not None:
-            step.usage = added if step.usage is None else add_usage(step.usage, added)
+            step.usage = added if step.usage is None else step.usage.plus(added)
         self._current = None
 
     def describe(self) -> list[dict[str, Any]]:
