@@ -7,6 +7,7 @@ Nothing here prints, asks a world or imports a web framework. The command line u
 - ``event_lines``: events as lines.
 - ``lineage_layout``: where everything in the picture of a lineage is, and its words.
 - ``lineage_svg``, ``lineage_text``: a lineage as a picture, and as text.
+- ``svg``: the page and the elements of pictures.
 - ``archives``: archives and their members.
 - ``observations``: observations, and paths into them.
 - ``changes``: differences between two observations.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -18,6 +19,9 @@ from clawblox.system.clock import utc_now
 
 _MAX_REASON_CHARS = 40
 _SHORT_ESCAPES = {"\n": "\\n", "\t": "\\t", "\\": "\\\\", "'": "\\'"}
+_STEPS = (1, 2, 5, 10, 20)
+_LEAST_STEP, _MOST_STEP = 1e-9, 1e12
+"""Distances of ticks outside of these are no times or scores that a world has."""
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
 
@@ -102,6 +106,25 @@ def format_cost(usd: float | None) -> str:
     if usd is None:
         return ""
     return f"${usd:.2f}" if usd >= 0.01 or not usd else f"${usd:.2g}"
+
+
+def round_ticks(begin: float, end: float, most: int) -> list[tuple[float, str]]:
+    """Return round positions on an axis, evenly spaced, each with its text.
+
+    Args:
+        begin: Where the axis begins.
+        end: Where it ends.
+        most: How many at most, 2 or more.
+    """
+    wanted = (end - begin) / (most - 1)
+    if not _LEAST_STEP < wanted < _MOST_STEP:
+        return [(begin, f"{begin:g}")]
+    power = 10.0 ** math.floor(math.log10(wanted))
+    step = next(power * unit for unit in _STEPS if power * unit >= wanted * (1 - 1e-9))
+    digits = max(0, -math.floor(math.log10(step)))
+    first, last = math.ceil(begin / step), math.floor(end / step)
+    ticks = [number * step for number in range(first, min(last, first + most - 1) + 1)]
+    return [(tick, f"{tick:.{digits}f}") for tick in ticks]
 
 
 def format_exit(exit_: ProcessExit | None) -> str:

@@ -10,11 +10,10 @@ The disk has nothing of a world after its last save, so lanes end at their last 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import attrs
 
@@ -23,15 +22,16 @@ from clawblox.rundir.lineage import InstanceLineage, Lineage
 from clawblox.rundir.lives import Life
 from clawblox.rundir.saves import LineageSave
 from clawblox.system.clock import parse_utc
-from clawblox.views.formatting import count_words, format_bytes, format_exit, format_labels
+from clawblox.views.formatting import (
+    count_words,
+    format_bytes,
+    format_exit,
+    format_labels,
+    round_ticks,
+)
 
 Ending: TypeAlias = Literal["alive", "died", "ended", "unknown"]
 """How a line ends: not yet, badly, well, or in a way that no file records."""
-
-_STEPS: Final = (1, 2, 5, 10, 20)
-_LEAST_STEP: Final = 1e-9
-_MOST_STEP: Final = 1e12
-"""Distances of ticks outside of these are no times that a world has."""
 
 
 @attrs.frozen
@@ -151,15 +151,7 @@ class Layout:
         Args:
             most: How many at most, 2 or more.
         """
-        wanted = (self.end - self.begin) / (most - 1)
-        if not _LEAST_STEP < wanted < _MOST_STEP:
-            return [(self.begin, f"{self.begin:g}")]
-        power = 10.0 ** math.floor(math.log10(wanted))
-        step = next(power * unit for unit in _STEPS if power * unit >= wanted * (1 - 1e-9))
-        digits = max(0, -math.floor(math.log10(step)))
-        first, last = math.ceil(self.begin / step), math.floor(self.end / step)
-        ticks = [number * step for number in range(first, min(last, first + most - 1) + 1)]
-        return [(tick, f"{tick:.{digits}f}") for tick in ticks]
+        return round_ticks(self.begin, self.end, most)
 
 
 def lay_out(lineage: Lineage) -> Layout:

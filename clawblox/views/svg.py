@@ -1,0 +1,121 @@
+"""The page of an SVG picture and its elements: no script, no font, no file from outside.
+
+Colours are classes, which follow the reader's colour scheme, light or dark.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from rich.cells import cell_len
+
+from clawblox.printable import printable
+
+WIDTH: Final = 900.0
+MARGIN: Final = 20.0
+SIZE: Final = 13.0
+"""Size of the font; ``SMALL`` is that of the class ``small``."""
+SMALL: Final = 12.0
+_EM: Final = 0.61
+"""Width of a character of a monospaced font, in font sizes."""
+
+_LINE_COLOURS: Final = (
+    ("#0969da", "#58a6ff"),
+    ("#9a6700", "#d9a441"),
+    ("#8250df", "#b392f0"),
+    ("#1a7f37", "#4cc265"),
+    ("#bf3989", "#f28cc2"),
+    ("#0a7b83", "#39c5cf"),
+)
+_COLOURS: Final = {
+    "page": ("#ffffff", "#0d1117"),
+    "stripe": ("#f6f8fa", "#141a22"),
+    "ink": ("#1f2328", "#f0f6fc"),
+    "muted": ("#59636e", "#9198a1"),
+    "grid": ("#d8dee4", "#2b323b"),
+    "bad": ("#cf222e", "#ff7b72"),
+    **{f"lane{number}": pair for number, pair in enumerate(_LINE_COLOURS)},
+}
+_STYLE: Final = """\
+text{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;\
+font-size:13px}
+.small{font-size:12px} .title{font-size:16px;font-weight:600}
+.line{fill:none;stroke-width:2;stroke-linecap:round} .thin{stroke-width:1.5}
+.stub{stroke-dasharray:2 4} .leader{stroke-dasharray:1 5} .hair{stroke-width:1;fill:none}
+.ring{stroke-width:2} .removed{stroke-width:1.2} .mark{stroke-width:2.2;stroke-linejoin:round}
+.pulse{stroke:none;opacity:.3;transform-box:fill-box;transform-origin:center;\
+animation:pulse 2s ease-out infinite}
+@keyframes pulse{from{transform:scale(.6);opacity:.5} to{transform:scale(1.7);opacity:0}}
+@media (prefers-reduced-motion:reduce){.pulse{animation:none}}"""
+_NOT_XML: Final = re.compile("[^\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def document(height: float, name: str, shapes: Iterable[str]) -> str:
+    """Return a picture.
+
+    Args:
+        height: Its height in pixels.
+        name: What it shows, for readers who cannot see it.
+        shapes: Its elements.
+    """
+    return "\n".join((_open(height, name), *shapes, "</svg>", ""))
+
+
+def _open(height: float, name: str) -> str:
+    light, dark = (_rules(theme) for theme in (0, 1))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH:g}" height="{height:g}"'
+        f' viewBox="0 0 {WIDTH:g} {height:g}" role="img">\n'
+        f"<title>{_escape(name)}</title>\n<style>\n{_STYLE}\n{light}\n"
+        f"@media (prefers-color-scheme:dark){{\n{dark}\n}}\n</style>\n"
+        f'<rect class="page" width="{WIDTH:g}" height="{height:g}" rx="8"/>'
+    )
+
+
+def _rules(theme: int) -> str:
+    return "\n".join(
+        f".{name}{{fill:{pair[theme]}}} .{name}-line{{stroke:{pair[theme]}}}"
+        for name, pair in _COLOURS.items()
+    )
+
+
+def line_colour(number: int) -> str:
+    """Return the class of a line's colour, given its number from 0; colours repeat."""
+    return f"lane{number % len(_LINE_COLOURS)}"
+
+
+def text_width(text: str, size: float) -> float:
+    """Return the width of a text in pixels, given the size of its font."""
+    return cell_len(text) * size * _EM
+
+
+def text(x: float, y: float, text: str, names: str, *, anchor: str = "start") -> str:
+    """Return a line of text.
+
+    Args:
+        x: Where it begins, is centred or ends.
+        y: Its baseline.
+        text: The text; foreign text is made printable.
+        names: Its classes.
+        anchor: ``start``, ``middle`` or ``end``.
+    """
+    more = "" if anchor == "start" else f' text-anchor="{anchor}"'
+    return f'<text class="{names}" x="{x:.1f}" y="{y:.1f}"{more}>{_escape(text)}</text>'
+
+
+def path(names: str, line: str) -> str:
+    """Return a path, given its classes and its ``d``."""
+    return f'<path class="{names}" d="{line}"/>'
+
+
+def group(name: str, words: Iterable[str], shape: str) -> str:
+    """Return a shape with words that show when it is pointed at."""
+    title = "&#10;".join(_escape(word) for word in words if word)
+    return f'<g class="{name}"><title>{title}</title>{shape}</g>'
+
+
+def _escape(text: str) -> str:
+    visible = _NOT_XML.sub("", printable(text))
+    return visible.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
