@@ -21,6 +21,7 @@ EXTRAS: Final[Mapping[str, Mapping[str, str]]] = {
     "mujoco": {"mujoco": "mujoco", **_SERVER},
     "postgres": {"psycopg": "psycopg"},
     "metrics": {"prometheus_client": "prometheus-client"},
+    "pandas": {"pandas": "pandas"},
     "play": {"prompt_toolkit": "prompt-toolkit"},
     "zstd": {"zstandard": "zstandard"},
     "re2": {"re2": "google-re2"},

@@ -19,6 +19,8 @@
 - ``layout``: the names and paths of an experiment's files.
 - ``chain_files``: the table of a chain's generations, and the pointer to its latest archive.
 - ``ended_attempts``: checks, prunes and renames the directories of attempts that have ended.
+- ``rows``, ``costs``, ``results``: generations as rows of tables, and the tables.
+- ``chain_set``: the chains of the plan together with their branches.
 - ``harness_import``: what the public generation scripts record of an experiment, checked.
 """
 
@@ -39,9 +41,12 @@ from clawblox.experiment.plan import (
     Stop,
     WorldSpec,
 )
+from clawblox.experiment.results import Results
+from clawblox.experiment.rows import AgentRow, Row
 from clawblox.experiment.sync_checkpointer import Checkpointer
 
 __all__ = [
+    "AgentRow",
     "AgentSpec",
     "AsyncCheckpointer",
     "Chain",
@@ -52,7 +57,9 @@ __all__ = [
     "Limits",
     "Plan",
     "Price",
+    "Results",
     "Retry",
+    "Row",
     "Save",
     "Stop",
     "WorldSpec",
