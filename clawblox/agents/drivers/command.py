@@ -182,6 +182,10 @@ class CommandDriver(Driver):
         table = CommandTable.parse(command)
         return binary or table.start[0]
 
+    def can_continue(self, command: object) -> bool:
+        """Return whether the command has a way to resume; see :meth:`Driver.can_continue`."""
+        return CommandTable.parse(command).resume is not None
+
     def version_argv(self, binary: str) -> tuple[str, ...]:
         """Return an empty command: the program's version command is unknown."""
         return ()

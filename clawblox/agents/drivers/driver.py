@@ -282,6 +282,23 @@ class Driver(ABC):
             ConfigError: ``command`` is invalid, missing, or not accepted by this driver.
         """
 
+    @property
+    def archives_conversation(self) -> bool:
+        """Whether archives contain the conversation; otherwise only the workspace travels."""
+        return self.program.is_archived
+
+    def can_continue(self, command: object) -> bool:
+        """Return whether another process can continue a conversation in the agent's directory.
+
+        Args:
+            command: The caller's ``command=``.
+
+        Raises:
+            ConfigError: ``command`` is invalid.
+        """
+        del command
+        return True
+
     def version_argv(self, binary: str) -> tuple[str, ...]:
         """Return the command that prints the program's version; empty without such a command."""
         return (binary, "--version")

@@ -37,6 +37,7 @@ class Program:
             which needs namespaces.
         reads_prompts: Whether a language model reads its prompts. A program without one gets the
             address of its world and its name in variables.
+        is_archived: Whether archives contain its conversations.
     """
 
     driver: str
@@ -50,6 +51,7 @@ class Program:
     package: str = ""
     own_sandbox_modes: frozenset[str] = frozenset()
     reads_prompts: bool = True
+    is_archived: bool = False
 
     @property
     def id_file(self) -> str:
@@ -77,6 +79,7 @@ CLAUDE: Final = Program(
     ),
     api_hosts=("api.anthropic.com", "platform.claude.com"),
     package="@anthropic-ai/claude-code",
+    is_archived=True,
 )
 
 CODEX: Final = Program(
@@ -89,6 +92,7 @@ CODEX: Final = Program(
     api_hosts=("api.openai.com", "auth.openai.com", "chatgpt.com"),
     package="@openai/codex",
     own_sandbox_modes=frozenset({"workspace-write", "read-only"}),
+    is_archived=True,
 )
 
 KIMI: Final = Program(
@@ -111,6 +115,7 @@ KIMI: Final = Program(
         "auth.kimi.com",
     ),
     package="@moonshot-ai/kimi-code",
+    is_archived=True,
 )
 
 OPENCODE: Final = Program(
@@ -132,7 +137,7 @@ OPENCODE: Final = Program(
 PROGRAMS: Final[Mapping[str, Program]] = MappingProxyType(
     {program.driver: program for program in (CLAUDE, CODEX, KIMI, OPENCODE)}
 )
-"""The programs by the name of their driver. Archives support all but opencode."""
+"""The programs by the name of their driver."""
 
 
 ROLLOUT: Final = re.compile(rf"sessions/\d{{4}}/\d\d/\d\d/rollout-[0-9T-]+-(?P<id>{UUID})\.jsonl")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clawblox.agents.drivers import DRIVERS, find_driver
+from clawblox.checkpoint.collect.sessions import FORMATS
 from clawblox.errors import ConfigError
 
 
@@ -19,3 +20,24 @@ def test_an_unknown_driver_is_an_error_that_lists_them_all(name, likely):
     with pytest.raises(ConfigError, match=r"agent: .*claude") as caught:
         find_driver(name)
     assert caught.value.hint == (f"did you mean {likely}?" if likely else None)
+
+
+def test_drivers_tell_which_conversations_archives_contain() -> None:
+    archived = {name for name, driver in DRIVERS.items() if driver.archives_conversation}
+    assert archived == {session_format.backend for session_format in FORMATS.values()}
+
+
+def test_drivers_tell_whose_conversations_can_be_branched() -> None:
+    branched = {name for name, driver in DRIVERS.items() if driver.can_branch}
+    assert branched == {"claude", "codex", "kimi", "opencode"}
+
+
+def test_only_a_command_without_resume_cannot_be_continued() -> None:
+    start = {"start": ["my-agent", "{prompt}"]}
+    resume = {"resume": ["my-agent", "{session}", "{prompt}"], "session": r"session: (\S+)"}
+    commands = dict.fromkeys(DRIVERS) | {"command": start, "acp": ["my-agent"]}
+    continued = {name for name, driver in DRIVERS.items() if driver.can_continue(commands[name])}
+    assert continued == set(DRIVERS) - {"command"}
+    assert DRIVERS["command"].can_continue({**start, **resume})
+    with pytest.raises(ConfigError, match="command"):
+        DRIVERS["command"].can_continue(None)
