@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import anyio
@@ -21,6 +22,9 @@ class SimulatedClock:
     def utc(self) -> datetime:
         return BEGIN + timedelta(seconds=self._elapsed_s)
 
+    def utc_in(self, seconds: float) -> datetime:
+        return self.utc() + timedelta(seconds=seconds)
+
     def monotonic(self) -> float:
         return self._elapsed_s
 
@@ -38,13 +42,25 @@ class SimulatedClock:
 
     async def jump(self) -> float:
         """Wait until a task sleeps, jump to the earliest deadline, and return it."""
-        await anyio.wait_all_tasks_blocked()
+        await _settle()
         while not self._waiting:
             self._somebody_waits = anyio.Event()
             await self._somebody_waits.wait()
+            await _settle()
         self._elapsed_s = min(deadline for deadline, _ in self._waiting)
         for deadline, event in self._waiting:
             if deadline <= self._elapsed_s:
                 event.set()
-        await anyio.wait_all_tasks_blocked()
+        await _settle()
         return self._elapsed_s
+
+
+async def _settle() -> None:
+    """Wait until every other task waits."""
+    try:
+        ready = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]
+    except RuntimeError:  # not asyncio
+        await anyio.wait_all_tasks_blocked()
+        return
+    while ready:  # anyio's own function sleeps for 0.1 s between two looks
+        await asyncio.sleep(0)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import anyio
 import anyio.abc
 import attrs
 
-from clawblox.agents.values import Usage
 from clawblox.experiment.accounts import Accounts, LongPauseError
 from clawblox.experiment.callbacks import Callbacks
 from clawblox.experiment.generation import Close, GenerationRunner, Pause
@@ -56,12 +56,14 @@ class _Running:
         waiting: Cancelled to end the task while no attempt runs.
         runner: The attempt that runs; None while none does.
         pause: Why it is to pause; None if it is not.
+        usd: Cost of the attempt that runs, in US dollars.
     """
 
     chain: Chain
     waiting: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
     runner: GenerationRunner | None = None
     pause: Pause | None = None
+    usd: float = 0.0
 
 
 class Scheduler:
@@ -167,6 +169,7 @@ class Scheduler:
         finally:
             del self._running[name]
             self.accounts.release(name)
+            self._slots.grant()
         if (pause := running.pause or self.halted) is not None and not self._is_over(running):
             self.pauses[name] = self.pauses.get(name, pause)
         self._halt_if_stuck()
@@ -229,7 +232,7 @@ class Scheduler:
             return
         if all(map(self._waits_for_login, self._running.values())):
             self.halt(Pause(reason="auth", text="every chain that is left waits for a login"))
-        elif self._slots.is_contended and not self._is_disk_low:
+        elif self._slots.waiting and not any(map(self._affords, self._slots.waiting)):
             text = f"${self.spending.ended_usd:.2f} of ${self._plan().limits.dollars:g} are spent"
             self.halt(Pause(reason="dollars", text=text))
 
@@ -258,8 +261,10 @@ class Scheduler:
             await self._clock.sleep_until(self._clock.monotonic() + _LOOK_AT_DISK_S)
 
     def _can_start(self, place: Place) -> bool:
-        if self.halted is not None or self._is_disk_low:
-            return False
+        return self.halted is None and not self._is_disk_low and self._affords(place)
+
+    def _affords(self, place: Place) -> bool:
+        """Return whether the money suffices for an attempt and everything that runs."""
         limit = self._plan().limits.dollars
         reserved = sum(other.usd for other in self._slots.taken) + place.usd
         return limit is None or self.spending.ended_usd + max(reserved, self.running_usd) < limit
@@ -313,6 +318,7 @@ class Scheduler:
         chain = running.chain
         ending = last_ending(self.state.chain(chain.name))
         if ending is not None and ending.type == "failed" and self._is_of_session(ending):
+            self._slots.grant()
             await self._clock.sleep_until(self._clock.monotonic() + chain.plan.retry.delay)
 
         async def check_login() -> bool:
@@ -327,6 +333,8 @@ class Scheduler:
         try:
             self._halt_if_stuck()
             accounts = self._workshop.accounts(chain)
+            if self.accounts.blocking(accounts, chain.name) is not None:
+                self._slots.grant()
             await self.accounts.wait(accounts, chain.name, check_login)
         except LongPauseError:
             text = f"its account is limited for more than {chain.plan.retry.longest_pause:g} s"
@@ -347,9 +355,8 @@ class Scheduler:
     async def _commit(self, chain: Chain, attempt: AttemptState) -> None:
         begin = begin_of_commit(attempt)
         usage = tuple(await self._workshop.usage(chain.name, attempt.run_id))
-        runner = self._make_runner(
-            make_order(self.state, chain, begin, attempt.run_id), begin, usage
-        )
+        order = make_order(self.state, chain, begin, attempt.run_id)
+        runner = self._make_runner(order, begin, usage=usage)
         await runner.finish()
 
     async def _run_attempt(self, running: _Running, step: Begin | Prepare) -> None:
@@ -366,7 +373,7 @@ class Scheduler:
             runner = await self._open(running, step)
             await runner.run()
         finally:
-            running.runner = None
+            running.runner, running.usd = None, 0.0
             self.accounts.release(chain.name)
             self._slots.leave(place)
         await self._note_end(running)
@@ -382,7 +389,8 @@ class Scheduler:
             prefix = run_prefix(plan.name, chain.name, self._plan().layout, given=plan.run_prefix)
             run_id = free_attempt_name(prefix, begin.generation, self._clock.utc(), taken)
         order = make_order(self.state, chain, begin, run_id)
-        runner = self._make_runner(order, begin)
+        note_progress = partial(self._note_progress, running)
+        runner = self._make_runner(order, begin, on_progress=note_progress)
         running.runner = runner
         if running.pause is not None:
             runner.mailbox.put(running.pause)
@@ -396,9 +404,7 @@ class Scheduler:
             )
         return runner
 
-    def _make_runner(
-        self, order: Order, begin: Begin, usage: tuple[Usage, ...] = ()
-    ) -> GenerationRunner:
+    def _make_runner(self, order: Order, begin: Begin, **more: Any) -> GenerationRunner:
         return GenerationRunner(
             order,
             begin,
@@ -406,8 +412,7 @@ class Scheduler:
             self._recorder,
             self._clock,
             self._callbacks,
-            usage,
-            on_progress=self._note_progress,
+            **more,
         )
 
     # -- after an attempt -----------------------------------------------------------------------
@@ -415,20 +420,19 @@ class Scheduler:
     @property
     def running_usd(self) -> float:
         """Cost of the attempts that run, in US dollars."""
-        return sum(
-            self.spending.cost(runner.order.chain, runner.usage) for runner in self.runners.values()
-        )
+        return sum(running.usd for running in self._running.values())
 
-    def _note_progress(self) -> None:
+    def _note_progress(self, running: _Running) -> None:
         """Close everything when the money is spent, and note which accounts work again."""
+        runner = running.runner
+        assert runner is not None
+        running.usd = self.spending.cost(running.chain, runner.usage)
         limit = self._plan().limits.dollars
-        spent = self.spending.ended_usd + self.running_usd
-        if limit is not None and spent >= limit:
+        if limit is not None and (spent := self.spending.ended_usd + self.running_usd) >= limit:
             text = f"${spent:.2f} of ${limit:g} are spent"
             self.close_all(Pause(reason="dollars", text=text))
-        for name, runner in self.runners.items():
-            if self.accounts.is_probing(name):
-                self._clear_accounts(runner)
+        if self.accounts.is_probing(running.chain.name):
+            self._clear_accounts(runner)
 
     def _clear_accounts(self, runner: GenerationRunner) -> None:
         accounts = self._workshop.accounts(runner.order.chain)

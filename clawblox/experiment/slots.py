@@ -55,9 +55,9 @@ class Slots:
         return self._taken
 
     @property
-    def is_contended(self) -> bool:
-        """Whether an attempt waits for a place."""
-        return bool(self._waiting)
+    def waiting(self) -> Sequence[Place]:
+        """The places that attempts wait for."""
+        return [waiting.place for waiting in self._waiting]
 
     async def take(self, place: Place) -> None:
         """Wait for a place, and take it.
@@ -77,18 +77,18 @@ class Slots:
         except BaseException:
             if waiting.is_granted.is_set():
                 self.leave(place)
+                self.grant()
             raise
         finally:
             if waiting in self._waiting:
                 self._waiting.remove(waiting)
 
     def leave(self, place: Place) -> None:
-        """Give a place back."""
+        """Give a place back; :meth:`grant` gives it to another attempt."""
         self._taken.remove(place)
-        self.grant()
 
     def grant(self) -> None:
-        """Give the places that are free; to be called when the limits have changed."""
+        """Give the places that are free; to be called when a place or a limit has changed."""
         for waiting in sorted(self._waiting, key=lambda waiting: waiting.place.priority):
             if self._can_start(waiting.place) and self._fits(waiting.place):
                 self._taken.append(waiting.place)

@@ -1,0 +1,421 @@
+"""Worlds and agents without processes, on a simulated clock, and a journal in memory that kills."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import math
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import attrs
+
+from clawblox.agents.values import Usage
+from clawblox.concurrency.tasks import Tasks
+from clawblox.errors import CheckpointSecretError
+from clawblox.experiment.callbacks import Callbacks
+from clawblox.experiment.lines import CheckpointKind, Line, LineType, decode, encode
+from clawblox.experiment.plan import AgentSpec, Plan
+from clawblox.experiment.plan.plan import Chain
+from clawblox.experiment.ports import (
+    AgentActivity,
+    AgentEnded,
+    AgentFailed,
+    AgentTurned,
+    AttemptError,
+    Order,
+    ProviderError,
+    SavedAttempt,
+    Signal,
+    WorldEnded,
+)
+from clawblox.experiment.recorder import Recorder
+from clawblox.experiment.scheduler import Scheduler
+from clawblox.experiment.state import ExperimentState
+from clawblox.system.clock import format_utc_ms
+from tests.simulated_clock import SimulatedClock
+
+TOKENS_PER_S = 1.0
+ACCOUNT = "claude"
+
+
+class Killed(BaseException):
+    """The orchestrator is killed."""
+
+
+class MemoryJournal:
+    """A journal without a file that survives the orchestrator.
+
+    Attributes:
+        kill_at: Number of the line at which the orchestrator is killed; None for never.
+        is_written: Whether that line is still written.
+    """
+
+    def __init__(self, clock: SimulatedClock) -> None:
+        self.lines: list[Line] = []
+        self.kill_at: int | None = None
+        self.is_written = False
+        self.fails_at: int | None = None
+        self._clock = clock
+
+    def append(
+        self,
+        type: LineType,  # noqa: A002 - the name of the member
+        data: Mapping[str, Any] | None = None,
+        *,
+        chain: str | None = None,
+        generation: int | None = None,
+        attempt: str | None = None,
+    ) -> Line:
+        seq = len(self.lines) + 1
+        if self.fails_at is not None and seq >= self.fails_at:
+            raise OSError(errno.ENOSPC, "no space")
+        at = format_utc_ms(int(self._clock.utc().timestamp() * 1000) * 1_000_000)
+        line = Line(
+            seq=seq,
+            at=at,
+            type=type,
+            chain=chain,
+            generation=generation,
+            attempt=attempt,
+            data=dict(data or {}),
+        )
+        is_last = self.kill_at == seq
+        if not is_last or self.is_written:
+            self.lines.append(decode(encode(line), seq))
+        if is_last:
+            raise Killed
+        return line
+
+
+@attrs.define
+class Trouble:
+    """What goes wrong in an attempt.
+
+    Attributes:
+        at: Seconds after its start; 0 at the start itself.
+        kind: ``world``, ``agent``, ``limit``, ``auth``, ``ended``, ``budget``, ``secret``,
+            ``full``, ``waiting`` or ``defect``.
+        lasts: Seconds of a limit as its provider reports it; None if it reports none.
+    """
+
+    at: float
+    kind: str
+    lasts: float | None = None
+
+
+@attrs.define
+class FakeAttempt:
+    """A world with agents that produce tokens at a constant rate."""
+
+    workshop: FakeWorkshop
+    order: Order
+    report: Callable[[Signal], object]
+    trouble: Trouble | None
+    started_at: float = math.nan
+    stopped_at: float = math.nan
+    is_over: bool = False
+    saved: int = 0
+    messages: list[str] = attrs.field(factory=list)
+
+    @property
+    def _specs(self) -> Sequence[AgentSpec]:
+        return self.order.chain.plan.agents
+
+    async def start(self) -> Mapping[str, Any]:
+        if self.trouble is not None and self.trouble.at == 0:
+            self._raise(self.trouble)
+        self.started_at = self.workshop.clock.monotonic()
+        if self.order.message is not None:
+            self.messages.append(self.order.message)
+        names = [f"{spec.name}-r{self.order.run_id}" for spec in self._specs]
+        return {"agents": [{"name": name, "session": f"s-{name}"} for name in names]}
+
+    def _raise(self, trouble: Trouble) -> None:
+        if trouble.kind == "world":
+            raise AttemptError("start", "the world did not start")
+        if trouble.kind in ("limit", "auth"):
+            raise ProviderError(self._failure(trouble))
+        if trouble.kind == "full":
+            raise OSError(errno.ENOSPC, "no space")
+        if trouble.kind == "defect":
+            raise ZeroDivisionError("a defect")
+
+    def _failure(self, trouble: Trouble) -> AgentFailed:
+        until = None
+        if trouble.lasts is not None:
+            until = self.workshop.clock.utc_in(trouble.lasts)
+        kind = {"limit": "limit", "auth": "auth"}.get(trouble.kind, "crash")
+        return AgentFailed(
+            name=str(self._specs[0].name),
+            kind=kind,  # type: ignore[arg-type]
+            text=trouble.kind,
+            retry_at=until,
+            account=ACCOUNT,
+        )
+
+    async def suffer(self) -> None:
+        """Report what goes wrong, when it does."""
+        trouble = self.trouble
+        if trouble is None or trouble.at == 0:
+            return
+        while math.isnan(self.started_at):
+            await self.workshop.clock.sleep_until(self.workshop.clock.monotonic() + 1.0)
+        await self.workshop.clock.sleep_until(self.started_at + trouble.at)
+        name = str(self._specs[0].name)
+        match trouble.kind:
+            case "world":
+                self.report(WorldEnded(text="the world has ended"))
+            case "agent" | "limit" | "auth":
+                self.report(self._failure(trouble))
+            case "ended":
+                self.is_over = True
+                self.report(AgentEnded(name=name, is_budget=False, text="it ended"))
+            case "budget":
+                self.is_over = True
+                self.report(AgentEnded(name=name, is_budget=True, text="budget used up"))
+            case "waiting":
+                self.report(AgentTurned(name=name))
+
+    @property
+    def _wait_s(self) -> float:
+        trouble = self.trouble
+        if trouble is None or trouble.kind != "waiting" or math.isnan(self.started_at):
+            return 0.0
+        waited = self.workshop.clock.monotonic() - self.started_at - trouble.at
+        return max(1e-3, waited) if waited >= 0 else 0.0
+
+    def activity(self) -> Sequence[AgentActivity]:
+        is_working = math.isnan(self.stopped_at) and not self.is_over
+        return [
+            AgentActivity(
+                name=str(spec.name),
+                is_over=self.is_over,
+                is_working=is_working,
+                provider_wait_s=self._wait_s,
+                account=ACCOUNT,
+            )
+            for spec in self._specs
+        ]
+
+    def usage(self) -> Sequence[Usage]:
+        if math.isnan(self.started_at) or self.order.phase == "score":
+            return [Usage() for _ in self._specs]
+        ends_at = self.workshop.clock.monotonic()
+        if not math.isnan(self.stopped_at):
+            ends_at = self.stopped_at
+        tokens = int((ends_at - self.started_at) * TOKENS_PER_S)
+        usage = Usage(output_tokens=tokens, cost_usd=tokens * 1e-4, turns=tokens // 10)
+        self.workshop.ledgers[self.order.chain.name, self.order.run_id] = [usage] * len(self._specs)
+        return [usage for _ in self._specs]
+
+    async def world_time(self) -> float | None:
+        return self.workshop.clock.monotonic() - self.started_at
+
+    async def checkpoint(
+        self, kind: CheckpointKind, elapsed_s: float, *, idle_wait: float
+    ) -> SavedAttempt:
+        trouble = self.trouble
+        if trouble is not None and trouble.kind == "secret":
+            raise CheckpointSecretError("a secret", findings=())
+        if trouble is not None and trouble.kind == "full":
+            raise OSError(errno.ENOSPC, "no space")
+        self.saved += 1
+        file = f"gen{self.order.generation:03}-t{int(elapsed_s):06}-{self.saved}.ckpt"
+        self.workshop.archives.add((self.order.chain.name, self.order.run_id, file))
+        return SavedAttempt(file=file, sha256=f"sha-{self.order.run_id}-{file}", size_bytes=1)
+
+    async def remove_checkpoint(self, file: str) -> None:
+        self.workshop.archives.remove((self.order.chain.name, self.order.run_id, file))
+
+    async def set_budgets(self, used: Sequence[Usage], *, is_saving: bool) -> None:
+        pass
+
+    async def send(self, text: str) -> None:
+        self.messages.append(text)
+        self.stopped_at = math.nan
+
+    async def stop_agents(self) -> None:
+        if math.isnan(self.stopped_at):
+            self.stopped_at = self.workshop.clock.monotonic()
+
+    def view(self) -> Any:
+        return self
+
+
+class FakeWorkshop:
+    """Makes fake attempts, and remembers what is on its disk.
+
+    Attributes:
+        troubles: By chain, what goes wrong in its next attempts.
+        open_now: Chains whose attempts are open.
+        most_open: Largest number of attempts that were open at the same time.
+    """
+
+    def __init__(self, clock: SimulatedClock) -> None:
+        self.clock = clock
+        self.troubles: dict[str, list[Trouble | None]] = {}
+        self.directories: set[tuple[str, str]] = set()
+        self.archives: set[tuple[str, str, str]] = set()
+        self.ledgers: dict[tuple[str, str], list[Usage]] = {}
+        self.attempts: list[FakeAttempt] = []
+        self.open_now: list[str] = []
+        self.most_open = 0
+        self.free = 10**12
+        self.is_logged_in = True
+
+    def accounts(self, chain: Chain) -> Sequence[str]:
+        return [ACCOUNT for _ in chain.plan.agents]
+
+    async def check(self, chain: Chain) -> None:
+        if not self.is_logged_in:
+            failed = AgentFailed(name="Eko", kind="auth", text="no login", account=ACCOUNT)
+            raise ProviderError(failed)
+
+    async def prepare(self, order: Order) -> Mapping[str, Any]:
+        if order.origin is not None:
+            origin = order.origin
+            assert (origin.chain, origin.attempt, origin.file) in self.archives, origin
+        self.directories.add((order.chain.name, order.run_id))
+        return {"digests": {}}
+
+    @asynccontextmanager
+    async def open(
+        self, order: Order, report: Callable[[Signal], object]
+    ) -> AsyncIterator[FakeAttempt]:
+        name = order.chain.name
+        assert name not in self.open_now, "a world is alive twice"
+        self.open_now.append(name)
+        self.most_open = max(self.most_open, len(self.open_now))
+        queue = self.troubles.get(name) or [None]
+        attempt = FakeAttempt(self, order, report, queue.pop(0))
+        self.attempts.append(attempt)
+        try:
+            async with Tasks() as tasks:
+                tasks.start_soon(attempt.suffer)
+                yield attempt
+        finally:
+            attempt.usage()
+            self.open_now.remove(name)
+
+    async def validate(self, chain: Chain, run_id: str) -> Mapping[str, Any]:
+        assert (chain.name, run_id) in self.directories
+        return {"workspaces": [], "agents": []}
+
+    async def set_aside(self, chain: str, run_id: str, moved_to: str) -> None:
+        self.directories.discard((chain, run_id))
+        self.directories.add((chain, moved_to))
+
+    async def usage(self, chain: str, run_id: str) -> Sequence[Usage]:
+        return self.ledgers.get((chain, run_id), [])
+
+    async def free_bytes(self) -> int:
+        return self.free
+
+
+class Simulation:
+    """An experiment over fakes; it survives its orchestrator.
+
+    Args:
+        plan: The plan.
+    """
+
+    def __init__(self, plan: Plan, callbacks: Callbacks | None = None) -> None:
+        self.plan = plan
+        self.clock = SimulatedClock()
+        self.journal = MemoryJournal(self.clock)
+        self.workshop = FakeWorkshop(self.clock)
+        self.callbacks = callbacks or Callbacks()
+        self.scheduler: Scheduler
+        self.more_chains: list[Chain] = []
+
+    @property
+    def state(self) -> ExperimentState:
+        return ExperimentState(self.journal.lines)
+
+    async def run(self, during: Callable[[Scheduler], Any] | None = None) -> bool:
+        """Run a session; return whether it came to its end, and was not killed."""
+        state = self.state
+
+        async def call(function: Callable[[], Line]) -> Line:
+            return function()
+
+        recorder = Recorder(self.journal, state, lambda _line: None, call)
+        self.workshop.open_now.clear()
+        try:
+            await recorder.write("session.begun")
+            self.scheduler = Scheduler(
+                lambda: self.plan, self.workshop, recorder, self.clock, self.callbacks
+            )
+            await self._drive(during)
+            await recorder.write("session.ended", {"elapsed_s": 0.0})
+        except Killed:
+            return False
+        except BaseExceptionGroup as group:
+            if group.subgroup(Killed) is None:
+                raise
+            return False
+        return True
+
+    async def _drive(self, during: Callable[[Scheduler], Any] | None) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._tick)
+            if during is not None:
+                tasks.start_soon(during, self.scheduler)
+            await self.scheduler.run([*self.plan.chains(), *self.more_chains])
+            tasks.cancel_scope.cancel()
+
+    async def _tick(self) -> None:
+        while True:
+            await self.clock.jump()
+
+    async def run_until_full(self) -> None:
+        """Run a session on a disk that becomes so full that no line can be written."""
+        with contextlib.suppress(OSError):
+            await self.run()
+
+    def kill_at(self, seq: int | None, *, is_written: bool = False) -> None:
+        self.journal.kill_at = seq
+        self.journal.is_written = is_written
+
+    async def run_to_end(self, sessions: int = 20) -> None:
+        """Run sessions until one comes to its end."""
+        for _ in range(sessions):
+            if await self.run():
+                return
+            self.kill_at(None)
+        raise AssertionError("no session comes to its end")
+
+    def types(self, chain: str = "r1") -> list[str]:
+        return [line.type for line in self.journal.lines if line.chain == chain]
+
+
+def check_history(simulation: Simulation) -> None:
+    """Check what must hold for every journal."""
+    committed: dict[tuple[str, int], int] = {}
+    for line in simulation.journal.lines:
+        if line.type == "committed":
+            key = str(line.chain), int(line.generation or 0)
+            committed[key] = committed.get(key, 0) + 1
+    assert all(count == 1 for count in committed.values()), committed
+    open_attempts = [
+        attempt.run_id
+        for chain in simulation.state.chains.values()
+        for attempt in chain.attempts
+        if attempt.ending is None
+    ]
+    assert not open_attempts
+    assert not simulation.workshop.open_now
+
+
+def make_plan(**changes: Any) -> Plan:
+    settings: dict[str, Any] = {
+        "name": "exp",
+        "duration": 3600.0,
+        "save": {"before": 300.0},
+        "checkpoint": {"every": 900.0, "idle_wait": 0.0},
+        "retry": {"delay": 15.0},
+    }
+    return Plan("worlds/panda", [AgentSpec("claude", name="Eko")], **{**settings, **changes})
