@@ -397,6 +397,33 @@ class SavedCheckpoint(os.PathLike[str]):
         return tuple(sorted(name for name, state in agents.items() if state["mid_turn"]))
 
 
+PlanChangeKind = Literal["free", "amendment", "never"]
+"""Whether a resume may change a field: freely, if the change is accepted by name, or never."""
+
+
+@attrs.frozen
+class PlanChange:
+    """A field of a plan that differs from the plan with which its experiment was begun.
+
+    Attributes:
+        field: The field, such as ``duration`` or ``agents.Eko.budget.turns``.
+        old: Its recorded value in plain form; None if it was not set.
+        new: Its new value; None if it is not set.
+        kind: Whether a resume may change it.
+    """
+
+    field: str
+    old: Any
+    new: Any
+    kind: PlanChangeKind
+
+    @property
+    def accept_as(self) -> str:
+        """The name by which the change is accepted: ``duration``, ``budget``, ``save``, …."""
+        first, *rest = self.field.split(".")
+        return rest[1] if first == "agents" and len(rest) > 1 else first
+
+
 @attrs.frozen(kw_only=True)
 class Finding:
     """Text that looks like a credential, or a file that cannot be searched for credentials.

@@ -24,10 +24,11 @@ from clawblox.errors import (
     CheckpointSecretError,
     ClawbloxError,
     ConfigError,
+    PlanChangedError,
     UsageError,
     WorldError,
 )
-from clawblox.results import Finding, ProcessExit
+from clawblox.results import Finding, PlanChange, ProcessExit
 
 CLASSES: list[type[ClawbloxError]] = [getattr(errors, name) for name in errors.__all__]
 
@@ -53,6 +54,7 @@ SAMPLES: dict[str, Any] = {
     "key": "run.command",
     "value": ["bash", 7],
     "line": 12,
+    "changes": (PlanChange("duration", 60.0, 90.0, "amendment"),),
     "others": ("run.port: missing", "limits.memory: not a size"),
     "subject": "timeout",
     "status": 503,
@@ -191,6 +193,8 @@ def texts_of(name: str) -> list[str]:
     match name:
         case "log_lines" | "error_details" | "findings" | "others":
             return list(map(str, SAMPLES[name]))
+        case "changes":
+            return ["duration: was 60.0, is 90.0", "--accept duration"]
         case "failed":
             return ["w003: UsageError: closed", "w005: ValueError: too"]
         case "retry_at":
@@ -331,11 +335,14 @@ def test_every_error_is_documented(kind: type[ClawbloxError]) -> None:
     assert not hasattr(builtins, kind.__name__)
 
 
+MISTAKES = (ConfigError, PlanChangedError, UsageError)
+
+
 @each_class
 def test_the_command_line_ends_with_2_for_a_mistake_of_the_caller(
     kind: type[ClawbloxError],
 ) -> None:
-    assert kind("").exit_code == (2 if issubclass(kind, ConfigError | UsageError) else 1)
+    assert kind("").exit_code == (2 if issubclass(kind, MISTAKES) else 1)
 
 
 def test_of_many_findings_the_message_shows_the_first_and_how_many_more() -> None:

@@ -47,7 +47,10 @@ def test_the_help_of_the_command_line_loads_click_alone() -> None:
     loaded = loaded_by("from clawblox.cli import main; main(['--help'], standalone_mode=False)")
     assert third_parties(loaded) == {"click"}
     ours = {module for module in loaded if module.startswith(OURS)}
-    errors = {f"clawblox.errors.{name}" for name in ("agent", "checkpoint", "general", "world")}
+    errors = {
+        f"clawblox.errors.{name}"
+        for name in ("agent", "checkpoint", "experiment", "general", "world")
+    }
     guard = {"clawblox.cli.terminal", "clawblox.cli.terminal.streams", "clawblox.printable"}
     assert ours == {"clawblox", "clawblox.cli", "clawblox.errors", *errors, *guard}
     assert "asyncio" not in loaded

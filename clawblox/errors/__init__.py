@@ -9,6 +9,7 @@
     ├── ManifestError                     the run manifest cannot be read or written
     ├── RunLockedError                    another orchestrator owns this instance or run
     ├── BatchError                        an operation failed for some of many instances
+    ├── PlanChangedError                  a plan differs from that of its experiment
     ├── ControlError                      an orchestrator refused a request, or ended
     │   └── OrchestratorSuspendedError    SIGSTOP or Ctrl-Z stopped it, so it cannot answer
     ├── CheckpointError                   an archive cannot be created or loaded
@@ -46,6 +47,7 @@ enough to find the cause.
 - ``world``: errors of one instance.
 - ``checkpoint``: errors of archives.
 - ``agent``: errors of one agent.
+- ``experiment``: errors of experiments.
 """
 
 from __future__ import annotations
@@ -66,6 +68,7 @@ from clawblox.errors.checkpoint import (
     CheckpointSecretError,
     CheckpointVersionError,
 )
+from clawblox.errors.experiment import PlanChangedError
 from clawblox.errors.general import (
     BatchError,
     ClawbloxError,
@@ -115,6 +118,7 @@ __all__ = [
     "FetchError",
     "ManifestError",
     "OrchestratorSuspendedError",
+    "PlanChangedError",
     "PortInUseError",
     "RunLockedError",
     "SnapshotError",

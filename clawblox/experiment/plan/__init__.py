@@ -2,6 +2,7 @@
 
 - ``plan``: the plan, and its chains.
 - ``parts``: its parts: agents, the world, limits and so on.
+- ``changes``: the differences between two plans, and which of them a resume may make.
 - ``plan_file``: plans as TOML.
 - ``sweep``: the conditions of a plan.
 - ``dotted``: the fields that conditions set, by dotted paths.

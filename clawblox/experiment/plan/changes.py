@@ -1,0 +1,164 @@
+"""What differs between two plans of an experiment, and what of it a resume may change. Pure.
+
+Chains are compared by name, with the values of their conditions, so a value that no chain uses is
+no change. Paths of files are not compared, as directories move; ``experiment.inputs`` compares
+what is in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from clawblox.errors import ConfigError, PlanChangedError
+from clawblox.experiment.plan.plan import Plan
+from clawblox.experiment.plan.values import to_plain
+from clawblox.results import PlanChange, PlanChangeKind
+from clawblox.spelling import nearest_name
+
+PROMPTS: Final = "prompts"
+TEMPLATES: Final = "templates"
+WORLD: Final = "world"
+
+_OF_PLAN: Final = (
+    *("name", "generations", "repeats", "seeds", "labels", "limits", "retry", "sweep"),
+    *("conditions", "order", "prices", "layout", "run_prefix", "tmux"),
+)
+"""Fields that are the same for all chains."""
+_OF_CHAINS: Final = ("world", "agents", "duration", "save", "checkpoint", "inherit", "stop")
+
+_FREE: Final = frozenset(
+    [
+        *("repeats", "seeds", "labels", "limits", "retry", "checkpoint", "sweep", "conditions"),
+        *("order", "prices", "tmux"),
+        *("world.port", "world.port_wait", "world.host", "world.health_timeout"),
+        *("agents.*.binary", "agents.*.env"),
+    ]
+)
+"""Fields that have no influence on what is measured, or whose changes concern new chains only."""
+_AMENDMENTS: Final = frozenset(["duration", "save", "stop", "agents.*.budget", "agents.*.version"])
+_FILES: Final = {"agents.*.template": TEMPLATES, "agents.*.system_prompt": PROMPTS}
+"""Fields with the path of a file, with the name under which its content is compared."""
+_ACCEPTABLE: Final = ("duration", "save", "stop", "budget", "version", WORLD, PROMPTS, TEMPLATES)
+
+
+def compare(old: Plan, new: Plan) -> tuple[PlanChange, ...]:
+    """Return the changes from the recorded plan of an experiment to a new one.
+
+    Args:
+        old: The recorded plan.
+        new: The plan with which the experiment is to be resumed.
+    """
+    changes: list[PlanChange] = []
+    for change in (*_compare_plans(old, new), *_compare_chains(old, new)):
+        if change not in changes:
+            changes.append(change)
+    return tuple(changes)
+
+
+def require_acceptable(changes: Collection[PlanChange], accept: Collection[str] = ()) -> None:
+    """Check that an experiment may be resumed with these changes.
+
+    Args:
+        changes: All changes.
+        accept: The accepted amendments: ``duration``, ``save``, ``stop``, ``budget``, ``version``,
+            ``world``, ``prompts`` or ``templates``.
+
+    Raises:
+        PlanChangedError: An amendment is not accepted, or a change is never possible.
+        ConfigError: ``accept`` has an unknown name.
+    """
+    for name in accept:
+        if name not in _ACCEPTABLE:
+            likely = nearest_name(name, _ACCEPTABLE)
+            hint = f"did you mean {likely!r}?" if likely else None
+            expected = f"must be one of {', '.join(_ACCEPTABLE)}"
+            raise ConfigError(expected, key="accept", value=name, hint=hint)
+    refused = [
+        change
+        for change in changes
+        if change.kind == "never" or (change.kind == "amendment" and change.accept_as not in accept)
+    ]
+    if refused:
+        count = f"{len(refused)} field{'' if len(refused) == 1 else 's'}"
+        raise PlanChangedError(
+            f"the plan differs in {count} from the plan of the experiment", changes=refused
+        )
+
+
+def _compare_plans(old: Plan, new: Plan) -> Iterator[PlanChange]:
+    before, after = _select(old, _OF_PLAN), _select(new, _OF_PLAN)
+    for field, previous, value in _differences("", before, after):
+        is_longer = field == "generations" and value > previous
+        yield PlanChange(field, previous, value, "free" if is_longer else _find_kind(field))
+
+
+def _compare_chains(old: Plan, new: Plan) -> Iterator[PlanChange]:
+    chains = {chain.name: chain for chain in new.chains()}
+    compared: set[tuple[int, int]] = set()
+    gone: list[str] = []
+    for before in old.chains():
+        after = chains.get(before.name)
+        if after is None:
+            gone.append(before.name)
+        elif (pair := (id(before.plan), id(after.plan))) not in compared:
+            compared.add(pair)
+            yield from _compare_conditions(before.plan, after.plan)
+    if gone:
+        yield PlanChange("chains", gone, None, "never")
+
+
+def _compare_conditions(old: Plan, new: Plan) -> Iterator[PlanChange]:
+    old_names, new_names = ([agent.name for agent in plan.agents] for plan in (old, new))
+    if old_names != new_names:
+        yield PlanChange("agents", old_names, new_names, "never")
+        return
+    before, after = _select(old, _OF_CHAINS), _select(new, _OF_CHAINS)
+    for tables in (before, after):
+        tables["agents"] = dict(zip(old_names, tables["agents"], strict=True))
+    for field, previous, value in _differences("", before, after):
+        yield from _judge(field, previous, value)
+
+
+def _judge(field: str, old: Any, new: Any) -> Iterator[PlanChange]:  # noqa: ANN401 - plain values
+    content = _FILES.get(_generalise(field))
+    if field == "world.dir":
+        if Path(old).name != Path(new).name:
+            yield PlanChange(field, old, new, "never")
+    elif content is None:
+        yield PlanChange(field, old, new, _find_kind(field))
+    elif old is None or new is None:
+        yield PlanChange(content, old, new, "amendment")
+
+
+def _select(plan: Plan, fields: Collection[str]) -> dict[str, Any]:
+    tables = to_plain(plan)
+    return {field: tables[field] for field in fields if field in tables}
+
+
+def _differences(parent: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN401
+    """Yield the dotted names of different values, with both; None where there is no value."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in dict.fromkeys((*old, *new)):
+            field = f"{parent}.{key}" if parent else key
+            yield from _differences(field, old.get(key), new.get(key))
+    elif old != new:
+        yield parent, old, new
+
+
+def _find_kind(field: str) -> PlanChangeKind:
+    steps = _generalise(field).split(".")
+    for count in range(len(steps), 0, -1):
+        name = ".".join(steps[:count])
+        if name in _FREE:
+            return "free"
+        if name in _AMENDMENTS:
+            return "amendment"
+    return "never"
+
+
+def _generalise(field: str) -> str:
+    """Return the field of any agent for the field of one."""
+    first, *rest = field.split(".")
+    return ".".join(("agents", "*", *rest[1:])) if first == "agents" and rest else field
