@@ -24,6 +24,7 @@ from clawblox.results import (
     Finding,
     LoadedCheckpoint,
     LogLine,
+    PlanChange,
     ProcessExit,
     SavedCheckpoint,
     SavedSnapshot,
@@ -101,6 +102,7 @@ VALUES: list[Any] = [
     Event(time="2026-06-22T18:59:25Z", kind="ready", subject="w000"),
     WorldEvent(time="2026-06-22T18:59:25Z", kind="ready", subject="w000"),
     Finding(path="a.txt", rule="github-token", fingerprint="0" * 16, preview="ghp_… (40)"),
+    PlanChange("duration", 60.0, 90.0, "amendment"),
 ]
 CLASSES = [Batch, InstanceSpec, Outcome, TickRate] + [
     value
