@@ -236,6 +236,17 @@ class WorldConfig:
         """Whether the world can be given a new random seed after restoring."""
         return bool(self.run.get("reseed", self.is_engine_world))
 
+    @property
+    def shares_source(self) -> bool:
+        """Whether agents of an experiment get a copy of the world directory."""
+        return bool(self._table("agent").get("source_workspace", True))
+
+    @property
+    def server_source(self) -> Path | None:
+        """The source file of the world's server for these agents; None if they get none."""
+        source = self._table("agent").get("server_source")
+        return None if source is None else self.dir / source
+
     def _table(self, key: str) -> dict[str, Any]:
         table: dict[str, Any] = self.config.get(key, {})
         return table

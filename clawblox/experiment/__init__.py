@@ -18,6 +18,8 @@
 - ``callbacks``, ``mailbox``, ``meter``: hooks, messages and clock of an attempt.
 - ``layout``: the names and paths of an experiment's files.
 - ``chain_files``: the table of a chain's generations, and the pointer to its latest archive.
+- ``new_runs``: makes run directories, each complete or absent.
+- ``workspaces``: fills the workspaces of agents in a new attempt.
 - ``ended_attempts``: checks, prunes and renames the directories of attempts that have ended.
 - ``rows``, ``costs``, ``results``: generations as rows of tables, and the tables.
 - ``chain_set``: the chains of the plan together with their branches.

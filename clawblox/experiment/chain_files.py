@@ -20,7 +20,7 @@ from clawblox.experiment.lines import Line
 from clawblox.experiment.plan.plan import Layout
 from clawblox.experiment.pointer import read_pointer, write_pointer
 from clawblox.system.clock import format_utc, parse_utc
-from clawblox.system.files import publish_changed
+from clawblox.system.files import make_private_dir, publish_changed
 
 COLUMNS: Final = (
     "generation",
@@ -71,7 +71,7 @@ def write_chain_files(
     Raises:
         OSError: A file cannot be written; it has its old content.
     """
-    layout.runs_dir(chain_dir).mkdir(parents=True, exist_ok=True)
+    make_private_dir(layout.runs_dir(chain_dir))
     table = format_table(chain_dir, lines, revisions)
     publish_changed(layout.table_path(chain_dir), table, durable=False)
     latest = find_latest(chain_dir, lines)

@@ -15,7 +15,7 @@ from clawblox.agents.layout import AgentDir
 from clawblox.errors import AgentError
 from clawblox.experiment import layout
 from clawblox.system.files import NO_REPLACE, fsync_directory, rename_with
-from clawblox.system.regular_files import OPEN_DIRECTORY, open_directory, open_file, opened_parent
+from clawblox.system.regular_files import open_directory, open_file, opened_parent
 from clawblox.world.access import SESSION_FILE
 
 _PRUNED: Final = (
@@ -76,8 +76,7 @@ def prune_agent_dir(agent_dir: Path) -> None:
     """
     for path in _PRUNED:
         with contextlib.suppress(OSError), opened_parent(agent_dir, path) as (parent, name):
-            os.close(os.open(name, OPEN_DIRECTORY, dir_fd=parent))  # a link is not removed
-            shutil.rmtree(name, dir_fd=parent)
+            shutil.rmtree(name, dir_fd=parent)  # an error for a link
 
 
 def set_aside(chain_dir: Path, attempt: str, moved_to: str) -> None:

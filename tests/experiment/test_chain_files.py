@@ -99,7 +99,7 @@ def test_a_new_chain_has_a_table_without_rows(chain: Chain) -> None:
 
 def test_the_table_has_a_quoted_row_for_each_agent(finished: Chain) -> None:
     finished.write()
-    lines = layout.table_path(finished.path).read_text().splitlines(keepends=True)
+    lines = layout.table_path(finished.path).read_bytes().decode().splitlines(keepends=True)
     assert lines[0] == f"{','.join(harness.COLUMNS)}\n"
     runs = finished.path / "runs"
     workspace = runs / "exp-g001" / "agents" / "Moa-rexp-g001-w0-a1" / "workspace"

@@ -1,0 +1,89 @@
+"""Makes run directories; they have another name until they are complete. Everything here blocks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from clawblox.experiment import layout
+from clawblox.system.files import (
+    NO_REPLACE,
+    fsync_directory,
+    make_private_dir,
+    rename_with,
+    sync_file_system,
+)
+from clawblox.system.regular_files import open_directory
+
+
+@contextlib.contextmanager
+def making_run(chain_dir: Path, attempt: str) -> Iterator[Path]:
+    """Make a run directory; it is complete and durable, or absent.
+
+    Args:
+        chain_dir: The directory of the chain; it is created if it is missing.
+        attempt: The name of the attempt.
+
+    Yields:
+        The incomplete directory, with the directories of every run. When the block ends, it gets
+        its name; when the block raises an error, it is removed.
+
+    Raises:
+        FileExistsError: The attempt has a run directory.
+        OSError: It cannot be made.
+    """
+    discard_partial(chain_dir, attempt)
+    run_dir = layout.attempt_dir(chain_dir, attempt)
+    partial = run_dir.with_name(layout.partial_name(attempt))
+    try:
+        for name in layout.RUN_DIRS:
+            make_private_dir(partial / name)
+        yield partial
+        _publish(partial, run_dir)
+    except BaseException:
+        discard_partial(chain_dir, attempt)
+        raise
+
+
+def discard_partial(chain_dir: Path, attempt: str) -> None:
+    """Remove what a killed process left of an incomplete run directory.
+
+    Args:
+        chain_dir: The directory of the chain.
+        attempt: The name of the attempt.
+
+    Raises:
+        OSError: It cannot be removed.
+    """
+    partial = layout.runs_dir(chain_dir) / layout.partial_name(attempt)
+    with contextlib.suppress(FileNotFoundError):
+        make_writable(partial)
+        shutil.rmtree(partial)
+
+
+def make_writable(root: Path) -> None:
+    """Let the owner change all directories below one in which nothing runs.
+
+    Raises:
+        OSError: The permissions of a directory cannot be changed.
+    """
+    for place, names, _files in os.walk(root):
+        for path in (Path(place, name) for name in names):
+            mode = path.lstat().st_mode
+            if stat.S_ISDIR(mode):
+                path.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
+
+
+def _publish(partial: Path, run_dir: Path) -> None:
+    fd = open_directory(partial)
+    try:
+        sync_file_system(fd)
+    finally:
+        os.close(fd)
+    if not rename_with(NO_REPLACE, partial, run_dir):
+        partial.rename(run_dir)
+    fsync_directory(run_dir.parent)
