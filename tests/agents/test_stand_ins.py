@@ -14,6 +14,7 @@ import pytest
 from clawblox import AgentError, AsyncAgent
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.running import lifecycle
+from clawblox.agents.usage import Budget
 from clawblox.system.clock import format_utc, utc_now
 from tests.agents.small import records, until
 from tests.agents.standins import hold, install, left_behind, misbehave
@@ -162,6 +163,30 @@ async def test_a_usage_limit_ends_the_agent_and_names_its_end_where_it_is_report
     limits = [record["data"] for record in records(agent, "limit")]
     dated = [format_utc(retry_at)] if retry_at else []
     assert [limit["resets_at"] for limit in limits if "resets_at" in limit] == dated
+
+
+@also_with_codex
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"usage_limit": {"after": 1, "times": 1}},
+        pytest.param(
+            {"api_error": {"after": 1, "times": 1, "status": 401}}, marks=pytest.mark.thorough
+        ),
+    ],
+)
+async def test_an_agent_that_could_not_work_continues_its_conversation_later(
+    stand: Stand, fault: dict[str, Any]
+) -> None:
+    misbehave(stand.workspace, **fault)
+    async with stand.agent(auto_continue=True) as agent:
+        started = await stand.start(agent)
+        assert (await agent.wait()).state == "failed"
+        agent.set_budget(Budget(turns=agent.usage.turns + 1))
+        again = await agent.send(env=stand.env)
+        assert again.session_id == started.session_id
+        assert (await agent.wait()).ended_by == "budget"
+        assert agent.failure is None
 
 
 @also_with_codex

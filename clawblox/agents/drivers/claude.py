@@ -415,5 +415,4 @@ def _read_failure(record: Record, error_word: str) -> Report:
     if subtype in _LIMITS:
         return report_limit(_LIMITS[subtype], message)
     kind = find_error_kind(_ERRORS, message) or _KIND_BY_WORD.get(error_word, "model")
-    kinds = {**_KINDS, status: kind} if kind == "limit" and status else _KINDS
-    return report_error(message, kind, status, kinds)
+    return report_error(message, kind, status, _KINDS)

@@ -114,13 +114,14 @@ def report_error(
 
     Args:
         message: The program's message.
-        kind: Kind of the error, unless the status decides it.
+        kind: Kind of the error, unless the status decides it; a used-up allowance has any status.
         status: HTTP status from the model's API; None if unknown.
         kinds: Kinds by status.
     """
     if status is None:
         return Report("error", {"kind": kind, "message": message})
-    kind = kinds.get(status, "overloaded" if status >= 500 else "invalid")
+    if kind != "limit":
+        kind = kinds.get(status, "overloaded" if status >= 500 else "invalid")
     return Report("error", {"kind": kind, "message": message, "status": status})
 
 

@@ -293,6 +293,7 @@ REFUSALS = [
     ('{"error": {"message": "no such tool"}}', "invalid", None),
     ("Missing environment variable: `OPENAI_API_KEY`.", "auth", None),
     ("You've hit your usage limit. Try again later.", "limit", None),
+    ("unexpected status 429 Too Many Requests: insufficient_quota", "limit", 429),
     ("something else", "model", None),
 ]
 
