@@ -50,7 +50,7 @@ from clawblox.agents.values import AgentResult, AgentState, SandboxLevel, Starte
 from clawblox.agents.window import AgentWindow
 from clawblox.concurrency.tasks import Residence, Tasks, in_own_task
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.arguments import check_env, check_grace
+from clawblox.config.arguments import check_env, check_grace, check_path
 from clawblox.config.options import DEFAULT_GRACE_S, take_options
 from clawblox.errors import UsageError
 from clawblox.rundir.control_server import ControlServer
@@ -390,6 +390,7 @@ class AsyncAgent:
         name: str | None = None,
         system_prompt: str | None = None,
         prompt: str | None = None,
+        origin: str | Path | None = None,
     ) -> AsyncAgent:
         """Make a branch: another agent, with a copy of this one's workspace, home and conversation.
 
@@ -406,6 +407,8 @@ class AsyncAgent:
             system_prompt: System prompt of the branch; None keeps the recorded one.
             prompt: Message for the first :meth:`send` that is given none; None means
                 :data:`clawblox.AUTO_CONTINUE`.
+            origin: Directory of the agent before it was archived and loaded here, since its
+                conversation contains paths there; None means the directory of this agent.
 
         Returns:
             The branch, with the options of this agent; it is not open.
@@ -434,7 +437,9 @@ class AsyncAgent:
             check = self._require_between_turns
             is_running = self._owner is not None and not self._owner.is_over
             make = partial(make_branch, order, books, branch.dir, system_prompt, check)
-            branch._branch = await in_own_task(partial(make, is_running=is_running))
+            made = await in_own_task(partial(make, is_running=is_running))
+        former = made.origin if origin is None else check_path(origin, "origin").absolute()
+        branch._branch = attrs.evolve(made, origin=former)
         return branch
 
     def _require_between_turns(self) -> None:

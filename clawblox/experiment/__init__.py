@@ -13,6 +13,11 @@
 - ``state``, ``machine``: what the journal says about an experiment, and what comes next.
 - ``recorder``: writes lines and keeps the state up to date.
 - ``ports``, ``orders``: what an attempt needs of its world and agents, and what is asked of it.
+- ``live_workshop``, ``preparing``, ``attempt_files``: make attempts, and their run directories.
+- ``live_attempt``, ``attempt_agents``, ``attempt_errors``: an attempt on a real world and agents.
+- ``branches``: the agents of a branch, forked from those in a checkpoint.
+- ``credentials``, ``prompts``: variables, accounts and system prompts of agents.
+- ``hooks``: what hooks see of a generation.
 - ``generation``: carries out the steps of one attempt.
 - ``scheduler``, ``slots``, ``accounts``, ``spending``: run the chains within the limits.
 - ``callbacks``, ``mailbox``, ``meter``: hooks, messages and clock of an attempt.

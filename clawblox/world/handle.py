@@ -5,10 +5,15 @@ Nothing else of ``world`` reaches for the supervisor of an instance, or for its 
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+from functools import partial
 from pathlib import Path
 
 import anyio
+import attrs
 
+from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import SaveOptions
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
@@ -18,6 +23,7 @@ from clawblox.protocol import TickRate
 from clawblox.results import Labels, SavedSnapshot, StartedWorld
 from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.saves import Retire, save_snapshot
+from clawblox.snapshot.capture import capture
 from clawblox.system.connection import Connections
 from clawblox.telemetry.logs import LogReader
 from clawblox.world.rosters import Roster
@@ -167,6 +173,29 @@ class InstanceHandle:
                 retire=retire,
             )
         raise AssertionError("unreachable: the block returns or raises")
+
+    async def read_time(self, options: SaveOptions) -> float | None:
+        """Return the simulation time of a snapshot that is not kept; None if it has none.
+
+        Raises:
+            SnapshotError: The world gave no usable snapshot.
+            WorldExitedError: It has ended.
+
+        Cancellation: nothing of the snapshot is left.
+        """
+        source = attrs.evolve(self.supervisor.instance.snapshot_source(), has_own_rows=False)
+        prefix = f"clawblox-{self.name}-"
+        scratch = Path(await run_blocking(partial(tempfile.mkdtemp, prefix=prefix)))
+        try:
+            async with self.calls.call():
+                saved = await capture(
+                    source, scratch, timeout=options.timeout, max_bytes=options.max_bytes
+                )
+                return saved.time
+            raise AssertionError("unreachable: the block returns or raises")
+        finally:
+            with anyio.CancelScope(shield=True):
+                await run_blocking(partial(shutil.rmtree, scratch, ignore_errors=True))
 
     def logs(self, *, follow: bool, tail: int | None) -> LogReader:
         """Return the lines of its log since its start; see ``AsyncWorld.logs``."""

@@ -322,6 +322,29 @@ class InstanceCalls(OpenWorld):
         options = take_options(SaveOptions, locals())
         return await save(fleet, fleet.find(instance), options)
 
+    async def simulation_time(
+        self, instance: str | None = None, *, timeout: float = DEFAULT_SAVE_TIMEOUT_S
+    ) -> float | None:
+        """Return the simulation time of an instance, read from a snapshot that is not kept.
+
+        Args:
+            instance: Name of the instance; not needed while there is only one.
+            timeout: Seconds for the transfer of the snapshot.
+
+        Returns:
+            The ``time`` of the snapshot, in seconds; None if it has none.
+
+        Raises:
+            ConfigError: ``timeout`` is not a number above 0.
+            UsageError: There is no such instance, or several run and ``instance`` is None.
+            SnapshotError: The world gave no usable snapshot.
+            WorldExitedError: The instance has ended.
+
+        Cancellation: has no effect; nothing of the snapshot is left.
+        """
+        fleet, options = self._open_fleet(), SaveOptions(timeout=timeout)
+        return await fleet.tasks.own(partial(fleet.find(instance).read_time, options))
+
     async def checkpoint(
         self,
         path: str | os.PathLike[str],

@@ -179,6 +179,7 @@ class World(OpenTwin[AsyncWorld], WorldMetadata):
     join = converting(AsyncWorld.join, AgentClient, returns="AgentClient")
     leave = synchronous(AsyncWorld.leave)
     save = synchronous(AsyncWorld.save)
+    simulation_time = synchronous(AsyncWorld.simulation_time)
     checkpoint = synchronous(AsyncWorld.checkpoint)
     remove_checkpoint = synchronous(AsyncWorld.remove_checkpoint)
     save_all = synchronous(AsyncWorld.save_all, returns="Batch[SavedSnapshot]")

@@ -1,0 +1,149 @@
+"""The files of an attempt at a generation: an ordinary run directory, and a record of its agents.
+
+The record names the agents in their order, with the usage that each of them had before the attempt.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+import attrs
+import msgspec
+
+from clawblox.agents.usage import read_usage
+from clawblox.agents.values import Usage
+from clawblox.errors import AgentError, UsageError
+from clawblox.experiment.layout import agent_index
+from clawblox.rundir.paths import state_dir
+from clawblox.system.files import make_private_dir, publish_bytes
+from clawblox.system.regular_files import read_file
+from clawblox.world.access import ANSWER_FILE, SESSION_FILE
+
+RECORD_NAME: Final = "attempt.json"
+_MAX_BYTES: Final = 1 << 20
+_MAX_SESSION_BYTES: Final = 64 << 10
+
+
+@attrs.frozen(kw_only=True)
+class RecordedAgent:
+    """An agent of an attempt.
+
+    Attributes:
+        name: Its full name; its directory is ``agents/<name>``, see ``attempt``.
+        before: Its usage when the attempt began.
+        forked_from: Full name of the agent in the archive that a branch continues; None for no
+            branch.
+    """
+
+    name: str
+    before: Usage = attrs.field(factory=Usage)
+    forked_from: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class AttemptRecord:
+    """What was prepared for an attempt.
+
+    Attributes:
+        agents: Its agents, in their order.
+        snapshot: The snapshot from which the world continues, relative to the run directory; None
+            for a fresh world.
+        sha256: Digest of that snapshot.
+        agents_of: The attempt that has the directories of the agents, where only the world
+            continues; None for the attempt itself.
+        schema_version: Version of the file.
+    """
+
+    agents: tuple[RecordedAgent, ...]
+    snapshot: str | None = None
+    sha256: str | None = None
+    agents_of: str | None = None
+    schema_version: Literal[1] = 1
+
+
+def read_record(run_dir: Path) -> AttemptRecord | None:
+    """Return the record of an attempt; None if its directory is missing or incomplete. Blocks.
+
+    Raises:
+        UsageError: It is not valid.
+    """
+    path = state_dir(run_dir) / RECORD_NAME
+    try:
+        content = read_file(path.parent, path.name, max_bytes=_MAX_BYTES)
+        return msgspec.json.decode(content, type=AttemptRecord)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
+        hint = "move the run directory away"
+        raise UsageError(f"{path} cannot be used: {error}", hint=hint) from error
+
+
+def write_record(run_dir: Path, record: AttemptRecord) -> None:
+    """Record the agents of an attempt, whose directory is complete now. Blocks.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    path = make_private_dir(state_dir(run_dir)) / RECORD_NAME
+    publish_bytes(path, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+
+
+def agent_names(run_dir: Path) -> list[str]:
+    """Return the full names of the agents in a run directory, in their order. Blocks.
+
+    Raises:
+        OSError: The directory cannot be read.
+    """
+    with os.scandir(run_dir / "agents") as entries:
+        names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return sorted(names, key=agent_index)
+
+
+def last_usage(directory: Path) -> Usage:
+    """Return the recorded usage of an agent; nothing if it cannot be read. Blocks."""
+    try:
+        return read_usage(directory)
+    except AgentError:
+        return Usage()
+
+
+def usage_since(run_dir: Path, record: AttemptRecord) -> list[Usage]:
+    """Return the usage of each agent in an attempt, from its files. Blocks."""
+    if record.agents_of is not None:
+        return [Usage() for _ in record.agents]
+    directories = [run_dir / "agents" / agent.name for agent in record.agents]
+    readings = map(last_usage, directories)
+    return [now.minus(agent.before) for now, agent in zip(readings, record.agents, strict=True)]
+
+
+def copy_session(source: Path, target: Path) -> None:
+    """Let an agent rejoin a world as the player of another agent. Blocks.
+
+    Args:
+        source: Directory of that agent.
+        target: Directory of the new agent.
+
+    Raises:
+        OSError: A file cannot be copied.
+    """
+    for name in (SESSION_FILE, ANSWER_FILE):
+        with contextlib.suppress(FileNotFoundError):
+            content = read_file(source, name, max_bytes=_MAX_SESSION_BYTES)
+            publish_bytes(target / name, content)
+
+
+def require_agents(names: Sequence[str], count: int) -> None:
+    """Check that an archive has the agents of the plan.
+
+    Raises:
+        UsageError: It has other agents.
+    """
+    if [agent_index(name) for name in names] != list(range(count)):
+        raise UsageError(
+            f"the archive has {len(names)} agents, and the plan has {count}",
+            hint="resume with the plan with which the archive was made",
+        )

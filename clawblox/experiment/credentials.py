@@ -1,0 +1,85 @@
+"""The values of the variables that agents get, and names for the accounts that they use.
+
+An account is a program, the address of its API, and a credential. Its name contains no value: two
+values of the same variable have different numbers. The numbers belong to this process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from clawblox.agents.drivers import find_driver
+from clawblox.errors import ConfigError
+from clawblox.experiment.plan.parts import AgentSpec
+from clawblox.protocol import SECRET_NAME
+
+_ADDRESS_SUFFIX: Final = "_BASE_URL"
+
+
+class Credentials:
+    """The variables of the agents of an experiment. Their values are in memory only.
+
+    Args:
+        values: Values of the variables that plans name.
+        inherited: The environment of this process, from which programs take their own variables.
+    """
+
+    def __init__(
+        self, values: Mapping[str, str], *, inherited: Mapping[str, str] | None = None
+    ) -> None:
+        self._values = dict(values)
+        self._inherited = dict(os.environ if inherited is None else inherited)
+        self._known: dict[str, list[str]] = {}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(sorted(self._values))})"
+
+    def env(self, spec: AgentSpec) -> dict[str, str]:
+        """Return the variables of an agent.
+
+        Raises:
+            ConfigError: A variable has no value.
+        """
+        missing = [name for name in spec.env if name not in self._values]
+        if missing:
+            raise ConfigError(
+                "must have values in the environment of the process that runs the experiment",
+                key=f"agents.{spec.name}.env",
+                value=", ".join(missing),
+                hint=f"export {missing[0]}=…, then run it again",
+            )
+        return {name: self._values[name] for name in spec.env}
+
+    def secrets(self, spec: AgentSpec) -> list[str]:
+        """Return the secret values among the variables of an agent."""
+        return [value for name, value in self.env(spec).items() if SECRET_NAME.search(name)]
+
+    def account(self, spec: AgentSpec) -> str:
+        """Return the name of the account that an agent uses."""
+        own = find_driver(spec.driver).program.credential_variables
+        inherited = {name: self._inherited[name] for name in own if self._inherited.get(name)}
+        given = {name: self._values[name] for name in spec.env if name in self._values}
+        env = {**inherited, **given}
+        return " ".join((spec.driver, *_describe_address(env), *self._describe_secrets(env)))
+
+    def _describe_secrets(self, env: Mapping[str, str]) -> Iterator[str]:
+        for name, value in sorted(env.items()):
+            if SECRET_NAME.search(name):
+                known = self._known.setdefault(name, [])
+                if value not in known:
+                    known.append(value)
+                number = known.index(value) + 1
+                yield name if number == 1 else f"{name}#{number}"
+
+
+def _describe_address(env: Mapping[str, str]) -> Iterator[str]:
+    for name, value in sorted(env.items()):
+        if name.endswith(_ADDRESS_SUFFIX):
+            try:
+                host = urlsplit(value).hostname or "?"
+            except ValueError:
+                host = "?"
+            yield f"at {host}"

@@ -1,0 +1,62 @@
+"""System prompts: the template of an agent, and its variables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from string import Template
+from typing import Final
+
+from clawblox.agents.prompts import default_system_prompt
+from clawblox.errors import ConfigError
+from clawblox.system.regular_files import read_regular
+
+WORLD_PROMPT: Final = "system_prompt.md"
+"""The template in a world's directory, for agents without one of their own."""
+
+_MAX_BYTES: Final = 16 << 20
+_SESSION_LINE: Final = "The address knows who you are: do not join, and send no session."
+_WORLD: Final = """
+You are $WORLD_AGENT_NAME. You act in a world through its HTTP API at $WORLD_BASE_URL.
+$SESSION_LINE
+Read the documentation of the API before you act: $SKILL_CURL
+"""
+"""What an agent must know of its world, for templates that do not tell it."""
+
+
+def read_template(file: Path | None, world_dir: Path) -> str:
+    """Return the template of a system prompt. Blocks.
+
+    Args:
+        file: The file that the plan names; None means that of the world, or the default.
+        world_dir: Directory of the world.
+
+    Raises:
+        ConfigError: The file cannot be read.
+    """
+    path = world_dir / WORLD_PROMPT if file is None else file
+    try:
+        return read_regular(path, max_bytes=_MAX_BYTES).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        if file is None and isinstance(error, FileNotFoundError):
+            return default_system_prompt() + _WORLD
+        raise ConfigError(f"cannot be read: {error}", key="system_prompt", path=path) from error
+
+
+def render(template: str, *, name: str, workspace: Path, base_url: str, skill_url: str) -> str:
+    """Return a system prompt; unknown variables stay as they are.
+
+    Args:
+        template: Text with variables such as ``$WORLD_AGENT_NAME``.
+        name: Name of the agent in the world.
+        workspace: Its workspace, as its program sees it.
+        base_url: Its address of the world.
+        skill_url: Address of the world's documentation for agents.
+    """
+    return Template(template).safe_substitute(
+        WORLD_AGENT_NAME=name,
+        WORKSPACE_DIR=str(workspace),
+        SESSION_LINE=_SESSION_LINE,
+        WORLD_BASE_URL=base_url,
+        SKILL_CURL=f"curl -s {skill_url}",
+        SKILL_URL=skill_url,
+    )

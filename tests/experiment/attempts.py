@@ -1,0 +1,101 @@
+"""A plan with two agents, whose attempts run on a real world and stand-in programs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import attrs
+import pytest
+
+from clawblox.agents.drivers import find_driver
+from clawblox.agents.layout import AgentDir
+from clawblox.concurrency.threads import run_blocking
+from clawblox.experiment.live_attempt import LiveAttempt
+from clawblox.experiment.live_workshop import LiveWorkshop
+from clawblox.experiment.plan import AgentSpec, Plan
+from clawblox.experiment.ports import Order, SavedAttempt, Signal
+from clawblox.experiment.state import CheckpointRef
+from tests.agents.standins import install, misbehave, told
+from tests.support import HANG_S, make_world, wait_until_async
+
+DRIVERS = {"Eko": "claude", "Moa": "codex"}
+FIRST = "exp-r1-g001"
+SAVE = "Save your memory now."
+
+
+@attrs.define
+class Scene:
+    """A plan, its workshop, and the signals of its attempts."""
+
+    plan: Plan
+    workshop: LiveWorkshop
+    signals: list[Signal] = attrs.field(factory=list)
+
+    def order(self, run_id: str = FIRST, **more: Any) -> Order:
+        """Return an order for an attempt at the first generation."""
+        return Order(chain=self.plan.chains()[0], generation=1, run_id=run_id, **more)
+
+    def run_dir(self, run_id: str = FIRST, chain: str = "r1") -> Path:
+        """Return the run directory of an attempt."""
+        return self.workshop.experiment_dir() / "chains" / chain / "runs" / run_id
+
+    def agent_dirs(self, run_id: str = FIRST, chain: str = "r1") -> list[Path]:
+        """Return the directories of its agents, in their order."""
+        return sorted((self.run_dir(run_id, chain) / "agents").iterdir())
+
+    async def prepare(self, order: Order, **faults: Any) -> None:
+        """Prepare an attempt, and switch faults of its agents on."""
+        await self.workshop.prepare(order)
+        for directory in self.agent_dirs(order.run_id):
+            misbehave(directory / "workspace", **{"turn_s": 0.05, **faults})
+
+    async def told(self, working: Any, run_id: str = FIRST, chain: str = "r1") -> list[list[str]]:
+        """Return the messages to each agent in its conversation.
+
+        Args:
+            working: What the start of the attempt returned, for the conversations.
+            run_id: The attempt.
+            chain: Its chain.
+        """
+        ids = [agent["conversation"] for agent in working["agents"]]
+        return await run_blocking(self._read, ids, self.agent_dirs(run_id, chain))
+
+    def _read(self, ids: list[str], directories: list[Path]) -> list[list[str]]:
+        return [
+            told((find_driver(spec.driver).transcripts(AgentDir(directory)) or {})[session])
+            for spec, session, directory in zip(self.plan.agents, ids, directories, strict=True)
+        ]
+
+
+@pytest.fixture
+async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
+    """Yield a scene with a Claude Code and a Codex."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-not-a-key-0001")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-a-key-0002")
+    agents = [
+        AgentSpec(driver, name=name, binary=install(tmp_path / "bin", driver))
+        for name, driver in DRIVERS.items()
+    ]
+    plan = Plan(make_world(tmp_path), agents, name="exp", save={"prompt": SAVE})
+    with anyio.fail_after(HANG_S):
+        yield Scene(plan, LiveWorkshop(tmp_path / "exp", "chains", {}))
+
+
+def refer(run_id: str, saved: SavedAttempt, chain: str = "r1") -> CheckpointRef:
+    """Return the reference to a checkpoint of an attempt."""
+    return CheckpointRef(
+        chain=chain, generation=1, attempt=run_id, file=saved.file, sha256=saved.sha256
+    )
+
+
+async def wait_for_turns(attempt: LiveAttempt, turns: int) -> None:
+    """Wait until every agent has ended a number of turns in an attempt."""
+    await wait_until_async(lambda: min(used.turns for used in attempt.usage()) >= turns)
+
+
+async def wait_until_done(attempt: LiveAttempt) -> None:
+    """Wait until no agent is in a turn."""
+    await wait_until_async(lambda: not any(agent.is_working for agent in attempt.activity()))

@@ -1,0 +1,94 @@
+"""Branches of a checkpoint: other agents with the same memory, in a world of their own."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from clawblox.agents.prompts import AUTO_CONTINUE
+from clawblox.concurrency.threads import run_blocking
+from clawblox.experiment.plan import AgentSpec, Plan
+from clawblox.experiment.ports import AttemptError, Order
+from clawblox.experiment.state import Branch
+from clawblox.rundir.manifest import read_manifest
+from clawblox.system.tree_digests import digest_tree
+from tests.experiment.attempts import FIRST, Scene, refer, scene, wait_for_turns
+
+__all__ = ["scene"]
+
+pytestmark = pytest.mark.anyio
+
+STORM = "A storm is coming."
+
+
+def branch_order(scene: Scene, order: Order, number: int, prompt: str | None) -> Order:
+    assert order.origin is not None
+    branch = Branch(source=order.origin, group=1, number=number, prompt=prompt, label="storm")
+    name = f"r1-f1-b{number}"
+    chain = attrs.evolve(scene.plan.chains()[0], name=name)
+    return attrs.evolve(
+        order, chain=chain, run_id=f"exp-{name}-g001", branch=branch, message=prompt
+    )
+
+
+async def test_branches_share_the_past_of_the_original_and_not_its_future(scene: Scene) -> None:
+    await scene.prepare(scene.order())
+    async with scene.workshop.open(scene.order(), scene.signals.append) as attempt:
+        original = await attempt.start()
+        await wait_for_turns(attempt, 1)
+        saved = await attempt.checkpoint("periodic", 5.0, idle_wait=10.0)
+    before = await run_blocking(digest_tree, scene.run_dir())
+    past = await scene.told(original)
+
+    source = scene.order(origin=refer(FIRST, saved), elapsed_s=5.0)
+    for number, prompt in ((1, STORM), (2, None)):
+        order = branch_order(scene, source, number, prompt)
+        await scene.workshop.prepare(order)
+        async with scene.workshop.open(order, scene.signals.append) as attempt:
+            assert [usage.turns for usage in attempt.usage()] == [0, 0]
+            working = await attempt.start()
+            await wait_for_turns(attempt, 1)
+            later = await attempt.checkpoint("periodic", 9.0, idle_wait=10.0)
+        for old, new in zip(original["agents"], working["agents"], strict=True):
+            assert (old["session"], old["base_url"]) == (new["session"], new["base_url"])
+            assert old["conversation"] != new["conversation"]
+            assert new["name"].endswith(old["name"][-6:])
+        messages = await scene.told(working, order.run_id, order.chain.name)
+        for earlier, own in zip(past, messages, strict=True):
+            first = own.index(prompt or AUTO_CONTINUE, 1)
+            assert own[:first] == earlier[:first]
+        run_dir = scene.run_dir(order.run_id, order.chain.name)
+        manifest = await run_blocking(read_manifest, run_dir)
+        assert manifest.run["branch"]["label"] == "storm"
+        forked = [agent["forked_from"] for agent in manifest.agents]
+        assert [agent["session"] for agent in forked] == [
+            agent["conversation"] for agent in original["agents"]
+        ]
+        again = attrs.evolve(
+            order,
+            run_id=f"{order.run_id}-r2",
+            branch=None,
+            message=None,
+            origin=attrs.evolve(refer(order.run_id, later), chain=order.chain.name),
+        )
+        await scene.workshop.prepare(again)
+        async with scene.workshop.open(again, scene.signals.append) as attempt:
+            continued = await attempt.start()
+        assert [agent["conversation"] for agent in continued["agents"]] == [
+            agent["conversation"] for agent in working["agents"]
+        ]
+    assert await run_blocking(digest_tree, scene.run_dir()) == before
+
+
+async def test_a_driver_without_branches_is_refused(scene: Scene) -> None:
+    await scene.prepare(scene.order())
+    async with scene.workshop.open(scene.order(), scene.signals.append) as attempt:
+        await attempt.start()
+        await wait_for_turns(attempt, 1)
+        saved = await attempt.checkpoint("periodic", 5.0, idle_wait=10.0)
+    agents = [scene.plan.agents[0], AgentSpec("command", name="Moa", command={"argv": ["true"]})]
+    scene.plan = Plan(scene.plan.world, agents, name="exp")
+    order = branch_order(scene, scene.order(origin=refer(FIRST, saved)), 1, None)
+    with pytest.raises(AttemptError, match="can branch a conversation, not command") as raised:
+        await scene.workshop.prepare(order)
+    assert raised.value.cause == "setup"
