@@ -27,6 +27,7 @@
 - ``workspaces``: fills the workspaces of agents in a new attempt.
 - ``ended_attempts``: checks, prunes and renames the directories of attempts that have ended.
 - ``rows``, ``costs``, ``results``: generations as rows of tables, and the tables.
+- ``status``: the status of an experiment at one moment.
 - ``chain_set``: the chains of the plan together with their branches.
 - ``harness_import``: what the public generation scripts record of an experiment, checked.
 """
@@ -50,6 +51,7 @@ from clawblox.experiment.plan import (
 )
 from clawblox.experiment.results import Results
 from clawblox.experiment.rows import AgentRow, Row
+from clawblox.experiment.status import ChainStatus, ExperimentStatus
 from clawblox.experiment.sync_checkpointer import Checkpointer
 
 __all__ = [
@@ -57,9 +59,11 @@ __all__ = [
     "AgentSpec",
     "AsyncCheckpointer",
     "Chain",
+    "ChainStatus",
     "Checkpointer",
     "Checkpoints",
     "Condition",
+    "ExperimentStatus",
     "Inherit",
     "Limits",
     "Plan",

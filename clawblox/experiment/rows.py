@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -240,7 +241,7 @@ def read_scores(generation: GenerationState) -> Mapping[str, Any]:
 # -- one generation -----------------------------------------------------------------------------
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class _Record:
     """A generation with everything that its rows are computed from."""
 
@@ -252,18 +253,17 @@ class _Record:
     def row(self) -> Row:
         generation, latest = self.generation, self._latest_attempt
         branch = self._chain_state.branch
-        spent = self._spent()
         scores = read_scores(generation)
         return Row(
-            **self._keys(),
+            **self._keys,
             attempts=len(generation.attempts),
             started_at=self._started_at,
             paused_s=_sum_pauses(generation.attempts),
             **_sum_usage(self._usage),
             **self._facts(),
             **_cost_members(self._costs(self._usage)),
-            spent_tokens=sum(usage.tokens for usages in spent for usage in usages),
-            spent_usd=sum_costs(self._costs(usages) for usages in spent).usd,
+            spent_tokens=sum(usage.tokens for usages in self._spent for usage in usages),
+            spent_usd=sum_costs(self._costs(usages) for usages in self._spent).usd,
             scores=scores.get("scores", {}),
             error=_find_error(latest, scores),
             checkpoint=self._describe_checkpoint(),
@@ -275,12 +275,11 @@ class _Record:
         )
 
     def agents(self) -> Iterator[AgentRow]:
-        spent = self._spent()
         for index, spec in enumerate(self.chain.plan.agents):
             usage = _at(self._usage, index, Usage())
-            own = [_at(usages, index, Usage()) for usages in spent]
+            own = [_at(usages, index, Usage()) for usages in self._spent]
             yield AgentRow(
-                **self._keys(),
+                **self._keys,
                 index=index,
                 display=spec.name or "",
                 driver=spec.driver,
@@ -292,6 +291,7 @@ class _Record:
                 spent_usd=sum_costs(self._cost(index, usage) for usage in own).usd,
             )
 
+    @cached_property
     def _keys(self) -> dict[str, Any]:
         latest = self._latest_attempt
         status = "imported" if latest is None else describe_attempt(latest)
@@ -323,7 +323,7 @@ class _Record:
     def _imported(self) -> Sequence[Mapping[str, str]]:
         return () if self.generation.imported is None else self.generation.imported["rows"]
 
-    @property
+    @cached_property
     def _usage(self) -> tuple[Usage, ...]:
         return committed_usage(self.generation)
 
@@ -365,6 +365,7 @@ class _Record:
 
     # -- costs ----------------------------------------------------------------------------------
 
+    @cached_property
     def _spent(self) -> list[tuple[Usage, ...]]:
         return [attempt.spent for attempt in self.generation.attempts]
 
@@ -378,7 +379,7 @@ class _Record:
 
     # -- paths ----------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def _chain_dir(self) -> Path:
         return layout.chain_dir(Path(), self.chain.name, self.plan.layout)
 
