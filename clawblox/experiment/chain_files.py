@@ -175,7 +175,7 @@ def _committed_rows(
             "agent_name": agent["name"],
             "run_id": attempt,
             "tmux_session": layout.tmux_session(planned.tmux, attempt, planned.runs),
-            "template_in": origins.describe(opened.data["origin"], index, planned),
+            "template_in": origins.describe(opened, index, planned),
             "workspace_out": str(chain_dir / line.data["workspaces"][index]),
             "start_utc": _seconds(line.data["started_at"]),
             "end_utc": _seconds(line.data["ended_at"]),
@@ -194,41 +194,36 @@ class _Origins:
     def __init__(self, chain_dir: Path, lines: Sequence[Line]) -> None:
         self._chain_dir = chain_dir
         self._directories = moved_attempts(lines)
-        self._attempts = {line.attempt for line in lines if line.type == "opened"}
         self._workspaces = {
             line.attempt or line.data["run_id"]: line.data["workspaces"]
             for line in lines
             if line.type in ("committed", "imported")
         }
-        forks = (line.data["source"]["chain"] for line in lines if line.type == "chain.forked")
-        self._source: str | None = next(forks, None)
 
-    def describe(self, origin: Mapping[str, Any], index: int, planned: PlannedChain) -> str:
+    def describe(self, opened: Line, index: int, planned: PlannedChain) -> str:
         """Return where an agent's workspace came from, as the table shows it.
 
         Args:
-            origin: The origin that a line records.
+            opened: The line that began the attempt.
             index: Place of the agent in its world.
             planned: The plan of the chain.
         """
-        if origin["kind"] == "template":
-            template = planned.templates[index]
-            return "" if template is None else str(template)
-        attempt = str(origin["attempt"])
-        if origin["kind"] == "workspace":
-            return str(self._chain_dir / self._workspaces[attempt][index])
-        directory = self._directories.get(attempt, attempt)
-        archive = layout.archive_path(self._home(attempt), directory, str(origin["file"]))
-        return f"{CHECKPOINT_PREFIX}{archive}"
+        origin, inherited = opened.data.get("origin"), opened.data.get("inherited")
+        if origin is not None:
+            return f"{CHECKPOINT_PREFIX}{self._find_archive(origin, str(opened.chain))}"
+        if inherited is not None:
+            return str(self._chain_dir / self._workspaces[inherited][index])
+        template = planned.templates[index]
+        return "" if template is None else str(template)
 
-    def _home(self, attempt: str) -> Path:
-        """Return the directory of the chain that an attempt belongs to: this or a branch's source.
-
-        The directories of all chains that can have branches are next to each other.
-        """
-        if attempt in self._attempts or self._source is None:
-            return self._chain_dir
-        return self._chain_dir.parent / self._source
+    def _find_archive(self, origin: Mapping[str, Any], chain: str) -> Path:
+        """Return the path of an archive of this chain, or of the source of a branch."""
+        attempt, file = str(origin["attempt"]), str(origin["file"])
+        if origin["chain"] == chain:
+            directory = self._directories.get(attempt, attempt)
+            return layout.archive_path(self._chain_dir, directory, file)
+        # Only chains with directories next to each other have branches.
+        return layout.archive_path(self._chain_dir.parent / origin["chain"], attempt, file)
 
 
 def _seconds(at: str) -> str:

@@ -36,7 +36,9 @@ class Chain:
         place = {"chain": "r1", "generation": generation, "attempt": attempt}
         self.lines.append(Line(seq=len(self.lines) + 1, at=AT, type=kind, data=data, **place))
 
-    def open(self, generation: int, attempt: str, origin: Mapping[str, Any], **data: Any) -> None:
+    def open(
+        self, generation: int, attempt: str, origin: Mapping[str, Any] | None, **data: Any
+    ) -> None:
         self.add("opened", generation, attempt, origin=origin, **data)
 
     def save(self, generation: int, attempt: str, file: str, elapsed_s: float = 900.5) -> Path:
@@ -79,9 +81,9 @@ def chain(tmp_path: Path) -> Chain:
 @pytest.fixture
 def finished(chain: Chain) -> Chain:
     """Return a chain with two committed generations."""
-    chain.open(1, "exp-g001", {"kind": "template"})
+    chain.open(1, "exp-g001", None)
     chain.commit(1, "exp-g001")
-    chain.open(2, "exp-g002", {"kind": "workspace", "attempt": "exp-g001"})
+    chain.open(2, "exp-g002", None, inherited="exp-g001")
     chain.commit(2, "exp-g002")
     return chain
 
@@ -137,10 +139,10 @@ def test_an_unchanged_table_is_not_written_again(finished: Chain) -> None:
 
 def test_a_generation_that_continued_from_an_archive_names_it(chain: Chain) -> None:
     again = "exp-g001-r20260622T185925Z"
-    chain.open(1, "exp-g001", {"kind": "template"})
+    chain.open(1, "exp-g001", None)
     chain.save(1, "exp-g001", "a.ckpt")
     chain.add("failed", 1, "exp-g001", moved_to="exp-g001.failed-S")
-    chain.open(1, again, {"kind": "checkpoint", "attempt": "exp-g001", "file": "a.ckpt"})
+    chain.open(1, again, {"chain": "r1", "attempt": "exp-g001", "file": "a.ckpt"})
     chain.commit(1, again)
     chain.write()
     archive = chain.path / "runs" / "exp-g001.failed-S" / "checkpoints" / "a.ckpt"
@@ -150,17 +152,16 @@ def test_a_generation_that_continued_from_an_archive_names_it(chain: Chain) -> N
 
 def test_a_branch_names_the_archive_of_its_source(tmp_path: Path) -> None:
     chain = Chain(tmp_path / "chains" / "r1-b1")
-    origin = {"kind": "checkpoint", "attempt": "exp-r1-g002", "file": "a.ckpt"}
-    chain.add("chain.forked", None, None, source={"chain": "r1", **origin})
+    origin = {"chain": "source", "attempt": "exp-r1-g002", "file": "a.ckpt"}
     chain.open(2, "exp-r1-b1-g002", origin)
     chain.commit(2, "exp-r1-b1-g002")
     chain.write("chains")
-    archive = tmp_path / "chains" / "r1" / "runs" / "exp-r1-g002" / "checkpoints" / "a.ckpt"
+    archive = tmp_path / "chains" / "source" / "runs" / "exp-r1-g002" / "checkpoints" / "a.ckpt"
     assert chain.rows()[0]["template_in"] == f"checkpoint:{archive}"
 
 
 def test_a_generation_has_the_duration_of_its_revision_of_the_plan(finished: Chain) -> None:
-    finished.open(3, "exp-g003", {"kind": "workspace", "attempt": "exp-g002"}, revision=1)
+    finished.open(3, "exp-g003", None, inherited="exp-g002", revision=1)
     finished.commit(3, "exp-g003")
     later = PlannedChain(templates=[None, None], duration_s=59.6, runs="exp")
     finished.write(revisions=[PLAN, later])
@@ -170,7 +171,7 @@ def test_a_generation_has_the_duration_of_its_revision_of_the_plan(finished: Cha
 
 
 def test_an_agent_without_a_template_has_none_in_the_table(chain: Chain) -> None:
-    chain.open(1, "exp-g001", {"kind": "template"})
+    chain.open(1, "exp-g001", None)
     chain.commit(1, "exp-g001")
     chain.write(revisions=[PlannedChain(templates=[None, None], duration_s=60, runs="exp")])
     assert [row["template_in"] for row in chain.rows()] == ["", ""]
@@ -186,7 +187,7 @@ def test_a_table_of_the_public_scripts_is_continued_and_stays_theirs(tmp_path: P
         chain.add("imported", generation.number, None, **generation.data)
     chain.write()
     assert layout.table_path(path).read_text() == theirs
-    chain.open(2, "exp-g002", {"kind": "workspace", "attempt": "exp-g001"})
+    chain.open(2, "exp-g002", None, inherited="exp-g001")
     chain.commit(2, "exp-g002")
     chain.write()
     assert layout.table_path(path).read_text().startswith(theirs)
