@@ -1,6 +1,7 @@
 """Operations on worlds together with their agents.
 
 - ``plan``: plans of experiments, and the chains of generations that they consist of.
+- ``inputs``: the files that an experiment reads: digests, copies, and what has changed.
 - ``live_run``: agents in one instance of a world, and their checkpoints.
 - ``run_resume``: resumes an interrupted instance and its agents from one checkpoint.
 - ``idle_moments``: moments in which no agent is in the middle of a turn, and archives made in them.

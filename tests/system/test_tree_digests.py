@@ -33,6 +33,12 @@ def test_entries_can_be_left_out_with_everything_below_them(tree: Path) -> None:
     assert list(digest_files(tree, skip=lambda path: path == "notes")) == ["SOUL.md"]
 
 
+def test_a_file_that_is_too_large_is_refused(tree: Path) -> None:
+    os.truncate(tree / "notes/a.md", 1 << 40)
+    with pytest.raises(OSError, match="large"):
+        digest_files(tree, max_bytes=1 << 30)
+
+
 def rename(tree: Path) -> None:
     (tree / "SOUL.md").rename(tree / "MIND.md")
 

@@ -1,8 +1,8 @@
 """What differs between two plans of an experiment, and what of it a resume may change. Pure.
 
 Chains are compared by name, with the values of their conditions, so a value that no chain uses is
-no change. Paths of files are not compared, as directories move; ``experiment.inputs`` compares
-what is in them.
+no change. Of the paths of files, only the names are compared, as directories move. Their contents
+are compared by ``experiment.inputs``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from clawblox.errors import ConfigError, PlanChangedError
+from clawblox.experiment.plan.naming import original_name
 from clawblox.experiment.plan.plan import Plan
+from clawblox.experiment.plan.plan_file import map_paths
 from clawblox.experiment.plan.values import to_plain
 from clawblox.results import PlanChange, PlanChangeKind
 from clawblox.spelling import nearest_name
@@ -133,7 +135,7 @@ def _judge(field: str, old: Any, new: Any) -> Iterator[PlanChange]:  # noqa: ANN
 
 
 def _select(plan: Plan, fields: Collection[str]) -> dict[str, Any]:
-    tables = to_plain(plan)
+    tables = map_paths(to_plain(plan), lambda _field, path: original_name(Path(path).name))
     return {field: tables[field] for field in fields if field in tables}
 
 

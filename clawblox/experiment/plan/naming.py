@@ -24,7 +24,8 @@ _DISPLAY_NAMES: Final = ("Eko", "Moa", "Rua", "Tavi", "Oni", "Zev", "Ika", "Pala
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 _NOT_IN_WORDS: Final = re.compile(r"[^A-Za-z0-9.]+")
 _LETTERS: Final = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{3,}(?![A-Za-z0-9])")
-_COPY: Final = re.compile(r"[0-9a-f]{16}-(?=.)")
+_COPY: Final = re.compile(r"^(?:[0-9a-f]{16}-)+(?=.)")
+_MAX_COPY_CHARS: Final = 200
 _MAX_WORD_CHARS: Final = 20
 _MAX_BASE_CHARS: Final = 38
 _DIGEST_CHARS: Final = 8
@@ -42,13 +43,18 @@ def display_name(index: int) -> str:
 
 
 def copy_name(digest: str, name: str) -> str:
-    """Return the name of the copy of a file or directory with a digest."""
-    return f"{digest[:16]}-{safe_name(name)}"
+    """Return the name of the copy of a file or directory with a digest.
+
+    Args:
+        digest: Digest of the content, in hexadecimal.
+        name: Name of the original, or of a copy of it.
+    """
+    return f"{digest[:16]}-{original_name(name)}"
 
 
 def original_name(name: str) -> str:
-    """Return the name of the original of a copy; other names unchanged."""
-    return _COPY.sub("", name, count=1)
+    """Return the name of the original for the name of a copy; other names only made safe."""
+    return safe_name(_COPY.sub("", name))[:_MAX_COPY_CHARS]
 
 
 def choose_words(path: str, values: Sequence[Any]) -> list[str]:
@@ -94,7 +100,7 @@ def label_value(path: str, value: Any) -> str | int | float | bool:  # noqa: ANN
     if isinstance(value, str) and value.isprintable() and 0 < len(value) <= _MAX_LABEL_CHARS:
         return value
     if isinstance(value, Path):
-        return safe_name(original_name(value.name))[:_MAX_LABEL_CHARS] or "_"
+        return original_name(value.name)[:_MAX_LABEL_CHARS] or "_"
     return next(_spellings(path, value))
 
 

@@ -50,20 +50,18 @@ def format_tables(tables: Mapping[str, Any]) -> str:
 # -- paths ----------------------------------------------------------------------------------------
 
 
-def map_paths(tables: Mapping[str, Any], change: Callable[[str], str]) -> _Tables:
+def map_paths(tables: Mapping[str, Any], change: Callable[[str, str], str]) -> _Tables:
     """Return a copy of the plain form of a plan with other paths of files.
 
     Invalid values, addresses, and names of programs to look up in PATH are unchanged.
 
     Args:
         tables: The plain form, which may be invalid.
-        change: Returns the new path for a path.
+        change: Returns the new path for the name of a field and its path.
     """
 
     def change_path(path: str, value: Any) -> Any:  # noqa: ANN401 - any plain value
-        if not _names_file(path, value):
-            return value
-        return change(value)
+        return change(path.rpartition(".")[2], value) if _names_file(path, value) else value
 
     copy = dict(tables)
     if isinstance(copy.get("world"), str):
@@ -116,13 +114,13 @@ def _map_condition(entry: Any, change: Callable[[str, Any], Any]) -> Any:  # noq
 
 def resolve_paths(tables: Mapping[str, Any], base: Path) -> _Tables:
     """Return the plain form of a plan with relative paths resolved against a directory."""
-    return map_paths(tables, lambda path: str(base / path))
+    return map_paths(tables, lambda _field, path: str(base / path))
 
 
 def shorten_paths(tables: Mapping[str, Any], base: Path) -> _Tables:
     """Return the plain form of a plan with the paths below a directory relative to it."""
 
-    def shorten(path: str) -> str:
+    def shorten(_field: str, path: str) -> str:
         is_below = Path(path).is_relative_to(base) and ".." not in Path(path).parts
         return f"{os.curdir}{os.sep}{Path(path).relative_to(base)}" if is_below else path
 

@@ -121,7 +121,7 @@ def test_the_error_lists_old_and_new_values_and_the_ways_to_continue() -> None:
     assert str(caught.value).splitlines() == [
         "the plan differs in 4 fields from the plan of the experiment",
         "  agents.Eko.model: was 'fable', is 'opus'",
-        "  templates: was not set, is '/t'",
+        "  templates: was not set, is 't'",
         "  duration: was 3600.0, is 7200.0",
         f"  save: was {OLD_SAVE}, is False",
         "  accept for later generations: --accept templates --accept duration --accept save",

@@ -1,0 +1,277 @@
+"""The files that an experiment reads: digests, copies and changes. Everything here blocks.
+
+The source of the world stays where it is. Prompts and templates are copied into the directory of
+the experiment, so that it can be resumed without the author's files. Digests do not depend on
+paths, because directories move.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePath
+from typing import Final
+
+import attrs
+
+from clawblox.config.arguments import mismatch
+from clawblox.errors import ConfigError
+from clawblox.experiment.plan.changes import PROMPTS, TEMPLATES, WORLD
+from clawblox.experiment.plan.naming import copy_name
+from clawblox.experiment.plan.plan import Plan
+from clawblox.experiment.plan.plan_file import map_paths
+from clawblox.experiment.plan.values import build, to_plain
+from clawblox.results import PlanChange
+from clawblox.rundir.paths import STATE_DIR_NAME
+from clawblox.system.copy_tree import copy_tree
+from clawblox.system.files import (
+    make_private_dir,
+    partial_name,
+    publish_bytes,
+    sweep_partials,
+    sync_file_system,
+)
+from clawblox.system.regular_files import read_regular
+from clawblox.system.tree_digests import digest_files, digest_tree
+
+_MAX_PROMPT_BYTES: Final = 16 << 20
+_MAX_FILE_BYTES: Final = 16 << 30
+_RESULTS: Final = ("results", STATE_DIR_NAME)
+"""Entries of a world directory that runs write."""
+_CACHES: Final = frozenset({".venv", "__pycache__", ".pytest_cache"})
+_SHOWN_CHANGES: Final = 20
+_SHOWN_DIGEST_CHARS: Final = 12
+
+
+@attrs.frozen(kw_only=True)
+class Inputs:
+    """Digests of the files that an experiment reads.
+
+    Attributes:
+        world: Digests of the files of each world, by the name of its directory and the path.
+        prompts: Digests of system prompts, by chain and agent: ``fable-r1/Eko``.
+        templates: Digests of templates, by chain and agent.
+    """
+
+    world: Mapping[str, str]
+    prompts: Mapping[str, str]
+    templates: Mapping[str, str]
+
+    def compare(self, new: Inputs) -> tuple[PlanChange, ...]:
+        """Return an amendment for each kind of input that has changed, with the changed names.
+
+        Chains and worlds that only one of the two has are left out.
+
+        Args:
+            new: The digests now.
+        """
+        kinds = {
+            WORLD: _differences(self.world, new.world, lambda name: name.partition("/")[0]),
+            PROMPTS: _differences(self.prompts, new.prompts, str),
+            TEMPLATES: _differences(self.templates, new.templates, str),
+        }
+        return tuple(
+            PlanChange(field, *changes, "amendment") for field, changes in kinds.items() if changes
+        )
+
+
+def digest_world(directory: Path) -> dict[str, str]:
+    """Return the digests of the source files of a world, by relative path.
+
+    Results of runs, caches and the history of git are left out. Links are not followed.
+
+    Args:
+        directory: The directory of the world.
+
+    Raises:
+        ConfigError: It does not exist, or a file in it cannot be read.
+    """
+    with _reading("world.dir", directory):
+        root = Path(os.path.realpath(directory))
+        return digest_files(root, skip=_is_no_source, max_bytes=_MAX_FILE_BYTES)
+
+
+def digest_inputs(plan: Plan, *, world_dir: Path | None = None) -> Inputs:
+    """Return the digests of all files that a plan names.
+
+    Args:
+        plan: The plan.
+        world_dir: The local directory of a world that is an address; None leaves such a world out.
+
+    Raises:
+        ConfigError: A file or directory does not exist, or cannot be read.
+    """
+    digests = _Digests(world_dir)
+    for chain in plan.chains():
+        digests.add_world(chain.plan)
+        for index, agent in enumerate(chain.plan.agents):
+            name, key = f"{chain.name}/{agent.name}", f"agents.{index}"
+            if agent.system_prompt is not None:
+                path = agent.system_prompt
+                digests.add(digests.prompts, name, f"{key}.system_prompt", path, _digest_prompt)
+            if agent.template is not None:
+                path = agent.template
+                digests.add(digests.templates, name, f"{key}.template", path, _digest_template)
+    return Inputs(world=digests.world, prompts=digests.prompts, templates=digests.templates)
+
+
+def copy_inputs(plan: Plan, directory: Path) -> Plan:
+    """Copy the prompts and templates of a plan, and return the plan with the copies.
+
+    Each copy is complete or absent, and named after its digest. Links in templates are copied as
+    links. A copy that exists is used.
+
+    Args:
+        plan: The plan.
+        directory: Directory for the copies, created if it is missing.
+
+    Raises:
+        ConfigError: A file or directory does not exist, or cannot be read.
+        OSError: A copy cannot be written.
+    """
+    make_private_dir(directory)
+    sweep_partials(directory)
+    copiers = {"system_prompt": _copy_prompt, "template": _copy_template}
+    copies: dict[tuple[str, str], str] = {}
+
+    def change(field: str, path: str) -> str:
+        if field not in copiers:
+            return path
+        if (field, path) not in copies:
+            copies[field, path] = str(copiers[field](Path(path), directory))
+        return copies[field, path]
+
+    return build(Plan, map_paths(to_plain(plan), change), "")
+
+
+# -- digests --------------------------------------------------------------------------------------
+
+
+@attrs.define(eq=False)
+class _Digests:
+    """Digests of the inputs of all chains; each file is read once."""
+
+    _world_dir: Path | None
+    world: dict[str, str] = attrs.field(factory=dict, init=False)
+    prompts: dict[str, str] = attrs.field(factory=dict, init=False)
+    templates: dict[str, str] = attrs.field(factory=dict, init=False)
+    _read: dict[Path, str] = attrs.field(factory=dict, init=False)
+
+    def add_world(self, plan: Plan) -> None:
+        given = plan.world.dir
+        directory = self._world_dir if isinstance(given, str) else given
+        if directory is None or directory in self._read:
+            return
+        self._read[directory] = plan.world.dir_name
+        for path, digest in digest_world(directory).items():
+            self.world[f"{plan.world.dir_name}/{path}"] = digest
+
+    def add(
+        self,
+        digests: dict[str, str],
+        name: str,
+        key: str,
+        path: Path,
+        digest: Callable[[Path], str],
+    ) -> None:
+        if path not in self._read:
+            with _reading(key, path):
+                self._read[path] = digest(Path(os.path.realpath(path)))
+        digests[name] = self._read[path]
+
+
+def _digest_prompt(path: Path) -> str:
+    return hashlib.sha256(read_regular(path, max_bytes=_MAX_PROMPT_BYTES)).hexdigest()
+
+
+def _digest_template(path: Path) -> str:
+    return digest_tree(path, skip=_is_cache, max_bytes=_MAX_FILE_BYTES)
+
+
+def _is_no_source(path: str) -> bool:
+    return path in _RESULTS or PurePath(path).name == ".git" or _is_cache(path)
+
+
+def _is_cache(path: str) -> bool:
+    name = PurePath(path).name
+    return name in _CACHES or name.endswith(".pyc")
+
+
+@contextmanager
+def _reading(key: str, path: Path) -> Iterator[None]:
+    """Name the field and its path in errors of files."""
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError) as error:
+        expected = "an existing file" if key.endswith("system_prompt") else "an existing directory"
+        raise mismatch(key, expected, str(path)) from error
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror or error}"
+        name = error.filename or path
+        raise ConfigError(problem, key=key, value=str(path), path=Path(str(name))) from error
+
+
+# -- differences ----------------------------------------------------------------------------------
+
+
+def _differences(
+    old: Mapping[str, str], new: Mapping[str, str], find_owner: Callable[[str], str]
+) -> tuple[dict[str, str], dict[str, str]] | None:
+    """Return old and new digests of the names that differ; None if there are none.
+
+    Args:
+        old: Old digests by name.
+        new: New digests by name.
+        find_owner: Returns what a name belongs to; names are compared if both have it.
+    """
+    owners = set(map(find_owner, old)) & set(map(find_owner, new))
+    names = [
+        name
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name) and find_owner(name) in owners
+    ]
+    shown = names[:_SHOWN_CHANGES]
+    before, after = (
+        {name: digests[name][:_SHOWN_DIGEST_CHARS] for name in shown if name in digests}
+        for digests in (old, new)
+    )
+    return (before, after) if names else None
+
+
+# -- copies ---------------------------------------------------------------------------------------
+
+
+def _copy_prompt(path: Path, directory: Path) -> Path:
+    with _reading("system_prompt", path):
+        data = read_regular(os.path.realpath(path), max_bytes=_MAX_PROMPT_BYTES)
+    copy = directory / copy_name(hashlib.sha256(data).hexdigest(), path.name)
+    if not copy.exists():
+        publish_bytes(copy, data)
+    return copy
+
+
+def _copy_template(path: Path, directory: Path) -> Path:
+    partial = directory / partial_name("template")
+    try:
+        with _reading("template", path):
+            source = Path(os.path.realpath(path))
+            copy_tree(source, partial, is_kept=lambda place, _is_dir: not _is_cache(str(place)))
+        copy = directory / copy_name(_digest_template(partial), path.name)
+        if not copy.exists():
+            _publish_tree(partial, copy)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return copy
+
+
+def _publish_tree(partial: Path, copy: Path) -> None:
+    directory = os.open(copy.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        sync_file_system(directory)
+        partial.rename(copy)
+        os.fsync(directory)
+    finally:
+        os.close(directory)
