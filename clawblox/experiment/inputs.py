@@ -12,13 +12,14 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Final
 
 import attrs
 
 from clawblox.config.arguments import mismatch
 from clawblox.errors import ConfigError
+from clawblox.experiment.layout import DEFAULT_EXPERIMENTS
 from clawblox.experiment.plan.changes import PROMPTS, TEMPLATES, WORLD
 from clawblox.experiment.plan.naming import copy_name
 from clawblox.experiment.plan.plan import Plan
@@ -78,33 +79,55 @@ class Inputs:
         )
 
 
-def digest_world(directory: Path) -> dict[str, str]:
+def is_result(path: str) -> bool:
+    """Return whether a path in the directory of a world belongs to results of runs."""
+    return path.rpartition("/")[2] in _RESULTS or path == DEFAULT_EXPERIMENTS
+
+
+def is_cache(path: str) -> bool:
+    """Return whether a path in a directory of source files belongs to a cache."""
+    name = path.rpartition("/")[2]
+    return name in _CACHES or name.endswith(".pyc")
+
+
+def digest_world(directory: Path, *, experiment_dir: Path | None = None) -> dict[str, str]:
     """Return the digests of the source files of a world, by relative path.
 
     Results of runs, caches and the history of git are left out. Links are not followed.
 
     Args:
         directory: The directory of the world.
+        experiment_dir: The directory of the experiment, which is left out too; None if it is
+            elsewhere.
 
     Raises:
         ConfigError: It does not exist, or a file in it cannot be read.
     """
+    root = Path(os.path.realpath(directory))
+    results = None if experiment_dir is None else Path(os.path.realpath(experiment_dir))
+
+    def is_no_source(path: str) -> bool:
+        is_history = path.rpartition("/")[2] == ".git"
+        return is_history or is_result(path) or is_cache(path) or root / path == results
+
     with _reading("world.dir", directory):
-        root = Path(os.path.realpath(directory))
-        return digest_files(root, skip=_is_no_source, max_bytes=_MAX_FILE_BYTES)
+        return digest_files(root, skip=is_no_source, max_bytes=_MAX_FILE_BYTES)
 
 
-def digest_inputs(plan: Plan, *, world_dir: Path | None = None) -> Inputs:
+def digest_inputs(
+    plan: Plan, *, world_dir: Path | None = None, experiment_dir: Path | None = None
+) -> Inputs:
     """Return the digests of all files that a plan names.
 
     Args:
         plan: The plan.
         world_dir: The local directory of a world that is an address; None leaves such a world out.
+        experiment_dir: The directory of the experiment, as for :func:`digest_world`.
 
     Raises:
         ConfigError: A file or directory does not exist, or cannot be read.
     """
-    digests = _Digests(world_dir)
+    digests = _Digests(world_dir, experiment_dir)
     for chain in plan.chains():
         digests.add_world(chain.plan)
         for index, agent in enumerate(chain.plan.agents):
@@ -155,6 +178,7 @@ class _Digests:
     """Digests of the inputs of all chains; each file is read once."""
 
     _world_dir: Path | None
+    _experiment_dir: Path | None
     world: dict[str, str] = attrs.field(factory=dict, init=False)
     prompts: dict[str, str] = attrs.field(factory=dict, init=False)
     templates: dict[str, str] = attrs.field(factory=dict, init=False)
@@ -166,7 +190,7 @@ class _Digests:
         if directory is None or directory in self._read:
             return
         self._read[directory] = plan.world.dir_name
-        for path, digest in digest_world(directory).items():
+        for path, digest in digest_world(directory, experiment_dir=self._experiment_dir).items():
             self.world[f"{plan.world.dir_name}/{path}"] = digest
 
     def add(
@@ -188,16 +212,7 @@ def _digest_prompt(path: Path) -> str:
 
 
 def _digest_template(path: Path) -> str:
-    return digest_tree(path, skip=_is_cache, max_bytes=_MAX_FILE_BYTES)
-
-
-def _is_no_source(path: str) -> bool:
-    return path in _RESULTS or PurePath(path).name == ".git" or _is_cache(path)
-
-
-def _is_cache(path: str) -> bool:
-    name = PurePath(path).name
-    return name in _CACHES or name.endswith(".pyc")
+    return digest_tree(path, skip=is_cache, max_bytes=_MAX_FILE_BYTES)
 
 
 @contextmanager
@@ -258,7 +273,7 @@ def _copy_template(path: Path, directory: Path) -> Path:
     try:
         with _reading("template", path):
             source = Path(os.path.realpath(path))
-            copy_tree(source, partial, is_kept=lambda place, _is_dir: not _is_cache(str(place)))
+            copy_tree(source, partial, is_kept=lambda place, _is_dir: not is_cache(str(place)))
         copy = directory / copy_name(_digest_template(partial), path.name)
         if not copy.exists():
             _publish_tree(partial, copy)

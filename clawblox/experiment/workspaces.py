@@ -23,9 +23,8 @@ from clawblox.checkpoint.collect.policy import git_config, link_stays_inside
 from clawblox.checkpoint.collect.workspace import list_workspace
 from clawblox.config.world_toml import WorldConfig
 from clawblox.errors import ConfigError
-from clawblox.experiment import layout
+from clawblox.experiment.inputs import is_cache, is_result
 from clawblox.experiment.new_runs import make_writable
-from clawblox.rundir.paths import STATE_DIR_NAME
 from clawblox.system.copy_tree import MAX_DEPTH, IsKept, copy_tree
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.regular_files import read_regular
@@ -34,11 +33,8 @@ from clawblox.telemetry.own_log import OwnLog
 
 _log = OwnLog(__name__)
 
-_CACHES: Final = frozenset({".venv", "__pycache__", ".pytest_cache"})
 _WORLD_DIR: Final = "world"
 _SERVER_NAME: Final = "server.py"
-_RESULTS: Final = ("results", STATE_DIR_NAME)
-"""Entries of a world directory that are results of runs."""
 
 _MAX_SERVER_BYTES: Final = 16 << 20
 _SHOWN_ENTRIES: Final = 10
@@ -101,8 +97,7 @@ def _copy_world(
     """Copy the files of a world that agents get."""
 
     def judge(path: str, is_directory: bool) -> str | None:
-        is_result = path.rpartition("/")[2] in _RESULTS or path == layout.DEFAULT_EXPERIMENTS
-        if is_result or (is_directory and world.dir / path == experiment_dir):
+        if is_result(path) or (is_directory and world.dir / path == experiment_dir):
             return "results of runs"
         return _judge_cache(path)
 
@@ -122,8 +117,7 @@ def _read_server(path: Path) -> bytes:
 
 
 def _judge_cache(path: str, _is_directory: bool = False) -> str | None:
-    name = path.rpartition("/")[2]
-    return "can be rebuilt" if name in _CACHES or name.endswith(".pyc") else None
+    return "can be rebuilt" if is_cache(path) else None
 
 
 def _copy_listed(source: Path, target: Path, judge: tree.Judge, check: Callable[[], None]) -> None:

@@ -44,6 +44,14 @@ def test_only_the_source_of_a_world_has_digests(home: Path) -> None:
     assert list(digest_world(home / "world")) == ["scripts/main.luau", "world.toml"]
 
 
+def test_the_directory_of_the_experiment_is_no_source(home: Path) -> None:
+    for name in ("experiments/a", "runs/a"):
+        (home / "world" / name).mkdir(parents=True)
+        (home / "world" / name / "journal.jsonl").write_text("")
+    digests = digest_world(home / "world", experiment_dir=home / "world/runs/a")
+    assert list(digests) == ["scripts/main.luau", "world.toml"]
+
+
 def test_changes_are_named(home: Path) -> None:
     plan = make_plan(home)
     before = digest_inputs(plan)
