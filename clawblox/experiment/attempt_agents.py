@@ -58,7 +58,7 @@ class AttemptAgent:
     events: deque[AgentEvent] = attrs.field(
         factory=lambda: deque(maxlen=_MAX_EVENTS), init=False, repr=False
     )
-    _is_watched: bool = attrs.field(default=False, init=False)
+    _watch: anyio.Event | None = attrs.field(default=None, init=False)
     _is_stopping: bool = attrs.field(default=False, init=False)
     _first_started_at: float | None = attrs.field(default=None, init=False)
 
@@ -156,6 +156,8 @@ class AttemptAgent:
         """
         self._is_stopping = True
         await self.agent.stop()
+        if self._watch is not None:  # it must not take the next start for this one
+            await self._watch.wait()
 
     def require_version(self, started: StartedAgent) -> None:
         """Check that its program has the version of the plan.
@@ -180,8 +182,8 @@ class AttemptAgent:
 
     def _describe(self, error: Exception | None) -> AgentFailed:
         kind = error.kind if isinstance(error, AgentError) else None
-        if kind is None and isinstance(error, AgentSetupError) and "log" in error.message:
-            kind = "auth" if "logged in" in error.message else None
+        if kind is None and isinstance(error, AgentSetupError) and "logged in" in error.message:
+            kind = "auth"
         return AgentFailed(
             name=self.name,
             kind=kind,
@@ -211,15 +213,16 @@ class AttemptAgent:
 
         Cancellation: nothing is reported.
         """
-        if self._is_watched:
+        if self._watch is not None:
             return
-        self._is_watched = True
+        self._watch = is_over = anyio.Event()
         try:
             result = await self.agent.wait()
+            if self._is_stopping:
+                return
         finally:
-            self._is_watched = False
-        if self._is_stopping:
-            return
+            self._watch = None
+            is_over.set()
         if result.state == "failed":
             report(self._describe(self.agent.failure))
         else:

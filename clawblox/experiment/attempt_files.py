@@ -18,6 +18,9 @@ from clawblox.agents.usage import read_usage
 from clawblox.agents.values import Usage
 from clawblox.errors import AgentError, UsageError
 from clawblox.experiment.layout import agent_index
+from clawblox.rundir.manifest import Update, manifest_path
+from clawblox.rundir.manifest_file import ManifestFile
+from clawblox.rundir.manifest_updates import RunStatus
 from clawblox.rundir.paths import state_dir
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.regular_files import read_file
@@ -26,6 +29,7 @@ from clawblox.world.access import ANSWER_FILE, SESSION_FILE
 RECORD_NAME: Final = "attempt.json"
 _MAX_BYTES: Final = 1 << 20
 _MAX_SESSION_BYTES: Final = 64 << 10
+_LOCK_WAIT_S: Final = 10.0
 
 
 @attrs.frozen(kw_only=True)
@@ -90,6 +94,25 @@ def write_record(run_dir: Path, record: AttemptRecord) -> None:
     """
     path = make_private_dir(state_dir(run_dir)) / RECORD_NAME
     publish_bytes(path, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+
+
+def label_run(run_dir: Path, status: RunStatus) -> None:
+    """Note in the manifest of an attempt how it ended; nothing without a manifest. Blocks.
+
+    Raises:
+        ManifestError: The manifest cannot be written.
+    """
+    if manifest_path(run_dir).exists():
+        update_manifest(run_dir, Update(run={"status": status}))
+
+
+def update_manifest(run_dir: Path, update: Update) -> None:
+    """Put an update into the manifest of an attempt in which nothing runs. Blocks.
+
+    Raises:
+        ManifestError: The manifest cannot be written.
+    """
+    ManifestFile(manifest_path(run_dir), lock_wait=_LOCK_WAIT_S).apply([update])
 
 
 def agent_names(run_dir: Path) -> list[str]:

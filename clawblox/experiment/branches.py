@@ -19,11 +19,9 @@ from clawblox.agents.drivers import find_driver
 from clawblox.agents.layout import AgentDir
 from clawblox.concurrency.threads import run_blocking
 from clawblox.experiment.attempt_agents import AttemptAgent
-from clawblox.experiment.attempt_files import RecordedAgent, copy_session
+from clawblox.experiment.attempt_files import RecordedAgent, copy_session, update_manifest
 from clawblox.experiment.plan.parts import AgentSpec
 from clawblox.experiment.ports import AttemptError
-from clawblox.rundir.manifest import manifest_path
-from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.manifest_updates import agent_update
 from clawblox.rundir.paths import state_dir
 from clawblox.system.files import digest_file
@@ -31,7 +29,6 @@ from clawblox.system.regular_files import read_file
 
 _SOURCE: Final = "source"
 _MAX_ID_BYTES: Final = 4096
-_LOCK_WAIT_S: Final = 10.0
 
 
 def source_dir(run_dir: Path) -> Path:
@@ -90,8 +87,7 @@ def _carry_over(source: AttemptAgent, branch: AsyncAgent, run_dir: Path) -> None
     update = agent_update(dir=branch.dir)
     (entry,) = update.agents
     known = {**entry, "forked_from": _describe(source)}
-    manifest = ManifestFile(manifest_path(run_dir), lock_wait=_LOCK_WAIT_S)
-    manifest.apply([attrs.evolve(update, agents=(known,))])
+    update_manifest(run_dir, attrs.evolve(update, agents=(known,)))
 
 
 def _describe(source: AttemptAgent) -> dict[str, Any]:

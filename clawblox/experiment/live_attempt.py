@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,6 +44,7 @@ from clawblox.experiment.ports import (
 from clawblox.experiment.prompts import read_template, render
 from clawblox.protocol import display_name
 from clawblox.results import StartedWorld, describe_end
+from clawblox.system.clock import utc_now
 from clawblox.world.async_world import AsyncWorld
 
 _MAX_LABELS: Final = 16
@@ -105,6 +106,8 @@ class LiveAttempt:
             await stop_all(self.agents)
             if self.started is not None:
                 await self.world.stop(self.started.name)
+                with suppress(ClawbloxError):
+                    await self.world.record_run(status="interrupted", ended_at=utc_now())
 
     def _watch(self, function: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
         """Run a task of the bookkeeping, whose defect ends the attempt."""

@@ -6,6 +6,7 @@ it is made under another name and renamed, or loaded from an archive in one step
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -18,13 +19,14 @@ from clawblox.agents.drivers.driver import Interruption
 from clawblox.agents.values import Usage
 from clawblox.checkpoint.archive import registry
 from clawblox.concurrency.threads import run_blocking, run_interruptible
-from clawblox.errors import AgentError
+from clawblox.errors import AgentError, ManifestError
 from clawblox.experiment import layout
 from clawblox.experiment.attempt_agents import AttemptAgent
 from clawblox.experiment.attempt_errors import blaming
 from clawblox.experiment.attempt_files import (
     AttemptRecord,
     RecordedAgent,
+    label_run,
     read_record,
     usage_since,
 )
@@ -143,6 +145,7 @@ class LiveWorkshop:
                     "driver": spec.driver,
                 }
             )
+        label_run(run_dir, "complete")
         workspaces = [layout.workspace_path(run_id, agent.name) for agent in record.agents]
         return {"workspaces": workspaces, "agents": agents}
 
@@ -154,7 +157,13 @@ class LiveWorkshop:
 
         Cancellation: it is renamed or not.
         """
-        await run_blocking(set_aside, self._chain_dir(chain), run_id, moved_to)
+
+        def move() -> None:
+            with contextlib.suppress(ManifestError):
+                label_run(self._run_dir(chain, run_id), "failed")
+            set_aside(self._chain_dir(chain), run_id, moved_to)
+
+        await run_blocking(move)
 
     async def usage(self, chain: str, run_id: str) -> Sequence[Usage]:
         """Return the usage of an attempt that nothing runs any longer, from its files.

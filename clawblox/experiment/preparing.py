@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import attrs
 
@@ -23,6 +23,7 @@ from clawblox.experiment.attempt_files import (
     last_usage,
     read_record,
     require_agents,
+    update_manifest,
     write_record,
 )
 from clawblox.experiment.branches import require_branching, source_dir
@@ -30,14 +31,10 @@ from clawblox.experiment.new_runs import making_run
 from clawblox.experiment.ports import AttemptError, Order
 from clawblox.experiment.state import CheckpointRef
 from clawblox.experiment.workspaces import digest_workspaces, fill_workspace
-from clawblox.rundir.manifest import manifest_path
-from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.manifest_updates import run_update
 from clawblox.system.clock import utc_now
 from clawblox.system.files import has_digest
 from clawblox.world.async_world import AsyncWorld
-
-_LOCK_WAIT_S: Final = 10.0
 
 
 def find_archive(chain_dir: Path, checkpoint: CheckpointRef) -> Path | None:
@@ -121,7 +118,7 @@ class Preparation:
             digest = None if prompt is None else hashlib.sha256(prompt.encode()).hexdigest()
             facts = {"label": order.branch.label, "prompt_sha256": digest}
             update = attrs.evolve(update, run={**update.run, "branch": facts})
-        ManifestFile(manifest_path(directory), lock_wait=_LOCK_WAIT_S).apply([update])
+        update_manifest(directory, update)
 
     # -- from checkpoints -------------------------------------------------------------------------
 

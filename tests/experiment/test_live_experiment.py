@@ -1,0 +1,117 @@
+"""Chains of generations on real worlds and agents, driven by the scheduler."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from clawblox.agents.prompts import AUTO_CONTINUE
+from clawblox.agents.usage import Budget
+from clawblox.concurrency.threads import run_blocking
+from clawblox.experiment.callbacks import Callbacks
+from clawblox.experiment.journal import Journal
+from clawblox.experiment.recorder import Recorder
+from clawblox.experiment.scheduler import Scheduler
+from clawblox.experiment.state import ExperimentState
+from clawblox.rundir.manifest import read_manifest
+from clawblox.system.clock import SystemClock
+from clawblox.system.files import make_private_dir
+from tests.agents.standins import FAULTS_FILE, misbehave
+from tests.experiment.attempts import SAVE, Scene, scene
+from tests.support import wait_until_async
+
+__all__ = ["scene"]
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    with Journal(make_private_dir(tmp_path / "exp")) as journal:
+        yield journal
+
+
+async def run(scene: Scene, journal: Journal, callbacks: Callbacks) -> ExperimentState:
+    state = ExperimentState(journal.lines)
+    recorder = Recorder(journal, state, lambda _line: None)
+    scheduler = Scheduler(lambda: scene.plan, scene.workshop, recorder, SystemClock(), callbacks)
+    await scheduler.run(scene.plan.chains())
+    assert scheduler.failures == {}
+    return state
+
+
+async def test_a_chain_of_two_generations_is_committed(
+    scene: Scene, journal: Journal, tmp_path: Path
+) -> None:
+    template = tmp_path / "template"
+    template.mkdir()
+    misbehave(template, turn_s=0.05)
+    agents = [agent.but(template=template, budget=Budget(turns=3)) for agent in scene.plan.agents]
+    scene.plan = scene.plan.but(agents=agents, generations=2, duration=120)
+
+    async def score(end: Any) -> dict[str, float]:
+        return {"counter": (await end.observe("Moa"))["counter"], "agents": len(end.agents)}
+
+    state = await run(scene, journal, Callbacks(score))
+    chain = state.chains["r1"]
+    assert [generation.number for generation in chain.generations.values()] == [1, 2]
+    for number, generation in chain.generations.items():
+        attempt = generation.committed
+        assert attempt is not None
+        assert attempt.reason == "budget"
+        assert attempt.scores == {"scores": {"counter": 0.0, "agents": 2.0}}
+        assert [point.kind for point in attempt.checkpoints] == ["boundary", "end"]
+        assert attempt.run_id == f"exp-r1-g{number:03d}"
+        for messages in await scene.told(attempt.working, attempt.run_id):
+            assert messages[0] == "Begin"
+            assert set(messages[1:-1]) <= {AUTO_CONTINUE}
+            assert messages[-1] == SAVE
+        for place in scene.agent_dirs(attempt.run_id):
+            assert (place / "workspace" / FAULTS_FILE).is_file()
+        manifest = await run_blocking(read_manifest, scene.run_dir(attempt.run_id))
+        assert manifest.run["status"] == "complete"
+        assert manifest.run["index"] == number - 1
+
+
+async def test_a_world_that_dies_continues_with_its_agents_from_their_last_checkpoint(
+    scene: Scene, journal: Journal
+) -> None:
+    scene.plan = scene.plan.but(
+        save=None, checkpoint={"every": 0.1, "keep": 2, "end": False}, retry={"delay": 0}
+    )
+
+    def types() -> list[str]:
+        return [line.type for line in journal.lines]
+
+    async def kill() -> None:
+        await wait_until_async(lambda: "checkpoint" in types())
+        working = next(line for line in journal.lines if line.type == "working")
+        os.kill(working.data["world"]["pid"], signal.SIGKILL)
+
+    async def stop(_live: Any) -> str | None:
+        return "enough" if "failed" in types() else None
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(kill)
+        state = await run(scene, journal, Callbacks(stop=stop))
+    failed, committed = state.chains["r1"].generations[1].attempts
+    assert failed.ending is not None
+    assert failed.ending.data["cause"] == "world"
+    assert "SIGKILL" in failed.ending.data["text"]
+    assert committed.outcome == "committed"
+    assert committed.reason == "stop: enough"
+    assert committed.origin == [point.ref for point in failed.checkpoints][-1]
+    assert len(failed.checkpoints) <= 2
+    for before, after in zip(failed.working["agents"], committed.working["agents"], strict=True):
+        for same in ("name", "session", "conversation", "base_url"):
+            assert before[same] == after[same]
+    assert not scene.run_dir(failed.run_id).exists()
+    aside = scene.run_dir(failed.ending.data["moved_to"])
+    manifest = await run_blocking(read_manifest, aside)
+    assert manifest.run["status"] == "failed"
