@@ -16,6 +16,7 @@ import attrs
 from clawblox.agents.values import Usage
 from clawblox.errors import CheckpointSecretError, ClawbloxError
 from clawblox.experiment.callbacks import Callbacks
+from clawblox.experiment.layout import failed_name
 from clawblox.experiment.lines import CheckpointKind, FailureCause, PauseReason, usage_data
 from clawblox.experiment.machine import Begin
 from clawblox.experiment.mailbox import Mailbox
@@ -473,7 +474,7 @@ class GenerationRunner:
     # -- ends -------------------------------------------------------------------------------
 
     async def _fail(self, cause: FailureCause, text: str) -> None:
-        moved_to = f"{self.order.run_id}.failed-{self._clock.utc():%Y%m%dT%H%M%SZ}"
+        moved_to = failed_name(self.order.run_id, self._clock.utc())
         facts = {"cause": cause, "text": text, "moved_to": moved_to, **self._totals()}
         await self._write("failed", facts)
         await self._workshop.set_aside(self.order.chain.name, self.order.run_id, moved_to)
