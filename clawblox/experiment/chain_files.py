@@ -47,8 +47,8 @@ class PlannedChain:
     Attributes:
         templates: The template of each agent, absolute; None for an empty workspace.
         duration_s: Planned duration of a generation, in seconds.
-        runs: Prefix of the names of the runs.
-        tmux: Prefix of the names of the tmux sessions; None if there are none.
+        runs: Prefix of all runs of the experiment.
+        tmux: Prefix of its tmux sessions; None if there are none.
     """
 
     templates: Sequence[Path | None]
@@ -167,7 +167,7 @@ def _imported_rows(chain_dir: Path, line: Line) -> Iterator[dict[str, Any]]:
 def _committed_rows(
     chain_dir: Path, line: Line, opened: Line, planned: PlannedChain, origins: _Origins
 ) -> Iterator[dict[str, Any]]:
-    attempt = str(line.attempt)
+    attempt = str(line.data.get("files", line.attempt))
     for index, agent in enumerate(line.data["agents"]):
         yield {
             "generation": line.generation,

@@ -39,6 +39,16 @@ def format_stamp(at: datetime) -> str:
     return at.strftime(_STAMP)
 
 
+def experiment_prefix(experiment: str, *, given: str | None = None) -> str:
+    """Return the prefix of all runs of an experiment.
+
+    Args:
+        experiment: The name of the experiment.
+        given: The prefix to use in place of that name; None for that name.
+    """
+    return safe_name(experiment if given is None else given)
+
+
 def run_prefix(experiment: str, chain: str, layout: Layout, *, given: str | None = None) -> str:
     """Return the prefix of a chain's runs, which no other chain of the experiment has.
 
@@ -46,9 +56,9 @@ def run_prefix(experiment: str, chain: str, layout: Layout, *, given: str | None
         experiment: The name of the experiment.
         chain: The name of the chain.
         layout: The layout of the experiment.
-        given: The prefix to use in place of the experiment's name; None for that name.
+        given: As for :func:`experiment_prefix`.
     """
-    prefix = safe_name(experiment if given is None else given)
+    prefix = experiment_prefix(experiment, given=given)
     return prefix if layout == "flat" else safe_name(f"{prefix}-{chain}")
 
 
@@ -92,12 +102,15 @@ def next_prefix(name: str) -> str:
 
 
 def tmux_session(prefix: str | None, attempt: str, runs: str) -> str:
-    """Return the name of an attempt's tmux session; empty without a prefix.
+    """Return the name of an attempt's tmux session, which no other attempt has.
 
     Args:
-        prefix: The prefix of the chain's sessions; None if it uses no tmux.
+        prefix: The prefix of the experiment's sessions; None if it uses no tmux.
         attempt: The name of the attempt.
-        runs: The prefix of the chain's runs.
+        runs: The prefix of all runs of the experiment, which is replaced.
+
+    Returns:
+        The name; empty without a prefix.
     """
     return "" if prefix is None else safe_name(prefix + attempt.removeprefix(runs))
 

@@ -240,7 +240,7 @@ class LiveWorkshop:
         chain_dir, plan = self._chain_dir(order.chain.name), order.chain.plan
         run_dir = layout.attempt_dir(chain_dir, order.run_id)
         record = await run_blocking(_require_record, run_dir)
-        prefix = layout.run_prefix(plan.name, order.chain.name, self._layout, given=plan.run_prefix)
+        prefix = layout.experiment_prefix(plan.name, given=plan.run_prefix)
         tmux = layout.tmux_session(plan.tmux, order.run_id, prefix) or None
         home = run_dir
         if record.agents_of is not None:

@@ -32,7 +32,7 @@ def make_order(state: ExperimentState, chain: Chain, begin: Begin, run_id: str) 
         run_id=run_id,
         phase=begin.phase,
         origin=begin.origin,
-        inherited=begin.inherited,
+        inherited=begin.inherited if chain.plan.inherit.workspace else None,
         elapsed_s=begin.elapsed_s,
         branch=begin.branch,
         message=message,

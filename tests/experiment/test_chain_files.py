@@ -48,21 +48,20 @@ class Chain:
         path.touch()
         return path
 
-    def commit(self, generation: int, attempt: str) -> None:
-        names = [
-            layout.full_name(name, attempt, place) for place, name in enumerate(("Eko", "Moa"))
-        ]
-        workspaces = [layout.workspace_path(attempt, name) for name in names]
+    def commit(self, generation: int, run: str, *, attempt: str | None = None, **data: Any) -> None:
+        names = [layout.full_name(name, run, place) for place, name in enumerate(("Eko", "Moa"))]
+        workspaces = [layout.workspace_path(run, name) for name in names]
         for workspace in workspaces:
             (self.path / workspace).mkdir(parents=True)
         self.add(
             "committed",
             generation,
-            attempt,
+            attempt or run,
             agents=[{"name": name} for name in names],
             workspaces=workspaces,
             started_at=STARTED,
             ended_at=ENDED,
+            **data,
         )
 
     def write(self, style: Layout = "flat", revisions: Sequence[PlannedChain] = (PLAN,)) -> None:
@@ -168,6 +167,16 @@ def test_a_generation_has_the_duration_of_its_revision_of_the_plan(finished: Cha
     rows = finished.rows()
     assert [row["duration_seconds"] for row in rows] == ["1800"] * 4 + ["60"] * 2
     assert [row["tmux_session"] for row in rows][-3:] == ["gen-g002", "", ""]
+
+
+def test_a_generation_that_was_scored_again_has_the_run_with_its_files(chain: Chain) -> None:
+    origin = {"chain": "r1", "attempt": "exp-g001", "file": "a.ckpt"}
+    chain.open(1, "exp-g001-r20260622T185925Z", origin, phase="score")
+    chain.commit(1, "exp-g001", attempt="exp-g001-r20260622T185925Z", files="exp-g001")
+    chain.write()
+    assert {row["run_id"] for row in chain.rows()} == {"exp-g001"}
+    assert {row["tmux_session"] for row in chain.rows()} == {"gen-g001"}
+    assert harness.resume(chain.path, 2).run_prefix == "exp"
 
 
 def test_an_agent_without_a_template_has_none_in_the_table(chain: Chain) -> None:

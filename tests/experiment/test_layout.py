@@ -63,6 +63,7 @@ def test_a_name_without_a_place_is_the_first() -> None:
 def test_sessions_of_tmux_have_the_suffixes_of_their_runs() -> None:
     name = layout.attempt_name("exp", 2, stamp=STAMP)
     assert layout.tmux_session("gen", name, "exp") == f"gen-g002-r{STAMP}"
+    assert layout.tmux_session("gen", "exp-r1-g002", "exp") == "gen-r1-g002"
     assert layout.tmux_session(None, name, "exp") == ""
 
 
