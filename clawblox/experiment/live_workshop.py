@@ -37,7 +37,7 @@ from clawblox.experiment.live_attempt import LiveAttempt
 from clawblox.experiment.plan.parts import AgentSpec
 from clawblox.experiment.plan.plan import Chain, Layout
 from clawblox.experiment.ports import Attempt, AttemptError, Order, Signal
-from clawblox.experiment.preparing import Preparation, find_archive
+from clawblox.experiment.preparing import Preparation, find_archive, find_attempt
 from clawblox.experiment.state import CheckpointRef
 from clawblox.system.files import available_bytes, has_digest
 from clawblox.world.async_world import AsyncWorld
@@ -127,7 +127,9 @@ class LiveWorkshop:
             return await run_blocking(self._validate, chain, run_id)
 
     def _validate(self, chain: Chain, run_id: str) -> Mapping[str, Any]:
-        run_dir = self._run_dir(chain.name, run_id)
+        # An attempt may have failed after its last checkpoint, when its files were complete.
+        moved = find_attempt(self._chain_dir(chain.name), run_id)
+        run_dir = moved or self._run_dir(chain.name, run_id)
         record = _require_record(run_dir)
         agents = []
         for spec, recorded in zip(chain.plan.agents, record.agents, strict=True):
@@ -146,7 +148,7 @@ class LiveWorkshop:
                 }
             )
         label_run(run_dir, "complete")
-        workspaces = [layout.workspace_path(run_id, agent.name) for agent in record.agents]
+        workspaces = [layout.workspace_path(run_dir.name, agent.name) for agent in record.agents]
         return {"workspaces": workspaces, "agents": agents}
 
     async def set_aside(self, chain: str, run_id: str, moved_to: str) -> None:

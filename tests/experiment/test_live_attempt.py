@@ -191,6 +191,9 @@ async def test_a_checkpoint_of_a_failed_attempt_is_used_where_it_was_moved(alone
     lost = alone.order(f"{FIRST}-r3", origin=attrs.evolve(origin, file="gone.ckpt"))
     with pytest.raises(AttemptError, match="is gone"):
         await alone.workshop.prepare(lost)
+    validated = await alone.workshop.validate(alone.plan.chains()[0], FIRST)
+    (workspace,) = validated["workspaces"]
+    assert workspace.startswith(f"runs/{FIRST}.failed-20260101T000000Z/agents/")
 
 
 async def test_new_agents_inherit_workspaces_and_the_world_with_its_players(scene: Scene) -> None:
