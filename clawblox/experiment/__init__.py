@@ -1,5 +1,10 @@
 """Operations on worlds together with their agents.
 
+- ``experiment``, ``experiment_run``: runs, pauses, resumes and forks the chains of a plan.
+- ``session``, ``opening``: the time in which one process runs an experiment, and its beginning.
+- ``forking``, ``rescoring``, ``selection``: branches and new scores, and the checkpoints for them.
+- ``record``, ``derived``: an experiment as its directory records it, and files made from that.
+- ``events``, ``requests``: what an experiment reports, and what other processes ask of it.
 - ``plan``: plans of experiments, and the chains of generations that they consist of.
 - ``inputs``: the files that an experiment reads: digests, copies, and what has changed.
 - ``live_run``: agents in one instance of a world, and their checkpoints.
@@ -19,7 +24,7 @@
 - ``branches``: the agents of a branch, forked from those in a checkpoint.
 - ``credentials``, ``prompts``: variables, accounts and system prompts of agents.
 - ``hooks``: what hooks see of a generation.
-- ``generation``: carries out the steps of one attempt.
+- ``generation``, ``pauses``: the steps of one attempt, and requests to close or pause it.
 - ``scheduler``, ``slots``, ``accounts``, ``spending``: run the chains within the limits.
 - ``callbacks``, ``mailbox``, ``meter``: hooks, messages and clock of an attempt.
 - ``layout``: the names and paths of an experiment's files.
@@ -36,6 +41,10 @@
 from __future__ import annotations
 
 from clawblox.experiment.async_checkpointer import AsyncCheckpointer
+from clawblox.experiment.events import ExperimentEvent
+from clawblox.experiment.experiment import Experiment
+from clawblox.experiment.experiment_run import ExperimentRun, RunOutcome
+from clawblox.experiment.hooks import LiveGeneration
 from clawblox.experiment.plan import (
     AgentSpec,
     Chain,
@@ -50,6 +59,7 @@ from clawblox.experiment.plan import (
     Stop,
     WorldSpec,
 )
+from clawblox.experiment.record import ExperimentRecord, read_experiment
 from clawblox.experiment.results import Results
 from clawblox.experiment.rows import AgentRow, Row
 from clawblox.experiment.status import ChainStatus, ExperimentStatus
@@ -64,15 +74,22 @@ __all__ = [
     "Checkpointer",
     "Checkpoints",
     "Condition",
+    "Experiment",
+    "ExperimentEvent",
+    "ExperimentRecord",
+    "ExperimentRun",
     "ExperimentStatus",
     "Inherit",
     "Limits",
+    "LiveGeneration",
     "Plan",
     "Price",
     "Results",
     "Retry",
     "Row",
+    "RunOutcome",
     "Save",
     "Stop",
     "WorldSpec",
+    "read_experiment",
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import attrs
 
@@ -17,10 +17,11 @@ from clawblox.agents.values import Usage
 from clawblox.errors import CheckpointSecretError, ClawbloxError
 from clawblox.experiment.callbacks import Callbacks
 from clawblox.experiment.layout import failed_name
-from clawblox.experiment.lines import CheckpointKind, FailureCause, PauseReason, usage_data
+from clawblox.experiment.lines import CheckpointKind, FailureCause, usage_data
 from clawblox.experiment.machine import Begin
 from clawblox.experiment.mailbox import Mailbox
 from clawblox.experiment.meter import Meter
+from clawblox.experiment.pauses import Close, Message, Pause, Paused, PauseError
 from clawblox.experiment.ports import (
     AgentEnded,
     AgentFailed,
@@ -29,7 +30,6 @@ from clawblox.experiment.ports import (
     Order,
     ProviderError,
     SavedAttempt,
-    Signal,
     Workshop,
     WorldEnded,
 )
@@ -48,49 +48,6 @@ _PASSING: Final = frozenset({"auth", "rate_limit", "limit", "overloaded"})
 
 
 _log = OwnLog(__name__)
-
-
-@attrs.frozen(kw_only=True)
-class Close:
-    """Asks an attempt to close its generation now.
-
-    Attributes:
-        reason: Why.
-    """
-
-    reason: str
-
-
-@attrs.frozen(kw_only=True)
-class Pause:
-    """Asks an attempt to make a checkpoint and to stop.
-
-    Attributes:
-        reason: Why.
-        text: Why, for people.
-    """
-
-    reason: PauseReason
-    text: str
-
-
-Message: TypeAlias = Signal | Close | Pause
-
-
-@attrs.frozen(kw_only=True)
-class Paused:
-    """An attempt that ended with a pause; the members of its line."""
-
-    reason: PauseReason
-    text: str
-    until: str | None = None
-    account: str | None = None
-
-
-class _PauseError(Exception):
-    def __init__(self, paused: Paused) -> None:
-        super().__init__(paused.text)
-        self.paused = paused
 
 
 class GenerationRunner:
@@ -154,6 +111,11 @@ class GenerationRunner:
         return add_usage(self._begin.used, self._usage)
 
     @property
+    def world_time(self) -> float | None:
+        """Simulation time when it was last known; None before."""
+        return self._world_time
+
+    @property
     def attempt(self) -> Attempt | None:
         """The live attempt; None before it is open."""
         return getattr(self, "_attempt", None)
@@ -178,7 +140,7 @@ class GenerationRunner:
             await self._fail(error.cause, error.text)
         except ProviderError as error:
             await self._pause(self._blame(error.failure))
-        except _PauseError as error:
+        except PauseError as error:
             await self._pause(error.paused)
         except OSError as error:
             await self._note_os_error(error)
@@ -197,7 +159,7 @@ class GenerationRunner:
             self._attempt = attempt
             try:
                 await self._take_steps()
-            except _PauseError as error:
+            except PauseError as error:
                 await self._save_pause(error.paused)
                 raise
             finally:
@@ -334,7 +296,7 @@ class GenerationRunner:
         longest = max(present, key=lambda agent: agent.provider_wait_s, default=None)
         if longest is not None and longest.provider_wait_s >= self._plan.retry.pause_after:
             text = f"{longest.name} has waited {longest.provider_wait_s:.0f} s for its provider"
-            raise _PauseError(Paused(reason="limit", text=text, account=longest.account))
+            raise PauseError(Paused(reason="limit", text=text, account=longest.account))
 
     async def _find_end(self) -> str:
         """Return why the generation closes now; empty if it does not."""
@@ -371,7 +333,7 @@ class GenerationRunner:
             case Close(reason=reason):
                 return reason
             case Pause():
-                raise _PauseError(Paused(reason=message.reason, text=message.text))
+                raise PauseError(Paused(reason=message.reason, text=message.text))
             case _:  # a turn: the stop hook is asked again
                 if self._callbacks.has_stop:
                     self._look_at = self._clock.monotonic()
@@ -379,7 +341,7 @@ class GenerationRunner:
 
     def _failure(self, failure: AgentFailed) -> Exception:
         if failure.kind in _PASSING:
-            return _PauseError(self._blame(failure))
+            return PauseError(self._blame(failure))
         return AttemptError("agent", f"{failure.name}: {failure.text}")
 
     def _blame(self, failure: AgentFailed) -> Paused:
@@ -451,9 +413,9 @@ class GenerationRunner:
         if kind == "pause" or not self._plan.checkpoint.required:
             return
         if is_secret and kind in ("boundary", "end"):
-            raise _PauseError(Paused(reason="secret", text=str(error)))
+            raise PauseError(Paused(reason="secret", text=str(error)))
         if kind != "periodic" or self._failed_saves >= _MAX_FAILED_SAVES:
-            raise _PauseError(Paused(reason="checkpoint", text=str(error)))
+            raise PauseError(Paused(reason="checkpoint", text=str(error)))
         self._save_at = self._next_save(0.5)
 
     async def _retain(self) -> None:

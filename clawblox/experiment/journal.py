@@ -41,11 +41,12 @@ class Journal:
         clock: Source of the times in the lines.
 
     Attributes:
+        directory: The directory of the experiment.
         lines: All lines so far.
     """
 
     def __init__(self, directory: Path, clock: Clock | None = None) -> None:
-        self._directory = directory
+        self.directory = directory
         self._clock = clock or SystemClock()
         self._path = directory / JOURNAL_NAME
         self._lock_path = state_dir(directory) / _LOCK_NAME
@@ -65,7 +66,7 @@ class Journal:
             make_private_dir(self._lock_path.parent)
             lock = lock_file(self._lock_path)
             if lock is None:
-                raise _locked_error(self._directory, self._lock_path)
+                raise _locked_error(self.directory, self._lock_path)
             self._lock = lock
             self._fd = open_own(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
             self.lines = self._read()
@@ -93,7 +94,7 @@ class Journal:
         if complete < len(data):
             os.ftruncate(self._fd, complete)
         if not data:
-            fsync_directory(self._directory)
+            fsync_directory(self.directory)
         return list(_decode_all(self._path, data))
 
     def append(

@@ -167,6 +167,14 @@ class LiveWorkshop:
 
         await run_blocking(move)
 
+    async def discard(self, order: Order) -> None:
+        """Remove the directory of an attempt that was only scored; idempotent.
+
+        Cancellation: a part of it may remain.
+        """
+        run_dir = self._run_dir(order.chain.name, order.run_id)
+        await run_blocking(partial(shutil.rmtree, run_dir, ignore_errors=True))
+
     async def usage(self, chain: str, run_id: str) -> Sequence[Usage]:
         """Return the usage of an attempt that nothing runs any longer, from its files.
 

@@ -337,6 +337,12 @@ class Workshop(Protocol):
         Cancellation: it is renamed or not.
         """
 
+    async def discard(self, order: Order) -> None:
+        """Remove the directory of an attempt that was only scored; idempotent.
+
+        Cancellation: a part of it may remain.
+        """
+
     async def usage(self, chain: str, run_id: str) -> Sequence[Usage]:
         """Return the usage of an attempt that nothing runs any longer, from its files.
 

@@ -6,7 +6,6 @@ what comes next, until the chain is done, has failed or is paused.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, Final
@@ -17,7 +16,7 @@ import attrs
 
 from clawblox.experiment.accounts import Accounts, LongPauseError
 from clawblox.experiment.callbacks import Callbacks
-from clawblox.experiment.generation import Close, GenerationRunner, Pause
+from clawblox.experiment.generation import GenerationRunner
 from clawblox.experiment.layout import free_attempt_name, run_prefix
 from clawblox.experiment.lines import Line
 from clawblox.experiment.machine import (
@@ -31,6 +30,7 @@ from clawblox.experiment.machine import (
     next_step,
 )
 from clawblox.experiment.orders import describe_order, find_family, last_ending, make_order
+from clawblox.experiment.pauses import Close, Pause
 from clawblox.experiment.plan.plan import Chain, Plan
 from clawblox.experiment.ports import AttemptError, Order, ProviderError, Workshop
 from clawblox.experiment.recorder import Recorder
@@ -57,6 +57,7 @@ class _Running:
         runner: The attempt that runs; None while none does.
         pause: Why it is to pause; None if it is not.
         usd: Cost of the attempt that runs, in US dollars.
+        is_over: Set when its task has ended.
     """
 
     chain: Chain
@@ -64,6 +65,7 @@ class _Running:
     runner: GenerationRunner | None = None
     pause: Pause | None = None
     usd: float = 0.0
+    is_over: anyio.Event = attrs.field(factory=anyio.Event)
 
 
 class Scheduler:
@@ -75,6 +77,7 @@ class Scheduler:
         recorder: Writes the lines.
         clock: The clock of the experiment.
         callbacks: The hooks.
+        chain_of: Returns a chain with the plan of a revision; None where there is one revision.
         wall_s: Seconds that the experiment has run before.
 
     Attributes:
@@ -92,6 +95,7 @@ class Scheduler:
         clock: Clock,
         callbacks: Callbacks,
         *,
+        chain_of: Callable[[str, int], Chain] | None = None,
         wall_s: float = 0.0,
     ) -> None:
         self._plan = plan
@@ -99,7 +103,7 @@ class Scheduler:
         self._recorder = recorder
         self._clock = clock
         self._callbacks = callbacks
-        self._wall_ends = math.inf
+        self._chain_of = chain_of
         self._begun_at = clock.monotonic() - wall_s
         self._running: dict[str, _Running] = {}
         self._slots = Slots(lambda: plan().limits, self._can_start)
@@ -168,6 +172,7 @@ class Scheduler:
             self.failures[name] = f"{type(error).__name__}: {error}"
         finally:
             del self._running[name]
+            running.is_over.set()
             self.accounts.release(name)
             self._slots.grant()
         if (pause := running.pause or self.halted) is not None and not self._is_over(running):
@@ -204,6 +209,15 @@ class Scheduler:
         """
         self.halted = self.halted or pause
         self.pause(pause)
+
+    async def wait_idle(self, chains: Collection[str]) -> None:
+        """Wait until no task of some chains runs.
+
+        Cancellation: has no effect.
+        """
+        for name in chains:
+            if (running := self._running.get(name)) is not None:
+                await running.is_over.wait()
 
     def close_all(self, pause: Pause) -> None:
         """Start nothing new, and close all generations that run, with their save prompts.
@@ -355,7 +369,8 @@ class Scheduler:
     async def _commit(self, chain: Chain, attempt: AttemptState) -> None:
         begin = begin_of_commit(attempt)
         usage = tuple(await self._workshop.usage(chain.name, attempt.run_id))
-        order = make_order(self.state, chain, begin, attempt.run_id)
+        in_force = self._in_force(chain, begin)
+        order = make_order(self.state, in_force, begin, attempt.run_id)
         runner = self._make_runner(order, begin, usage=usage)
         await runner.finish()
 
@@ -388,7 +403,7 @@ class Scheduler:
             plan = chain.plan
             prefix = run_prefix(plan.name, chain.name, self._plan().layout, given=plan.run_prefix)
             run_id = free_attempt_name(prefix, begin.generation, self._clock.utc(), taken)
-        order = make_order(self.state, chain, begin, run_id)
+        order = make_order(self.state, self._in_force(chain, begin), begin, run_id)
         note_progress = partial(self._note_progress, running)
         runner = self._make_runner(order, begin, on_progress=note_progress)
         running.runner = runner
@@ -403,6 +418,13 @@ class Scheduler:
                 attempt=run_id,
             )
         return runner
+
+    def _in_force(self, chain: Chain, begin: Begin) -> Chain:
+        """Return a chain with the plan under which its generation was begun."""
+        generation = self.state.chain(chain.name).generations.get(begin.generation)
+        if self._chain_of is None or generation is None or not generation.attempts:
+            return chain
+        return self._chain_of(chain.name, generation.attempts[0].revision)
 
     def _make_runner(self, order: Order, begin: Begin, **more: Any) -> GenerationRunner:
         return GenerationRunner(

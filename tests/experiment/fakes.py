@@ -285,11 +285,11 @@ class FakeWorkshop:
     async def open(
         self, order: Order, report: Callable[[Signal], object]
     ) -> AsyncIterator[FakeAttempt]:
-        name = order.chain.name
+        name = order.chain.name if order.phase != "score" else order.run_id
         assert name not in self.open_now, "a world is alive twice"
         self.open_now.append(name)
         self.most_open = max(self.most_open, len(self.open_now))
-        queue = self.troubles.get(name) or [None]
+        queue = self.troubles.get(order.chain.name) or [None]
         attempt = FakeAttempt(self, order, report, queue.pop(0))
         self.attempts.append(attempt)
         try:
@@ -307,6 +307,9 @@ class FakeWorkshop:
     async def set_aside(self, chain: str, run_id: str, moved_to: str) -> None:
         self.directories.discard((chain, run_id))
         self.directories.add((chain, moved_to))
+
+    async def discard(self, order: Order) -> None:
+        self.directories.discard((order.chain.name, order.run_id))
 
     async def usage(self, chain: str, run_id: str) -> Sequence[Usage]:
         return self.ledgers.get((chain, run_id), [])

@@ -8,7 +8,7 @@ import anyio
 import attrs
 import pytest
 
-from clawblox.experiment.generation import Pause
+from clawblox.experiment.pauses import Pause
 from clawblox.experiment.plan import AgentSpec
 from clawblox.experiment.scheduler import Scheduler
 from clawblox.experiment.state import Branch, ChainState

@@ -1,0 +1,109 @@
+"""Keeps the files that are derived from the journal up to date: tables and pointers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import anyio
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.experiment.chain_files import PlannedChain, write_chain_files
+from clawblox.experiment.chain_set import all_chains
+from clawblox.experiment.layout import chain_dir, run_prefix
+from clawblox.experiment.lines import Line
+from clawblox.experiment.plan.plan import Chain, Plan
+from clawblox.experiment.results import make_results, write_results
+from clawblox.experiment.state import ExperimentState
+from clawblox.telemetry.own_log import OwnLog
+
+_CHANGES_FILES = frozenset(
+    {"checkpoint", "checkpoint.removed", "committed", "failed", "imported", "plan.amended"}
+)
+_CHANGES_RESULTS = frozenset(
+    {"committed", "failed", "paused", "interrupted", "imported", "rescored", "plan.amended"}
+)
+
+_log = OwnLog(__name__)
+
+
+class DerivedFiles:
+    """Writes the tables and pointers of an experiment after the lines that change them.
+
+    Args:
+        directory: The directory of the experiment.
+        plans: The plan in each revision; the caller extends the list.
+        state: The state of the experiment, which the caller keeps up to date.
+        lines: All lines so far.
+    """
+
+    def __init__(
+        self, directory: Path, plans: Sequence[Plan], state: ExperimentState, lines: Sequence[Line]
+    ) -> None:
+        self._directory = directory
+        self._plans = plans
+        self._state = state
+        self._by_chain: dict[str, list[Line]] = {}
+        self._changed: set[str] = set()
+        self._has_results = True
+        self._news = anyio.Event()
+        for line in lines:
+            self.note(line)
+        self._changed.update(self._by_chain)
+
+    def note(self, line: Line) -> None:
+        """Take a line into account; the files are written soon after."""
+        if line.chain is not None:
+            self._by_chain.setdefault(line.chain, []).append(line)
+            if line.type in _CHANGES_FILES:
+                self._changed.add(line.chain)
+        self._has_results = self._has_results or line.type in _CHANGES_RESULTS
+        if self._changed or self._has_results:
+            self._news.set()
+
+    async def run(self) -> None:
+        """Write the files whenever lines have changed them.
+
+        Cancellation: each file is complete; :meth:`flush` writes the rest.
+        """
+        while True:
+            await self._news.wait()
+            self._news = anyio.Event()
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Write what has changed; a file that cannot be written is logged, and written later.
+
+        Cancellation: each file is complete.
+        """
+        changed, self._changed = self._changed, set()
+        has_results, self._has_results = self._has_results, False
+        chains = all_chains(self._plans[-1], self._state)
+        write = partial(self._write, {name: chains[name] for name in changed if name in chains})
+        try:
+            await run_blocking(write)
+            if has_results:
+                results = make_results(self._plans[-1], self._state)
+                await run_blocking(partial(write_results, self._directory, results))
+        except OSError as error:
+            self._changed |= changed
+            self._has_results = True
+            _log.warning("tables not written", path=str(self._directory), error=str(error))
+
+    def _write(self, chains: Mapping[str, Chain]) -> None:
+        layout = self._plans[0].layout
+        for name, chain in chains.items():
+            revisions = [self._describe(plan, chain) for plan in self._plans]
+            place = chain_dir(self._directory, name, layout)
+            write_chain_files(place, list(self._by_chain[name]), revisions, layout)
+
+    def _describe(self, plan: Plan, chain: Chain) -> PlannedChain:
+        own = all_chains(plan, self._state).get(chain.name, chain)
+        layout = self._plans[0].layout
+        return PlannedChain(
+            templates=[agent.template for agent in own.plan.agents],
+            duration_s=own.plan.duration,
+            runs=run_prefix(plan.name, chain.name, layout, given=plan.run_prefix),
+            tmux=plan.tmux,
+        )

@@ -1,0 +1,493 @@
+"""Experiment: runs, pauses, resumes and forks the chains of a plan, in a directory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Self, TypeAlias
+
+import anyio
+import attrs
+
+from clawblox.concurrency.tasks import Residence, Tasks
+from clawblox.concurrency.threads import run_blocking
+from clawblox.config.arguments import check_duration, check_env, check_path
+from clawblox.errors import ConfigError, UsageError
+from clawblox.experiment.callbacks import Callbacks, Score, StopHook
+from clawblox.experiment.derived import DerivedFiles
+from clawblox.experiment.events import ExperimentEvent, describe_line
+from clawblox.experiment.experiment_run import ExperimentRun
+from clawblox.experiment.forking import Fork, plan_fork
+from clawblox.experiment.journal import Journal
+from clawblox.experiment.lines import Line
+from clawblox.experiment.live_workshop import LiveWorkshop
+from clawblox.experiment.opening import OpenExperiment, open_experiment
+from clawblox.experiment.plan.plan import Plan
+from clawblox.experiment.ports import Workshop
+from clawblox.experiment.record import ExperimentRecord
+from clawblox.experiment.recorder import Recorder
+from clawblox.experiment.requests import make_control_server
+from clawblox.experiment.rescoring import Rescoring
+from clawblox.experiment.results import Results
+from clawblox.experiment.rows import Row
+from clawblox.experiment.session import Session
+from clawblox.experiment.state import Checkpoint, CheckpointRef, ExperimentState
+from clawblox.experiment.status import ExperimentStatus, LiveChain, encode_live, make_status
+from clawblox.rundir.control_server import ControlServer
+from clawblox.spelling import nearest_name
+from clawblox.system.clock import Clock, SystemClock
+from clawblox.telemetry.events import Hub, Subscription
+from clawblox.telemetry.own_log import OwnLog
+
+EventHook: TypeAlias = Callable[[ExperimentEvent], Awaitable[object]]
+"""Called with each event of an experiment."""
+
+RowHook: TypeAlias = Callable[[Row], Awaitable[object]]
+"""Called with the row of each generation that is committed."""
+
+_log = OwnLog(__name__)
+
+
+class Experiment:
+    """A plan, its directory, and the sessions in which its chains are run.
+
+    Use it as an async context manager: leaving the block pauses what runs, with a checkpoint, and
+    stops it. The same call continues an experiment that was interrupted at any moment: after
+    Ctrl-C, SIGKILL or a reboot.
+
+    Args:
+        plan: The plan. If the directory has an experiment already, it is compared with its plan.
+        dir: Directory of the experiment; None means ``experiments/<name>``.
+        score: Scores each generation at its end: an async function that takes a
+            :class:`~clawblox.experiment.hooks.LiveGeneration` and returns numbers by name. Its
+            agents have been stopped, its world still runs. It may be called again after a crash.
+        stop: Returns why a generation should close now, or None: an async function that takes a
+            live generation, called at the end of turns and every 30 seconds.
+        on_event: An async function, called with each event.
+        on_generation_end: An async function, called with the row of each committed generation.
+        env: Values of the environment variables that the plan names; None means those of this
+            process. They are never written to disk.
+        accept: Names of the changes of the plan or its files that are accepted: ``duration``,
+            ``budget``, ``save``, ``stop``, ``version``, ``world``, ``prompts``, ``templates``.
+        retry_failed: Whether chains that have failed are tried again.
+
+    Raises:
+        ConfigError: An argument is wrong.
+    """
+
+    def __init__(
+        self,
+        plan: Plan | None,
+        *,
+        dir: str | os.PathLike[str] | None = None,  # noqa: A002 - the word of the API
+        score: Score | None = None,
+        stop: StopHook | None = None,
+        on_event: EventHook | None = None,
+        on_generation_end: RowHook | None = None,
+        env: Mapping[str, str] | None = None,
+        accept: Collection[str] = (),
+        retry_failed: bool = False,
+        _clock: Clock | None = None,
+        _make_workshop: Callable[[OpenExperiment, Mapping[str, str]], Workshop] | None = None,
+    ) -> None:
+        if dir is None and plan is None:
+            raise UsageError("an experiment needs a plan or a directory")
+        place = Path("experiments", plan.name) if dir is None and plan is not None else dir
+        self.directory = check_path(place, "dir").absolute()
+        self._given = plan
+        self._callbacks = Callbacks(score=score, stop=stop)
+        self._on_event = on_event
+        self._on_generation_end = on_generation_end
+        self._env = dict(os.environ if env is None else check_env(env))
+        self._accept = tuple(accept)
+        self._retry_failed = retry_failed
+        self._clock = _clock or SystemClock()
+        self._make_workshop = _make_workshop or _make_live_workshop
+        self._hub: Hub[ExperimentEvent] = Hub()
+        self._opened: OpenExperiment | None = None
+        self._session: Session | None = None
+        self._residence: Residence[Tasks]
+        self._tasks: Tasks
+        self._recorder: Recorder
+        self._workshop: Workshop
+        self._files: DerivedFiles
+        self._control: ControlServer
+
+    @classmethod
+    def open(cls, dir: str | os.PathLike[str], **options: Any) -> Self:  # noqa: A002
+        """Return an existing experiment, with its recorded plan.
+
+        Args:
+            dir: Its directory.
+            **options: As for the constructor.
+        """
+        return cls(None, dir=dir, **options)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.directory)!r})"
+
+    # -- the block ------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        """Begin the experiment in its directory, or open it.
+
+        Raises:
+            RunLockedError: Another process runs it.
+            PlanChangedError: Its plan, or a file that the plan names, has changed.
+            ClawbloxError: The directory cannot be used.
+        """
+        self._residence = Residence(self._open())
+        self._tasks = await self._residence.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._residence.__aexit__(*exc_info)
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[Tasks]:
+        journal = Journal(self.directory, self._clock)
+        await run_blocking(self._enter, journal)
+        try:
+            self._opened = opened = await run_blocking(self._read, journal)
+            self._workshop = self._make_workshop(opened, self._env)
+            self._recorder = Recorder(journal, opened.state, self._note)
+            self._files = DerivedFiles(self.directory, opened.plans, opened.state, journal.lines)
+            await self._set_aside_failed(opened.state)
+            async with Tasks(
+                on_error=partial(_log.defect, "task of an experiment failed")
+            ) as tasks:
+                await self._start_tasks(tasks)
+                try:
+                    yield tasks
+                finally:
+                    await self._close_session()
+                    await self._control.aclose()
+        finally:
+            self._opened = None
+            self._hub.close()
+            with anyio.CancelScope(shield=True):
+                await run_blocking(journal.__exit__)
+
+    def _enter(self, journal: Journal) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        journal.__enter__()
+
+    def _read(self, journal: Journal) -> OpenExperiment:
+        return open_experiment(
+            journal,
+            self.directory,
+            self._given,
+            accept=self._accept,
+            retry_failed=self._retry_failed,
+        )
+
+    async def _start_tasks(self, tasks: Tasks) -> None:
+        handlers: dict[str, Callable[..., Awaitable[Mapping[str, Any]]]] = {
+            "status": self._answer_status,
+            "pause": self._answer_pause,
+            "stop": self._answer_stop,
+            "fork": self._answer_fork,
+        }
+        self._control = make_control_server(self.directory, handlers)
+        try:
+            await self._control.open()
+        except OSError as error:
+            _log.warning("no control socket", path=str(self.directory), error=str(error))
+        else:
+            tasks.start_soon(self._control.run)
+        if self._on_event is not None:
+            tasks.start_soon(self._call_event_hook, self._hub.subscribe(), self._on_event)
+        await self._files.flush()
+        tasks.start_soon(self._files.run)
+
+    async def _set_aside_failed(self, state: ExperimentState) -> None:
+        """Repeat the renames of failed attempts that a crash has prevented."""
+        for chain in state.chains.values():
+            for attempt in chain.attempts:
+                moved_to = attempt.ending and attempt.ending.data.get("moved_to")
+                if moved_to:
+                    await self._workshop.set_aside(chain.name, attempt.run_id, str(moved_to))
+
+    async def _close_session(self) -> None:
+        if self._session is not None:
+            with anyio.CancelScope(shield=True):
+                self._session.halt()
+                await self._session.is_over.wait()
+        with anyio.CancelScope(shield=True):
+            await self._files.flush()
+
+    def _require_open(self) -> OpenExperiment:
+        if self._opened is None:
+            hint = "async with Experiment(plan) as exp: …"
+            raise UsageError("this experiment is not open", hint=hint)
+        return self._opened
+
+    # -- facts ----------------------------------------------------------------------------------
+
+    @property
+    def plan(self) -> Plan:
+        """The plan in force."""
+        return self._require_open().plans[-1]
+
+    @property
+    def record(self) -> ExperimentRecord:
+        """The experiment as its directory records it now."""
+        opened = self._require_open()
+        return ExperimentRecord(
+            directory=self.directory,
+            plans=tuple(opened.plans),
+            state=opened.state,
+            lines=opened.journal.lines,
+        )
+
+    def status(self) -> ExperimentStatus:
+        """Return the status: chains, what they do and why, spending, and a forecast."""
+        opened = self._require_open()
+        return make_status(
+            self.directory,
+            opened.plans[-1],
+            opened.state,
+            now=self._clock.utc(),
+            pid=os.getpid() if self._session is not None else None,
+            live=self._live(),
+        )
+
+    def events(self) -> Subscription[ExperimentEvent]:
+        """Return a stream of the events from now on; it ends when the block is left."""
+        return self._hub.subscribe()
+
+    def checkpoint(self, place: str, at: str | float | None = None) -> Checkpoint:
+        """Return a checkpoint.
+
+        Args:
+            place: Chain and generation, such as ``r2/g003``; without a generation, the latest.
+            at: ``last``, ``boundary``, ``end``, or active seconds of the generation, also as text
+                such as ``"20m"``, for the nearest checkpoint before; None means ``last``.
+
+        Raises:
+            ConfigError: There is none; the error names those that exist.
+        """
+        return self.record.checkpoint(place, at)
+
+    def results(self, *, forked_from: CheckpointRef | Checkpoint | None = None) -> Results:
+        """Return the results so far.
+
+        Args:
+            forked_from: Only the branches that began at this checkpoint; None for all chains.
+        """
+        return self.record.results(forked_from=forked_from)
+
+    # -- sessions -------------------------------------------------------------------------------
+
+    def run(self) -> ExperimentRun:
+        """Run all chains until each is done, has failed or is paused.
+
+        Returns:
+            The session: await it for its :class:`RunOutcome`, or iterate over it for the row of
+            each generation as it is committed.
+
+        Raises:
+            UsageError: The experiment is not open, or a session of it runs.
+        """
+        opened = self._require_open()
+        if self._session is not None and not self._session.is_over.is_set():
+            raise UsageError("a session of this experiment runs already")
+        session = self._session = Session(
+            opened, self._workshop, self._recorder, self._clock, self._callbacks
+        )
+
+        def begin(put: Callable[[Row | None], object]) -> None:
+            self._require_open()
+            session.on_row = partial(self._hand_out, put)
+            self._tasks.start_soon(session.run)
+
+        return ExperimentRun(begin, session.wait, session.halt, session.is_over)
+
+    def _hand_out(self, put: Callable[[Row | None], object], row: Row | None) -> None:
+        put(row)
+        if row is not None and self._on_generation_end is not None:
+            self._tasks.start_soon(self._call_row_hook, self._on_generation_end, row)
+
+    async def pause(self, chains: Collection[str] | None = None) -> None:
+        """Ask chains to make checkpoints and to stop; return immediately.
+
+        Args:
+            chains: Their names; None means all.
+
+        Raises:
+            ConfigError: There is no such chain.
+
+        Cancellation: has no effect.
+        """
+        names = None if chains is None else self._check_chains(chains)
+        if self._session is not None:
+            self._session.pause(names)
+
+    async def stop(self, chains: Collection[str] | None = None, *, now: bool = False) -> None:
+        """Pause chains and wait until nothing of them runs.
+
+        Args:
+            chains: Their names; None means all.
+            now: Whether to end everything without checkpoints; then all chains are stopped.
+
+        Raises:
+            ConfigError: There is no such chain.
+
+        Cancellation: they are stopped nevertheless.
+        """
+        names = None if chains is None else self._check_chains(chains)
+        if self._session is None:
+            return
+        if now:
+            self._session.cancel()
+        else:
+            self._session.pause(names)
+        await self._session.wait_idle(names)
+
+    def _check_chains(self, chains: Collection[str]) -> tuple[str, ...]:
+        known = self.record.chains
+        for name in chains:
+            if name not in known:
+                nearest = nearest_name(name, known)
+                hint = f"did you mean {nearest!r}?" if nearest else f"there are: {', '.join(known)}"
+                raise ConfigError("there is no such chain", key="chains", value=name, hint=hint)
+        return tuple(chains)
+
+    # -- forks and scores -----------------------------------------------------------------------
+
+    async def fork(
+        self,
+        source: Checkpoint,
+        count: int = 1,
+        *,
+        prompts: Sequence[str | None] = (None,),
+        labels: Sequence[str] = (),
+        duration: float | str | None = None,
+        generations: int = 1,
+        reseed: int | None = None,
+        parallel: int | None = None,
+    ) -> list[str]:
+        """Add branches of a checkpoint: each has a copy of the world and of every agent's mind.
+
+        The branches run in the current session, or in the next :meth:`run`. Each gets a world of
+        its own, restored from the same snapshot, and copies of the agents' workspaces and
+        conversations, which join the world as the same players. Nothing of the original is opened
+        for writing.
+
+        Args:
+            source: The checkpoint; see :meth:`checkpoint`.
+            count: Number of branches for each prompt.
+            prompts: First messages to the agents; None is a control, which continues as if nothing
+                had happened.
+            labels: Names of the prompts in tables, in their order; by default their first words.
+            duration: Active seconds of each branch, or text such as ``"15m"``; None means the rest
+                of the generation.
+            generations: Number of generations of each branch.
+            reseed: Seed of the first branch's world, which increases by 1 from branch to branch;
+                None keeps the random state.
+            parallel: 1 runs the branches one after the other, as agents outside a sandbox must be.
+
+        Returns:
+            The names of the branches.
+
+        Raises:
+            ConfigError: An argument is wrong.
+            UsageError: The agents ran outside a sandbox, and the branches would run in parallel;
+                or a driver cannot branch its conversations.
+
+        Cancellation: branches that were recorded exist.
+        """
+        fork = Fork(
+            source=source,
+            count=count,
+            prompts=tuple(prompts),
+            labels=tuple(labels),
+            duration_s=None if duration is None else check_duration(duration, "duration"),
+            generations=generations,
+            reseed=reseed,
+            parallel=parallel,
+        )
+        opened = self._require_open()
+        chain = self.record.chains[source.ref.chain]
+        running = () if self._session is None else self._session.running
+        branches = plan_fork(fork, chain, opened.state, running)
+        for name, branch in branches:
+            await self._recorder.write("chain.forked", attrs.asdict(branch), chain=name)
+        if self._session is not None:
+            self._session.add([name for name, _ in branches])
+        return [name for name, _ in branches]
+
+    async def rescore(self, score: Score) -> list[Row]:
+        """Score the committed generations again, from their checkpoints at the end.
+
+        Each world is restored alone, without agents, and stopped after its score.
+
+        Args:
+            score: As for the constructor.
+
+        Returns:
+            The rows with the new scores.
+
+        Raises:
+            UsageError: A session runs.
+
+        Cancellation: scores that were recorded remain.
+        """
+        if self._session is not None and not self._session.is_over.is_set():
+            raise UsageError("a session of this experiment runs", hint="stop it first")
+        callbacks = Callbacks(score)
+        await Rescoring(self.plan, self._workshop, self._recorder, callbacks, self._clock).run()
+        return self.results().rows()
+
+    # -- events and requests --------------------------------------------------------------------
+
+    def _note(self, line: Line) -> None:
+        self._files.note(line)
+        if self._session is not None:
+            self._session.note(line)
+        self._hub.publish(describe_line(line))
+
+    async def _call_event_hook(
+        self, events: Subscription[ExperimentEvent], hook: EventHook
+    ) -> None:
+        async for event in events:
+            await self._call_hook("on_event", hook, event)
+
+    async def _call_row_hook(self, hook: RowHook, row: Row) -> None:
+        await self._call_hook("on_generation_end", hook, row)
+
+    async def _call_hook(
+        self, name: str, hook: Callable[..., Awaitable[object]], value: object
+    ) -> None:
+        try:
+            await hook(value)
+        except Exception as error:  # noqa: BLE001 - a hook's error ends nothing
+            _log.warning("hook failed", hook=name, error=repr(error))
+
+    def _live(self) -> Mapping[str, LiveChain]:
+        return {} if self._session is None else self._session.live()
+
+    async def _answer_status(self) -> Mapping[str, Any]:
+        return {"live": encode_live(self._live()), "pid": os.getpid()}
+
+    async def _answer_pause(self, chains: Sequence[str] | None = None) -> Mapping[str, Any]:
+        await self.pause(chains)
+        return {}
+
+    async def _answer_stop(
+        self, chains: Sequence[str] | None = None, now: bool = False
+    ) -> Mapping[str, Any]:
+        await self.stop(chains, now=now)
+        return {}
+
+    async def _answer_fork(
+        self, place: str, at: str | None = None, **arguments: Any
+    ) -> Mapping[str, Any]:
+        return {"branches": await self.fork(self.checkpoint(place, at), **arguments)}
+
+
+def _make_live_workshop(opened: OpenExperiment, env: Mapping[str, str]) -> Workshop:
+    return LiveWorkshop(opened.journal.directory, opened.plans[0].layout, env)

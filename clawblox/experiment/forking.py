@@ -1,0 +1,142 @@
+"""Forks of an experiment: which branches begin at a checkpoint, with which first messages. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+
+import attrs
+
+from clawblox.agents.prompts import check_prompt
+from clawblox.config.arguments import check_count, check_seed
+from clawblox.errors import ConfigError, UsageError
+from clawblox.experiment.plan.plan import Chain
+from clawblox.experiment.state import Branch, Checkpoint, ExperimentState
+
+CONTROL: Final = "control"
+"""Label of the branches that continue as if nothing had happened."""
+
+_MAX_BRANCHES: Final = 1000
+_MAX_LABEL_CHARS: Final = 24
+_WORDS: Final = re.compile(r"[A-Za-z0-9]+")
+
+
+@attrs.frozen(kw_only=True)
+class Fork:
+    """A fork.
+
+    Attributes:
+        source: The checkpoint at which the branches begin.
+        count: Number of branches for each prompt.
+        prompts: First messages; None continues as if nothing had happened.
+        labels: Names of the prompts in tables, in their order; empty derives them.
+        duration_s: Active seconds of each branch; None means the rest of the generation.
+        generations: Number of generations of each branch.
+        reseed: Seed of the first branch's world; it increases by 1 from branch to branch. None
+            keeps the random state.
+        parallel: Number of branches that may run at the same time; None for no limit.
+    """
+
+    source: Checkpoint
+    count: int = 1
+    prompts: Sequence[str | None] = (None,)
+    labels: Sequence[str] = ()
+    duration_s: float | None = None
+    generations: int = 1
+    reseed: int | None = None
+    parallel: int | None = None
+
+
+def plan_fork(
+    fork: Fork, chain: Chain, state: ExperimentState, running: Collection[str]
+) -> list[tuple[str, Branch]]:
+    """Return the names of the branches of a fork, and why each begins.
+
+    Args:
+        fork: The fork.
+        chain: The chain of its checkpoint.
+        state: The state of the experiment.
+        running: Names of the chains that run now.
+
+    Raises:
+        ConfigError: An argument is wrong.
+        UsageError: The branches cannot run in parallel, or their conversations cannot be branched.
+    """
+    total = check_count(fork.count, "count", at_most=_MAX_BRANCHES) * len(fork.prompts)
+    if not fork.prompts or total > _MAX_BRANCHES:
+        raise ConfigError(f"must be 1 to {_MAX_BRANCHES} branches, not {total}", key="prompts")
+    check_count(fork.generations, "generations")
+    for prompt in fork.prompts:
+        if prompt is not None:
+            check_prompt(prompt, "prompts")
+    if fork.reseed is not None:
+        check_seed(fork.reseed, "reseed")
+    labels = _check_labels(fork)
+    _require_separate_worlds(fork, chain, running, total)
+    group = 1 + max((branch.group for branch in _branches(state)), default=0)
+    return [
+        (f"{chain.name}-f{group}-{number}", _make_branch(fork, group, number, labels))
+        for number in range(1, total + 1)
+    ]
+
+
+def _branches(state: ExperimentState) -> Iterator[Branch]:
+    return (chain.branch for chain in state.chains.values() if chain.branch is not None)
+
+
+def _make_branch(fork: Fork, group: int, number: int, labels: Sequence[str]) -> Branch:
+    index = (number - 1) % len(fork.prompts)
+    return Branch(
+        source=fork.source.ref,
+        group=group,
+        number=number,
+        prompt=fork.prompts[index],
+        label=labels[index],
+        elapsed_s=fork.source.elapsed_s,
+        duration_s=fork.duration_s,
+        generations=fork.generations,
+        reseed=None if fork.reseed is None else fork.reseed + number - 1,
+    )
+
+
+def _check_labels(fork: Fork) -> Sequence[str]:
+    if not fork.labels:
+        return [_derive_label(prompt) for prompt in fork.prompts]
+    if len(fork.labels) != len(fork.prompts):
+        expected = f"a name for each of {len(fork.prompts)} prompts"
+        raise ConfigError(f"must be {expected}, not {len(fork.labels)}", key="labels")
+    return fork.labels
+
+
+def _derive_label(prompt: str | None) -> str:
+    """Return a short name of a prompt for tables."""
+    if prompt is None:
+        return CONTROL
+    label = ""
+    for word in _WORDS.findall(prompt):
+        if len(label) + len(word) >= _MAX_LABEL_CHARS:
+            break
+        label = f"{label}-{word.lower()}" if label else word.lower()
+    return label or hashlib.sha256(prompt.encode()).hexdigest()[:8]
+
+
+def _require_separate_worlds(
+    fork: Fork, chain: Chain, running: Collection[str], total: int
+) -> None:
+    """Check that no branch can reach the world of the original, or of another branch."""
+    outside = [str(agent.name) for agent in chain.plan.agents if not agent.sandbox]
+    if not outside:
+        return
+    names = ", ".join(outside)
+    reason = (
+        f"{names} of {chain.name} ran outside a sandbox, so every branch knows its world by the"
+        " same address: in parallel, it would act in another world"
+    )
+    if total > 1 and fork.parallel != 1:
+        raise UsageError(reason, hint="parallel=1 runs the branches one after the other")
+    if chain.name in running:
+        raise UsageError(
+            reason, hint=f"stop {chain.name} first, and fork with parallel=1; or use sandbox=True"
+        )

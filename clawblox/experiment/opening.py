@@ -1,0 +1,141 @@
+"""Opens the directory of an experiment for writing: begins it, or compares it with its plan.
+
+A plan may be changed at a resume as ``plan.changes`` allows. Each changed plan is a revision: a
+file of its own, and a line in the journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from clawblox.errors import UsageError
+from clawblox.experiment.inputs import Inputs, copy_inputs, digest_inputs
+from clawblox.experiment.journal import Journal
+from clawblox.experiment.lines import Line
+from clawblox.experiment.machine import Over, last_generation, next_step
+from clawblox.experiment.plan.changes import compare, require_acceptable
+from clawblox.experiment.plan.plan import Plan
+from clawblox.experiment.record import PLAN_NAME, read_plans
+from clawblox.experiment.state import ExperimentState
+from clawblox.results import PlanChange
+from clawblox.system.clock import parse_utc
+from clawblox.system.files import publish_bytes
+
+_FORMAT: Final = 1
+
+
+@attrs.frozen(kw_only=True)
+class OpenExperiment:
+    """An experiment that is open for writing.
+
+    Attributes:
+        journal: Its journal, open.
+        plans: Its plan in each revision.
+        state: Its state.
+    """
+
+    journal: Journal
+    plans: list[Plan]
+    state: ExperimentState
+
+
+def open_experiment(
+    journal: Journal,
+    directory: Path,
+    plan: Plan | None,
+    *,
+    accept: Collection[str] = (),
+    retry_failed: bool = False,
+) -> OpenExperiment:
+    """Begin an experiment, or continue it. Blocks.
+
+    Args:
+        journal: Its journal, open.
+        directory: Its directory.
+        plan: The plan; None continues with the recorded one.
+        accept: Amendments of the plan that are accepted.
+        retry_failed: Whether chains that have failed are tried again.
+
+    Raises:
+        UsageError: There is no experiment, and no plan.
+        PlanChangedError: The plan, or a file that it names, has changed, and that is not accepted.
+        ClawbloxError: A file cannot be read.
+        OSError: A file cannot be written.
+    """
+    lines = journal.lines
+    if not any(line.type == "experiment.begun" for line in lines):
+        if plan is None:
+            hint = "give the directory of an experiment, by default experiments/<name>"
+            raise UsageError(f"there is no experiment in {directory}", hint=hint)
+        _begin(journal, directory, plan)
+    else:
+        _amend(journal, directory, plan, accept)
+    plans = read_plans(directory, lines)
+    state = ExperimentState(lines)
+    _end_killed_session(journal, state)
+    if retry_failed:
+        _retry_failed(journal, state, plans[-1])
+    return OpenExperiment(journal=journal, plans=plans, state=state)
+
+
+def _begin(journal: Journal, directory: Path, plan: Plan) -> None:
+    inputs = digest_inputs(plan, experiment_dir=directory)
+    _write_plan(directory, PLAN_NAME, plan)
+    facts = {"plan": PLAN_NAME, "format": _FORMAT, "inputs": attrs.asdict(inputs)}
+    journal.append("experiment.begun", facts)
+
+
+def _write_plan(directory: Path, name: str, plan: Plan) -> None:
+    kept = copy_inputs(plan, directory / "inputs")
+    publish_bytes(directory / name, kept.dumps().encode())
+
+
+def _amend(journal: Journal, directory: Path, given: Plan | None, accept: Collection[str]) -> None:
+    """Compare the plan with the recorded one, and record the changes that are accepted."""
+    recorded = read_plans(directory, journal.lines)
+    plan = given or recorded[-1]
+    inputs = digest_inputs(plan, experiment_dir=directory)
+    before = Inputs(**_last_inputs(journal.lines))
+    changes = [*compare(recorded[-1], plan), *before.compare(inputs)]
+    require_acceptable(changes, accept)
+    if not changes:
+        return
+    revision = len(recorded)
+    name = f"plan-{revision}.toml"
+    _write_plan(directory, name, plan)
+    facts = {
+        "revision": revision,
+        "plan": name,
+        "changes": [_describe(change) for change in changes],
+        "inputs": attrs.asdict(inputs),
+    }
+    journal.append("plan.amended", facts)
+
+
+def _last_inputs(lines: Sequence[Line]) -> dict[str, Any]:
+    return next(dict(line.data["inputs"]) for line in reversed(lines) if "inputs" in line.data)
+
+
+def _describe(change: PlanChange) -> dict[str, Any]:
+    return {"field": change.field, "old": change.old, "new": change.new}
+
+
+def _end_killed_session(journal: Journal, state: ExperimentState) -> None:
+    """Record the end of a session whose process was killed, at the time of its last line."""
+    if state.session is None:
+        return
+    begun, ended = parse_utc(state.session.at), parse_utc(journal.lines[-1].at)
+    elapsed_s = 0.0 if begun is None or ended is None else (ended - begun).total_seconds()
+    facts = {"reason": "killed", "elapsed_s": max(0.0, elapsed_s)}
+    state.apply(journal.append("session.ended", facts))
+
+
+def _retry_failed(journal: Journal, state: ExperimentState, plan: Plan) -> None:
+    for chain in list(state.chains.values()):
+        last = last_generation(chain, plan.generations)
+        if next_step(chain, last, plan.retry) == Over(status="failed"):
+            state.apply(journal.append("chain.retried", chain=chain.name))

@@ -1,0 +1,78 @@
+"""Scores committed generations again, from their checkpoints at the end, without agents."""
+
+from __future__ import annotations
+
+import anyio
+
+from clawblox.experiment.callbacks import Callbacks
+from clawblox.experiment.chain_set import all_chains
+from clawblox.experiment.layout import format_stamp
+from clawblox.experiment.plan.plan import Plan
+from clawblox.experiment.ports import AttemptError, Order, Workshop
+from clawblox.experiment.recorder import Recorder
+from clawblox.experiment.state import Checkpoint, GenerationState
+from clawblox.system.clock import Clock
+
+
+class Rescoring:
+    """Restores the world of each committed generation alone, and scores it.
+
+    Args:
+        plan: The plan in force.
+        workshop: Makes the attempts.
+        recorder: Writes the lines.
+        callbacks: The hooks, with the score.
+        clock: The clock.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        workshop: Workshop,
+        recorder: Recorder,
+        callbacks: Callbacks,
+        clock: Clock,
+    ) -> None:
+        self._plan = plan
+        self._workshop = workshop
+        self._recorder = recorder
+        self._callbacks = callbacks
+        self._stamp = format_stamp(clock.utc())
+        self._places = anyio.CapacityLimiter(plan.limits.worlds)
+
+    async def run(self) -> None:
+        """Score all generations that have a checkpoint at the end.
+
+        Cancellation: scores that were recorded remain.
+        """
+        async with anyio.create_task_group() as tasks:
+            for chain in self._recorder.state.chains.values():
+                for generation in chain.generations.values():
+                    ends = [point for point in generation.checkpoints() if point.kind == "end"]
+                    if generation.committed is not None and ends:
+                        tasks.start_soon(self._score, generation, ends[-1])
+
+    async def _score(self, generation: GenerationState, end: Checkpoint) -> None:
+        chain = all_chains(self._plan, self._recorder.state)[generation.chain]
+        order = Order(
+            chain=chain,
+            generation=generation.number,
+            run_id=f"{end.ref.attempt}.rescored-{self._stamp}",
+            phase="score",
+            origin=end.ref,
+            elapsed_s=end.elapsed_s,
+        )
+        async with self._places:
+            try:
+                await self._workshop.prepare(order)
+                async with self._workshop.open(order, lambda _signal: None) as attempt:
+                    await attempt.start()
+                    scored = await self._callbacks.score(attempt)
+            except AttemptError as error:
+                scored = {"error": error.text}
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._workshop.discard(order)
+        await self._recorder.write(
+            "rescored", scored, chain=chain.name, generation=generation.number
+        )

@@ -1,0 +1,220 @@
+"""A session of an experiment: the time in which one process runs its chains."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping
+
+import anyio
+
+from clawblox.experiment.callbacks import Callbacks
+from clawblox.experiment.chain_set import all_chains
+from clawblox.experiment.experiment_run import RunOutcome, RunStatus
+from clawblox.experiment.lines import Line
+from clawblox.experiment.machine import Over, last_generation, next_step
+from clawblox.experiment.opening import OpenExperiment
+from clawblox.experiment.orders import last_ending
+from clawblox.experiment.pauses import Pause
+from clawblox.experiment.plan.plan import Chain
+from clawblox.experiment.ports import Workshop
+from clawblox.experiment.recorder import Recorder
+from clawblox.experiment.rows import Row, make_rows
+from clawblox.experiment.scheduler import Scheduler
+from clawblox.experiment.state import ChainState
+from clawblox.experiment.status import LiveChain
+from clawblox.system.clock import Clock, parse_utc
+
+_REQUEST = Pause(reason="request", text="paused on request")
+
+
+class Session:
+    """Runs the chains of an open experiment.
+
+    Args:
+        opened: The experiment.
+        workshop: Makes the attempts.
+        recorder: Writes the lines.
+        clock: The clock.
+        callbacks: The hooks.
+
+    Attributes:
+        is_over: Set when nothing of it runs any longer.
+        on_row: Called with the row of each committed generation, and with None at the end.
+    """
+
+    def __init__(
+        self,
+        opened: OpenExperiment,
+        workshop: Workshop,
+        recorder: Recorder,
+        clock: Clock,
+        callbacks: Callbacks,
+    ) -> None:
+        self._opened = opened
+        self._recorder = recorder
+        self._clock = clock
+        self._scope = anyio.CancelScope()
+        self._error: Exception | None = None
+        self._is_stopped = False
+        self._rows: list[Row] = []
+        self._idle = anyio.Event()
+        self._scheduler = Scheduler(
+            lambda: opened.plans[-1],
+            workshop,
+            recorder,
+            clock,
+            callbacks,
+            chain_of=self._find_chain,
+            wall_s=opened.state.wall_s,
+        )
+        self.is_over = anyio.Event()
+        self.on_row: Callable[[Row | None], object] = lambda _row: None
+
+    @property
+    def running(self) -> Collection[str]:
+        """Names of the chains that have an attempt under way."""
+        return self._scheduler.runners.keys()
+
+    async def run(self) -> None:
+        """Run the chains to their ends; what fails is raised by :meth:`wait`.
+
+        Cancellation: worlds and agents are ended; their attempts are interrupted.
+        """
+        begun_at = self._clock.monotonic()
+        try:
+            with self._scope:
+                await self._recorder.write("session.begun", {"pid": os.getpid()})
+                self._recall_limits()
+                await self._scheduler.run(self._chains())
+            facts = {
+                "reason": self._outcome().status,
+                "elapsed_s": self._clock.monotonic() - begun_at,
+            }
+            await self._recorder.write("session.ended", facts)
+        except Exception as error:  # noqa: BLE001 - raised where the outcome is awaited
+            self._error = error
+        finally:
+            self.is_over.set()
+            self.on_row(None)
+
+    async def wait(self) -> RunOutcome:
+        """Return the outcome, at the end.
+
+        Raises:
+            Exception: The session could not be run.
+
+        Cancellation: the session continues.
+        """
+        await self.is_over.wait()
+        if self._error is not None:
+            raise self._error
+        return self._outcome()
+
+    def halt(self) -> None:
+        """Ask everything to make checkpoints and to stop."""
+        self._is_stopped = True
+        self._scheduler.halt(_REQUEST)
+
+    def pause(self, chains: Collection[str] | None) -> None:
+        """Ask chains to make checkpoints and to stop; None means all."""
+        if chains is None:
+            self.halt()
+        else:
+            self._scheduler.pause(_REQUEST, chains)
+
+    def cancel(self) -> None:
+        """End everything without checkpoints."""
+        self._is_stopped = True
+        self._scope.cancel()
+
+    async def wait_idle(self, chains: Collection[str] | None) -> None:
+        """Wait until nothing of some chains runs; None means all.
+
+        Cancellation: has no effect.
+        """
+        if chains is None:
+            await self.is_over.wait()
+            return
+        await self._scheduler.wait_idle(chains)
+
+    def add(self, chains: Collection[str]) -> None:
+        """Run chains that were added to the experiment."""
+        known = all_chains(self._opened.plans[-1], self._opened.state)
+        for name in chains:
+            self._scheduler.add(known[name])
+
+    def note(self, line: Line) -> None:
+        """Hand out the row of a generation that a line has committed."""
+        if line.type == "committed":
+            rows, _ = make_rows(self._opened.plans[-1], self._opened.state)
+            row = next(
+                row for row in rows if (row.chain, row.generation) == (line.chain, line.generation)
+            )
+            self._rows.append(row)
+            self.on_row(row)
+
+    def live(self) -> Mapping[str, LiveChain]:
+        """Return the facts by chain that only this process knows."""
+        return {
+            name: LiveChain(
+                active_s=runner.meter.active_s,
+                world_time=runner.world_time,
+                agents=() if runner.attempt is None else tuple(runner.attempt.activity()),
+                used=runner.used,
+                spent=runner.usage,
+            )
+            for name, runner in self._scheduler.runners.items()
+        }
+
+    def _chains(self) -> list[Chain]:
+        return list(all_chains(self._opened.plans[-1], self._opened.state).values())
+
+    def _find_chain(self, name: str, revision: int) -> Chain:
+        """Return a chain with the plan of a revision, or the present one for a later chain."""
+        state = self._opened.state
+        chains = all_chains(self._opened.plans[revision], state)
+        return chains.get(name) or all_chains(self._opened.plans[-1], state)[name]
+
+    def _recall_limits(self) -> None:
+        """Take the limits into account that an earlier session has met."""
+        for account, facts in self._opened.state.accounts.items():
+            until = parse_utc(facts.get("until"))
+            if until is not None and until > self._clock.utc():
+                self._scheduler.accounts.limit(account, facts["reason"], until)
+
+    # -- the outcome ----------------------------------------------------------------------------
+
+    def _outcome(self) -> RunOutcome:
+        texts = dict(self._scheduler.failures)
+        has_failed = bool(texts)
+        is_paused = False
+        for chain in self._chains():
+            state = self._opened.state.chain(chain.name)
+            step = next_step(
+                state, last_generation(state, chain.plan.generations), chain.plan.retry
+            )
+            if not isinstance(step, Over):
+                is_paused = True
+                pause = self._scheduler.pauses.get(chain.name)
+                texts.setdefault(chain.name, "paused" if pause is None else pause.text)
+            elif step.status == "failed":
+                has_failed = True
+                texts.setdefault(chain.name, _describe_failure(state))
+        lines = [f"{name}: {text}" for name, text in texts.items()]
+        return RunOutcome(
+            status=self._status(has_failed=has_failed, is_paused=is_paused),
+            text="\n".join(lines),
+            rows=tuple(self._rows),
+        )
+
+    def _status(self, *, has_failed: bool, is_paused: bool) -> RunStatus:
+        if is_paused and self._is_stopped:
+            return "stopped"
+        if has_failed:
+            return "failed"
+        return "paused" if is_paused else "done"
+
+
+def _describe_failure(chain: ChainState) -> str:
+    ending = last_ending(chain)
+    return "failed" if ending is None else str(ending.data.get("text", "failed"))

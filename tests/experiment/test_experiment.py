@@ -1,0 +1,260 @@
+"""Experiments in directories, over fakes of worlds and agents: begun, resumed, paused, forked."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from clawblox.errors import ConfigError, PlanChangedError, RunLockedError, UsageError
+from clawblox.experiment.experiment import Experiment
+from clawblox.experiment.journal import read_lines
+from clawblox.experiment.plan import AgentSpec, Plan
+from clawblox.experiment.record import read_experiment
+from clawblox.experiment.requests import ask_experiment
+from tests.experiment.fakes import FakeWorkshop, Trouble
+from tests.simulated_clock import SimulatedClock
+from tests.support import make_world
+
+pytestmark = pytest.mark.anyio
+
+
+class Scene:
+    """A world directory, an experiment's directory, and fakes that outlive an orchestrator."""
+
+    def __init__(self, root: Path) -> None:
+        self.world = make_world(root)
+        self.directory = root / "exp"
+        self.clock = SimulatedClock()
+        self.workshop = FakeWorkshop(self.clock)
+
+    def plan(self, **changes: Any) -> Plan:
+        settings: dict[str, Any] = {
+            "name": "exp",
+            "generations": 2,
+            "duration": 3600.0,
+            "limits": {"min_free": None},
+            "checkpoint": {"every": 900.0, "idle_wait": 0.0},
+        }
+        agents = [AgentSpec("claude", name="Eko")]
+        return Plan(self.world, agents, **{**settings, **changes})
+
+    def experiment(self, plan: Plan | None, **options: Any) -> Experiment:
+        return Experiment(
+            plan,
+            dir=self.directory,
+            _clock=self.clock,
+            _make_workshop=lambda _opened, _env: self.workshop,
+            **options,
+        )
+
+    async def tick(self) -> None:
+        while True:
+            await anyio.sleep(0)
+            await self.clock.jump()
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+async def run(scene: Scene, plan: Plan | None, **options: Any) -> Any:
+    async with scene.experiment(plan, **options) as exp, anyio.create_task_group() as tasks:
+        tasks.start_soon(scene.tick)
+        outcome = await exp.run()
+        tasks.cancel_scope.cancel()
+    return outcome
+
+
+async def test_an_experiment_runs_and_leaves_readable_tables(scene: Scene) -> None:
+    outcome = await run(scene, scene.plan(repeats=2))
+    assert (outcome.status, outcome.exit_status) == ("done", 0)
+    assert [(row.chain, row.generation) for row in outcome.rows] == [
+        ("r1", 1),
+        ("r2", 1),
+        ("r1", 2),
+        ("r2", 2),
+    ]
+    rows = list(csv.DictReader(io.StringIO((scene.directory / "results.csv").read_text())))
+    assert [row["status"] for row in rows] == ["committed"] * 4
+    table = (scene.directory / "chains" / "r1" / "generation_chain.csv").read_text()
+    assert table.startswith("generation,agent_index,agent_name")
+    record = read_experiment(scene.directory)
+    assert record.plan == scene.plan(repeats=2)
+    assert record.results().rows() == read_experiment(scene.directory).results().rows()
+
+
+async def test_rows_come_as_generations_are_committed(scene: Scene) -> None:
+    async with scene.experiment(scene.plan()) as exp, anyio.create_task_group() as tasks:
+        tasks.start_soon(scene.tick)
+        seen = [(row.generation, row.status) async for row in exp.run()]
+        tasks.cancel_scope.cancel()
+    assert seen == [(1, "committed"), (2, "committed")]
+
+
+async def test_leaving_the_block_makes_a_checkpoint_and_the_same_call_continues(
+    scene: Scene,
+) -> None:
+    async with scene.experiment(scene.plan()) as exp, anyio.create_task_group() as tasks:
+        rows = aiter(exp.run())
+        tasks.start_soon(scene.tick)
+        await anext(rows)
+        tasks.cancel_scope.cancel()
+    paused = [line for line in read_lines(scene.directory) if line.type == "paused"]
+    assert [line.data["reason"] for line in paused] == ["request"]
+    outcome = await run(scene, scene.plan())
+    assert outcome.status == "done"
+    assert [row.generation for row in outcome.rows] == [2]
+
+
+async def test_a_second_process_is_refused_while_status_and_results_can_be_read(
+    scene: Scene,
+) -> None:
+    async with scene.experiment(scene.plan()):
+        with pytest.raises(RunLockedError):
+            async with scene.experiment(scene.plan()):
+                pass
+        assert read_experiment(scene.directory).results().rows() == []
+
+
+async def test_a_changed_plan_is_refused_field_by_field_and_accepted_by_name(scene: Scene) -> None:
+    await run(scene, scene.plan(generations=1))
+    with pytest.raises(PlanChangedError) as caught:
+        await run(scene, scene.plan(duration=1800.0))
+    assert [change.field for change in caught.value.changes] == ["duration"]
+    outcome = await run(scene, scene.plan(duration=1800.0), accept=["duration"])
+    assert outcome.status == "done"
+    record = read_experiment(scene.directory)
+    assert [plan.duration for plan in record.plans] == [3600.0, 1800.0]
+    first, second = record.results().rows()
+    assert (first.plan_revision, second.plan_revision) == (0, 1)
+    assert (first.active_s, second.active_s) == (3300.0, 1500.0)
+
+
+async def test_a_world_whose_files_changed_is_refused_with_their_names(scene: Scene) -> None:
+    await run(scene, scene.plan(generations=1))
+    (scene.world / "cubes.xml").write_text("<cubes/>")
+    with pytest.raises(PlanChangedError, match=r"cubes\.xml"):
+        await run(scene, None)
+    outcome = await run(scene, scene.plan(), accept=["world"])
+    assert outcome.status == "done"
+
+
+async def test_more_generations_and_repeats_are_allowed_without_a_word(scene: Scene) -> None:
+    await run(scene, scene.plan(generations=1))
+    outcome = await run(scene, scene.plan(generations=2, repeats=3))
+    assert outcome.status == "done"
+    assert len(read_experiment(scene.directory).results().rows()) == 6
+
+
+async def test_what_needs_a_person_ends_the_run_with_75_and_a_reason(scene: Scene) -> None:
+    scene.workshop.troubles["r1"] = [Trouble(1e9, "secret")]
+    outcome = await run(scene, scene.plan())
+    assert outcome.exit_status == 75
+    assert "r1: a secret" in outcome.text
+
+
+async def test_a_chain_that_failed_is_tried_again_only_on_request(scene: Scene) -> None:
+    scene.workshop.troubles["r1"] = [Trouble(10.0, "world")] * 4
+    assert (await run(scene, scene.plan())).exit_status == 1
+    assert (await run(scene, scene.plan())).exit_status == 1
+    assert (await run(scene, scene.plan(), retry_failed=True)).exit_status == 0
+
+
+async def test_hooks_get_events_and_rows_and_their_errors_end_nothing(scene: Scene) -> None:
+    kinds: list[str] = []
+    rows: list[int] = []
+
+    async def on_event(event: Any) -> None:
+        kinds.append(event.kind)
+        raise ValueError("a broken hook")
+
+    async def on_generation_end(row: Any) -> None:
+        rows.append(row.generation)
+
+    outcome = await run(scene, scene.plan(), on_event=on_event, on_generation_end=on_generation_end)
+    assert outcome.status == "done"
+    assert rows == [1, 2]
+    assert {"experiment.started", "generation.working", "generation.committed"} <= set(kinds)
+
+
+async def test_a_fork_is_one_call_and_runs_in_the_same_session(scene: Scene) -> None:
+    plan = scene.plan(generations=1, save=None)
+    sandboxed = plan.but(agents=[agent.but(sandbox=True) for agent in plan.agents])
+    async with scene.experiment(sandboxed) as exp, anyio.create_task_group() as tasks:
+        tasks.start_soon(scene.tick)
+        await exp.run()
+        source = exp.checkpoint("r1/g001", at="20m")
+        assert source.elapsed_s == 900.0
+        names = await exp.fork(source, 2, prompts=[None, "A storm is coming."], duration="15m")
+        assert names == [f"r1-f1-{number}" for number in range(1, 5)]
+        await exp.run()
+        tasks.cancel_scope.cancel()
+        rows = exp.results(forked_from=source).rows()
+    assert [row.branch for row in rows] == ["control", "a-storm-is-coming"] * 2
+    sent = [attempt.messages[:1] for attempt in scene.workshop.attempts if attempt.order.branch]
+    assert sent == [[], ["A storm is coming."]] * 2
+
+
+async def test_branches_outside_a_sandbox_run_one_by_one_or_not_at_all(scene: Scene) -> None:
+    await run(scene, scene.plan(generations=1))
+    async with scene.experiment(None) as exp:
+        source = exp.checkpoint("r1")
+        with pytest.raises(UsageError, match="parallel=1"):
+            await exp.fork(source, 2)
+        assert len(await exp.fork(source, 2, parallel=1)) == 2
+
+
+async def test_a_checkpoint_that_does_not_exist_is_refused_with_those_that_do(
+    scene: Scene,
+) -> None:
+    await run(scene, scene.plan(generations=1))
+    record = read_experiment(scene.directory)
+    with pytest.raises(ConfigError, match="did you mean"):
+        record.checkpoint("r11/g001")
+    with pytest.raises(ConfigError, match=r"900s \(periodic\)"):
+        record.checkpoint("r1/g001", at="5m")
+    assert record.checkpoint("r1/g001@end").kind == "end"
+
+
+async def test_scores_can_be_computed_again(scene: Scene) -> None:
+    async def score(_end: Any) -> dict[str, float]:
+        return {"cubes": 7.0}
+
+    await run(scene, scene.plan())
+    async with scene.experiment(None) as exp:
+        rows = await exp.rescore(score)
+    assert [row.scores for row in rows] == [{"cubes": 7.0}] * 2
+
+
+async def test_another_process_sees_live_facts_and_pauses_chains(scene: Scene) -> None:
+    async with scene.experiment(scene.plan(repeats=2)) as exp, anyio.create_task_group() as tasks:
+        rows = aiter(exp.run())
+        tasks.start_soon(scene.tick)
+        await anext(rows)
+        answer = await ask_experiment(scene.directory, "status")
+        assert answer is not None
+        assert set(answer["live"]) <= {"r1", "r2"}
+        json.dumps(answer)
+        assert await ask_experiment(scene.directory, "pause", {"chains": ["r2"]}) == {}
+        tasks.cancel_scope.cancel()
+    assert await ask_experiment(scene.directory, "status") is None
+
+
+async def test_there_is_no_experiment_without_a_plan(scene: Scene) -> None:
+    with pytest.raises(UsageError, match="no experiment"):
+        async with scene.experiment(None):
+            pass
+
+
+def test_environment_values_are_checked() -> None:
+    values: Mapping[str, Any] = {"A": 1}
+    with pytest.raises(ConfigError):
+        Experiment(None, dir="x", env=values)
