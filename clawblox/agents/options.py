@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
+from clawblox.agents.programs.program import PROGRAMS
 from clawblox.agents.usage import Budget, check_amount
 from clawblox.config.arguments import (
     check_choice,
@@ -30,6 +31,9 @@ DEFAULT_RESTART_WINDOW_S: Final = 600.0
 DEFAULT_STALL_TIMEOUT_S: Final = 600.0
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_. -]{0,127}")
+
+DRIVER_NAMES: Final = (*PROGRAMS, "acp", "command")
+"""The names of all drivers."""
 
 SandboxChoice: TypeAlias = bool | Literal["strict"]
 """Whether the program runs in a sandbox; ``"strict"`` refuses a weaker sandbox."""

@@ -10,7 +10,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -21,6 +21,7 @@ from clawblox.concurrency.progress import ProgressLike
 from clawblox.errors import ConfigError
 from clawblox.protocol import SEEDS
 from clawblox.results import Labels
+from clawblox.spelling import nearest_name
 
 ARGUMENT_BY_VARIABLE: Final = {
     protocol.HOST_ENV: "host",
@@ -178,6 +179,25 @@ def check_choice(value: object, key: str, *, choices: tuple[object, ...]) -> Non
     if not any(type(value) is type(choice) and value == choice for choice in choices):
         words = [choice if isinstance(choice, str) else repr(choice) for choice in choices]
         raise mismatch(key, f"{', '.join(words[:-1])} or {words[-1]}", value)
+
+
+def check_known(value: object, key: str, *, names: Iterable[str]) -> str:
+    """Return ``value``, one of the known names; the error suggests the nearest.
+
+    Args:
+        value: The value.
+        key: The argument, for the error.
+        names: The known names.
+
+    Raises:
+        ConfigError: It is not a known name.
+    """
+    known = list(names)
+    if isinstance(value, str) and value in known:
+        return value
+    likely = nearest_name(str(value), known)
+    hint = f"did you mean {likely}?" if likely else None
+    raise mismatch(key, f"one of {', '.join(known)}", value, hint=hint)
 
 
 def check_flag(value: object, key: str) -> None:

@@ -29,8 +29,7 @@ from clawblox.agents.drivers.command import CommandDriver
 from clawblox.agents.drivers.driver import Driver
 from clawblox.agents.drivers.kimi import KimiDriver
 from clawblox.agents.drivers.opencode import OpencodeDriver
-from clawblox.config.arguments import mismatch
-from clawblox.spelling import nearest_name
+from clawblox.config.arguments import check_known
 
 __all__ = ["DRIVERS", "find_driver"]
 
@@ -58,9 +57,4 @@ def find_driver(name: str) -> Driver:
     Raises:
         ConfigError: No driver has this name.
     """
-    driver = DRIVERS.get(str(name))
-    if driver is None:
-        likely = nearest_name(str(name), DRIVERS)
-        hint = f"did you mean {likely}?" if likely else None
-        raise mismatch("agent", f"one of {', '.join(sorted(DRIVERS))}", name, hint=hint)
-    return driver
+    return DRIVERS[check_known(name, "agent", names=sorted(DRIVERS))]

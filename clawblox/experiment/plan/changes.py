@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from clawblox.errors import ConfigError, PlanChangedError
+from clawblox.config.arguments import check_known
+from clawblox.errors import PlanChangedError
 from clawblox.experiment.plan.naming import original_name
 from clawblox.experiment.plan.plan import Plan
 from clawblox.experiment.plan.plan_file import map_paths
 from clawblox.experiment.plan.values import to_plain
 from clawblox.results import PlanChange, PlanChangeKind
-from clawblox.spelling import nearest_name
 
 PROMPTS: Final = "prompts"
 TEMPLATES: Final = "templates"
@@ -72,11 +72,7 @@ def require_acceptable(changes: Collection[PlanChange], accept: Collection[str] 
         ConfigError: ``accept`` has an unknown name.
     """
     for name in accept:
-        if name not in _ACCEPTABLE:
-            likely = nearest_name(name, _ACCEPTABLE)
-            hint = f"did you mean {likely!r}?" if likely else None
-            expected = f"must be one of {', '.join(_ACCEPTABLE)}"
-            raise ConfigError(expected, key="accept", value=name, hint=hint)
+        check_known(name, "accept", names=_ACCEPTABLE)
     refused = [
         change
         for change in changes

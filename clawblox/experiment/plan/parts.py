@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, Self, TypeAlias
 import attrs
 
 from clawblox import protocol
-from clawblox.agents.options import SandboxChoice, check_name, check_word, to_binary
+from clawblox.agents.options import DRIVER_NAMES, SandboxChoice, check_word, to_binary
 from clawblox.agents.prompts import check_prompt
 from clawblox.agents.usage import Budget, check_amount
 from clawblox.config.arguments import (
@@ -26,6 +26,7 @@ from clawblox.config.arguments import (
     check_flag,
     check_host,
     check_kind,
+    check_known,
     check_path,
     check_port,
     check_size,
@@ -152,7 +153,7 @@ class AgentSpec:
         ConfigError: A value is invalid; the error names the field and the value.
     """
 
-    driver: str = attrs.field(validator=checked(check_name))
+    driver: str = attrs.field(validator=checked(check_known, names=DRIVER_NAMES))
     name: str | None = attrs.field(
         default=None,
         kw_only=True,

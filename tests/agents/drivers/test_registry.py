@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clawblox.agents.drivers import DRIVERS, find_driver
+from clawblox.agents.options import DRIVER_NAMES
 from clawblox.checkpoint.collect.sessions import FORMATS
 from clawblox.errors import ConfigError
 
@@ -41,3 +42,7 @@ def test_only_a_command_without_resume_cannot_be_continued() -> None:
     assert DRIVERS["command"].can_continue({**start, **resume})
     with pytest.raises(ConfigError, match="command"):
         DRIVERS["command"].can_continue(None)
+
+
+def test_the_options_know_the_names_of_all_drivers() -> None:
+    assert set(DRIVER_NAMES) == DRIVERS.keys()

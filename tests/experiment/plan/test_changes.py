@@ -111,7 +111,7 @@ def test_amendments_are_accepted_by_name() -> None:
     assert [one.field for one in caught.value.changes] == ["agents.Eko.budget"]
     with pytest.raises(ConfigError, match="accept: must be one of") as wrong:
         require_acceptable(changes, ["budgets"])
-    assert wrong.value.hint == "did you mean 'budget'?"
+    assert wrong.value.hint == "did you mean budget?"
 
 
 def test_the_error_lists_old_and_new_values_and_the_ways_to_continue() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -71,21 +73,25 @@ def test_false_means_none() -> None:
         ({"generations": 0}, "generations: must be a whole number, 1 or more, not 0"),
         ({"agents": []}, "agents: must be a list of agents, not empty"),
         (
-            {"agents": [EKO, {"driver": "a", "modle": "b"}]},
+            {"agents": [EKO, {"driver": "kimi", "modle": "b"}]},
             "agents.1.modle: unknown key; did you mean 'model'?",
         ),
         (
-            {"agents": [EKO, {"driver": "a", "budget": {"turns": 0}}]},
+            {"agents": [EKO, {"driver": "kimi", "budget": {"turns": 0}}]},
             "agents.1.budget.turns: must be a whole number, 1 or more, not 0",
+        ),
+        (
+            {"agents": [{"driver": "cluade"}]},
+            "agents.0.driver: must be one of claude, codex, kimi, opencode, acp",
         ),
         ({"agents": [{"model": "m"}]}, "agents.0.driver: missing"),
         (
             {"agents": [EKO.but(name="Moa"), EKO]},
             "agents.1.name: must be a name of its own, not 'Moa'",
         ),
-        ({"agents": [{"driver": "a", "name": "a-r3"}]}, "agents.0.name: must be a letter"),
+        ({"agents": [{"driver": "kimi", "name": "a-r3"}]}, "agents.0.name: must be a letter"),
         (
-            {"agents": [{"driver": "a", "env": ["KEY=hush"]}]},
+            {"agents": [{"driver": "kimi", "env": ["KEY=hush"]}]},
             "agents.0.env: must be names of environment variables, not 'KEY'",
         ),
         (
@@ -155,13 +161,24 @@ def test_errors_begin_with_the_field_and_the_problem(fields: dict[str, Any], tex
 
 
 def test_an_error_never_shows_a_value_that_may_be_secret() -> None:
-    for fields in ({"agents": [{"driver": "a", "env": ["KEY=hush"]}]}, {"world": WORLD_WITH_KEY}):
+    for fields in (
+        {"agents": [{"driver": "kimi", "env": ["KEY=hush"]}]},
+        {"world": WORLD_WITH_KEY},
+    ):
         with pytest.raises(ConfigError) as caught:
             plan(**fields)
         assert "hush" not in str(caught.value)
 
 
 WORLD_WITH_KEY = {"dir": "w", "env": {"API_KEY": "hush"}}
+
+
+def test_plans_can_be_copied_and_sent_to_other_processes() -> None:
+    rich = plan(labels={"a": 1}, sweep={"agents.*.model": ["a", "b"]}, prices={"m": PRICE})
+    assert pickle.loads(pickle.dumps(rich)) == copy.deepcopy(rich) == rich
+
+
+PRICE = {"input": 1, "output": 2}
 
 
 def test_the_world_can_be_an_address() -> None:

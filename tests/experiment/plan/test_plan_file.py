@@ -123,9 +123,9 @@ def test_a_missing_key_is_reported_at_its_table(tmp_path: Path) -> None:
         ("world = 3\nagents = 4", "world: must be WorldSpec, or a mapping with its fields, not 3"),
         ("world = 'w'\nagents = [3]", "agents.0: must be AgentSpec, or a mapping with its fields"),
         ("world = ", "not TOML: Invalid value"),
-        ("world = ''\nagents = [{driver='a'}]", "world.dir: must be a path, not ''"),
-        ("world = 'w'\nagents = [{driver='a'}]\nsweep = 3", "sweep: must be a mapping"),
-        ("world = 'w'\nagents = [{driver='a'}]\nconditions = [3]", "conditions.0: must be"),
+        ("world = ''\nagents = [{driver='kimi'}]", "world.dir: must be a path, not ''"),
+        ("world = 'w'\nagents = [{driver='kimi'}]\nsweep = 3", "sweep: must be a mapping"),
+        ("world = 'w'\nagents = [{driver='kimi'}]\nconditions = [3]", "conditions.0: must be"),
     ],
 )
 def test_documents_that_are_no_plans_are_refused(text: str, message: str) -> None:
