@@ -106,10 +106,12 @@ def _to_prices(value: Mapping[str, Price | Mapping[str, Any]] | None) -> Mapping
 
 def _to_seeds(value: Iterable[int]) -> tuple[int, ...]:
     seeds = _to_tuple(value, "seeds", "a list of seeds")
-    for index, seed in enumerate(seeds):
+    used: set[int] = set()
+    for seed in seeds:
         check_seed(seed, "seeds")
-        if seed in seeds[:index]:
+        if seed in used:
             raise mismatch("seeds", "different numbers", seed)
+        used.add(seed)
     return seeds
 
 

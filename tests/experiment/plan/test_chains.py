@@ -98,6 +98,20 @@ def test_labels_get_earlier_steps_only_where_paths_end_alike() -> None:
     assert list(label_keys(paths).values()) == ["Eko_model", "Moa_model", "before"]
 
 
+def test_a_long_name_is_cut_and_ends_in_a_digest_of_its_words() -> None:
+    scenes = ["a" * 25, "b" * 25]
+    sweep = {"world.env.A": scenes, "world.env.B": scenes, "duration": [1e9]}
+    long = names(sweep=sweep, seeds=[2**64 - 1])
+    assert [name.partition("_")[0] for name in long] == [
+        "a" * 20 + "-" + "a" * 8,
+        "a" * 20 + "-" + "b" * 8,
+        "b" * 20 + "-" + "a" * 8,
+        "b" * 20 + "-" + "b" * 8,
+    ]
+    assert len(set(long)) == 4
+    assert all(SAFE.fullmatch(name) for name in long)
+
+
 TEXTS = st.text(
     st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=30
 ) | st.sampled_from(["claude-fable-5", "fable", "fable.2", "x/fable", "r1", "a-r1"])
