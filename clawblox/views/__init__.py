@@ -4,6 +4,8 @@ Nothing here prints, asks a world or imports a web framework. The command line u
 
 - ``board``: the live table of a run, laid out for a terminal.
 - ``rows``: instances and agents as the rows of tables, and how a run ended.
+- ``experiments``: the live table of an experiment, its status, and how it ended.
+- ``experiment_plan``: what a plan would do.
 - ``event_lines``: events as lines.
 - ``lineage_layout``: where everything in the picture of a lineage is, and its words.
 - ``lineage_svg``, ``lineage_text``: a lineage as a picture, and as text.

@@ -30,10 +30,10 @@ from clawblox.views.rows import Row, agent_columns, instance_columns, order_agen
 STYLES = {
     **dict.fromkeys(("failed", "halted"), "bold red"),
     "interrupted": "red",
-    **dict.fromkeys(("restarting", "stopping"), "yellow"),
-    **dict.fromkeys(("starting", "idle"), "cyan"),
-    **dict.fromkeys(("ready", "working"), "green"),
-    **dict.fromkeys(("waiting", "exited", "stopped"), "dim"),
+    **dict.fromkeys(("restarting", "stopping", "paused"), "yellow"),
+    **dict.fromkeys(("preparing", "starting", "idle", "saving", "scoring"), "cyan"),
+    **dict.fromkeys(("ready", "working", "running"), "green"),
+    **dict.fromkeys(("waiting", "exited", "stopped", "blocked", "done"), "dim"),
 }
 """Styles of the states. They carry no meaning that the words lack."""
 
@@ -111,10 +111,7 @@ def _parts(view: View, columns: int, lines: int) -> Iterator[RenderableType]:
         notice = textwrap.wrap(view.notice, columns, max_lines=2, placeholder="…") or [""]
         agents = list(_agents(view.agents, columns, lines // 3))
     lines -= len(notice) - 1 + len(agents)
-    for_events = lines - _FIXED_LINES - 1 - min(len(view.rows), _ROWS_BEFORE_EVENTS)
-    most = max(0, min(_MAX_EVENTS, lines // 4, for_events))
-    event_lines = select_events(view.event_lines, most)
-    room = max(1, lines - _FIXED_LINES - len(event_lines) - bool(event_lines))
+    event_lines, room = share_lines(view.event_lines, len(view.rows), lines)
     shown, noted, hidden = _select(view.rows, room)
     yield _first_line(view, columns)
     yield join_parts(_counts(view.counts), view.ramp)
@@ -125,15 +122,24 @@ def _parts(view: View, columns: int, lines: int) -> Iterator[RenderableType]:
         yield join_parts(Text(f"… and {sum(hidden.values())} more: {more}", style="dim"))
     yield from agents
     yield ""
-    for event in event_lines:
-        text = Text(event.text, style="red" if event.is_trouble else "")
-        yield join_parts(
-            Text(event.local_time, style="dim"), Text(event.instance, style="bold"), text
-        )
-    if event_lines:
-        yield ""
+    yield from draw_events(event_lines)
     for line in notice:
         yield join_parts(Text(line, style="dim"))
+
+
+def share_lines(
+    event_lines: Sequence[EventLine], rows: int, lines: int
+) -> tuple[list[EventLine], int]:
+    """Return the events that are shown, and the number of lines for rows.
+
+    Args:
+        event_lines: The events.
+        rows: The number of rows.
+        lines: The lines of the terminal.
+    """
+    for_events = lines - _FIXED_LINES - 1 - min(rows, _ROWS_BEFORE_EVENTS)
+    shown = select_events(event_lines, max(0, min(_MAX_EVENTS, lines // 4, for_events)))
+    return shown, max(1, lines - _FIXED_LINES - len(shown) - bool(shown))
 
 
 def _select(rows: Sequence[Row], room: int) -> tuple[list[Row], Collection[Row], Mapping[str, int]]:
@@ -151,13 +157,29 @@ def _select(rows: Sequence[Row], room: int) -> tuple[list[Row], Collection[Row],
     return shown, noted, Counter(row.state for row in left)
 
 
+def draw_events(event_lines: Sequence[EventLine]) -> Iterator[Text]:
+    """Yield events as lines, with an empty line after them; nothing without events."""
+    for event in event_lines:
+        text = Text(event.text, style="red" if event.is_trouble else "")
+        yield join_parts(
+            Text(event.local_time, style="dim"), Text(event.instance, style="bold"), text
+        )
+    if event_lines:
+        yield Text("")
+
+
 def _first_line(view: View, columns: int) -> Text:
     elapsed = "" if view.elapsed_s is None else format_seconds(view.elapsed_s)
     pressure = "" if view.pressure is None else f"CPU pressure {view.pressure:.0%}"
     right = "   ".join(filter(None, (pressure, elapsed)))
     if cell_len(view.title) + 2 + len(right) > columns:
         right = elapsed  # the title identifies the run
-    title = Text(view.title, style="bold", no_wrap=True, overflow="ellipsis")
+    return draw_title(view.title, right, columns)
+
+
+def draw_title(text: str, right: str, columns: int) -> Text:
+    """Return the first line: a title, cut where it is too long, and facts at the right."""
+    title = Text(text, style="bold", no_wrap=True, overflow="ellipsis")
     title.truncate(max(columns - len(right) - 2, 0), overflow="ellipsis", pad=True)
     return title.append(f"  {right}", style="not bold")
 

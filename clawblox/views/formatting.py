@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -55,6 +56,12 @@ def format_seconds(seconds: float | None) -> str:
         if whole >= unit:
             return f"{whole // unit}{name}{whole % unit // part:02}{part_name}"
     return f"{whole}s"
+
+
+def format_rough_seconds(seconds: float) -> str:
+    """Return a duration as ``42s``, ``12m``, ``2h05m`` or ``3d``: rounded down, zeros left out."""
+    unit = _MINUTE_S if seconds >= _MINUTE_S else 1
+    return re.sub(r"(?<=[dhm])00[hms]$|\.0(?=s)", "", format_seconds(float(seconds // unit * unit)))
 
 
 def count_words(number: int, noun: str) -> str:
@@ -142,8 +149,14 @@ def format_end(status: InstanceStatus) -> str:
 
 
 def suggest(command: str, run_dir: Path, *words: str) -> str:
-    """Return a command line to paste: a command on a run directory, quoted for a shell."""
-    return shlex.join(("clawblox", command, shorten_path(run_dir), *words))
+    """Return a command line to paste: a command on a directory, quoted for a shell.
+
+    Args:
+        command: The command, ``resume`` or ``experiment resume`` for example.
+        run_dir: The directory of a run or an experiment.
+        words: Further arguments.
+    """
+    return shlex.join(("clawblox", *command.split(), shorten_path(run_dir), *words))
 
 
 def shorten_path(path: Path) -> str:

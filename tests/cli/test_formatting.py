@@ -10,6 +10,7 @@ from clawblox.views.formatting import (
     format_age,
     format_bytes,
     format_json,
+    format_rough_seconds,
     format_table,
     suggest,
 )
@@ -19,6 +20,13 @@ def test_sizes_are_readable() -> None:
     sizes = (None, 0, 152, 9_949_999, 48_000_000, 999_499_999, 999_500_000, 31_000_000_000)
     assert [format_bytes(size) for size in sizes] == [
         *("", "0 B", "152 B", "9.9 MB", "48 MB", "999 MB", "1.0 GB", "31 GB"),
+    ]
+
+
+def test_rough_durations_have_no_zeros_and_no_seconds_beyond_a_minute() -> None:
+    seconds = (0, 5.7, 42, 60, 754.9, 3600, 7500, 36000, 3 * 86400, 3 * 86400 + 4 * 3600)
+    assert [format_rough_seconds(one) for one in seconds] == [
+        *("0s", "5s", "42s", "1m", "12m", "1h", "2h05m", "10h", "3d", "3d04h"),
     ]
 
 
@@ -42,6 +50,7 @@ def test_untrusted_text_cannot_move_the_cursor() -> None:
 def test_a_suggested_command_can_be_pasted(tmp_path: Path) -> None:
     directory = tmp_path / "my runs"
     assert suggest("ps", directory, "-w") == f"clawblox ps '{directory}' -w"
+    assert suggest("experiment resume", directory) == f"clawblox experiment resume '{directory}'"
 
 
 def test_numbers_that_json_cannot_hold_are_null_in_what_commands_print() -> None:

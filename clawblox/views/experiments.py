@@ -1,0 +1,254 @@
+"""The status of an experiment as text: a table for a terminal, and a summary.
+
+Pure: a status goes in, lines come out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import attrs
+from rich.text import Text
+
+from clawblox.columns import Column
+from clawblox.experiment.ports import AgentActivity
+from clawblox.experiment.status import RUNNING, ChainStatus, ExperimentStatus
+from clawblox.printable import printable
+from clawblox.system.clock import parse_utc
+from clawblox.views.board import (
+    STYLES,
+    draw_events,
+    draw_lines,
+    draw_title,
+    format_rows,
+    join_parts,
+    share_lines,
+)
+from clawblox.views.event_lines import EventLine
+from clawblox.views.formatting import (
+    count_words,
+    format_cost,
+    format_count,
+    format_rough_seconds,
+    shorten_path,
+    suggest,
+)
+
+MAX_COLUMNS: Final = 100
+_COUNTS: Final = ("failed", "blocked", "paused", "running", "waiting")
+_MAX_FAILURES: Final = 5
+_DIGITS: Final = re.compile(r"(\d+)")
+
+
+@attrs.frozen
+class ExperimentView:
+    """An experiment at one moment, as the table shows it.
+
+    Attributes:
+        status: Its status.
+        event_lines: The most recent events.
+        notice: The last line: the present activity, or a hint.
+    """
+
+    status: ExperimentStatus
+    event_lines: Sequence[EventLine] = ()
+    notice: str = ""
+
+
+def render_experiment(view: ExperimentView, columns: int, lines: int) -> list[str]:
+    """Return the lines of a view, coloured unless ``NO_COLOR`` is set.
+
+    Args:
+        view: The experiment.
+        columns: The longest line; no line is longer than 100 columns.
+        lines: The most lines.
+    """
+    width = min(columns, MAX_COLUMNS)
+    events, room = share_lines(view.event_lines, len(view.status.chains), lines)
+    parts = [*_table(view.status, width, room), Text(""), *draw_events(events)]
+    if view.notice:
+        parts.append(join_parts(Text(printable(view.notice), style="dim")))
+    return draw_lines(parts, width, lines)
+
+
+def describe_status(status: ExperimentStatus, columns: int = MAX_COLUMNS) -> list[str]:
+    """Return the status of an experiment as plain lines, with all chains that have begun.
+
+    Args:
+        status: The status.
+        columns: The longest line.
+    """
+    lines = list(_table(status, min(columns, MAX_COLUMNS), None))
+    for line in lines:
+        line.truncate(columns, overflow="ellipsis")
+    return [line.plain.rstrip() for line in lines]
+
+
+def summarise_experiment(status: ExperimentStatus) -> list[str]:
+    """Return how an experiment ended, why chains have failed, and what to type next."""
+    failed = [chain for chain in status.chains if chain.state == "failed"]
+    money = _describe_money(status)
+    lines = [_describe_counts(status).plain + (f"; {money}." if money else ".")]
+    lines += [f"{chain.name}  {_describe_last(chain)}" for chain in failed[:_MAX_FAILURES]]
+    if len(failed) > _MAX_FAILURES:
+        lines.append(f"… and {len(failed) - _MAX_FAILURES} more have failed.")
+    if status.counts.get("committed", 0) < status.generations:
+        words = ["--retry-failed"] if failed else []
+        lines.append(f"resume:   {suggest('experiment resume', status.directory, *words)}")
+    lines.append(f"results:  {suggest('experiment results', status.directory)}")
+    return list(map(printable, lines))
+
+
+# -- the header ---------------------------------------------------------------------------------
+
+
+def _table(status: ExperimentStatus, columns: int, room: int | None) -> Iterator[Text]:
+    title = " · ".join((status.name, shorten_path(status.directory)))
+    right = " · ".join(filter(None, (_describe_money(status), _describe_time(status))))
+    yield draw_title(printable(title), right, columns)
+    yield join_parts(_describe_counts(status))
+    yield Text("")
+    shown, hidden = _select(status.chains, room)
+    if shown:
+        styles = [STYLES.get(chain.state, "") for chain in shown]
+        yield from format_rows(chain_columns(shown), columns, styles)
+    if hidden:
+        more = f"… and {len(hidden)} more: {_describe_hidden(hidden)}"
+        yield join_parts(Text(printable(more), style="dim"))
+
+
+def _describe_money(status: ExperimentStatus) -> str:
+    spent = "cost unknown" if status.spent_usd is None else format_cost(status.spent_usd)
+    about = "about " if status.is_estimated and status.spent_usd is not None else ""
+    if status.limit_usd is not None:
+        return f"{about}{spent} of ${status.limit_usd:g}"
+    return f"{about}{spent}" if status.spent_usd else ""
+
+
+def _describe_time(status: ExperimentStatus) -> str:
+    gone = f"{format_rough_seconds(status.elapsed_s)} gone" if status.elapsed_s else ""
+    rest = f"about {format_rough_seconds(status.forecast_s)} to go" if status.forecast_s else ""
+    times = ", ".join(filter(None, (gone, rest)))
+    return times if status.pid is not None else " · ".join(filter(None, ("not running", times)))
+
+
+def _describe_counts(status: ExperimentStatus) -> Text:
+    committed = f"{status.counts.get('committed', 0)} of {status.generations} committed"
+    others = [
+        Text(f"{status.counts[name]} {name}", style=STYLES.get(name, ""))
+        for name in _COUNTS
+        if status.counts.get(name)
+    ]
+    return Text(" · ").join([Text(committed), *others])
+
+
+# -- the rows -----------------------------------------------------------------------------------
+
+
+def _select(
+    chains: Iterable[ChainStatus], room: int | None
+) -> tuple[list[ChainStatus], list[ChainStatus]]:
+    """Return the chains that are shown, and the others.
+
+    Chains that have nothing to show are only counted: those that wait for a generation's beginning.
+
+    Args:
+        chains: The chains.
+        room: Number of lines; None has no limit.
+    """
+    ranked = sorted(chains, key=_rank)
+    shown = [chain for chain in ranked if chain.state != "waiting" or chain.attempts]
+    if room is not None and len(shown) + (len(shown) < len(ranked)) > room:
+        shown = shown[: max(0, room - 1)]
+    return shown, [chain for chain in ranked if chain not in shown]
+
+
+def _rank(chain: ChainStatus) -> tuple[int, int, list[tuple[int, str]]]:
+    """Return the place of a chain: what needs a person first, then by generation."""
+    states = ("failed", "paused", "running", "waiting", "done")
+    state = "running" if chain.state in RUNNING else chain.state
+    parts = [(int(part), "") if part.isdecimal() else (0, part) for part in _split(chain.name)]
+    return states.index(state), chain.generation, parts
+
+
+def _split(name: str) -> list[str]:
+    return [part for part in _DIGITS.split(name) if part]
+
+
+def _describe_hidden(chains: Sequence[ChainStatus]) -> str:
+    words = Counter(_describe_wait(chain) for chain in chains)
+    if len(words) == 1:
+        return next(iter(words))
+    return ", ".join(f"{count} {phrase}" for phrase, count in words.most_common())
+
+
+def _describe_wait(chain: ChainStatus) -> str:
+    is_waiting = chain.state == "waiting" and chain.reason and not chain.attempts
+    return f"waiting {chain.reason}" if is_waiting else chain.state
+
+
+def chain_columns(chains: Sequence[ChainStatus]) -> list[Column]:
+    """Return the columns that a table of chains may have, in the order of the table."""
+
+    def number(heading: str, rank: int, cells: Iterable[str]) -> Column:
+        return Column(heading, list(cells), rank, is_number=True)
+
+    def text(heading: str, rank: int, cells: Iterable[str], shortest: int | None = None) -> Column:
+        return Column(heading, list(map(printable, cells)), rank, shortest=shortest)
+
+    return [
+        Column("CHAIN", [chain.name for chain in chains], 0, shortest=12, cut="middle"),
+        number("GEN", 0, (f"{chain.generation}/{chain.generations}" for chain in chains)),
+        text("STATE", 0, (chain.state for chain in chains)),
+        number("ACTIVE", 1, map(_describe_active, chains)),
+        number("WORLD", 7, (_format_world_time(chain.world_time) for chain in chains)),
+        text("AGENTS", 2, (" ".join(map(_mark, chain.agents)) for chain in chains), shortest=9),
+        number("OUTPUT", 3, (format_count(chain.usage.output_tokens) for chain in chains)),
+        number("$", 6, map(_describe_cost, chains)),
+        number("SAVED", 4, (_format_age(chain.last_checkpoint_age_s) for chain in chains)),
+        number("SCORE", 5, map(_first_score, chains)),
+        text("LAST", 8, map(_describe_last, chains), shortest=12),
+    ]
+
+
+def _describe_active(chain: ChainStatus) -> str:
+    duration = format_rough_seconds(chain.duration_s)
+    return f"{format_rough_seconds(chain.active_s)} of {duration}"
+
+
+def _format_world_time(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds:.0f}s"
+
+
+def _format_age(seconds: float | None) -> str:
+    return "" if seconds is None else format_rough_seconds(seconds)
+
+
+def _mark(agent: AgentActivity) -> str:
+    """Return an agent's name with a mark: it has ended, waits for its provider, or is in a turn."""
+    mark = "✓" if agent.is_over else "◌" if agent.provider_wait_s else "●"
+    return f"{agent.name} {mark}" if agent.is_over or agent.is_working else agent.name
+
+
+def _describe_cost(chain: ChainStatus) -> str:
+    about = "~" if chain.is_estimated else ""
+    return f"{about}{chain.cost_usd:.2f}" if chain.cost_usd else ""
+
+
+def _first_score(chain: ChainStatus) -> str:
+    return next((f"{score:.4g}" for score in chain.scores.values()), "")
+
+
+def _describe_last(chain: ChainStatus) -> str:
+    if chain.until is not None and (until := parse_utc(chain.until)) is not None:
+        return f"{chain.cause} until {until.astimezone():%H:%M}"
+    if chain.cause:
+        tries = f" ({count_words(chain.attempts, 'attempt')})" if chain.state == "failed" else ""
+        return f"{chain.cause}: {chain.reason}{tries}"
+    waits = [agent.provider_wait_s for agent in chain.agents if not agent.is_over]
+    if waits and min(waits) > 0:
+        return "waits for model"
+    return chain.last or chain.reason

@@ -1,0 +1,74 @@
+"""What a plan would do, before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawblox.experiment.plan import AgentSpec, Plan
+from clawblox.views.experiment_plan import describe_plan
+
+GB = 10**9
+TEMPLATE = Path("/templates/agent")
+
+
+def plan(**fields: Any) -> Plan:
+    budget = {"output_tokens": 400_000}
+    agent = AgentSpec("claude", model="m-1", template=TEMPLATE, budget=budget)
+    known: dict[str, Any] = {
+        "agents": [agent],
+        "generations": 10,
+        "repeats": 3,
+        "sweep": {"agents.*.model": ["m-1", "m-2"]},
+    }
+    return Plan("/worlds/panda", **{**known, **fields})
+
+
+def test_a_plan_has_its_hours_disk_tokens_and_dollars() -> None:
+    save = {"budget": {"output_tokens": 40_000}}
+    limits = {"worlds": 4, "dollars": 200, "wall": "72h"}
+    lines = describe_plan(
+        plan(save=save, limits=limits),
+        template_bytes={TEMPLATE: GB // 30},
+        free_bytes=68 * GB,
+        facts=["claude 2.1.330, logged in"],
+    )
+    chains, tokens, programs = lines
+    assert chains == (
+        "6 chains of 10 generations of 1h, 4 worlds at a time: at least 15h."
+        " Disk: at least 12 GB of 68 GB free."
+    )
+    assert tokens == (
+        "At most 26M output tokens (24M working, 2.4M saving)."
+        " Starts no generation beyond $200. Ends after 3d."
+    )
+    assert programs == "claude 2.1.330, logged in"
+
+
+def test_different_durations_are_a_range() -> None:
+    (line, _) = describe_plan(plan(sweep={"duration": ["30m", "2h"]}, repeats=1))
+    assert line == "2 chains of 10 generations of 30m to 2h, 2 worlds at a time: at least 20h."
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"save": False}, "At most 24M output tokens."),
+        ({}, "At most 24M output tokens, and those of the save prompts."),
+        (
+            {"agents": [AgentSpec("claude")], "sweep": {}},
+            "No limit of output tokens, as not every agent has such a budget.",
+        ),
+    ],
+)
+def test_missing_budgets_are_said(fields: dict[str, Any], text: str) -> None:
+    assert describe_plan(plan(**fields))[1] == text
+
+
+def test_archives_that_are_kept_count() -> None:
+    for policy, archives in (({"keep": 1}, 3), ({"keep": None}, 6), ({"every": None}, 2)):
+        one = plan(checkpoint=policy, generations=1, repeats=1, sweep={})
+        (line, _) = describe_plan(one, template_bytes={TEMPLATE: GB})
+        assert line.endswith(f" Disk: at least {1 + archives}.0 GB.")

@@ -1,0 +1,208 @@
+"""The table of an experiment, at the widths of terminals."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+
+from clawblox.agents.values import Usage
+from clawblox.experiment.ports import AgentActivity
+from clawblox.experiment.status import ChainStatus, ExperimentStatus
+from clawblox.views.event_lines import EventLine
+from clawblox.views.experiments import (
+    ExperimentView,
+    describe_status,
+    render_experiment,
+    summarise_experiment,
+)
+
+HOSTILE = "\x1b[2J\u202e\nEko"
+UNTIL = "2026-06-22T21:40:00Z"
+
+
+@pytest.fixture(autouse=True)
+def _in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+def agent(name: str = "Eko", **fields: Any) -> AgentActivity:
+    return AgentActivity(**{"name": name, "is_over": False, "is_working": True, **fields})
+
+
+def chain(name: str, generation: int, state: Any, minutes: float = 0, **fields: Any) -> ChainStatus:
+    known: dict[str, Any] = {"generations": 10, "duration_s": 3600.0, "active_s": minutes * 60.0}
+    return ChainStatus(name=name, generation=generation, state=state, **{**known, **fields})
+
+
+CHAINS = (
+    chain(
+        *("fable-r1", 4, "working", 22), world_time=1320.0, agents=(agent(),),
+        usage=Usage(output_tokens=181_000), cost_usd=2.1, last_checkpoint_age_s=430.0,
+        scores={"cubes": 6.0}, last="curl /input", attempts=1,
+    ),
+    chain("opus-r3", 3, "waiting", reason="for the claude account"),
+    chain(
+        *("opus-r1", 3, "paused", 41), world_time=2460.0, cause="limit", until=UNTIL, attempts=1,
+        usage=Usage(output_tokens=160_000), cost_usd=5.1, last_checkpoint_age_s=240.0,
+    ),
+    chain(
+        *("fable-r3", 3, "working", 3), agents=(agent(provider_wait_s=9.0),), attempts=1,
+        usage=Usage(output_tokens=12_000), cost_usd=0.11, scores={"cubes": 4.0},
+    ),
+    chain(
+        *("fable-r2", 3, "saving", 58), world_time=3480.0, agents=(agent(),), attempts=2,
+        usage=Usage(output_tokens=212_000), cost_usd=2.44, last="save prompt sent",
+        last_checkpoint_age_s=55.0,
+    ),
+    chain(
+        *("opus-r2", 2, "failed", 12), world_time=720.0, cause="world", reason="died at 720 s",
+        usage=Usage(output_tokens=41_000), cost_usd=0.92, last_checkpoint_age_s=720.0, attempts=4,
+    ),
+)  # fmt: skip
+COUNTS = {"committed": 12, "running": 3, "paused": 1, "failed": 1, "blocked": 8, "waiting": 35}
+
+
+def status(chains: tuple[ChainStatus, ...] = CHAINS, **fields: Any) -> ExperimentStatus:
+    known: dict[str, Any] = {
+        "name": "panda-memory",
+        "directory": Path("experiments/panda-memory"),
+        "pid": 7,
+        "chains": chains,
+        "counts": COUNTS,
+        "generations": 60,
+        "spent_usd": 41.2,
+        "is_estimated": False,
+        "limit_usd": 200.0,
+        "elapsed_s": 14100.0,
+        "forecast_s": 43200.0,
+    }
+    return ExperimentStatus(**{**known, **fields})
+
+
+def draw(view: ExperimentView, columns: int, lines: int = 40) -> list[str]:
+    """Return the lines of a view without colours."""
+    drawn = render_experiment(view, columns, lines)
+    return [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in drawn]
+
+
+def headings(columns: int) -> list[str]:
+    return describe_status(status(), columns)[3].split()
+
+
+def test_the_header_has_the_money_the_time_and_the_counts() -> None:
+    title, counts, *_ = describe_status(status())
+    assert title.startswith("panda-memory · experiments/panda-memory ")
+    assert title.endswith(" $41.20 of $200 · 3h55m gone, about 12h to go")
+    assert counts == "12 of 60 committed · 1 failed · 8 blocked · 1 paused · 3 running · 35 waiting"
+
+
+def test_what_needs_a_person_is_on_top() -> None:
+    rows = [line.split()[0] for line in describe_status(status())[4:-1]]
+    assert rows == ["opus-r2", "opus-r1", "fable-r2", "fable-r3", "fable-r1"]
+
+
+def test_chains_are_in_the_order_of_their_numbers() -> None:
+    chains = tuple(chain(f"r{number}", 1, "working") for number in (10, 9, 1))
+    rows = [line.split()[0] for line in describe_status(status(chains))[4:]]
+    assert rows == ["r1", "r9", "r10"]
+
+
+def test_waiting_chains_are_counted_with_their_reason() -> None:
+    assert describe_status(status())[-1] == "… and 1 more: waiting for the claude account"
+    chains = (*CHAINS, chain("s1", 1, "waiting"), chain("s2", 1, "waiting"))
+    line = describe_status(status(chains))[-1]
+    assert line == "… and 3 more: 2 waiting, 1 waiting for the claude account"
+
+
+def test_a_row_shows_what_its_chain_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = {line.split()[0]: " ".join(line.split()[1:]) for line in describe_status(status())[3:]}
+    assert lines["CHAIN"] == "GEN STATE ACTIVE WORLD AGENTS OUTPUT $ SAVED SCORE LAST"
+    assert lines["fable-r1"] == "4/10 working 22m of 1h 1320s Eko ● 181k 2.10 7m 6 curl /input"
+    assert lines["fable-r3"] == "3/10 working 3m of 1h Eko ◌ 12k 0.11 4 waits for model"
+    assert lines["fable-r2"] == "3/10 saving 58m of 1h 3480s Eko ● 212k 2.44 55s save prompt sent"
+    assert lines["opus-r2"].startswith("2/10 failed 12m of 1h 720s 41k 0.92 12m world: died")
+    assert re.search(r"160k 5.10 4m limit until \d\d:\d\d$", lines["opus-r1"])
+
+
+def test_an_agent_that_has_ended_is_ticked_and_an_idle_one_is_bare() -> None:
+    agents = (agent(is_over=True), agent("Moa", is_working=False))
+    lines = describe_status(status((chain("r1", 1, "working", agents=agents),)))
+    assert "Eko ✓ Moa" in lines[4]
+
+
+def test_last_world_and_cost_give_way_in_this_order() -> None:
+    everything = ["CHAIN", "GEN", "STATE", "ACTIVE", "WORLD", "AGENTS", "OUTPUT", "$"]
+    everything += ["SAVED", "SCORE", "LAST"]
+    lost = {
+        name: max(w for w in range(40, 101) if name not in headings(w)) for name in everything[4:]
+    }
+    assert headings(100) == everything
+    assert lost["LAST"] > lost["WORLD"] > lost["$"] > lost["SCORE"]
+
+
+@pytest.mark.parametrize("columns", [40, 80, 100, 200])
+def test_no_line_is_longer_than_the_terminal_or_100_columns(columns: int) -> None:
+    view = ExperimentView(status(), [EventLine(UNTIL, "r1", "paused " * 40)], "Ctrl-C " * 40)
+    for lines in (draw(view, columns), describe_status(status(), columns)):
+        assert max(map(cell_len, lines)) <= min(columns, 100)
+
+
+@pytest.mark.parametrize("lines", [8, 10, 16, 24, 80])
+def test_the_table_fits_the_terminal_and_keeps_the_notice(lines: int) -> None:
+    chains = (*(chain(f"r{number}", 1, "working", attempts=1) for number in range(70)), *CHAINS)
+    events = [EventLine(UNTIL, "r1", f"event {number}") for number in range(9)]
+    view = ExperimentView(status(chains), events, "Ctrl-C saves and stops")
+    shown = draw(view, 80, lines)
+    assert len(shown) <= lines
+    assert shown[-1] == "Ctrl-C saves and stops"
+    if lines > 8:
+        assert shown[4].split()[0] == "opus-r2"
+    rows = [line for line in shown if " of 1h" in line]
+    (hidden,) = [line for line in shown if line.startswith("… and ")]
+    assert int(hidden.split()[2]) + len(rows) == len(chains)
+
+
+def test_hostile_text_is_escaped() -> None:
+    bad = chain(HOSTILE, 1, "failed", cause=HOSTILE, reason=HOSTILE, agents=(agent(HOSTILE),))
+    waiting = chain("r9", 1, "waiting", reason=HOSTILE)
+    shown = status((bad, waiting), name=HOSTILE, directory=Path(HOSTILE))
+    view = ExperimentView(shown, [EventLine(UNTIL, HOSTILE, HOSTILE)], HOSTILE)
+    drawn = [
+        *render_experiment(view, 100, 40),
+        *describe_status(shown),
+        *summarise_experiment(shown),
+    ]
+    plain = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in drawn]
+    assert not any(re.search("[\x00-\x1f\u202e]", line) for line in plain)
+
+
+def test_an_experiment_that_nothing_runs_says_so() -> None:
+    title = describe_status(status(pid=None))[0]
+    assert title.endswith("$41.20 of $200 · not running · 3h55m gone, about 12h to go")
+
+
+def test_costs_that_are_estimated_or_unknown_are_marked() -> None:
+    estimated = chain("r1", 1, "working", cost_usd=2.0, is_estimated=True)
+    lines = describe_status(status((estimated,), is_estimated=True))
+    assert " about $41.20 of $200 " in lines[0]
+    assert " ~2.00" in lines[4]
+    assert " cost unknown of $200 " in describe_status(status(spent_usd=None))[0]
+
+
+def test_the_summary_has_failures_and_the_next_commands() -> None:
+    assert summarise_experiment(status()) == [
+        f"{describe_status(status())[1]}; $41.20 of $200.",
+        "opus-r2  world: died at 720 s (4 attempts)",
+        "resume:   clawblox experiment resume experiments/panda-memory --retry-failed",
+        "results:  clawblox experiment results experiments/panda-memory",
+    ]
+    done = status((), counts={"committed": 60}, limit_usd=None, spent_usd=0.0)
+    assert summarise_experiment(done) == [
+        "60 of 60 committed.",
+        "results:  clawblox experiment results experiments/panda-memory",
+    ]
