@@ -11,7 +11,7 @@ import anyio
 from clawblox.concurrency.threads import run_blocking
 from clawblox.experiment.chain_files import PlannedChain, write_chain_files
 from clawblox.experiment.chain_set import all_chains
-from clawblox.experiment.layout import chain_dir, run_prefix
+from clawblox.experiment.layout import chain_dir, experiment_prefix
 from clawblox.experiment.lines import Line
 from clawblox.experiment.plan.plan import Chain, Plan
 from clawblox.experiment.results import make_results, write_results
@@ -100,10 +100,9 @@ class DerivedFiles:
 
     def _describe(self, plan: Plan, chain: Chain) -> PlannedChain:
         own = all_chains(plan, self._state).get(chain.name, chain)
-        layout = self._plans[0].layout
         return PlannedChain(
             templates=[agent.template for agent in own.plan.agents],
             duration_s=own.plan.duration,
-            runs=run_prefix(plan.name, chain.name, layout, given=plan.run_prefix),
+            runs=experiment_prefix(plan.name, given=plan.run_prefix),
             tmux=plan.tmux,
         )

@@ -1,0 +1,63 @@
+"""Files that are derived from the journal."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from clawblox.experiment.derived import DerivedFiles
+from clawblox.experiment.layout import chain_dir, table_path
+from clawblox.experiment.plan import Plan
+from clawblox.experiment.pointer import read_pointer
+from tests.experiment.journals import Journal, make_plan, used
+
+pytestmark = pytest.mark.anyio
+
+
+async def rows(directory: Path, plan: Plan, journal: Journal, chain: str) -> list[dict[str, str]]:
+    """Write the files, and return the table of a chain."""
+    await DerivedFiles(directory, [plan], journal.state, journal.lines).flush()
+    table = table_path(chain_dir(directory, chain, plan.layout))
+    return list(csv.DictReader(table.read_text().splitlines()))
+
+
+async def test_chains_have_sessions_of_tmux_of_their_own(tmp_path: Path) -> None:
+    plan, journal = make_plan(tmux="gen"), Journal()
+    for chain in ("r1", "r2"):
+        journal.open(chain, 1).commit([used(1)] * 2)
+    for chain in ("r1", "r2"):
+        written = await rows(tmp_path, plan, journal, chain)
+        assert {row["tmux_session"] for row in written} == {f"gen-{chain}-g001-0"}
+        assert {row["duration_seconds"] for row in written} == {"3600"}
+
+
+async def test_the_only_chain_has_the_names_of_the_public_scripts(tmp_path: Path) -> None:
+    plan = make_plan(layout="flat", repeats=1, tmux="gen", run_prefix="panda-r1")
+    journal = Journal()
+    attempt = journal.open("r1", 1)
+    attempt.checkpoint()
+    archive = tmp_path / "runs" / attempt.name / "checkpoints" / "c0.ckpt"
+    archive.parent.mkdir(parents=True)
+    archive.touch()
+    attempt.commit([used(1)] * 2)
+    written = await rows(tmp_path, plan, journal, "r1")
+    assert {row["tmux_session"] for row in written} == {"gen-g001-0"}
+    assert read_pointer(tmp_path) == archive
+
+
+async def test_files_are_written_again_only_where_lines_have_changed_them(tmp_path: Path) -> None:
+    plan, journal = make_plan(), Journal()
+    journal.open("r1", 1).commit([used(1)] * 2)
+    files = DerivedFiles(tmp_path, [plan], journal.state, journal.lines)
+    await files.flush()
+    table = table_path(chain_dir(tmp_path, "r1", "chains"))
+    table.unlink()
+    await files.flush()
+    assert not table.exists()
+    journal.open("r1", 2).commit([used(1)] * 2)
+    for line in journal.lines[2:]:
+        files.note(line)
+    await files.flush()
+    assert len(table.read_text().splitlines()) == 5
