@@ -91,7 +91,7 @@ def _begin(journal: Journal, directory: Path, plan: Plan) -> None:
 
 def _write_plan(directory: Path, name: str, plan: Plan) -> None:
     kept = copy_inputs(plan, directory / "inputs")
-    publish_bytes(directory / name, kept.dumps().encode())
+    publish_bytes(directory / name, kept.dumps(base=directory).encode())
 
 
 def _amend(journal: Journal, directory: Path, given: Plan | None, accept: Collection[str]) -> None:

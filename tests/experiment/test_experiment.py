@@ -43,7 +43,7 @@ class Scene:
             "checkpoint": {"every": 900.0, "idle_wait": 0.0},
         }
         agents = [AgentSpec("claude", name="Eko")]
-        return Plan(self.world, agents, **{**settings, **changes})
+        return Plan(self.world, **{"agents": agents, **settings, **changes})
 
     def experiment(self, plan: Plan | None, **options: Any) -> Experiment:
         return Experiment(
@@ -152,6 +152,20 @@ async def test_more_generations_and_repeats_are_allowed_without_a_word(scene: Sc
     outcome = await run(scene, scene.plan(generations=2, repeats=3))
     assert outcome.status == "done"
     assert len(read_experiment(scene.directory).results().rows()) == 6
+
+
+async def test_a_directory_that_was_moved_is_resumed_without_the_files_of_the_author(
+    scene: Scene, tmp_path: Path
+) -> None:
+    prompt = tmp_path / "system.md"
+    prompt.write_text("Build.")
+    agent = AgentSpec("claude", name="Eko", system_prompt=prompt)
+    await run(scene, scene.plan(generations=1, agents=[agent]))
+    prompt.unlink()
+    scene.directory = scene.directory.rename(tmp_path / "moved")
+    assert (await run(scene, None)).status == "done"
+    (copy,) = (scene.directory / "inputs").iterdir()
+    assert read_experiment(scene.directory).plan.agents[0].system_prompt == copy
 
 
 async def test_what_needs_a_person_ends_the_run_with_75_and_a_reason(scene: Scene) -> None:
