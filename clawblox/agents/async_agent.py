@@ -331,11 +331,14 @@ class AsyncAgent:
         order = self._order(prompt, env, system_prompt=check_text(system, "system_prompt"))
         return await self._own_begin(order)
 
-    async def check(self, *, env: Mapping[str, str] | None = None) -> None:
+    async def check(self, *, env: Mapping[str, str] | None = None) -> str | None:
         """Run the checks of a start without starting the agent; nothing is written.
 
         Args:
             env: As for :meth:`start`.
+
+        Returns:
+            Version of the program; None if it is not known.
 
         Raises:
             AgentSetupError: The program is missing, too old, or not logged in.
@@ -344,7 +347,7 @@ class AsyncAgent:
         """
         order = self._order("check", env)
         with self._options.naming_errors():
-            await in_own_task(partial(check_setup, order))
+            return await in_own_task(partial(check_setup, order))
 
     async def send(
         self, prompt: str | None = None, *, env: Mapping[str, str] | None = None

@@ -3,6 +3,7 @@
 - ``experiment``, ``experiment_run``: runs, pauses, resumes and forks the chains of a plan.
 - ``session``, ``opening``: the time in which one process runs an experiment, and its beginning.
 - ``forking``, ``rescoring``, ``selection``: branches and new scores, and the checkpoints for them.
+- ``survey``: looks for every fault before anything starts.
 - ``record``, ``derived``: an experiment as its directory records it, and files made from that.
 - ``events``, ``requests``: what an experiment reports, and what other processes ask of it.
 - ``plan``: plans of experiments, and the chains of generations that they consist of.

@@ -9,6 +9,7 @@ from typing import Final
 
 import attrs
 
+from clawblox.agents.drivers import find_driver
 from clawblox.agents.prompts import check_prompt
 from clawblox.config.arguments import check_count, check_seed
 from clawblox.errors import ConfigError, UsageError
@@ -74,6 +75,7 @@ def plan_fork(
     if fork.reseed is not None:
         check_seed(fork.reseed, "reseed")
     labels = _check_labels(fork)
+    _require_branching(chain)
     _require_separate_worlds(fork, chain, running, total)
     group = 1 + max((branch.group for branch in _branches(state)), default=0)
     return [
@@ -120,6 +122,18 @@ def _derive_label(prompt: str | None) -> str:
             break
         label = f"{label}-{word.lower()}" if label else word.lower()
     return label or hashlib.sha256(prompt.encode()).hexdigest()[:8]
+
+
+def _require_branching(chain: Chain) -> None:
+    """Check that the conversations of all agents can be carried in archives, and branched."""
+    for agent in chain.plan.agents:
+        driver = find_driver(agent.driver)
+        if not (driver.archives_conversation and driver.can_branch):
+            raise UsageError(
+                f"{agent.name} cannot be branched: conversations of the driver"
+                f" {agent.driver!r} are not in checkpoints, or cannot be copied",
+                hint="fork experiments whose agents are claude, codex or kimi",
+            )
 
 
 def _require_separate_worlds(

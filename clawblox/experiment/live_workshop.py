@@ -35,10 +35,11 @@ from clawblox.experiment.credentials import Credentials
 from clawblox.experiment.ended_attempts import prune_agent_dir, set_aside, validate_agent_dir
 from clawblox.experiment.live_attempt import LiveAttempt
 from clawblox.experiment.plan.parts import AgentSpec
-from clawblox.experiment.plan.plan import Chain, Layout
+from clawblox.experiment.plan.plan import Chain, Layout, Plan
 from clawblox.experiment.ports import Attempt, AttemptError, Order, Signal
 from clawblox.experiment.preparing import Preparation, find_archive, find_attempt
 from clawblox.experiment.state import CheckpointRef
+from clawblox.experiment.survey import survey_plan
 from clawblox.system.files import available_bytes, has_digest
 from clawblox.world.async_world import AsyncWorld
 
@@ -68,6 +69,7 @@ class LiveWorkshop:
     ) -> None:
         self._directory = directory
         self._layout = layout
+        self._env = env
         self._credentials = Credentials(env)
         self._find_input = find_input
 
@@ -78,6 +80,20 @@ class LiveWorkshop:
     def accounts(self, chain: Chain) -> Sequence[str]:
         """Return the account that each agent of a chain uses, in their order."""
         return [self._credentials.account(spec) for spec in chain.plan.agents]
+
+    async def survey(self, plan: Plan, *, are_logins_checked: bool) -> None:
+        """Check everything that the experiment needs; nothing is started.
+
+        Args:
+            plan: The plan.
+            are_logins_checked: Whether programs must be logged in.
+
+        Raises:
+            ConfigError: There are faults; the error names all of them.
+
+        Cancellation: has no effect.
+        """
+        await survey_plan(plan, self._directory, self._env, are_logins_checked=are_logins_checked)
 
     async def check(self, chain: Chain) -> None:
         """Check that the programs of a chain's agents can work; nothing is started.

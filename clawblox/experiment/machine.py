@@ -124,13 +124,14 @@ Next: TypeAlias = Begin | Prepare | Commit | Interrupt | Over
 """What a chain does next."""
 
 
-def next_step(chain: ChainState, generations: int, retry: Retry) -> Next:
+def next_step(chain: ChainState, generations: int, retry: Retry, *, has_minds: bool = True) -> Next:
     """Return what a chain does next that nothing runs now.
 
     Args:
         chain: The chain.
         generations: Number of its last generation.
         retry: How failures are retried.
+        has_minds: Whether its checkpoints have the conversations of all agents.
     """
     latest = chain.latest
     if latest is None:
@@ -141,12 +142,13 @@ def next_step(chain: ChainState, generations: int, retry: Retry) -> Next:
         return Begin(generation=latest.number + 1, inherited=latest.source)
     if not latest.attempts:
         return _begin_again(chain, latest, back=0, reason="")
+    back = 0 if has_minds else None
     attempt = latest.attempts[-1]
     if attempt.ending is None:
         return _continue(chain, latest, attempt)
     if attempt.outcome == "failed":
         return _retry(chain, latest, attempt, retry)
-    return _begin_again(chain, latest, back=0, reason=str(attempt.outcome))
+    return _begin_again(chain, latest, back=back, reason=str(attempt.outcome))
 
 
 def last_generation(chain: ChainState, planned: int) -> int:
@@ -248,7 +250,8 @@ def _begin_again(
         reason: Why there is another attempt.
     """
     path = generation.ancestry()
-    if path and path[0].kind in _PHASES:  # it has no time left for anything else
+    # It has no time left for anything else.
+    if path and (path[0].kind == "end" or (path[0].kind in _PHASES and back is not None)):
         return _begin_from(path[0], reason=reason)
     if back is not None and back < len(path):
         return _begin_from(path[back], reason=reason)

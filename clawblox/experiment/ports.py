@@ -17,7 +17,7 @@ import attrs
 from clawblox.agents.values import Usage
 from clawblox.errors.agent import ErrorKind
 from clawblox.experiment.lines import CheckpointKind, FailureCause, Phase
-from clawblox.experiment.plan.plan import Chain
+from clawblox.experiment.plan.plan import Chain, Plan
 from clawblox.experiment.state import Branch, CheckpointRef
 
 
@@ -276,6 +276,19 @@ class Workshop(Protocol):
 
     def accounts(self, chain: Chain) -> Sequence[str]:
         """Return the account that each agent of a chain uses, in their order."""
+
+    async def survey(self, plan: Plan, *, are_logins_checked: bool) -> None:
+        """Check everything that the experiment needs; nothing is started.
+
+        Args:
+            plan: The plan.
+            are_logins_checked: Whether programs must be logged in.
+
+        Raises:
+            ConfigError: There are faults; the error names all of them.
+
+        Cancellation: has no effect.
+        """
 
     async def check(self, chain: Chain) -> None:
         """Check that the programs of a chain's agents can work; nothing is started.

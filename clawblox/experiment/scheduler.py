@@ -14,6 +14,7 @@ import anyio
 import anyio.abc
 import attrs
 
+from clawblox.agents.drivers import find_driver
 from clawblox.experiment.accounts import Accounts, LongPauseError
 from clawblox.experiment.callbacks import Callbacks
 from clawblox.experiment.generation import GenerationRunner
@@ -185,7 +186,10 @@ class Scheduler:
     def _next(self, chain: Chain) -> Begin | Prepare | Commit | Interrupt | Over:
         state = self.state.chain(chain.name)
         last = last_generation(state, chain.plan.generations)
-        return next_step(state, last, chain.plan.retry)
+        has_minds = all(
+            find_driver(agent.driver).archives_conversation for agent in chain.plan.agents
+        )
+        return next_step(state, last, chain.plan.retry, has_minds=has_minds)
 
     # -- pauses and halts -----------------------------------------------------------------------
 

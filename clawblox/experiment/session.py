@@ -51,6 +51,7 @@ class Session:
         callbacks: Callbacks,
     ) -> None:
         self._opened = opened
+        self._workshop = workshop
         self._recorder = recorder
         self._clock = clock
         self._scope = anyio.CancelScope()
@@ -83,6 +84,9 @@ class Session:
         begun_at = self._clock.monotonic()
         try:
             with self._scope:
+                await self._workshop.survey(
+                    self._opened.plans[-1], are_logins_checked=not self._has_worked()
+                )
                 await self._recorder.write("session.begun", {"pid": os.getpid()})
                 self._recall_limits()
                 await self._scheduler.run(self._chains())
@@ -174,6 +178,11 @@ class Session:
         state = self._opened.state
         chains = all_chains(self._opened.plans[revision], state)
         return chains.get(name) or all_chains(self._opened.plans[-1], state)[name]
+
+    def _has_worked(self) -> bool:
+        """Return whether agents have worked before: then an expired login is a pause."""
+        chains = self._opened.state.chains.values()
+        return any(attempt.working for chain in chains for attempt in chain.attempts)
 
     def _recall_limits(self) -> None:
         """Take the limits into account that an earlier session has met."""

@@ -269,6 +269,9 @@ class FakeWorkshop:
     def accounts(self, chain: Chain) -> Sequence[str]:
         return [ACCOUNT for _ in chain.plan.agents]
 
+    async def survey(self, plan: Plan, *, are_logins_checked: bool) -> None:
+        pass
+
     async def check(self, chain: Chain) -> None:
         if not self.is_logged_in:
             failed = AgentFailed(name="Eko", kind="auth", text="no login", account=ACCOUNT)

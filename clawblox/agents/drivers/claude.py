@@ -137,6 +137,7 @@ class ClaudeDriver(KnownProgramDriver):
     )
     needs_version = False
     can_branch = True
+    reports_cost = True
     errors = _ERRORS
 
     def find_problems(self, setup: AgentSetup, env: Mapping[str, str]) -> Iterator[Requirement]:

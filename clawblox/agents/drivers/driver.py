@@ -264,6 +264,7 @@ class Driver(ABC):
         records_usage: Whether the program records its usage in files that :meth:`read_usage`
             reads.
         can_branch: Whether conversations can be branched.
+        reports_cost: Whether the program reports the cost of its work.
         keeps_system_prompt: Whether a conversation keeps its first system prompt for ever.
         errors: Patterns of the program's messages.
     """
@@ -272,6 +273,7 @@ class Driver(ABC):
     errors: ErrorPatterns = ()
     records_usage = False
     can_branch = False
+    reports_cost = False
     keeps_system_prompt = True
 
     @abstractmethod

@@ -96,6 +96,7 @@ class OpencodeDriver(KnownProgramDriver):
     modes = (None, "allow", "bypassPermissions")
     modes_hint = "leave permission_mode out: there is no person to give permissions"
     can_branch = True
+    reports_cost = True
     keeps_system_prompt = False
 
     def find_problems(self, setup: AgentSetup, env: Mapping[str, str]) -> Iterator[Requirement]:

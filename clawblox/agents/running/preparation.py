@@ -28,7 +28,7 @@ from clawblox.agents.layout import AgentDir
 from clawblox.agents.running.hooks import Enclosed
 from clawblox.agents.running.order import Order
 from clawblox.agents.running.session import read_system_prompt
-from clawblox.agents.running.version import ask_version
+from clawblox.agents.running.version import ask_version, find_number
 from clawblox.concurrency.threads import run_blocking, run_interruptible
 from clawblox.errors import AgentSetupError, ConfigError
 from clawblox.protocol import (
@@ -137,10 +137,13 @@ def require_arguments(order: Order) -> None:
         )
 
 
-async def check_setup(order: Order) -> None:
+async def check_setup(order: Order) -> str | None:
     """Check that an agent's program is installed and can work, also in its sandbox.
 
     The agent's directory is not touched. The guard watches the processes.
+
+    Returns:
+        Version of the program; None if it is not known.
 
     Raises:
         AgentSetupError: A requirement is missing.
@@ -161,6 +164,7 @@ async def check_setup(order: Order) -> None:
     requirements = await run_blocking(order.driver.check, setup, env, version)
     _require_usable(requirements)
     await run_blocking(_try_enclosure, order, binary)
+    return find_number(version)
 
 
 def _try_enclosure(order: Order, binary: Path) -> None:
