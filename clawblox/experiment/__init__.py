@@ -37,6 +37,8 @@
 - ``status``: the status of an experiment at one moment.
 - ``chain_set``: the chains of the plan together with their branches.
 - ``harness_import``: what the public generation scripts record of an experiment, checked.
+- ``harness_begin``: begins an experiment where these scripts left one.
+- ``leftovers``: finds and removes what an experiment does not need.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ def _list(run_dir: Path, manifests: Iterable[Manifest], names: _Names) -> Iterat
     yield from archives
     for directory in _directories(run_dir):
         for path in find_partials(directory):
-            yield RunFile(path, "half-written", _tree_size(path))
+            yield RunFile(path, "half-written", tree_size(path))
 
 
 def _snapshot_digest(archive: Path) -> object:
@@ -253,7 +253,8 @@ def _own_size(path: Path, run_dir: Path) -> int | None:
     return found.st_size if is_below and stat.S_ISREG(found.st_mode) else None
 
 
-def _tree_size(path: Path) -> int:
+def tree_size(path: Path) -> int:
+    """Return the size of a file, or of a directory with everything in it, in bytes."""
     files = (Path(root) / name for root, _, names in os.walk(path) for name in names)
     return path.lstat().st_size + sum(file.lstat().st_size for file in files)
 

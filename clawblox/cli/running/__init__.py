@@ -15,5 +15,6 @@
 - ``live_table``: the live table, and ``ps --watch``.
 - ``resuming``: what ``resume`` and ``up --continue`` share.
 - ``run_dirs``: the world and the run directory of a command.
+- ``plan_settings``: fields of plans that ``--set`` sets.
 - ``saves``: ``save``, and the saves of ``fork`` and ``stop``.
 """

@@ -17,10 +17,13 @@ from pathlib import Path
 
 import anyio
 import attrs
+import click
 import msgspec
 
-from clawblox.cli.terminal.output import Outbox
+from clawblox.cli.terminal.output import Outbox, note
+from clawblox.cli.terminal.screen import progress_bar
 from clawblox.concurrency.batch import Batch
+from clawblox.concurrency.threads import run_blocking
 from clawblox.results import StartedWorld, WorldEvent
 from clawblox.rundir.control_client import Lines
 from clawblox.rundir.paths import make_run_dir, state_dir
@@ -31,6 +34,11 @@ _LOG_NAME = "up.log"
 _CLOSE_TIMEOUT_S = 1.0
 _MAX_MESSAGE_BYTES = 1 << 20
 _LAST_LINES = 20
+_CHANNEL_FLAG = "--background-channel"
+
+# The name is unlike anything a user may mistype, because click suggests hidden options too.
+background_option = click.option(_CHANNEL_FLAG, "starter_fd", type=int, hidden=True)
+"""The option of a command that is an orchestrator and can run in the background."""
 
 
 class _Progress(msgspec.Struct, tag="progress"):
@@ -74,7 +82,11 @@ class StarterChannel:
     def send_result(self, lines: Sequence[str], batch: Batch[StartedWorld]) -> None:
         """Queue the result of the start. It is the last message."""
         reasons = {name: describe_start_error(error) for name, error in batch.failed.items()}
-        self._send(StartResult(list(lines), len(batch), reasons))
+        self.send_start(StartResult(list(lines), len(batch), reasons))
+
+    def send_start(self, result: StartResult) -> None:
+        """Queue a result of the start. It is the last message."""
+        self._send(result)
 
     def _send(self, message: msgspec.Struct) -> None:
         self._outbox.put(msgspec.json.encode(message) + b"\n")
@@ -145,11 +157,14 @@ class BackgroundProcess:
             self._process.returncode = 0  # keeps Popen from warning that the child still runs
 
 
-def spawn_in_background(args: Sequence[str], run_dir: Path) -> BackgroundProcess:
+def spawn_in_background(
+    command: Sequence[str], args: Sequence[str], run_dir: Path
+) -> BackgroundProcess:
     """Run a command of this program again, in the background in a session of its own. Blocks.
 
     Args:
-        args: The command and its arguments.
+        command: The words of the command.
+        args: Its arguments.
         run_dir: The run directory, for its output.
 
     Raises:
@@ -160,13 +175,12 @@ def spawn_in_background(args: Sequence[str], run_dir: Path) -> BackgroundProcess
     channel, far_end = socket.socketpair()
     channel.setblocking(False)
     log, log_start = open_log(log_file)
-    command, *others = args
     with far_end:
-        channel_args = (command, "--background-channel", str(far_end.fileno()))
+        words = (*command, _CHANNEL_FLAG, str(far_end.fileno()), *args)
         try:
             process = subprocess.Popen(
                 # -P: nothing is imported from the current directory.
-                [sys.executable, "-P", "-m", "clawblox", *channel_args, *others],
+                [sys.executable, "-P", "-m", "clawblox", *words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -176,3 +190,41 @@ def spawn_in_background(args: Sequence[str], run_dir: Path) -> BackgroundProcess
         finally:
             os.close(log)
     return BackgroundProcess(process.pid, log_file, log_start, process, channel)
+
+
+async def start_in_background(
+    background: BackgroundProcess,
+    verb: str,
+    count: int,
+    on_started: Callable[[StartResult], None],
+    watch: str,
+) -> int:
+    """Wait until an orchestrator in the background has started its work; return the exit status.
+
+    Args:
+        background: The orchestrator.
+        verb: Word for the start, for example ``Starting``.
+        count: How many instances it starts.
+        on_started: Called with the result of the start.
+        watch: Command that shows the work.
+
+    Cancellation: the orchestrator continues.
+    """
+    try:
+        async with progress_bar(verb, count) as bar:
+            result = await background.wait_for_start(
+                lambda is_ready: bar.advance(is_failed=not is_ready)
+            )
+        if result is None:
+            status, lines = await run_blocking(background.wait)
+            note("The orchestrator in the background has ended:")
+            for line in lines:
+                note(f"  | {line}")
+            return status or 1
+        on_started(result)
+        return 1 if result.failed else 0
+    except anyio.get_cancelled_exc_class():  # by Ctrl-C
+        note(f"The start continues in the background. To watch it: {watch}")
+        raise
+    finally:
+        background.detach()

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import anyio
 import click
 
 from clawblox.cli.field_options import options_from
@@ -16,15 +15,16 @@ from clawblox.cli.running.background import (
     BackgroundProcess,
     StarterChannel,
     StartResult,
+    background_option,
     spawn_in_background,
+    start_in_background,
 )
 from clawblox.cli.running.displays import Display, LineDisplay, TableDisplay
 from clawblox.cli.running.instance_states import InstanceStates
 from clawblox.cli.running.orchestrator import BatchRun, Orchestrator
-from clawblox.cli.terminal.output import Output, note
-from clawblox.cli.terminal.screen import progress_bar
+from clawblox.cli.terminal.output import Output
 from clawblox.cli.terminal.warnings import configure_logging
-from clawblox.concurrency.threads import run_blocking
+from clawblox.views.event_lines import describe_event
 from clawblox.views.formatting import shorten_path, suggest
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -32,9 +32,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 def add_orchestrator_options(command: _F) -> _F:
     """Add the options of a command that is the orchestrator of its instances."""
-    # The name is unlike anything a user may mistype, because click suggests hidden options too.
-    command = click.option("--background-channel", "starter_fd", type=int, hidden=True)(command)
-    return options_from(OrchestratorOptions, "orchestrator_options")(command)
+    return options_from(OrchestratorOptions, "orchestrator_options")(background_option(command))
 
 
 async def run_batch(
@@ -57,7 +55,7 @@ async def run_batch(
     if batch_run.options.detach and batch_run.starter_fd is None:
         command, *others = ctx.obj
         # If an option is given twice, the last value counts.
-        return await _run_in_background((command, *background_args, *others), batch_run)
+        return await _run_in_background(command, (*background_args, *others), batch_run)
     states = InstanceStates(batch_run.count)
     fd = batch_run.starter_fd
     with Output(sys.stdout) as output:
@@ -72,7 +70,7 @@ def _make_display(output: Output, batch_run: BatchRun, states: InstanceStates) -
         configure_logging(table.warn if sys.stderr.isatty() else None)
         return table
     configure_logging()
-    lines = LineDisplay(output)
+    lines = LineDisplay(output, describe_event)
     lines.announce(f"Run directory: {shorten_path(batch_run.run_dir)}")
     return lines
 
@@ -80,28 +78,17 @@ def _make_display(output: Output, batch_run: BatchRun, states: InstanceStates) -
 # -- in the background ------------------------------------------------------------------------
 
 
-async def _run_in_background(args: tuple[str, ...], batch_run: BatchRun) -> int:
-    background = spawn_in_background(args, batch_run.run_dir)
-    click.echo(f"Run directory: {shorten_path(batch_run.run_dir)}")
-    try:
-        async with progress_bar(batch_run.verb, batch_run.count) as bar:
-            result = await background.wait_for_start(
-                lambda is_ready: bar.advance(is_failed=not is_ready)
-            )
-        if result is None:
-            status, lines = await run_blocking(background.wait)
-            note("The orchestrator in the background has ended:")
-            for line in lines:
-                note(f"  | {line}")
-            return status or 1
-        click.echo("\n".join(_summary(result, background, batch_run.run_dir)))
-        return 1 if result.failed else 0
-    except anyio.get_cancelled_exc_class():  # by Ctrl-C
-        command = suggest("ps", batch_run.run_dir, "-w")
-        note(f"The start continues in the background. To watch it: {command}")
-        raise
-    finally:
-        background.detach()
+async def _run_in_background(command: str, args: Sequence[str], batch_run: BatchRun) -> int:
+    run_dir = batch_run.run_dir
+    background = spawn_in_background([command], args, run_dir)
+    click.echo(f"Run directory: {shorten_path(run_dir)}")
+    return await start_in_background(
+        background,
+        batch_run.verb,
+        batch_run.count,
+        lambda result: click.echo("\n".join(_summary(result, background, run_dir))),
+        suggest("ps", run_dir, "-w"),
+    )
 
 
 def _summary(result: StartResult, background: BackgroundProcess, run_dir: Path) -> Iterator[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 import anyio
 
@@ -23,19 +23,23 @@ from clawblox.views.board import View, render
 from clawblox.views.event_lines import EventLine, RecentEvents, describe_event
 from clawblox.views.formatting import shorten_path
 
+_Event = TypeVar("_Event")
+
 _RECENT_EVENTS = 16
 _FINISH_TIMEOUT_S = 1.0
 
 
-class LineDisplay:
+class LineDisplay(Generic[_Event]):
     """A line for each event. A slow reader loses the oldest lines beyond 4096.
 
     Args:
         output: Where the lines go.
+        describe: Returns the line of an event; None if it has none.
     """
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Output, describe: Callable[[_Event], EventLine | None]) -> None:
         self._output = output
+        self._describe = describe
         self._outbox = Outbox(self._write)
 
     async def _write(self, line: str) -> None:
@@ -70,9 +74,11 @@ class LineDisplay:
         """
         await self.finish()
 
-    def take(self, event: WorldEvent) -> None:
+    def take(self, event: _Event) -> None:
         """Write an event."""
-        self._outbox.put(str(describe_event(event)))
+        line = self._describe(event)
+        if line is not None:
+            self._outbox.put(str(line))
 
     def announce(self, text: str) -> None:
         """Write a lasting fact, such as an address, or the present activity."""
@@ -189,5 +195,5 @@ class TableDisplay:
         )
 
 
-Display: TypeAlias = LineDisplay | TableDisplay
+Display: TypeAlias = LineDisplay[WorldEvent] | TableDisplay
 """Shows the work of an orchestrator."""

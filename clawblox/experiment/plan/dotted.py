@@ -6,14 +6,15 @@ A step is the key of a field. After ``agents`` comes the name of an agent, its p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import attrs
 
 from clawblox.errors import ConfigError
 from clawblox.experiment.plan.parts import AgentSpec
-from clawblox.experiment.plan.values import PART, fields_by_key
+from clawblox.experiment.plan.values import PART, FrozenMapping, fields_by_key
 from clawblox.spelling import nearest_name
 
 SETTABLE: Final = ("world", "agents", "duration", "save", "checkpoint", "inherit", "stop")
@@ -23,21 +24,33 @@ _WHOLE: Final = ("world", "agents")
 _ALL: Final = "*"
 
 
-def set_value(plan: Any, path: str, value: object) -> Any:  # noqa: ANN401 - a plan, as in sweep
+def set_value(
+    plan: Any,  # noqa: ANN401 - a plan, as in sweep
+    path: str,
+    value: object,
+    fields: Sequence[str] = SETTABLE,
+) -> Any:  # noqa: ANN401
     """Return the plan with another value at ``path``.
+
+    Args:
+        plan: The plan.
+        path: The path.
+        value: The value, or its plain form.
+        fields: The fields of the plan that may be set.
 
     Raises:
         ConfigError: There is no such path, or the value is invalid there.
     """
     first, *rest = path.split(".")
-    if first not in SETTABLE or (first in _WHOLE and not rest):
-        raise _unknown_path(plan, path)
+    unknown = partial(_unknown_path, plan, path, fields)
+    if first not in fields or (first in _WHOLE and not rest):
+        raise unknown()
     if first == "agents":
         agents = list(plan.agents)
         for index in _positions(agents, path):
-            agents[index] = _set_below(agents[index], rest[1:], value, plan, path)
+            agents[index] = _set_below(agents[index], rest[1:], value, unknown)
         return attrs.evolve(plan, agents=agents)
-    return _set_below(plan, path.split("."), value, plan, path)
+    return _set_below(plan, path.split("."), value, unknown)
 
 
 def read_value(plan: Any, path: str) -> Any:  # noqa: ANN401 - any value
@@ -67,20 +80,25 @@ def _positions(agents: Sequence[AgentSpec], path: str) -> list[int]:
     raise ConfigError(f"no agent is called {who!r}", key=path, hint=hint)
 
 
-def _set_below(part: Any, steps: Sequence[str], value: object, plan: Any, path: str) -> Any:  # noqa: ANN401
+def _set_below(
+    part: Any,  # noqa: ANN401 - the plan, or a part of it
+    steps: Sequence[str],
+    value: object,
+    unknown: Callable[[], ConfigError],
+) -> Any:  # noqa: ANN401
     fields = fields_by_key(type(part)) if attrs.has(type(part)) else {}
     field = fields.get(steps[0]) if steps else None
     if field is None or (isinstance(part, AgentSpec) and field.name == "name"):
-        raise _unknown_path(plan, path)
+        raise unknown()
     rest = steps[1:]
     if rest:
         current = getattr(part, field.name)
         if current is None and PART in field.metadata:
             current = field.metadata[PART]()
-        if field.name == "env" and isinstance(current, Mapping):
+        if isinstance(current, FrozenMapping):  # of names such as those of models, with dots
             value = {**current, ".".join(rest): value}
         else:
-            value = _set_below(current, rest, value, plan, path)
+            value = _set_below(current, rest, value, unknown)
     changes: dict[str, Any] = {str(field.alias): value}
     return attrs.evolve(part, **changes)
 
@@ -88,10 +106,11 @@ def _set_below(part: Any, steps: Sequence[str], value: object, plan: Any, path: 
 # -- misspelled paths -----------------------------------------------------------------------------
 
 
-def _unknown_path(plan: Any, path: str) -> ConfigError:  # noqa: ANN401
-    known = [*_known_paths(plan, SETTABLE), *_agent_paths(path)]
+def _unknown_path(plan: Any, path: str, fields: Sequence[str]) -> ConfigError:  # noqa: ANN401
+    known = [*_known_paths(plan, fields), *_agent_paths(path)]
     likely = nearest_name(path, known)
-    hint = f"conditions may set fields of the agents and the world, {', '.join(SETTABLE[2:])}"
+    others = [field for field in fields if field not in _WHOLE]
+    hint = f"fields of the agents and the world may be set, and {', '.join(others)}"
     problem = f"unknown path; did you mean {likely!r}?" if likely else "no such path"
     return ConfigError(problem, key=path, hint=None if likely else hint)
 

@@ -1,0 +1,71 @@
+"""Fields of plans that a command line sets: ``--set limits.worlds=8``."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+import click
+
+from clawblox.errors import ConfigError
+from clawblox.experiment.plan import Plan
+from clawblox.experiment.plan.dotted import set_value
+
+_FIELDS: Final = tuple(
+    field.name
+    for field in attrs.fields(Plan)
+    if field.name not in ("name", "layout", "sweep", "conditions")
+)
+
+
+def parse_settings(
+    ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
+) -> dict[str, Any]:
+    """Return values by dotted path, given as ``PATH=VALUE``; a click callback."""
+    for text in texts:
+        if not text.partition("=")[1]:
+            raise click.BadParameter(f"must be PATH=VALUE, not {text!r}", ctx, param)
+    pairs = (text.split("=", 1) for text in texts)
+    return {path.strip(): _parse_value(value.strip()) for path, value in pairs}
+
+
+def _parse_value(text: str) -> Any:  # noqa: ANN401 - any value of TOML
+    """Return a value of TOML; a text that is none is itself the value."""
+    try:
+        values = tomllib.loads(f"value = {text}")
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return text
+    return values["value"] if len(values) == 1 else text
+
+
+def apply_settings(plan: Plan, settings: Mapping[str, Any]) -> Plan:
+    """Return a plan with other values for some fields.
+
+    Args:
+        plan: The plan.
+        settings: The values by dotted path, such as ``limits.worlds`` or ``agents.*.model``.
+
+    Raises:
+        ConfigError: A path is unknown, or a value is invalid; the key is the whole path.
+    """
+    for path, value in settings.items():
+        try:
+            plan = set_value(plan, path, value, _FIELDS)
+        except ConfigError as error:
+            raise ConfigError(
+                error.message, key=path, value=error.value, hint=error.hint, path=error.path
+            ) from error
+    return plan
+
+
+settings_option = click.option(
+    "--set",
+    "settings",
+    metavar="PATH=VALUE",
+    multiple=True,
+    callback=parse_settings,
+    help="Set a field of the plan, such as limits.worlds=8 or agents.*.model=MODEL; can be "
+    "repeated.",
+)

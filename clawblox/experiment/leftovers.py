@@ -1,0 +1,143 @@
+"""What an experiment keeps and does not need: runs that failed, and checkpoints. It blocks.
+
+The runs and periodic checkpoints of a generation serve its retries. When it is committed, only its
+committed run, its checkpoints at the boundary and the end, the archive that the pointer of its
+chain names, and the checkpoints at which branches begin are needed.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import attrs
+
+from clawblox.checkpoint.archive import registry
+from clawblox.experiment import layout
+from clawblox.experiment.cleaning import tree_size
+from clawblox.experiment.journal import Journal
+from clawblox.experiment.pointer import read_pointer
+from clawblox.experiment.preparing import find_archive, find_attempt
+from clawblox.experiment.record import ExperimentRecord
+from clawblox.experiment.state import (
+    AttemptState,
+    CheckpointRef,
+    ExperimentState,
+    GenerationState,
+)
+
+LeftoverKind: TypeAlias = Literal["run", "checkpoint"]
+
+_SPENT: Final = frozenset({"periodic", "pause"})
+"""Kinds of checkpoints that serve only retries and pauses of their generation."""
+
+
+@attrs.frozen(kw_only=True)
+class Leftover:
+    """A run directory or an archive that is not needed.
+
+    Attributes:
+        path: The directory or file, absolute.
+        kind: What it is.
+        size_bytes: Its size.
+        checkpoints: The recorded checkpoints that it consists of, or contains.
+    """
+
+    path: Path
+    kind: LeftoverKind
+    size_bytes: int
+    checkpoints: tuple[CheckpointRef, ...] = ()
+
+
+def list_leftovers(record: ExperimentRecord) -> list[Leftover]:
+    """Return what the experiment does not need, in the order of its journal.
+
+    Args:
+        record: The experiment.
+    """
+    return [
+        leftover
+        for chain in record.state.chains.values()
+        for generation in chain.generations.values()
+        for attempt in generation.attempts
+        for leftover in _list(record, generation, attempt)
+        if leftover.path.exists()
+    ]
+
+
+def remove_leftovers(directory: Path, leftovers: Sequence[Leftover]) -> None:
+    """Remove what an experiment does not need; the journal records it first.
+
+    Args:
+        directory: The directory of the experiment.
+        leftovers: What to remove, from :func:`list_leftovers`; new sources of forks stay.
+
+    Raises:
+        RunLockedError: A process runs the experiment.
+        OSError: A file cannot be removed.
+    """
+    with Journal(directory) as journal:
+        sources = ExperimentState(journal.lines).fork_sources
+        for leftover in leftovers:
+            if sources.isdisjoint(leftover.checkpoints):
+                _record_removal(journal, leftover)
+                _remove(leftover)
+
+
+def _record_removal(journal: Journal, leftover: Leftover) -> None:
+    for ref in leftover.checkpoints:
+        journal.append(
+            "checkpoint.removed",
+            {"file": ref.file},
+            chain=ref.chain,
+            generation=ref.generation,
+            attempt=ref.attempt,
+        )
+
+
+def _remove(leftover: Leftover) -> None:
+    if leftover.kind == "run":
+        shutil.rmtree(leftover.path)
+    else:
+        registry.remove(leftover.path)
+
+
+# -- what is needed -----------------------------------------------------------------------------
+
+
+def _list(
+    record: ExperimentRecord, generation: GenerationState, attempt: AttemptState
+) -> Iterator[Leftover]:
+    chain_dir = layout.chain_dir(record.directory, generation.chain, record.plan.layout)
+    sources = record.state.fork_sources
+    if attempt.outcome == "committed":
+        yield from _list_archives(chain_dir, attempt, sources)
+    elif attempt.ending is not None and _is_spent(generation, attempt, sources):
+        place = find_attempt(chain_dir, attempt.run_id)
+        if place is not None:
+            refs = tuple(point.ref for point in attempt.checkpoints)
+            size_bytes = tree_size(place)
+            yield Leftover(path=place, kind="run", size_bytes=size_bytes, checkpoints=refs)
+
+
+def _list_archives(
+    chain_dir: Path, attempt: AttemptState, sources: Collection[CheckpointRef]
+) -> Iterator[Leftover]:
+    pointed = read_pointer(chain_dir)
+    for point in attempt.checkpoints:
+        archive = find_archive(chain_dir, point.ref)
+        if archive in (None, pointed) or point.kind not in _SPENT or point.ref in sources:
+            continue
+        size_bytes = archive.stat().st_size
+        refs = (point.ref,)
+        yield Leftover(path=archive, kind="checkpoint", size_bytes=size_bytes, checkpoints=refs)
+
+
+def _is_spent(
+    generation: GenerationState, attempt: AttemptState, sources: Collection[CheckpointRef]
+) -> bool:
+    """Return whether nothing can begin from an attempt that ended without being committed."""
+    refs = {point.ref for point in attempt.checkpoints}
+    return refs.isdisjoint(sources) and (generation.is_over or not refs)

@@ -1,0 +1,77 @@
+"""Fields of plans that the command line sets with ``--set``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import pytest
+
+from clawblox.cli.running.plan_settings import apply_settings, parse_settings
+from clawblox.errors import ConfigError
+from clawblox.experiment.plan import AgentSpec, Plan, Price
+
+
+def make_plan() -> Plan:
+    return Plan("/worlds/panda", [AgentSpec("claude"), AgentSpec("codex")])
+
+
+def parse(*texts: str) -> dict[str, Any]:
+    context = click.Context(click.Command("run"))
+    return parse_settings(context, click.Option(["--set"]), texts)
+
+
+def apply(*texts: str) -> Plan:
+    return apply_settings(make_plan(), parse(*texts))
+
+
+def test_values_are_those_of_toml_or_else_text() -> None:
+    assert parse("a=8", "b=1.5", "c=true", 'd="8"', "e=[1, 2]", "f=72h", "g=x=y", "h=") == {
+        "a": 8,
+        "b": 1.5,
+        "c": True,
+        "d": "8",
+        "e": [1, 2],
+        "f": "72h",
+        "g": "x=y",
+        "h": "",
+    }
+    assert parse("a=1\nb = 2") == {"a": "1\nb = 2"}
+
+
+def test_fields_at_any_depth_can_be_set() -> None:
+    plan = apply("limits.worlds=8", "limits.wall=72h", "generations=20", "agents.*.model=m-1")
+    assert (plan.limits.worlds, plan.limits.wall, plan.generations) == (8, 259200.0, 20)
+    assert [agent.model for agent in plan.agents] == ["m-1", "m-1"]
+    plan = apply("agents.Moa.model=m-2", "save=false", "checkpoint.every=false")
+    assert [agent.model for agent in plan.agents] == [None, "m-2"]
+    assert (plan.save, plan.checkpoint.every) == (None, None)
+
+
+def test_names_in_mappings_may_contain_dots() -> None:
+    plan = apply("limits.per_model.gpt-5.5=3", "prices.gpt-5.5={input = 1, output = 2}")
+    assert dict(plan.limits.per_model) == {"gpt-5.5": 3}
+    assert dict(plan.prices) == {"gpt-5.5": Price(input=1, output=2)}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("limits.wolds=1", "limits.wolds: unknown path; did you mean 'limits.worlds'?"),
+        ("limits.worlds=0", "limits.worlds: must be a whole number, 1 or more, not 0"),
+        ("agents.Ek.model=x", "agents.Ek.model: no agent is called 'Ek'"),
+        ("name=other", "name: no such path"),
+        ("layout=flat", "layout: no such path"),
+        ("world=elsewhere", "world: no such path"),
+        ("save.before=never", "save.before: must be seconds, above 0"),
+    ],
+)
+def test_errors_name_the_whole_path(text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        apply(text)
+    assert str(caught.value).startswith(message)
+
+
+def test_a_setting_without_a_value_is_refused() -> None:
+    with pytest.raises(click.BadParameter, match="must be PATH=VALUE"):
+        parse("limits.worlds")

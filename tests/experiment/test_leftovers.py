@@ -1,0 +1,124 @@
+"""What an experiment does not need, and what stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawblox.errors import RunLockedError
+from clawblox.experiment.journal import Journal
+from clawblox.experiment.leftovers import list_leftovers, remove_leftovers
+from clawblox.experiment.opening import begin
+from clawblox.experiment.plan import AgentSpec, Plan
+from clawblox.experiment.record import read_experiment
+from tests.support import make_world
+
+SHA = "ab" * 32
+
+
+class Scene:
+    """An experiment whose lines and files are written by hand."""
+
+    def __init__(self, root: Path) -> None:
+        self.directory = root / "exp"
+        self.directory.mkdir()
+        plan = Plan(make_world(root), [AgentSpec("claude")], name="exp", generations=2)
+        with Journal(self.directory) as journal:
+            begin(journal, self.directory, plan)
+
+    @property
+    def runs(self) -> Path:
+        return self.directory / "chains" / "r1" / "runs"
+
+    def write(self, attempt: str, generation: int, *lines: tuple[Any, dict[str, Any]]) -> None:
+        with Journal(self.directory) as journal:
+            for type_, data in lines:
+                place = {"chain": "r1", "generation": generation, "attempt": attempt}
+                journal.append(type_, data, **place)  # type: ignore[arg-type]
+
+    def archive(self, run: str, file: str) -> Path:
+        path = self.runs / run / "checkpoints" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x" * 100)
+        return path
+
+    def names(self) -> list[str]:
+        leftovers = list_leftovers(read_experiment(self.directory))
+        return [str(leftover.path.relative_to(self.runs)) for leftover in leftovers]
+
+    def remove(self) -> None:
+        record = read_experiment(self.directory)
+        remove_leftovers(self.directory, list_leftovers(record))
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+OPENED = ("opened", {"origin": None, "phase": "work", "revision": 0})
+COMMITTED = ("committed", {"usage": []})
+
+
+def checkpoint(file: str, kind: str = "periodic") -> tuple[Any, dict[str, Any]]:
+    return "checkpoint", {"file": file, "sha256": SHA, "kind": kind, "elapsed_s": 1.0}
+
+
+def failed(moved_to: str) -> tuple[Any, dict[str, Any]]:
+    return "failed", {"cause": "world", "text": "died", "usage": [], "moved_to": moved_to}
+
+
+def test_failed_runs_and_periodic_checkpoints_of_committed_generations_go(scene: Scene) -> None:
+    scene.archive("a.failed-1", "t1.ckpt")
+    for file in ("t2.ckpt", "boundary.ckpt", "end.ckpt"):
+        scene.archive("b", file)
+    scene.write("a", 1, OPENED, checkpoint("t1.ckpt"), failed("a.failed-1"))
+    points = (checkpoint("t2.ckpt"), checkpoint("boundary.ckpt", "boundary"))
+    scene.write("b", 1, OPENED, *points, checkpoint("end.ckpt", "end"), COMMITTED)
+    assert scene.names() == ["a.failed-1", "b/checkpoints/t2.ckpt"]
+    scene.remove()
+    assert scene.names() == []
+    assert sorted(path.name for path in scene.runs.rglob("*.ckpt")) == ["boundary.ckpt", "end.ckpt"]
+    (generation,) = read_experiment(scene.directory).state.chain("r1").generations.values()
+    assert [point.ref.file for point in generation.checkpoints()] == ["boundary.ckpt", "end.ckpt"]
+
+
+def test_what_a_retry_may_need_stays(scene: Scene) -> None:
+    scene.archive("a.failed-1", "t1.ckpt")
+    scene.archive("b.failed-2", "none").unlink()
+    scene.write("a", 1, OPENED, checkpoint("t1.ckpt"), failed("a.failed-1"))
+    scene.write("b", 1, OPENED, failed("b.failed-2"))
+    assert scene.names() == ["b.failed-2"]
+
+
+def test_sources_of_forks_stay(scene: Scene) -> None:
+    scene.archive("a", "t1.ckpt")
+    scene.archive("b", "t2.ckpt")
+    interrupted = ("interrupted", {"usage": []})
+    scene.write("a", 1, OPENED, checkpoint("t1.ckpt"), interrupted)
+    scene.write("b", 1, OPENED, checkpoint("t2.ckpt"), COMMITTED)
+    assert scene.names() == ["a", "b/checkpoints/t2.ckpt"]
+    for number, (attempt, file) in enumerate([("a", "t1.ckpt"), ("b", "t2.ckpt")], 1):
+        source = {"chain": "r1", "generation": 1, "attempt": attempt, "file": file, "sha256": SHA}
+        with Journal(scene.directory) as journal:
+            facts = {"source": source, "group": 1, "number": number}
+            journal.append("chain.forked", facts, chain=f"r1-f1-{number}")
+    assert scene.names() == []
+
+
+def test_the_archive_that_the_pointer_names_stays(scene: Scene) -> None:
+    archive = scene.archive("b", "t2.ckpt")
+    scene.write("b", 1, OPENED, checkpoint("t2.ckpt"), COMMITTED)
+    pointer = scene.directory / "chains" / "r1" / "checkpoint.json"
+    pointer.write_text(f'{{"checkpoint": "{archive}"}}')
+    assert scene.names() == []
+
+
+def test_nothing_is_removed_while_the_experiment_runs(scene: Scene) -> None:
+    scene.archive("b", "t2.ckpt")
+    scene.write("b", 1, OPENED, checkpoint("t2.ckpt"), COMMITTED)
+    with Journal(scene.directory), pytest.raises(RunLockedError):
+        scene.remove()
+    assert scene.names() == ["b/checkpoints/t2.ckpt"]
