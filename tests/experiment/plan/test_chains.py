@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawblox.experiment import AgentSpec, Condition, Plan
@@ -147,6 +147,7 @@ def different(sweep: dict[str, list[Any]]) -> dict[str, list[Any]]:
     return {path: [v for i, v in enumerate(vs) if v not in vs[:i]] for path, vs in sweep.items()}
 
 
+@settings(max_examples=50)
 @given(data=st.data(), sweep=sweeps(), conditions=CONDITION_NAMES, count=st.integers(1, 4))
 def test_names_are_safe_and_unique_and_extending_a_plan_renames_no_chain(
     data: st.DataObject, sweep: dict[str, list[Any]], conditions: list[str], count: int
