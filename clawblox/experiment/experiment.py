@@ -73,6 +73,8 @@ class Experiment:
         accept: Names of the changes of the plan or its files that are accepted: ``duration``,
             ``budget``, ``save``, ``stop``, ``version``, ``world``, ``prompts``, ``templates``.
         retry_failed: Whether chains that have failed are tried again.
+        resume_from: An archive of this package or of the public generation scripts, from which the
+            only chain continues its generation; None for none.
 
     Raises:
         ConfigError: An argument is wrong.
@@ -90,6 +92,7 @@ class Experiment:
         env: Mapping[str, str] | None = None,
         accept: Collection[str] = (),
         retry_failed: bool = False,
+        resume_from: str | os.PathLike[str] | None = None,
         _clock: Clock | None = None,
         _make_workshop: Callable[[OpenExperiment, Mapping[str, str]], Workshop] | None = None,
     ) -> None:
@@ -104,6 +107,8 @@ class Experiment:
         self._env = dict(os.environ if env is None else check_env(env))
         self._accept = tuple(accept)
         self._retry_failed = retry_failed
+        archive = None if resume_from is None else check_path(resume_from, "resume_from")
+        self._resume_from = None if archive is None else archive.absolute()
         self._clock = _clock or SystemClock()
         self._make_workshop = _make_workshop or _make_live_workshop
         self._hub: Hub[ExperimentEvent] = Hub()
@@ -182,6 +187,7 @@ class Experiment:
             self._given,
             accept=self._accept,
             retry_failed=self._retry_failed,
+            resume_from=self._resume_from,
         )
 
     async def _start_tasks(self, tasks: Tasks) -> None:

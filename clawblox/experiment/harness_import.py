@@ -148,7 +148,7 @@ def read_chain(chain_dir: Path, *, agents: int) -> ImportedChain:
             missing.
     """
     path = layout.table_path(chain_dir)
-    rows = list(_read_rows(path))
+    rows = list(read_rows(path))
     if not rows:
         raise ConfigError("no generation is complete", path=path, hint=_RESUME_FROM)
     generations: dict[int, list[Row]] = {}
@@ -216,7 +216,12 @@ def _index(row: Row) -> int:
 # -- its rows -------------------------------------------------------------------------------------
 
 
-def _read_rows(path: Path) -> Iterator[Row]:
+def read_rows(path: Path) -> Iterator[Row]:
+    """Yield the rows of a table, checked. Blocks.
+
+    Raises:
+        ConfigError: It cannot be read, or a row is not valid.
+    """
     try:
         text = read_regular(path, max_bytes=_MAX_TABLE_BYTES).decode("utf-8-sig")
     except OSError as error:

@@ -12,9 +12,11 @@ from typing import Any, Final
 
 import attrs
 
-from clawblox.errors import UsageError
+from clawblox.errors import ConfigError, UsageError
+from clawblox.experiment.imports import import_archive, import_rows
 from clawblox.experiment.inputs import Inputs, copy_inputs, digest_inputs
 from clawblox.experiment.journal import Journal
+from clawblox.experiment.layout import chain_dir
 from clawblox.experiment.lines import Line
 from clawblox.experiment.machine import Over, last_generation, next_step
 from clawblox.experiment.plan.changes import compare, require_acceptable
@@ -50,6 +52,7 @@ def open_experiment(
     *,
     accept: Collection[str] = (),
     retry_failed: bool = False,
+    resume_from: Path | None = None,
 ) -> OpenExperiment:
     """Begin an experiment, or continue it. Blocks.
 
@@ -59,6 +62,7 @@ def open_experiment(
         plan: The plan; None continues with the recorded one.
         accept: Amendments of the plan that are accepted.
         retry_failed: Whether chains that have failed are tried again.
+        resume_from: An archive from which the only chain continues; None for none.
 
     Raises:
         UsageError: There is no experiment, and no plan.
@@ -77,6 +81,7 @@ def open_experiment(
     plans = read_plans(directory, lines)
     state = ExperimentState(lines)
     _end_killed_session(journal, state)
+    _import(journal, state, directory, plans[-1], resume_from)
     if retry_failed:
         _retry_failed(journal, state, plans[-1])
     return OpenExperiment(journal=journal, plans=plans, state=state)
@@ -149,6 +154,25 @@ def _end_killed_session(journal: Journal, state: ExperimentState) -> None:
     elapsed_s = 0.0 if begun is None or ended is None else (ended - begun).total_seconds()
     facts = {"reason": "killed", "elapsed_s": max(0.0, elapsed_s)}
     state.apply(journal.append("session.ended", facts))
+
+
+def _import(
+    journal: Journal,
+    state: ExperimentState,
+    directory: Path,
+    plan: Plan,
+    resume_from: Path | None,
+) -> None:
+    """Record what the public scripts have done in the directories of the chains."""
+    chains = plan.chains()
+    for chain in chains:
+        place = chain_dir(directory, chain.name, plan.layout)
+        import_rows(journal, state, chain, place)
+        if resume_from is not None:
+            if len(chains) > 1:
+                message = f"must be left out for an experiment of {len(chains)} chains"
+                raise ConfigError(message, key="resume_from", value=str(resume_from))
+            import_archive(journal, state, chain, place, resume_from)
 
 
 def _retry_failed(journal: Journal, state: ExperimentState, plan: Plan) -> None:
