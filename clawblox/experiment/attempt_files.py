@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Final, Literal
 
@@ -20,7 +21,7 @@ from clawblox.errors import AgentError, UsageError
 from clawblox.experiment.layout import agent_index
 from clawblox.rundir.manifest import Update, manifest_path
 from clawblox.rundir.manifest_file import ManifestFile
-from clawblox.rundir.manifest_updates import RunStatus
+from clawblox.rundir.manifest_updates import RunStatus, run_update
 from clawblox.rundir.paths import state_dir
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.regular_files import read_file
@@ -96,14 +97,19 @@ def write_record(run_dir: Path, record: AttemptRecord) -> None:
     publish_bytes(path, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
 
 
-def label_run(run_dir: Path, status: RunStatus) -> None:
+def label_run(run_dir: Path, status: RunStatus, ended_at: datetime | None = None) -> None:
     """Note in the manifest of an attempt how it ended; nothing without a manifest. Blocks.
+
+    Args:
+        run_dir: The run directory.
+        status: How it ended.
+        ended_at: When; None keeps the time that was noted.
 
     Raises:
         ManifestError: The manifest cannot be written.
     """
     if manifest_path(run_dir).exists():
-        update_manifest(run_dir, Update(run={"status": status}))
+        update_manifest(run_dir, run_update(status=status, ended_at=ended_at))
 
 
 def update_manifest(run_dir: Path, update: Update) -> None:

@@ -20,10 +20,10 @@ from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.values import StartedAgent, Usage
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import ClawbloxError, UsageError
+from clawblox.errors import ClawbloxError, ManifestError, UsageError
 from clawblox.experiment.attempt_agents import AttemptAgent, stop_all
 from clawblox.experiment.attempt_errors import blaming
-from clawblox.experiment.attempt_files import AttemptRecord
+from clawblox.experiment.attempt_files import AttemptRecord, label_run
 from clawblox.experiment.hooks import LiveGeneration
 from clawblox.experiment.idle_moments import (
     check_agents,
@@ -91,6 +91,7 @@ class LiveAttempt:
         Cancellation: everything is ended.
         """
         async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._note_end)
             with blaming("world not opened"):
                 await stack.enter_async_context(self.world)
                 for agent in self.agents:
@@ -102,12 +103,15 @@ class LiveAttempt:
             yield self
 
     async def _end(self) -> None:
-        with anyio.CancelScope(shield=True), self._held:
+        # A cancellation has reached the world and the agents before, which are ending themselves.
+        with anyio.CancelScope(shield=True), self._held, suppress(ClawbloxError):
             await stop_all(self.agents)
             if self.started is not None:
                 await self.world.stop(self.started.name)
-                with suppress(ClawbloxError):
-                    await self.world.record_run(status="interrupted", ended_at=utc_now())
+
+    async def _note_end(self) -> None:
+        with anyio.CancelScope(shield=True), suppress(ManifestError):
+            await run_blocking(label_run, self.run_dir, "interrupted", utc_now())
 
     def _watch(self, function: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
         """Run a task of the bookkeeping, whose defect ends the attempt."""
@@ -156,6 +160,7 @@ class LiveAttempt:
             labels=self._labels(),
             _tmux_session=self._tmux,
         )
+        await self.world.record_run(id=self.order.run_id)
         self._watch(self._watch_world, self.started)
 
     @property

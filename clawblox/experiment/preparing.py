@@ -31,6 +31,8 @@ from clawblox.experiment.new_runs import making_run
 from clawblox.experiment.ports import AttemptError, Order
 from clawblox.experiment.state import CheckpointRef
 from clawblox.experiment.workspaces import digest_workspaces, fill_workspace
+from clawblox.rundir.manifest import read_manifest
+from clawblox.rundir.manifest_entries import objects_in, read_text
 from clawblox.rundir.manifest_updates import run_update
 from clawblox.system.clock import utc_now
 from clawblox.system.files import has_digest
@@ -109,7 +111,7 @@ class Preparation:
             index=order.generation - 1,
             status="running",
             started_at=utc_now(),
-            resume_from=None if record.snapshot is None else directory / record.snapshot,
+            resume_from=None if ref is None else self._find_save(ref, record),
             parent_sha256=record.sha256,
             resume_archive=None if ref is None else find_archive(self._chain_dir(ref.chain), ref),
         )
@@ -119,6 +121,16 @@ class Preparation:
             facts = {"label": order.branch.label, "prompt_sha256": digest}
             update = attrs.evolve(update, run={**update.run, "branch": facts})
         update_manifest(directory, update)
+
+    def _find_save(self, ref: CheckpointRef, record: AttemptRecord) -> Path:
+        """Return the save in a checkpoint as its own run lists it, or else the archive."""
+        attempt = self._require_attempt(self._chain_dir(ref.chain), ref.attempt)
+        manifest = read_manifest(attempt)
+        for entry in objects_in(manifest.checkpoints):
+            path = read_text(entry, "path")
+            if path is not None and "instance" in entry and entry.get("sha256") == record.sha256:
+                return manifest.resolve(path)
+        return attempt / "checkpoints" / ref.file
 
     # -- from checkpoints -------------------------------------------------------------------------
 

@@ -84,6 +84,13 @@ async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         yield Scene(plan, LiveWorkshop(tmp_path / "exp", "chains", {}))
 
 
+@pytest.fixture
+def alone(scene: Scene) -> Scene:
+    """Return the scene with the first agent only."""
+    scene.plan = scene.plan.but(agents=scene.plan.agents[:1])
+    return scene
+
+
 def refer(run_id: str, saved: SavedAttempt, chain: str = "r1") -> CheckpointRef:
     """Return the reference to a checkpoint of an attempt."""
     return CheckpointRef(

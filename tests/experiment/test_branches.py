@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import anyio
 import attrs
 import pytest
 
+from clawblox.agents.drivers import find_driver
+from clawblox.agents.layout import AgentDir
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.concurrency.threads import run_blocking
 from clawblox.experiment.plan import AgentSpec, Plan
@@ -12,9 +15,9 @@ from clawblox.experiment.ports import AttemptError, Order
 from clawblox.experiment.state import Branch
 from clawblox.rundir.manifest import read_manifest
 from clawblox.system.tree_digests import digest_tree
-from tests.experiment.attempts import FIRST, Scene, refer, scene, wait_for_turns
+from tests.experiment.attempts import FIRST, Scene, alone, refer, scene, wait_for_turns
 
-__all__ = ["scene"]
+__all__ = ["alone", "scene"]
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +61,13 @@ async def test_branches_share_the_past_of_the_original_and_not_its_future(scene:
             first = own.index(prompt or AUTO_CONTINUE, 1)
             assert own[:first] == earlier[:first]
         run_dir = scene.run_dir(order.run_id, order.chain.name)
+        eko = scene.agent_dirs(order.run_id, order.chain.name)[0]
+        transcripts = await run_blocking(find_driver("claude").transcripts, AgentDir(eko))
+        assert transcripts is not None
+        for path in transcripts.values():
+            assert str(scene.run_dir()) not in await anyio.Path(path).read_text()
         manifest = await run_blocking(read_manifest, run_dir)
+        assert manifest.resolve(manifest.run["resume_from"]).parent.parent == scene.run_dir()
         assert manifest.run["branch"]["label"] == "storm"
         forked = [agent["forked_from"] for agent in manifest.agents]
         assert [agent["session"] for agent in forked] == [
@@ -92,3 +101,45 @@ async def test_a_driver_without_branches_is_refused(scene: Scene) -> None:
     with pytest.raises(AttemptError, match="can branch a conversation, not command") as raised:
         await scene.workshop.prepare(order)
     assert raised.value.cause == "setup"
+
+
+@pytest.mark.needs("bwrap")
+@pytest.mark.thorough
+async def test_in_sandboxes_branches_and_their_original_run_at_the_same_time(scene: Scene) -> None:
+    agents = [agent.but(sandbox=True) for agent in scene.plan.agents]
+    scene.plan = scene.plan.but(agents=agents)
+    await scene.prepare(scene.order())
+    addresses = []
+
+    async def run(order: Order) -> None:
+        await scene.workshop.prepare(order)
+        async with scene.workshop.open(order, scene.signals.append) as branch:
+            addresses.append([agent["base_url"] for agent in (await branch.start())["agents"]])
+            await wait_for_turns(branch, 1)
+
+    async with scene.workshop.open(scene.order(), scene.signals.append) as attempt:
+        working = await attempt.start()
+        await wait_for_turns(attempt, 1)
+        saved = await attempt.checkpoint("periodic", 5.0, idle_wait=10.0)
+        source = scene.order(origin=refer(FIRST, saved))
+        async with anyio.create_task_group() as tasks:
+            for number in (1, 2):
+                tasks.start_soon(run, branch_order(scene, source, number, STORM))
+        assert not any(agent.is_over for agent in attempt.activity())
+    assert addresses == [[agent["base_url"] for agent in working["agents"]]] * 2
+
+
+async def test_without_a_sandbox_a_branch_waits_for_the_address_of_its_original(
+    alone: Scene,
+) -> None:
+    await alone.prepare(alone.order())
+    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+        await attempt.start()
+        await wait_for_turns(attempt, 1)
+        saved = await attempt.checkpoint("periodic", 5.0, idle_wait=10.0)
+        order = branch_order(alone, alone.order(origin=refer(FIRST, saved)), 1, STORM)
+        await alone.workshop.prepare(order)
+        async with alone.workshop.open(order, alone.signals.append) as branch:
+            with pytest.raises(AttemptError, match="that address is taken") as raised:
+                await branch.start()
+    assert raised.value.cause == "start"

@@ -11,6 +11,7 @@ import pytest
 
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.usage import Budget
+from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import UsageError
 from clawblox.experiment.attempt_agents import AttemptAgent
 from clawblox.experiment.ports import (
@@ -20,28 +21,23 @@ from clawblox.experiment.ports import (
     AttemptError,
     WorldEnded,
 )
+from clawblox.rundir.manifest import read_manifest
 from tests.experiment.attempts import (
     DRIVERS,
     FIRST,
     SAVE,
     Scene,
+    alone,
     refer,
     scene,
     wait_for_turns,
     wait_until_done,
 )
-from tests.support import wait_until_async
+from tests.support import HANG_S, wait_until_async
 
-__all__ = ["scene"]
+__all__ = ["alone", "scene"]
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def alone(scene: Scene) -> Scene:
-    """Return the scene with the first agent only."""
-    scene.plan = scene.plan.but(agents=scene.plan.agents[:1])
-    return scene
 
 
 async def test_agents_continue_from_a_checkpoint_in_another_attempt(scene: Scene) -> None:
@@ -262,3 +258,29 @@ async def test_a_hook_asks_for_agents_by_name(scene: Scene) -> None:
         (scene.agent_dirs()[0] / "world_session.txt").unlink()
         with pytest.raises(UsageError, match="has not joined"):
             await attempt.view().observe("Eko")
+
+
+async def test_a_wait_for_the_provider_is_reported_and_counted(alone: Scene) -> None:
+    await alone.prepare(alone.order(), api_retry=3, turn_s=0.5)
+    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+        await attempt.start()
+        await wait_until_async(lambda: attempt.activity()[0].provider_wait_s > 0)
+        count = len(alone.signals)
+        await wait_until_async(lambda: attempt.activity()[0].provider_wait_s == 0)
+        assert len(alone.signals) > count
+
+
+async def test_a_cancelled_start_leaves_nothing_running(alone: Scene) -> None:
+    await alone.prepare(alone.order(), slow_start=HANG_S)
+    session = alone.agent_dirs()[0] / "world_session.txt"
+    async with anyio.create_task_group() as tasks:
+
+        async def cancel() -> None:
+            await wait_until_async(session.exists)
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(cancel)
+        async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+            await attempt.start()
+    manifest = await run_blocking(read_manifest, alone.run_dir())
+    assert manifest.run["status"] == "interrupted"
