@@ -67,7 +67,8 @@ async def test_branches_share_the_past_of_the_original_and_not_its_future(scene:
         for path in transcripts.values():
             assert str(scene.run_dir()) not in await anyio.Path(path).read_text()
         manifest = await run_blocking(read_manifest, run_dir)
-        assert manifest.resolve(manifest.run["resume_from"]).parent.parent == scene.run_dir()
+        save = manifest.resolve(manifest.run["resume_from"])
+        assert (save.parent.parent, save.suffix) == (scene.run_dir(), ".json")  # not the archive
         assert manifest.run["branch"]["label"] == "storm"
         forked = [agent["forked_from"] for agent in manifest.agents]
         assert [agent["session"] for agent in forked] == [

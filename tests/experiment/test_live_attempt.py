@@ -12,8 +12,9 @@ import pytest
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.usage import Budget
 from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import UsageError
+from clawblox.errors import CheckpointSecretError, UsageError
 from clawblox.experiment.attempt_agents import AttemptAgent
+from clawblox.experiment.live_workshop import LiveWorkshop
 from clawblox.experiment.ports import (
     AgentEnded,
     AgentFailed,
@@ -22,6 +23,7 @@ from clawblox.experiment.ports import (
     WorldEnded,
 )
 from clawblox.rundir.manifest import read_manifest
+from tests.agents.standins import hold
 from tests.experiment.attempts import (
     DRIVERS,
     FIRST,
@@ -94,6 +96,7 @@ async def test_each_agent_gets_the_save_prompt_once_and_is_not_asked_to_continue
         await attempt.send(SAVE)
         await wait_until_done(attempt)
         await attempt.stop_agents()
+    assert {type(signal) for signal in scene.signals} == {AgentTurned}  # both stops were asked for
     assert [messages[-1] for messages in await scene.told(working)] == [SAVE] * 2
 
     again = scene.order(f"{FIRST}-r2", origin=refer(FIRST, boundary), phase="save", message=SAVE)
@@ -184,9 +187,11 @@ async def test_a_checkpoint_of_a_failed_attempt_is_used_where_it_was_moved(alone
     again = alone.order(f"{FIRST}-r2", origin=origin)
     assert await alone.workshop.prepare(again) == {"digests": {"checkpoint": saved.sha256}}
     assert await alone.workshop.prepare(again) == {"digests": {"checkpoint": saved.sha256}}
-    lost = alone.order(f"{FIRST}-r3", origin=attrs.evolve(origin, file="gone.ckpt"))
-    with pytest.raises(AttemptError, match="is gone"):
-        await alone.workshop.prepare(lost)
+    for wrong in ({"file": "gone.ckpt"}, {"sha256": "0" * 64}):
+        lost = alone.order(f"{FIRST}-r3", origin=attrs.evolve(origin, **wrong))
+        with pytest.raises(AttemptError, match="is gone, or was changed"):
+            await alone.workshop.prepare(lost)
+        assert not alone.run_dir(lost.run_id).exists()
     validated = await alone.workshop.validate(alone.plan.chains()[0], FIRST)
     (workspace,) = validated["workspaces"]
     assert workspace.startswith(f"runs/{FIRST}.failed-20260101T000000Z/agents/")
@@ -261,13 +266,41 @@ async def test_a_hook_asks_for_agents_by_name(scene: Scene) -> None:
 
 
 async def test_a_wait_for_the_provider_is_reported_and_counted(alone: Scene) -> None:
-    await alone.prepare(alone.order(), api_retry=3, turn_s=0.5)
+    await alone.prepare(alone.order(), api_retry=3)
+    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+        with hold(alone.agent_dirs()[0] / "workspace"):
+            await attempt.start()
+            await wait_until_async(lambda: attempt.activity()[0].provider_wait_s > 0)
+            await wait_until_async(lambda: len(alone.signals) == 2)  # a turn, and a wait
+        await wait_until_async(lambda: attempt.activity()[0].provider_wait_s == 0)
+
+
+async def test_a_conversation_that_is_missing_is_never_replaced_by_a_new_one(alone: Scene) -> None:
+    await alone.prepare(alone.order())
     async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
         await attempt.start()
-        await wait_until_async(lambda: attempt.activity()[0].provider_wait_s > 0)
-        count = len(alone.signals)
-        await wait_until_async(lambda: attempt.activity()[0].provider_wait_s == 0)
-        assert len(alone.signals) > count
+        await wait_for_turns(attempt, 1)
+        saved = await attempt.checkpoint("periodic", 1.0, idle_wait=10.0)
+    again = alone.order(f"{FIRST}-r2", origin=refer(FIRST, saved))
+    await alone.prepare(again)
+    (alone.agent_dirs(again.run_id)[0] / "claude_session_id.txt").unlink()
+    async with alone.workshop.open(again, alone.signals.append) as attempt:
+        with pytest.raises(AttemptError, match="not its conversation") as raised:
+            await attempt.start()
+    assert raised.value.cause == "start"
+
+
+async def test_a_checkpoint_never_has_a_secret_of_the_plan(alone: Scene) -> None:
+    name, value = "GAME_TOKEN", "a value that looks harmless"
+    alone.plan = alone.plan.but(agents=[alone.plan.agents[0].but(env=[name])])
+    workshop = LiveWorkshop(alone.workshop.experiment_dir(), "chains", {name: value})
+    await alone.prepare(alone.order())
+    (alone.agent_dirs()[0] / "workspace" / "notes.md").write_text(value)
+    async with workshop.open(alone.order(), alone.signals.append) as attempt:
+        await attempt.start()
+        await wait_for_turns(attempt, 1)
+        with pytest.raises(CheckpointSecretError):
+            await attempt.checkpoint("periodic", 1.0, idle_wait=10.0)
 
 
 async def test_a_cancelled_start_leaves_nothing_running(alone: Scene) -> None:
