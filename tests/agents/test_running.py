@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from clawblox.agents.prompts import AUTO_CONTINUE
+from clawblox.agents.running.attempt import Attempt
 from clawblox.agents.running.order import Limits
 from clawblox.errors import (
     AgentResumeError,
@@ -20,7 +21,7 @@ from clawblox.errors import (
     UsageError,
 )
 from tests.agents.small import SmallDriver, make_agent, opened, records, small, transcript, until
-from tests.support import live_processes
+from tests.support import live_processes, wait_until_async
 
 __all__ = ["small"]
 
@@ -322,3 +323,26 @@ async def test_a_cancelled_start_leaves_nothing(tmp_path: Path) -> None:
         with anyio.move_on_after(0.05):
             await agent.start(initial_prompt="hang")
         assert agent.state in ("stopped", "new")
+
+
+async def test_a_held_agent_is_between_turns_when_its_program_has_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_ended = anyio.Event()
+    see_off, watch_exit = Attempt._see_off, Attempt._watch_exit
+
+    def note(attempt: Attempt, now: float) -> None:
+        see_off(attempt, now)
+        has_ended.set()
+
+    async def watch_late(attempt: Attempt) -> None:
+        await has_ended.wait()  # the end of the turn is read before the exit is noticed
+        await watch_exit(attempt)
+
+    monkeypatch.setattr(Attempt, "_see_off", note)
+    monkeypatch.setattr(Attempt, "_watch_exit", watch_late)
+    async with opened(tmp_path, auto_continue=True) as agent:
+        with agent.hold_turns():
+            await agent.start(initial_prompt="work one")
+            await wait_until_async(lambda: agent.is_between_turns)
+        assert transcript(agent) == ["work one"]

@@ -365,7 +365,9 @@ class Attempt:
     @property
     def is_between_turns(self) -> bool:
         """Whether the last turn is over and no other is about to begin."""
-        return not self._is_busy
+        dialogue = self.dialogue
+        has_left = self.exit is not None and dialogue.is_confirmed and dialogue.trouble is None
+        return not self._is_busy or (has_left and not dialogue.is_working)
 
     # -- deadlines --------------------------------------------------------------------------
 
