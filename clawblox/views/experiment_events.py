@@ -1,0 +1,122 @@
+"""Events of an experiment as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any, Final
+
+from clawblox.agents.values import Usage
+from clawblox.experiment.events import ExperimentEvent
+from clawblox.experiment.lines import read_usage
+from clawblox.results import WorldEvent
+from clawblox.system.clock import parse_utc
+from clawblox.views.event_lines import EventLine, describe_event
+from clawblox.views.formatting import format_bytes, format_cost, format_count
+
+_WORLD: Final = "world."
+_TROUBLE: Final = frozenset(
+    {
+        "account.limited",
+        "generation.checkpoint.failed",
+        "generation.failed",
+        "generation.interrupted",
+        "generation.paused",
+        "hook.failed",
+    }
+)
+
+
+def describe_experiment_event(event: ExperimentEvent) -> EventLine | None:
+    """Return an event of an experiment as a line of text; None if it is not worth one.
+
+    Of the events of worlds, only problems are. The logs of the agents have what they do.
+    """
+    if event.kind.startswith(_WORLD):
+        return _describe_world(event)
+    describe = _TEXTS.get(event.kind)
+    if describe is None:
+        return None
+    generation = "" if event.generation is None else f"generation {event.generation} "
+    text = generation + describe(event.data)
+    return EventLine(event.time, event.subject, text, is_trouble=event.kind in _TROUBLE)
+
+
+def _describe_world(event: ExperimentEvent) -> EventLine | None:
+    kind: Any = event.kind.removeprefix(_WORLD)
+    line = describe_event(WorldEvent(time=event.time, kind=kind, subject="", data=event.data))
+    if not line.is_trouble:
+        return None
+    return EventLine(line.at, event.subject, line.text, is_trouble=True)
+
+
+# -- texts --------------------------------------------------------------------------------------
+
+
+def _working(data: Mapping[str, Any]) -> str:
+    names = ", ".join(str(agent.get("name", "")) for agent in data.get("agents", ()))
+    return f"works: {names}" if names else "works"
+
+
+def _until(data: Mapping[str, Any]) -> str:
+    until = parse_utc(data.get("until"))
+    return "" if until is None else f", until {until.astimezone():%H:%M}"
+
+
+def _checkpoint(data: Mapping[str, Any]) -> str:
+    mid_turn = ", ".join(data.get("mid_turn", ()))
+    note = f", in the middle of a turn of {mid_turn}" if mid_turn else ""
+    return f"saved {data['file']} ({format_bytes(data.get('size_bytes'))}){note}"
+
+
+def _scored(data: Mapping[str, Any]) -> str:
+    if "error" in data:
+        return f"has no scores: {data['error']}"
+    scores = ", ".join(f"{name} {score:.4g}" for name, score in data.get("scores", {}).items())
+    return f"scored: {scores}"
+
+
+def _committed(data: Mapping[str, Any]) -> str:
+    usage = reduce(Usage.plus, read_usage(data.get("used")), Usage())
+    facts = [
+        str(data.get("ended_by", "")),
+        f"{format_count(usage.output_tokens) or '0'} output tokens",
+        format_cost(usage.cost_usd),
+    ]
+    return f"committed: {', '.join(filter(None, facts))}"
+
+
+def _forked(data: Mapping[str, Any]) -> str:
+    source, label = data["source"], data.get("label")
+    prompt = f": {label}" if label else ""
+    return f"forked from {source['chain']}, generation {source['generation']}{prompt}"
+
+
+def _amended(data: Mapping[str, Any]) -> str:
+    fields = ", ".join(str(change["field"]) for change in data.get("changes", ()))
+    return f"plan amended: {fields}"
+
+
+_TEXTS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
+    "experiment.started": lambda data: f"run by process {data.get('pid')}",
+    "experiment.finished": lambda data: f"ended: {data.get('reason')}",
+    "plan.amended": _amended,
+    "account.limited": lambda data: f"account {data['account']}: {data['reason']}{_until(data)}",
+    "account.cleared": lambda data: f"account {data['account']} works again",
+    "chain.forked": _forked,
+    "chain.retried": lambda data: "will be tried again",
+    "generation.working": _working,
+    "generation.checkpoint": _checkpoint,
+    "generation.checkpoint.failed": lambda data: f"not saved: {data.get('error')}",
+    "generation.closing": lambda data: f"closes: {data.get('reason')}",
+    "generation.scored": _scored,
+    "generation.rescored": _scored,
+    "generation.committed": _committed,
+    "generation.paused": lambda data: (
+        f"paused: {data.get('text') or data.get('reason')}{_until(data)}"
+    ),
+    "generation.failed": lambda data: f"failed ({data.get('cause')}): {data.get('text')}",
+    "generation.interrupted": lambda data: "was interrupted",
+    "generation.imported": lambda data: "imported",
+    "hook.failed": lambda data: f"hook {data.get('hook')} failed: {data.get('error')}",
+}
