@@ -7,6 +7,7 @@ Nothing here prints, asks a world or imports a web framework. The command line u
 - ``experiments``: the live table of an experiment, its status, and how it ended.
 - ``experiment_plan``: what a plan would do.
 - ``event_lines``: events as lines.
+- ``experiment_events``: events of an experiment as lines.
 - ``lineage_layout``: where everything in the picture of a lineage is, and its words.
 - ``lineage_svg``, ``lineage_text``: a lineage as a picture, and as text.
 - ``svg``: the page and the elements of pictures.

@@ -13,6 +13,7 @@
 - ``displays``: their output: the live table, or lines.
 - ``scopes``: what ``ps`` shows: one run, or several.
 - ``live_table``: the live table, and ``ps --watch``.
+- ``experiment_table``: the same for experiments.
 - ``resuming``: what ``resume`` and ``up --continue`` share.
 - ``run_dirs``: the world and the run directory of a command.
 - ``plan_settings``: fields of plans that ``--set`` sets.

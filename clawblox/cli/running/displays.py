@@ -13,7 +13,7 @@ import anyio
 
 from clawblox.agents.status import read_agents
 from clawblox.cli.running.instance_states import InstanceStates
-from clawblox.cli.running.live_table import LiveTable, Look, make_rows, pressure_between
+from clawblox.cli.running.live_table import LiveTable, Look, Sight, make_rows, pressure_between
 from clawblox.cli.running.start_progress import SlowStarts
 from clawblox.cli.terminal.output import Outbox, Output, OutputGone
 from clawblox.results import WorldEvent
@@ -27,6 +27,8 @@ _Event = TypeVar("_Event")
 
 _RECENT_EVENTS = 16
 _FINISH_TIMEOUT_S = 1.0
+
+_Sight = TypeVar("_Sight", bound=Sight)
 
 
 class LineDisplay(Generic[_Event]):
@@ -91,39 +93,39 @@ class LineDisplay(Generic[_Event]):
         self._outbox.put(f"{format_utc(utc_now())} {text}")
 
 
-class TableDisplay:
-    """The live table.
+class TableOutput(Generic[_Sight]):
+    """A live table, and the lines below it.
 
     Args:
         output: The terminal.
-        run_dir: The run directory.
-        world: Name of the world.
-        states: The states of the instances.
+        table: The table on it.
     """
 
-    def __init__(self, output: Output, run_dir: Path, world: str, states: InstanceStates) -> None:
-        self._world = world
-        self._place = shorten_path(run_dir)
-        self._facts: list[str] = []
-        self._states = states
-        self._begun_at = time.monotonic()
-        self._recent_events = RecentEvents(_RECENT_EVENTS)
-        self._ramp = ""
-        self._notice = ""
-        self._run_dir = run_dir
-        self._slow_starts = SlowStarts()
+    def __init__(self, output: Output, table: LiveTable[_Sight]) -> None:
         self._output = output
-        self._table = LiveTable(output, self._look, self._draw)
+        self._table = table
+        self._recent_events = RecentEvents(_RECENT_EVENTS)
+        self._notice = ""
 
-    async def run(self) -> None:
+    async def run(self, until: Callable[[], bool] = lambda: False) -> None:
         """Draw the table until it is cancelled; return when the terminal is gone.
+
+        Args:
+            until: Called after each look; returns whether to stop.
 
         Raises:
             OSError: The output is a file, and the disk is full.
 
         Cancellation: :meth:`finish` draws the rest.
         """
-        await self._table.run()
+        await self._table.run(until)
+
+    async def leave(self) -> None:
+        """Leave the table as it was drawn last.
+
+        Cancellation: typed characters may still be below it.
+        """
+        await self._table.leave()
 
     async def finish(self, summary: Sequence[str]) -> None:
         """Draw the table for the last time, and the summary below it.
@@ -146,6 +148,37 @@ class TableDisplay:
         """
         await self._table.clear()
 
+    def report(self, text: str) -> None:
+        """Show the present activity in the last line."""
+        self._notice = text
+        self._table.touch()
+
+    def warn(self, text: str) -> None:
+        """Show a warning below the table; may be called in any thread."""
+        self._recent_events.add(EventLine(format_utc(utc_now()), "", text, is_trouble=True))
+
+
+class TableDisplay(TableOutput[Look]):
+    """The live table.
+
+    Args:
+        output: The terminal.
+        run_dir: The run directory.
+        world: Name of the world.
+        states: The states of the instances.
+    """
+
+    def __init__(self, output: Output, run_dir: Path, world: str, states: InstanceStates) -> None:
+        self._world = world
+        self._place = shorten_path(run_dir)
+        self._facts: list[str] = []
+        self._states = states
+        self._begun_at = time.monotonic()
+        self._ramp = ""
+        self._run_dir = run_dir
+        self._slow_starts = SlowStarts()
+        super().__init__(output, LiveTable(output, self._look, self._draw))
+
     def take(self, event: WorldEvent) -> None:
         """Show an event below the table, unless the table itself shows it."""
         line = describe_event(event)
@@ -158,15 +191,6 @@ class TableDisplay:
     def announce(self, text: str) -> None:
         """Show a fact in the first line."""
         self._facts.append(text)
-
-    def report(self, text: str) -> None:
-        """Show the present activity in the last line."""
-        self._notice = text
-        self._table.touch()
-
-    def warn(self, text: str) -> None:
-        """Show a warning below the table; may be called in any thread."""
-        self._recent_events.add(EventLine(format_utc(utc_now()), "", text, is_trouble=True))
 
     def _look(self) -> Look:
         """Look at the run, without the ended instances of other orchestrators."""

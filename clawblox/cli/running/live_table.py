@@ -125,11 +125,13 @@ class LiveTable(Generic[_Sight]):
         look: Looks at its directory. Blocks.
         draw: Returns the lines, given an earlier look, the latest, and the columns and lines of the
             terminal.
+        in_thread: Whether ``look`` blocks, so that it is called in a thread.
     """
 
     _screen: Screen = attrs.field(converter=Screen, alias="output")
     _look: Callable[[], _Sight]
     _draw: Callable[[_Sight | None, _Sight, int, int], Sequence[str]]
+    _in_thread: bool = True
     # Of its own: many starts may be waiting for the shared threads.
     _limiter: anyio.CapacityLimiter = attrs.field(
         init=False, factory=lambda: anyio.CapacityLimiter(1)
@@ -193,12 +195,19 @@ class LiveTable(Generic[_Sight]):
 
     async def _refresh(self) -> None:
         try:
-            self._looks.append(await run_blocking(self._look, limiter=self._limiter))
+            self._looks.append(await self._call_look())
         except OSError:  # such as a lack of descriptors; that must not end the orchestrator
             return
         columns, lines = self._screen.columns, self._screen.lines
         shown = self._draw(self._earlier_look(), self._looks[-1], columns, lines)
         await self._screen.draw(shown)
+
+    async def _call_look(self) -> _Sight:
+        return (
+            await run_blocking(self._look, limiter=self._limiter)
+            if self._in_thread
+            else self._look()
+        )
 
     def _earlier_look(self) -> _Sight | None:
         """Return a look from long enough ago to measure the CPU share from."""

@@ -1,0 +1,132 @@
+"""What shows an experiment: a live table on a terminal, else a line for each event."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from clawblox.cli.running import experiment_table
+from clawblox.cli.running.experiment_table import (
+    ExperimentLook,
+    ExperimentTable,
+    make_display,
+    watch_experiment,
+)
+from clawblox.cli.terminal.output import Output
+from clawblox.experiment.status import make_status
+from tests.experiment.journals import Journal, make_plan, used
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def _without_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiment_table, "_INTERVAL_S", 0.0)
+    monkeypatch.setattr("clawblox.cli.running.live_table._SHORT_REST_S", 0.0)
+    monkeypatch.setattr("clawblox.cli.running.live_table._LONG_REST_S", 0.0)
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+
+class Story:
+    """An experiment that takes a step at each look: it commits, fails, and is not run any more."""
+
+    def __init__(self) -> None:
+        self.journal = Journal()
+        self.journal.write("session.begun", {"pid": 7})
+        self.attempt = self.journal.open("r1", 1).work()
+        self.looks = 0
+
+    def read(self) -> ExperimentLook:
+        if self.looks == 1:
+            self.attempt.commit([used(41_000, 0.92)])
+        if self.looks == 2:
+            attempt = self.journal.open("r2", 1).work()
+            attempt.end("failed", cause="setup", text="no program")
+        self.looks += 1
+        status = make_status(
+            Path("/e"),
+            make_plan(),
+            self.journal.state,
+            now=self.journal.now,
+            pid=7 if self.looks < 3 else None,
+        )
+        return ExperimentLook(status, list(self.journal.lines))
+
+
+class Reader:
+    """Both ends of a pipe or a terminal."""
+
+    def __init__(self, read_fd: int, write_fd: int) -> None:
+        self._read_fd = read_fd
+        for fd in (read_fd, write_fd):
+            os.set_blocking(fd, False)
+        self._stream = open(write_fd, "w")  # noqa: SIM115 - closed by close
+        self.output = Output(self._stream)
+
+    def text(self) -> str:
+        """Return what was written, without colours and movements of the cursor."""
+        written = b""
+        with contextlib.suppress(BlockingIOError):
+            while chunk := os.read(self._read_fd, 65536):
+                written += chunk
+        return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", written.decode()).replace("\r\n", "\n")
+
+    def close(self) -> None:
+        self.output.close()
+        self._stream.close()
+        os.close(self._read_fd)
+
+
+@pytest.fixture
+def pipe() -> Iterator[Reader]:
+    reader = Reader(*os.pipe())
+    yield reader
+    reader.close()
+
+
+@pytest.fixture
+def terminal() -> Iterator[Reader]:
+    reader = Reader(*os.openpty())
+    yield reader
+    reader.close()
+
+
+async def test_without_a_terminal_each_event_after_the_first_look_is_a_line(pipe: Reader) -> None:
+    with anyio.fail_after(30):
+        await watch_experiment(pipe.output, Story().read)
+    committed, _, failed = [line.split(" ", 1)[1] for line in pipe.text().splitlines()]
+    assert committed == "r1 generation 1 committed: duration, 41k output tokens, $0.92"
+    assert failed == "r2 generation 1 failed (setup): no program"
+
+
+async def test_events_since_a_line_are_news(pipe: Reader) -> None:
+    display = make_display(pipe.output, Story().read, since=1, in_thread=False)
+    await display.finish(["that is all"])
+    working, *rest = pipe.text().splitlines()
+    assert "r1 generation 1 works: Eko" in working
+    assert rest == ["that is all"]
+
+
+async def test_a_terminal_shows_the_table_and_the_events(terminal: Reader) -> None:
+    with anyio.fail_after(30):
+        await watch_experiment(terminal.output, Story().read)
+    text = terminal.text()
+    assert "1 of 6 committed · 1 failed · 2 blocked · 2 waiting" in text
+    assert "generation 1 failed (setup): no program" in text
+    assert "Ctrl-C closes this table and stops nothing." in text
+
+
+async def test_the_summary_is_below_the_table(terminal: Reader) -> None:
+    display = make_display(terminal.output, Story().read, in_thread=False, notice="Ctrl-C saves")
+    assert isinstance(display, ExperimentTable)
+    await display.finish(["0 of 6 committed."])
+    *table, last = terminal.text().rstrip().splitlines()
+    assert last == "0 of 6 committed."
+    assert any(line.startswith("r1 ") for line in table)
+    assert "Ctrl-C saves" not in table
