@@ -80,6 +80,25 @@ class Results:
         keys = [_COUNT] if key is None else [key, _COUNT]
         return _format_table([*keys, *wanted], _compute_means(complete, key, wanted))
 
+    def series(self, score: str, *, by: str = "chain") -> dict[str, dict[int, list[float]]]:
+        """Return a score of the complete generations, by line and generation, for pictures.
+
+        Args:
+            score: Name of the score, or of another column of numbers.
+            by: The column or label whose values are the lines.
+
+        Raises:
+            ConfigError: There is no such column, or the score does not consist of numbers.
+        """
+        columns, flat = self._flat(agents=False)
+        key, wanted = _find_column(by, columns, "by"), _find_column(score, columns, "score")
+        lines: dict[str, dict[int, list[float]]] = {}
+        for facts, row in zip(flat, self._rows, strict=True):
+            if row.is_over and _is_number(facts.get(wanted), score, "score"):
+                points = lines.setdefault(_format_cell(facts.get(key)), {})
+                points.setdefault(row.generation, []).append(facts[wanted])
+        return lines
+
     def to_csv(self, *, agents: bool = False) -> str:
         """Return the rows as CSV, whose columns are always in the same order.
 
@@ -237,10 +256,15 @@ def _compute_means(
 
 
 def _mean(values: Iterable[Any], column: str) -> float | None:
-    present = [value for value in values if value is not None]
-    if not all(isinstance(value, int | float) for value in present):
-        raise mismatch("mean", "a column of numbers", column)
+    present = [value for value in values if _is_number(value, column, "mean")]
     return statistics.fmean(present) if present else None
+
+
+def _is_number(value: object, column: str, argument: str) -> bool:
+    """Return whether there is a value, which must be a number."""
+    if not isinstance(value, int | float | None):
+        raise mismatch(argument, "a column of numbers", column)
+    return value is not None
 
 
 def _format_table(columns: Sequence[str], flat: Sequence[Mapping[str, Any]]) -> str:

@@ -10,6 +10,7 @@ Nothing here prints, asks a world or imports a web framework. The command line u
 - ``experiment_events``: events of an experiment as lines.
 - ``lineage_layout``: where everything in the picture of a lineage is, and its words.
 - ``lineage_svg``, ``lineage_text``: a lineage as a picture, and as text.
+- ``score_svg``: a score over the generations of an experiment, as a picture.
 - ``svg``: the page and the elements of pictures.
 - ``archives``: archives and their members.
 - ``observations``: observations, and paths into them.

@@ -92,6 +92,16 @@ def test_an_unknown_column_is_refused(options: dict[str, Any], text: str) -> Non
     assert text in str(error.value)
 
 
+def test_a_series_has_the_scores_of_complete_generations_by_line() -> None:
+    assert swept().series("cubes", by="model") == {
+        MODELS[0]: {1: [0.0, 4.0]},
+        MODELS[1]: {1: [2.0]},
+    }
+    assert swept().series("output_tokens")["fable-r2"] == {1: [300]}
+    with pytest.raises(ConfigError, match="score: must be a column of numbers, not 'ended_by'"):
+        swept().series("ended_by")
+
+
 def test_csv_has_a_column_for_each_label_and_score() -> None:
     header = swept().to_csv().splitlines()[0].split(",")
     assert header[:6] == ["experiment", "chain", "repeat", "seed", "label.model", "generation"]
