@@ -96,7 +96,7 @@ class GenerationRunner:
         self._failed_saves = 0
         self._save_at = math.inf
         self._look_at = math.inf
-        self._ended: dict[str, AgentEnded] = {}
+        self._ended: set[str] = set()
 
     # -- facts for tables -----------------------------------------------------------------
 
@@ -317,7 +317,8 @@ class GenerationRunner:
 
     def _has_no_agents(self) -> bool:
         policy = self._plan.stop.agents_ended
-        over = [agent.is_over for agent in self._attempt.activity()]
+        # An agent is over before the reason is reported, which may be a failure or a budget.
+        over = [agent.name in self._ended for agent in self._attempt.activity()]
         return (policy == "all" and all(over)) or (policy == "any" and any(over))
 
     def _take(self, message: Message) -> str:
@@ -328,7 +329,7 @@ class GenerationRunner:
             case AgentFailed():
                 raise self._failure(message)
             case AgentEnded():
-                self._ended[message.name] = message
+                self._ended.add(message.name)
                 return "budget" if message.is_budget else ""
             case Close(reason=reason):
                 return reason

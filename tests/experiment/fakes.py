@@ -165,16 +165,18 @@ class FakeAttempt:
             await self.workshop.clock.sleep_until(self.workshop.clock.monotonic() + 1.0)
         await self.workshop.clock.sleep_until(self.started_at + trouble.at)
         name = str(self._specs[0].name)
+        if trouble.kind in ("agent", "limit", "auth", "ended", "budget"):
+            self.is_over = True  # its state and its last turn are known before its end is reported
+            self.report(AgentTurned(name=name))
+            await anyio.sleep(0)
         match trouble.kind:
             case "world":
                 self.report(WorldEnded(text="the world has ended"))
             case "agent" | "limit" | "auth":
                 self.report(self._failure(trouble))
             case "ended":
-                self.is_over = True
                 self.report(AgentEnded(name=name, is_budget=False, text="it ended"))
             case "budget":
-                self.is_over = True
                 self.report(AgentEnded(name=name, is_budget=True, text="budget used up"))
             case "waiting":
                 self.report(AgentTurned(name=name))
