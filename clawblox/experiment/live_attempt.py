@@ -20,7 +20,7 @@ from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.values import StartedAgent, Usage
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import ClawbloxError, ManifestError, UsageError
+from clawblox.errors import ClawbloxError, ManifestError, UsageError, WorldError
 from clawblox.experiment.attempt_agents import AttemptAgent, stop_all
 from clawblox.experiment.attempt_errors import blaming
 from clawblox.experiment.attempt_files import AttemptRecord, label_run
@@ -45,7 +45,10 @@ from clawblox.experiment.prompts import read_template, render
 from clawblox.protocol import display_name
 from clawblox.results import StartedWorld, describe_end
 from clawblox.system.clock import utc_now
+from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.async_world import AsyncWorld
+
+_log = OwnLog(__name__)
 
 _MAX_LABELS: Final = 16
 _LOG_LINES: Final = 12
@@ -248,16 +251,16 @@ class LiveAttempt:
         return [agent.usage for agent in self.agents]
 
     async def world_time(self) -> float | None:
-        """Return the world's simulation time; None if it reports none.
-
-        Raises:
-            AttemptError: The world does not answer, or has ended.
+        """Return the world's simulation time; None if it reports none, or does not answer.
 
         Cancellation: has no effect.
         """
         assert self.started is not None
-        with blaming("world's time not read"):
+        try:
             return await self.world.simulation_time(self.started.name)
+        except WorldError as error:  # its end is reported by a signal
+            _log.warning("world's time not read", attempt=self.order.run_id, error=str(error))
+            return None
 
     def view(self) -> LiveGeneration:
         """Return the live view for hooks."""
@@ -327,16 +330,16 @@ class LiveAttempt:
         }
 
     async def remove_checkpoint(self, file: str) -> None:
-        """Remove an archive of this attempt.
-
-        Raises:
-            ClawbloxError: It cannot be removed.
+        """Remove an archive of this attempt; one that cannot be removed is logged.
 
         Cancellation: it is removed or not.
         """
         assert self.started is not None
         path = self.run_dir / "checkpoints" / file
-        await self.world.remove_checkpoint(path, instance=self.started.name)
+        try:
+            await self.world.remove_checkpoint(path, instance=self.started.name)
+        except ClawbloxError as error:
+            _log.warning("checkpoint not removed", path=str(path), error=str(error))
 
     # -- the agents -------------------------------------------------------------------------------
 

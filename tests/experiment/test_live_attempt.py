@@ -78,6 +78,8 @@ async def test_the_end_of_a_world_is_reported_with_its_log(alone: Scene) -> None
         working = await attempt.start()
         os.kill(working["world"]["pid"], signal.SIGKILL)
         await wait_until_async(lambda: any(isinstance(s, WorldEnded) for s in alone.signals))
+        assert await attempt.world_time() is None
+        await attempt.remove_checkpoint("gone.ckpt")
     (end,) = (signal for signal in alone.signals if isinstance(signal, WorldEnded))
     assert "SIGKILL" in end.text
 
