@@ -5,7 +5,7 @@
 - ``forking``, ``rescoring``, ``selection``: branches and new scores, and the checkpoints for them.
 - ``survey``: looks for every fault before anything starts.
 - ``record``, ``derived``: an experiment as its directory records it, and files made from that.
-- ``events``, ``requests``: what an experiment reports, and what other processes ask of it.
+- ``events``, ``reporting``, ``requests``: what an experiment reports, and what others ask of it.
 - ``plan``: plans of experiments, and the chains of generations that they consist of.
 - ``inputs``: the files that an experiment reads: digests, copies, and what has changed.
 - ``live_run``: agents in one instance of a world, and their checkpoints.

@@ -194,8 +194,14 @@ class AttemptAgent:
 
     # -- what it reports --------------------------------------------------------------------------
 
-    async def watch_turns(self, report: Callable[[Signal], object]) -> None:
+    async def watch_turns(
+        self, report: Callable[[Signal], object], pass_on: Callable[[AgentEvent], object]
+    ) -> None:
         """Report its turns and its waits for the provider, until it is closed.
+
+        Args:
+            report: Called with each signal.
+            pass_on: Called with each event.
 
         Cancellation: nothing more is reported.
         """
@@ -203,6 +209,7 @@ class AttemptAgent:
         async with self.agent.events() as events:
             async for event in events:
                 self.events.append(event)
+                pass_on(event)
                 is_waiting = self.agent.is_waiting_for_provider
                 if event.kind in _TURNS or is_waiting is not was_waiting:
                     was_waiting = is_waiting

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import anyio
 
@@ -24,6 +25,8 @@ _CHANGES_FILES = frozenset(
 _CHANGES_RESULTS = frozenset(
     {"committed", "failed", "paused", "interrupted", "imported", "rescored", "plan.amended"}
 )
+
+_PAUSE_S: Final = 1.0
 
 _log = OwnLog(__name__)
 
@@ -71,6 +74,7 @@ class DerivedFiles:
             await self._news.wait()
             self._news = anyio.Event()
             await self.flush()
+            await anyio.sleep(_PAUSE_S)  # tables of large experiments take long to compute
 
     async def flush(self) -> None:
         """Write what has changed; a file that cannot be written is logged, and written later.

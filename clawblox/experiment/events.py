@@ -6,7 +6,9 @@ from typing import Final
 
 import attrs
 
+from clawblox.agents.values import AgentEvent
 from clawblox.experiment.lines import Line
+from clawblox.experiment.ports import Order
 from clawblox.results import Event
 
 _KINDS: Final = {
@@ -36,6 +38,19 @@ class ExperimentEvent(Event):
 
     generation: int | None = None
     attempt: str | None = None
+
+
+def describe_event(order: Order, event: Event) -> ExperimentEvent:
+    """Return the event of an experiment that passes on one of a world or an agent."""
+    source = "agent" if isinstance(event, AgentEvent) else "world"
+    return ExperimentEvent(
+        time=event.time,
+        kind=f"{source}.{event.kind}",
+        subject=order.chain.name,
+        data={**event.data, "name": event.subject},
+        generation=order.generation,
+        attempt=order.run_id,
+    )
 
 
 def describe_line(line: Line) -> ExperimentEvent:

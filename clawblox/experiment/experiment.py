@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import anyio
 import attrs
@@ -18,7 +18,7 @@ from clawblox.config.arguments import check_duration, check_env, check_path
 from clawblox.errors import ConfigError, UsageError
 from clawblox.experiment.callbacks import Callbacks, Score, StopHook
 from clawblox.experiment.derived import DerivedFiles
-from clawblox.experiment.events import ExperimentEvent, describe_line
+from clawblox.experiment.events import ExperimentEvent
 from clawblox.experiment.experiment_run import ExperimentRun
 from clawblox.experiment.forking import Fork, plan_fork
 from clawblox.experiment.journal import Journal
@@ -29,6 +29,7 @@ from clawblox.experiment.plan.plan import Plan
 from clawblox.experiment.ports import Workshop
 from clawblox.experiment.record import ExperimentRecord
 from clawblox.experiment.recorder import Recorder
+from clawblox.experiment.reporting import EventHook, Reporter, RowHook
 from clawblox.experiment.requests import make_control_server
 from clawblox.experiment.rescoring import Rescoring
 from clawblox.experiment.results import Results
@@ -39,14 +40,8 @@ from clawblox.experiment.status import ExperimentStatus, LiveChain, encode_live,
 from clawblox.rundir.control_server import ControlServer
 from clawblox.spelling import nearest_name
 from clawblox.system.clock import Clock, SystemClock
-from clawblox.telemetry.events import Hub, Subscription
+from clawblox.telemetry.events import Subscription
 from clawblox.telemetry.own_log import OwnLog
-
-EventHook: TypeAlias = Callable[[ExperimentEvent], Awaitable[object]]
-"""Called with each event of an experiment."""
-
-RowHook: TypeAlias = Callable[[Row], Awaitable[object]]
-"""Called with the row of each generation that is committed."""
 
 _log = OwnLog(__name__)
 
@@ -94,7 +89,7 @@ class Experiment:
         retry_failed: bool = False,
         resume_from: str | os.PathLike[str] | None = None,
         _clock: Clock | None = None,
-        _make_workshop: Callable[[OpenExperiment, Mapping[str, str]], Workshop] | None = None,
+        _workshop: Workshop | None = None,
     ) -> None:
         if dir is None and plan is None:
             raise UsageError("an experiment needs a plan or a directory")
@@ -102,16 +97,14 @@ class Experiment:
         self.directory = check_path(place, "dir").absolute()
         self._given = plan
         self._callbacks = Callbacks(score=score, stop=stop)
-        self._on_event = on_event
-        self._on_generation_end = on_generation_end
+        self._reporter = Reporter(on_event, on_generation_end)
         self._env = dict(os.environ if env is None else check_env(env))
         self._accept = tuple(accept)
         self._retry_failed = retry_failed
         archive = None if resume_from is None else check_path(resume_from, "resume_from")
         self._resume_from = None if archive is None else archive.absolute()
         self._clock = _clock or SystemClock()
-        self._make_workshop = _make_workshop or _make_live_workshop
-        self._hub: Hub[ExperimentEvent] = Hub()
+        self._given_workshop = _workshop
         self._opened: OpenExperiment | None = None
         self._session: Session | None = None
         self._residence: Residence[Tasks]
@@ -157,7 +150,7 @@ class Experiment:
         await run_blocking(self._enter, journal)
         try:
             self._opened = opened = await run_blocking(self._read, journal)
-            self._workshop = self._make_workshop(opened, self._env)
+            self._workshop = self._given_workshop or self._make_workshop(opened)
             self._recorder = Recorder(journal, opened.state, self._note)
             self._files = DerivedFiles(self.directory, opened.plans, opened.state, journal.lines)
             await self._set_aside_failed(opened.state)
@@ -172,13 +165,17 @@ class Experiment:
                     await self._control.aclose()
         finally:
             self._opened = None
-            self._hub.close()
+            self._reporter.close()
             with anyio.CancelScope(shield=True):
                 await run_blocking(journal.__exit__)
 
     def _enter(self, journal: Journal) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         journal.__enter__()
+
+    def _make_workshop(self, opened: OpenExperiment) -> Workshop:
+        layout = opened.plans[0].layout
+        return LiveWorkshop(self.directory, layout, self._env, on_event=self._reporter.pass_on)
 
     def _read(self, journal: Journal) -> OpenExperiment:
         return open_experiment(
@@ -204,8 +201,7 @@ class Experiment:
             _log.warning("no control socket", path=str(self.directory), error=str(error))
         else:
             tasks.start_soon(self._control.run)
-        if self._on_event is not None:
-            tasks.start_soon(self._call_event_hook, self._hub.subscribe(), self._on_event)
+        tasks.start_soon(self._reporter.run)
         await self._files.flush()
         tasks.start_soon(self._files.run)
 
@@ -263,7 +259,7 @@ class Experiment:
 
     def events(self) -> Subscription[ExperimentEvent]:
         """Return a stream of the events from now on; it ends when the block is left."""
-        return self._hub.subscribe()
+        return self._reporter.subscribe()
 
     def checkpoint(self, place: str, at: str | float | None = None) -> Checkpoint:
         """Return a checkpoint.
@@ -314,8 +310,8 @@ class Experiment:
 
     def _hand_out(self, put: Callable[[Row | None], object], row: Row | None) -> None:
         put(row)
-        if row is not None and self._on_generation_end is not None:
-            self._tasks.start_soon(self._call_row_hook, self._on_generation_end, row)
+        if row is not None:
+            self._tasks.start_soon(self._reporter.report_row, row)
 
     async def pause(self, chains: Collection[str] | None = None) -> None:
         """Ask chains to make checkpoints and to stop; return immediately.
@@ -454,27 +450,10 @@ class Experiment:
         self._files.note(line)
         if self._session is not None:
             self._session.note(line)
-        self._hub.publish(describe_line(line))
-
-    async def _call_event_hook(
-        self, events: Subscription[ExperimentEvent], hook: EventHook
-    ) -> None:
-        async for event in events:
-            await self._call_hook("on_event", hook, event)
-
-    async def _call_row_hook(self, hook: RowHook, row: Row) -> None:
-        await self._call_hook("on_generation_end", hook, row)
-
-    async def _call_hook(
-        self, name: str, hook: Callable[..., Awaitable[object]], value: object
-    ) -> None:
-        try:
-            await hook(value)
-        except Exception as error:  # noqa: BLE001 - a hook's error ends nothing
-            _log.warning("hook failed", hook=name, error=repr(error))
+        self._reporter.note(line)
 
     def _live(self) -> Mapping[str, LiveChain]:
-        return {} if self._session is None else self._session.live()
+        return {} if self._session is None else self._session.live(self._reporter.last_actions)
 
     async def _answer_status(self) -> Mapping[str, Any]:
         return {"live": encode_live(self._live()), "pid": os.getpid()}
@@ -493,7 +472,3 @@ class Experiment:
         self, place: str, at: str | None = None, **arguments: Any
     ) -> Mapping[str, Any]:
         return {"branches": await self.fork(self.checkpoint(place, at), **arguments)}
-
-
-def _make_live_workshop(opened: OpenExperiment, env: Mapping[str, str]) -> Workshop:
-    return LiveWorkshop(opened.journal.directory, opened.plans[0].layout, env)

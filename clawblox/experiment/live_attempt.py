@@ -43,7 +43,7 @@ from clawblox.experiment.ports import (
 )
 from clawblox.experiment.prompts import read_template, render
 from clawblox.protocol import display_name
-from clawblox.results import StartedWorld, describe_end
+from clawblox.results import Event, StartedWorld, describe_end
 from clawblox.system.clock import utc_now
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.async_world import AsyncWorld
@@ -68,6 +68,7 @@ class LiveAttempt:
         secrets: Values that no archive may contain.
         tmux: tmux session that shows world and agents; None for none.
         report: Called with each signal.
+        pass_on: Called with each event of the world and of the agents.
     """
 
     order: Order
@@ -79,6 +80,7 @@ class LiveAttempt:
     _secrets: Sequence[str] = attrs.field(repr=False)
     _tmux: str | None
     _report: Callable[[Signal], object]
+    _pass_on: Callable[[Event], object]
     started: StartedWorld | None = attrs.field(default=None, init=False)
     _tasks: Tasks = attrs.field(init=False)
     _begun_at: float = attrs.field(default=math.inf, init=False)
@@ -102,7 +104,7 @@ class LiveAttempt:
             stack.push_async_callback(self._end)
             self._tasks = await stack.enter_async_context(Tasks())
             for agent in self.agents:
-                self._watch(agent.watch_turns, self._report)
+                self._watch(agent.watch_turns, self._report, self._pass_on)
             yield self
 
     async def _end(self) -> None:
@@ -224,6 +226,7 @@ class LiveAttempt:
         end: Mapping[str, Any] = {}
         async with self.world.events() as events:
             async for event in events:
+                self._pass_on(event)
                 if event.kind == "exited" and event.subject == started.name:
                     end = event.data
                     break

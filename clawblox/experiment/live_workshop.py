@@ -40,6 +40,7 @@ from clawblox.experiment.ports import Attempt, AttemptError, Order, Signal
 from clawblox.experiment.preparing import Preparation, find_archive, find_attempt
 from clawblox.experiment.state import CheckpointRef
 from clawblox.experiment.survey import survey_plan
+from clawblox.results import Event
 from clawblox.system.files import available_bytes, has_digest
 from clawblox.world.async_world import AsyncWorld
 
@@ -57,6 +58,7 @@ class LiveWorkshop:
         env: Values of the environment variables that the plan names.
         find_input: Returns the copy of a file or directory that the plan names, which the
             experiment keeps; by default the file itself.
+        on_event: Called with each event of a world or an agent, and its attempt.
     """
 
     def __init__(
@@ -66,12 +68,14 @@ class LiveWorkshop:
         env: Mapping[str, str],
         *,
         find_input: Callable[[Path], Path] = _same,
+        on_event: Callable[[Order, Event], object] = lambda _order, _event: None,
     ) -> None:
         self._directory = directory
         self._layout = layout
         self._env = env
         self._credentials = Credentials(env)
         self._find_input = find_input
+        self._on_event = on_event
 
     def experiment_dir(self) -> Path:
         """Return the directory of the experiment."""
@@ -291,6 +295,7 @@ class LiveWorkshop:
             secrets=secrets,
             tmux=tmux,
             report=report,
+            pass_on=partial(self._on_event, order),
         )
 
     async def _fork(

@@ -157,8 +157,12 @@ class Session:
             self._rows.append(row)
             self.on_row(row)
 
-    def live(self) -> Mapping[str, LiveChain]:
-        """Return the facts by chain that only this process knows."""
+    def live(self, last_actions: Mapping[str, str]) -> Mapping[str, LiveChain]:
+        """Return the facts by chain that only this process knows.
+
+        Args:
+            last_actions: The latest action of an agent, by chain.
+        """
         return {
             name: LiveChain(
                 active_s=runner.meter.active_s,
@@ -166,6 +170,7 @@ class Session:
                 agents=() if runner.attempt is None else tuple(runner.attempt.activity()),
                 used=runner.used,
                 spent=runner.usage,
+                last=last_actions.get(name, ""),
             )
             for name, runner in self._scheduler.runners.items()
         }

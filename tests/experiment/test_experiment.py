@@ -50,7 +50,7 @@ class Scene:
             plan,
             dir=self.directory,
             _clock=self.clock,
-            _make_workshop=lambda _opened, _env: self.workshop,
+            _workshop=self.workshop,
             **options,
         )
 

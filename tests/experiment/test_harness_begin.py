@@ -59,7 +59,7 @@ async def run_async(directory: Path, workshop: FakeWorkshop, plan: Plan) -> list
         plan,
         dir=directory,
         _clock=workshop.clock,
-        _make_workshop=lambda _opened, _env: workshop,
+        _workshop=workshop,
     )
 
     async def tick() -> None:

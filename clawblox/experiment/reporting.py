@@ -1,0 +1,89 @@
+"""What an experiment reports while it runs: its events, the latest actions of agents, and its rows.
+
+Hooks of the caller are called here; their errors are logged and end nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from clawblox.agents.narration import narrate
+from clawblox.agents.values import AgentEvent
+from clawblox.experiment.events import ExperimentEvent, describe_event, describe_line
+from clawblox.experiment.lines import Line
+from clawblox.experiment.ports import Order
+from clawblox.experiment.rows import Row
+from clawblox.results import Event
+from clawblox.telemetry.events import Hub, Subscription
+from clawblox.telemetry.own_log import OwnLog
+
+EventHook: TypeAlias = Callable[[ExperimentEvent], Awaitable[object]]
+"""Called with each event of an experiment."""
+
+RowHook: TypeAlias = Callable[[Row], Awaitable[object]]
+"""Called with the row of each generation that is committed."""
+
+_log = OwnLog(__name__)
+
+
+class Reporter:
+    """Hands the events and rows of an experiment to streams and hooks.
+
+    Args:
+        on_event: The hook for events; None for none.
+        on_row: The hook for rows; None for none.
+
+    Attributes:
+        last_actions: The latest action of an agent, by chain.
+    """
+
+    def __init__(self, on_event: EventHook | None, on_row: RowHook | None) -> None:
+        self._on_event = on_event
+        self._on_row = on_row
+        self._hub: Hub[ExperimentEvent] = Hub()
+        self.last_actions: dict[str, str] = {}
+
+    def subscribe(self) -> Subscription[ExperimentEvent]:
+        """Return a stream of the events from now on."""
+        return self._hub.subscribe()
+
+    def close(self) -> None:
+        """End all streams."""
+        self._hub.close()
+
+    async def run(self) -> None:
+        """Call the hook for events, until the streams end.
+
+        Cancellation: the hook is cancelled.
+        """
+        if self._on_event is None:
+            return
+        async with self._hub.subscribe() as events:
+            async for event in events:
+                await self._call("on_event", self._on_event(event))
+
+    async def report_row(self, row: Row) -> None:
+        """Call the hook for rows.
+
+        Cancellation: the hook is cancelled.
+        """
+        if self._on_row is not None:
+            await self._call("on_generation_end", self._on_row(row))
+
+    def note(self, line: Line) -> None:
+        """Publish the event that a line of the journal reports."""
+        self._hub.publish(describe_line(line))
+
+    def pass_on(self, order: Order, event: Event) -> None:
+        """Publish an event of a world or an agent, and remember what an agent did."""
+        if isinstance(event, AgentEvent) and (lines := narrate(event.kind, event.data)):
+            self.last_actions[order.chain.name] = lines[-1].text
+        if self._hub.has_listeners:
+            self._hub.publish(describe_event(order, event))
+
+    async def _call(self, hook: str, call: Awaitable[object]) -> None:
+        try:
+            await call
+        except Exception as error:  # noqa: BLE001 - a hook's error ends nothing
+            _log.warning("hook failed", hook=hook, error=repr(error))
