@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.values import StartedAgent, Usage
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import ClawbloxError, ManifestError, UsageError, WorldError
+from clawblox.errors import ClawbloxError, ManifestError, WorldError
 from clawblox.experiment.attempt_agents import AttemptAgent, stop_all
 from clawblox.experiment.attempt_errors import blaming
 from clawblox.experiment.attempt_files import AttemptRecord, label_run
@@ -42,9 +43,10 @@ from clawblox.experiment.ports import (
     WorldEnded,
 )
 from clawblox.experiment.prompts import read_template, render
-from clawblox.protocol import display_name
+from clawblox.protocol import SECRET_ENV, display_name
 from clawblox.results import Event, StartedWorld, describe_end
 from clawblox.system.clock import utc_now
+from clawblox.telemetry.logs import last_lines
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.async_world import AsyncWorld
 
@@ -237,11 +239,9 @@ class LiveAttempt:
         how = describe_end(end.get("exit"), end.get("halt")) or "ended"
         if end.get("unresponsive"):
             how = f"it did not respond any longer: {how}"
-        try:
-            async with self.world.logs(started.name, tail=_LOG_LINES) as lines:
-                return "\n".join([how, *[f"| {line.text}" async for line in lines]])
-        except (OSError, UsageError):  # the log was removed, or the world was stopped meanwhile
-            return how
+        secrets = [started.env[name] for name in SECRET_ENV if started.env.get(name)]
+        read = partial(last_lines, started.log_file, count=_LOG_LINES, secrets=secrets)
+        return "\n".join([how, *[f"| {line}" for line in await run_blocking(read)]])
 
     # -- facts ------------------------------------------------------------------------------------
 

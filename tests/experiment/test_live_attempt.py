@@ -76,12 +76,17 @@ async def test_the_end_of_a_world_is_reported_with_its_log(alone: Scene) -> None
     await alone.prepare(alone.order())
     async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
         working = await attempt.start()
+        token = attempt.started.env["WORLD_OPERATOR_TOKEN"]
+        with attempt.started.log_file.open("a") as log:
+            log.write(f"the token is {token}\n")
         os.kill(working["world"]["pid"], signal.SIGKILL)
         await wait_until_async(lambda: any(isinstance(s, WorldEnded) for s in alone.signals))
         assert await attempt.world_time() is None
         await attempt.remove_checkpoint("gone.ckpt")
     (end,) = (signal for signal in alone.signals if isinstance(signal, WorldEnded))
     assert "SIGKILL" in end.text
+    assert "| counter world, process" in end.text
+    assert "| the token is ***" in end.text
 
 
 async def test_each_agent_gets_the_save_prompt_once_and_is_not_asked_to_continue(
