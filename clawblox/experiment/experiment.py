@@ -298,7 +298,12 @@ class Experiment:
         if self._session is not None and not self._session.is_over.is_set():
             raise UsageError("a session of this experiment runs already")
         session = self._session = Session(
-            opened, self._workshop, self._recorder, self._clock, self._callbacks
+            opened,
+            self._workshop,
+            self._recorder,
+            self._clock,
+            self._callbacks,
+            self._reporter.warn,
         )
 
         def begin(put: Callable[[Row | None], object]) -> None:
