@@ -12,7 +12,7 @@ from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.concurrency.threads import run_blocking
 from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.ports import AttemptError, Order
-from clawblox.experiment.state import Branch
+from clawblox.experiment.state import Branch, CheckpointRef
 from clawblox.rundir.manifest import read_manifest
 from clawblox.system.tree_digests import digest_tree
 from tests.experiment.attempts import FIRST, Scene, alone, refer, scene, wait_for_turns
@@ -91,17 +91,14 @@ async def test_branches_share_the_past_of_the_original_and_not_its_future(scene:
 
 
 async def test_a_driver_without_branches_is_refused(scene: Scene) -> None:
-    await scene.prepare(scene.order())
-    async with scene.workshop.open(scene.order(), scene.signals.append) as attempt:
-        await attempt.start()
-        await wait_for_turns(attempt, 1)
-        saved = await attempt.checkpoint("periodic", 5.0, idle_wait=10.0)
     agents = [scene.plan.agents[0], AgentSpec("command", name="Moa", command={"argv": ["true"]})]
     scene.plan = Plan(scene.plan.world, agents, name="exp")
-    order = branch_order(scene, scene.order(origin=refer(FIRST, saved)), 1, None)
+    source = CheckpointRef(chain="r1", generation=1, attempt=FIRST, file="a.ckpt", sha256="0" * 64)
+    order = branch_order(scene, scene.order(origin=source), 1, None)
     with pytest.raises(AttemptError, match="can branch a conversation, not command") as raised:
         await scene.workshop.prepare(order)
     assert raised.value.cause == "setup"
+    assert not scene.run_dir(order.run_id, order.chain.name).exists()
 
 
 @pytest.mark.needs("bwrap")
