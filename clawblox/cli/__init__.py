@@ -51,6 +51,10 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "wait": "Wait until instances have ended, and exit with their status.",
         "clean": "Remove saves that nothing needs from ended runs.",
     },
+    "Experiments": {
+        "experiment": "Run, resume, fork and score experiments of many generations.",
+        "generations": "Run a chain of generations, like the public generation script.",
+    },
     "Playing": {
         "play": "Play in a world: look, act and chat from a shell.",
         "act": "Send one input as an agent, and print the observation after it.",

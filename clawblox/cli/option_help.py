@@ -31,6 +31,7 @@ class OptionHelp:
 
 HELP: Final[Mapping[str, Mapping[str, OptionHelp]]] = {
     "Instances": {},
+    "Generations": {},
     "Agent": {
         "agent": OptionHelp(
             "Run an agent in the world: claude, codex, kimi, opencode, acp or command.",

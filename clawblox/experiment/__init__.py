@@ -26,8 +26,7 @@
 - ``credentials``, ``prompts``: variables, accounts and system prompts of agents.
 - ``hooks``: what hooks see of a generation.
 - ``generation``, ``pauses``: the steps of one attempt, and requests to close or pause it.
-- ``scheduler``, ``running_chain``: run the chains.
-- ``slots``, ``accounts``, ``spending``: the limits within which they run.
+- ``scheduler``, ``slots``, ``accounts``, ``spending``: run the chains within the limits.
 - ``callbacks``, ``mailbox``, ``meter``: hooks, messages and clock of an attempt.
 - ``layout``: the names and paths of an experiment's files.
 - ``chain_files``: the table of a chain's generations, and the pointer to its latest archive.

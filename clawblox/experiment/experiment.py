@@ -298,12 +298,7 @@ class Experiment:
         if self._session is not None and not self._session.is_over.is_set():
             raise UsageError("a session of this experiment runs already")
         session = self._session = Session(
-            opened,
-            self._workshop,
-            self._recorder,
-            self._clock,
-            self._callbacks,
-            self._reporter.warn,
+            opened, self._workshop, self._recorder, self._clock, self._callbacks
         )
 
         def begin(put: Callable[[Row | None], object]) -> None:

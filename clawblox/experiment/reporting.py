@@ -15,7 +15,6 @@ from clawblox.experiment.lines import Line
 from clawblox.experiment.ports import Order
 from clawblox.experiment.rows import Row
 from clawblox.results import Event
-from clawblox.system.clock import format_utc, utc_now
 from clawblox.telemetry.events import Hub, Subscription
 from clawblox.telemetry.own_log import OwnLog
 
@@ -75,11 +74,6 @@ class Reporter:
     def note(self, line: Line) -> None:
         """Publish the event that a line of the journal reports."""
         self._hub.publish(describe_line(line))
-
-    def warn(self, kind: str, text: str) -> None:
-        """Publish a warning about the experiment as a whole."""
-        time = format_utc(utc_now())
-        self._hub.publish(ExperimentEvent(time=time, kind=kind, subject="", data={"text": text}))
 
     def pass_on(self, order: Order, event: Event) -> None:
         """Publish an event of a world or an agent, and remember what an agent did."""

@@ -36,7 +36,6 @@ class Session:
         recorder: Writes the lines.
         clock: The clock.
         callbacks: The hooks.
-        warn: Called with the kind and the text of a warning.
 
     Attributes:
         is_over: Set when nothing of it runs any longer.
@@ -50,7 +49,6 @@ class Session:
         recorder: Recorder,
         clock: Clock,
         callbacks: Callbacks,
-        warn: Callable[[str, str], object],
     ) -> None:
         self._opened = opened
         self._workshop = workshop
@@ -69,7 +67,6 @@ class Session:
             callbacks,
             chain_of=self._find_chain,
             wall_s=opened.state.wall_s,
-            warn=warn,
         )
         self.is_over = anyio.Event()
         self.on_row: Callable[[Row | None], object] = lambda _row: None

@@ -23,8 +23,6 @@ from clawblox.system.files import available_bytes
 
 _NOWHERE = Path("agents")
 """Directory of agents that are only checked; nothing is written there."""
-_ARCHIVES_PER_GENERATION = 5
-"""Archives of a generation that stay: three of the interval, and those at its end."""
 
 
 @attrs.frozen(kw_only=True)
@@ -204,8 +202,9 @@ def _as_fault(spec: AgentSpec, error: AgentError) -> ConfigError:
 
 def _join(faults: list[ConfigError]) -> ConfigError:
     """Return one error with all faults."""
-    first, *rest = faults
-    others = [f"{fault.subject}: {fault.message}" for fault in rest]
+    first = faults[0]
+    texts = dict.fromkeys(f"{fault.subject}: {fault.message}" for fault in faults)
+    _, *others = texts  # agents of several chains may have the same faults
     return ConfigError(
         first.message,
         key=first.key,
@@ -225,12 +224,10 @@ def _measure(
     """Return what the experiment will use. Blocks."""
     digest = hashlib.sha256(repr(sorted(inputs.world.items())).encode())
     place = next(path for path in (directory, *directory.parents) if path.is_dir())
-    per_generation = sum(_measure_template(spec) for spec in plan.agents)
-    generations = len(plan.chains()) * plan.generations
     return Survey(
         world=digest.hexdigest()[:12],
         programs=programs,
-        disk_bytes=per_generation * generations * (1 + _ARCHIVES_PER_GENERATION),
+        disk_bytes=_estimate_disk(plan),
         free_bytes=available_bytes(place),
         has_costs=all(
             find_driver(spec.driver).reports_cost or (spec.model or "") in plan.prices
@@ -240,11 +237,31 @@ def _measure(
     )
 
 
-def _measure_template(spec: AgentSpec) -> int:
-    if spec.template is None:
+def _estimate_disk(plan: Plan) -> int:
+    """Return the size of all copies of the templates: workspaces, and archives of them."""
+    chains = plan.chains()
+    templates = {agent.template for chain in chains for agent in chain.plan.agents}
+    sizes = {template: _measure_template(template) for template in templates}
+    return sum(
+        chain.plan.generations * (1 + _count_archives(chain.plan)) * sizes[agent.template]
+        for chain in chains
+        for agent in chain.plan.agents
+    )
+
+
+def _count_archives(plan: Plan) -> int:
+    """Return how many archives of a generation are kept."""
+    policy = plan.checkpoint
+    periodic = 0.0 if policy.every is None else plan.duration // policy.every
+    kept = periodic if policy.keep is None else min(periodic, policy.keep)
+    return int(kept) + policy.boundary + policy.end
+
+
+def _measure_template(template: Path | None) -> int:
+    if template is None:
         return 0
     return sum(
         (Path(place) / name).lstat().st_size
-        for place, _, names in os.walk(spec.template)
+        for place, _, names in os.walk(template)
         for name in names
     )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from clawblox.agents.usage import Budget
+from clawblox.experiment.plan.naming import original_name
 from clawblox.experiment.plan.plan import Chain, Plan
 from clawblox.experiment.state import ExperimentState
 from clawblox.experiment.status import make_status
+from clawblox.experiment.survey import Survey
 from clawblox.printable import printable
 from clawblox.system.clock import utc_now
 from clawblox.views.formatting import (
@@ -20,25 +22,22 @@ from clawblox.views.formatting import (
 )
 
 
-def describe_plan(
-    plan: Plan,
-    *,
-    template_bytes: Mapping[Path, int] | None = None,
-    free_bytes: int | None = None,
-    facts: Sequence[str] = (),
-) -> list[str]:
+def describe_plan(plan: Plan, survey: Survey) -> list[str]:
     """Return what an experiment with a plan would do.
 
     Args:
         plan: The plan.
-        template_bytes: Sizes of the templates; None if they are not known.
-        free_bytes: Free space where the experiment would be; None if it is not known.
-        facts: Further facts, a line for each, such as versions of programs.
+        survey: What it would use.
     """
     chains = plan.chains()
-    parts = [_describe_time(plan, chains), _describe_disk(chains, template_bytes or {}, free_bytes)]
-    lines = [" ".join(filter(None, parts)), " ".join(_describe_limits(plan, chains))]
-    return [printable(line) for line in [*lines, *facts]]
+    return [
+        printable(line)
+        for line in (
+            f"{_describe_time(plan, chains)} {_describe_disk(survey)}",
+            " ".join(_describe_limits(plan, chains)),
+            "   ".join(_describe_inputs(plan, survey)),
+        )
+    ]
 
 
 def _describe_time(plan: Plan, chains: Sequence[Chain]) -> str:
@@ -52,28 +51,22 @@ def _describe_time(plan: Plan, chains: Sequence[Chain]) -> str:
     )
 
 
-def _describe_disk(
-    chains: Iterable[Chain], template_bytes: Mapping[Path, int], free_bytes: int | None
-) -> str:
-    """Return how much space the copies of the templates need: workspaces, and archives of them."""
-    needed = sum(
-        chain.plan.generations * (1 + _count_archives(chain.plan)) * template_bytes[agent.template]
-        for chain in chains
-        for agent in chain.plan.agents
-        if agent.template is not None and agent.template in template_bytes
-    )
-    free = "" if free_bytes is None else f"{format_bytes(free_bytes)} free"
-    if not needed:
-        return f"Disk: {free}." if free else ""
-    return f"Disk: at least {format_bytes(needed)}{f' of {free}' if free else ''}."
+def _describe_disk(survey: Survey) -> str:
+    """Return how much space workspaces and archives need, as far as it is known from templates."""
+    needed = f"at least {format_bytes(survey.disk_bytes)} of " if survey.disk_bytes else ""
+    return f"Disk: {needed}{format_bytes(survey.free_bytes)} free."
 
 
-def _count_archives(plan: Plan) -> int:
-    """Return how many archives of a generation are kept."""
-    policy = plan.checkpoint
-    periodic = 0.0 if policy.every is None else plan.duration // policy.every
-    kept = periodic if policy.keep is None else min(periodic, policy.keep)
-    return int(kept) + policy.boundary + policy.end
+def _describe_inputs(plan: Plan, survey: Survey) -> Iterator[str]:
+    yield f"world {plan.world.dir_name} {survey.world}"
+    for driver, version in survey.programs.items():
+        yield f"{driver} {version}" if version else driver
+    if not survey.has_costs:
+        yield "costs are not known without [prices]"
+    agents = [agent for chain in plan.chains() for agent in chain.plan.agents]
+    paths = [path for agent in agents for path in (agent.system_prompt, agent.template) if path]
+    if paths:
+        yield f"copied: {', '.join(dict.fromkeys(original_name(path.name) for path in paths))}"
 
 
 def _describe_limits(plan: Plan, chains: Sequence[Chain]) -> Iterator[str]:

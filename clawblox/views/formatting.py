@@ -32,9 +32,13 @@ def format_json(value: object) -> str:
     Numbers without a form in JSON, which a world may have written, become null.
     """
     try:
-        return json.dumps(value, indent=2, default=str, allow_nan=False)
+        return json.dumps(value, indent=2, default=_plain, allow_nan=False)
     except ValueError:
         return json.dumps(clean_value(value), indent=2)
+
+
+def _plain(value: object) -> object:
+    return dict(value) if isinstance(value, Mapping) else str(value)
 
 
 def format_seconds(seconds: float | None) -> str:

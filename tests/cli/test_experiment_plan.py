@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from clawblox.experiment.plan import AgentSpec, Plan
+from clawblox.experiment.survey import Survey
 from clawblox.views.experiment_plan import describe_plan
 
 GB = 10**9
@@ -26,16 +27,21 @@ def plan(**fields: Any) -> Plan:
     return Plan("/worlds/panda", **{**known, **fields})
 
 
+def survey(**fields: Any) -> Survey:
+    known: dict[str, Any] = {
+        "world": "9f86d081884c",
+        "programs": {"claude": "2.1.330"},
+        "disk_bytes": 12 * GB,
+        "free_bytes": 68 * GB,
+        "has_costs": True,
+    }
+    return Survey(**{**known, **fields})
+
+
 def test_a_plan_has_its_hours_disk_tokens_and_dollars() -> None:
     save = {"budget": {"output_tokens": 40_000}}
     limits = {"worlds": 4, "dollars": 200, "wall": "72h"}
-    lines = describe_plan(
-        plan(save=save, limits=limits),
-        template_bytes={TEMPLATE: GB // 30},
-        free_bytes=68 * GB,
-        facts=["claude 2.1.330, logged in"],
-    )
-    chains, tokens, programs = lines
+    chains, tokens, inputs = describe_plan(plan(save=save, limits=limits), survey())
     assert chains == (
         "6 chains of 10 generations of 1h, 4 worlds at a time: at least 15h."
         " Disk: at least 12 GB of 68 GB free."
@@ -44,12 +50,21 @@ def test_a_plan_has_its_hours_disk_tokens_and_dollars() -> None:
         "At most 26M output tokens (24M working, 2.4M saving)."
         " Starts no generation beyond $200. Ends after 3d."
     )
-    assert programs == "claude 2.1.330, logged in"
+    assert inputs == "world panda 9f86d081884c   claude 2.1.330   copied: agent"
+
+
+def test_unknown_versions_sizes_and_costs_are_left_out() -> None:
+    unknown = survey(programs={"command": None}, disk_bytes=0, has_costs=False)
+    chains, _, inputs = describe_plan(plan(agents=[AgentSpec("claude")]), unknown)
+    assert chains.endswith(" Disk: 68 GB free.")
+    assert inputs == "world panda 9f86d081884c   command   costs are not known without [prices]"
 
 
 def test_different_durations_are_a_range() -> None:
-    (line, _) = describe_plan(plan(sweep={"duration": ["30m", "2h"]}, repeats=1))
-    assert line == "2 chains of 10 generations of 30m to 2h, 2 worlds at a time: at least 20h."
+    line = describe_plan(plan(sweep={"duration": ["30m", "2h"]}, repeats=1), survey())[0]
+    assert line.startswith(
+        "2 chains of 10 generations of 30m to 2h, 2 worlds at a time: at least 20h."
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,11 +79,4 @@ def test_different_durations_are_a_range() -> None:
     ],
 )
 def test_missing_budgets_are_said(fields: dict[str, Any], text: str) -> None:
-    assert describe_plan(plan(**fields))[1] == text
-
-
-def test_archives_that_are_kept_count() -> None:
-    for policy, archives in (({"keep": 1}, 3), ({"keep": None}, 6), ({"every": None}, 2)):
-        one = plan(checkpoint=policy, generations=1, repeats=1, sweep={})
-        (line, _) = describe_plan(one, template_bytes={TEMPLATE: GB})
-        assert line.endswith(f" Disk: at least {1 + archives}.0 GB.")
+    assert describe_plan(plan(**fields), survey())[1] == text

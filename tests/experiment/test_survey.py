@@ -33,6 +33,9 @@ async def test_what_an_experiment_will_use_is_measured(tmp_path: Path) -> None:
     (tmp_path / "template" / "notes.md").write_bytes(bytes(1000))
     plan = make_plan(tmp_path, [claude(tmp_path, template=tmp_path / "template")], generations=2)
     survey = await survey_plan(plan, tmp_path / "exp", KEYS)
+    for policy, archives in (({"keep": 1}, 3), ({"keep": None}, 6), ({"every": None}, 2)):
+        other = await survey_plan(plan.but(checkpoint=policy), tmp_path / "exp", KEYS)
+        assert other.disk_bytes == 1000 * 2 * (1 + archives)
     assert set(survey.programs) == {"claude"}
     assert survey.programs["claude"]
     assert survey.disk_bytes == 1000 * 2 * 6

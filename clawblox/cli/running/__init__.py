@@ -16,6 +16,10 @@
 - ``experiment_table``: the same for experiments.
 - ``resuming``: what ``resume`` and ``up --continue`` share.
 - ``run_dirs``: the world and the run directory of a command.
+- ``experiment_run``: an experiment from start to end, here or in the background.
+- ``experiment_status``: looks at an experiment that any process runs.
+- ``generation_plans``: the experiments of ``generations``.
+- ``score_functions``: functions that are named as ``MODULE:FUNC``.
 - ``plan_settings``: fields of plans that ``--set`` sets.
 - ``saves``: ``save``, and the saves of ``fork`` and ``stop``.
 """

@@ -24,7 +24,6 @@ from clawblox.cli.running.instance_states import InstanceStates
 from clawblox.cli.running.orchestrator import BatchRun, Orchestrator
 from clawblox.cli.terminal.output import Output
 from clawblox.cli.terminal.warnings import configure_logging
-from clawblox.views.event_lines import describe_event
 from clawblox.views.formatting import shorten_path, suggest
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -70,7 +69,7 @@ def _make_display(output: Output, batch_run: BatchRun, states: InstanceStates) -
         configure_logging(table.warn if sys.stderr.isatty() else None)
         return table
     configure_logging()
-    lines = LineDisplay(output, describe_event)
+    lines = LineDisplay(output)
     lines.announce(f"Run directory: {shorten_path(batch_run.run_dir)}")
     return lines
 

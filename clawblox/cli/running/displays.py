@@ -23,25 +23,21 @@ from clawblox.views.board import View, render
 from clawblox.views.event_lines import EventLine, RecentEvents, describe_event
 from clawblox.views.formatting import shorten_path
 
-_Event = TypeVar("_Event")
-
 _RECENT_EVENTS = 16
 _FINISH_TIMEOUT_S = 1.0
 
 _Sight = TypeVar("_Sight", bound=Sight)
 
 
-class LineDisplay(Generic[_Event]):
+class LineDisplay:
     """A line for each event. A slow reader loses the oldest lines beyond 4096.
 
     Args:
         output: Where the lines go.
-        describe: Returns the line of an event; None if it has none.
     """
 
-    def __init__(self, output: Output, describe: Callable[[_Event], EventLine | None]) -> None:
+    def __init__(self, output: Output) -> None:
         self._output = output
-        self._describe = describe
         self._outbox = Outbox(self._write)
 
     async def _write(self, line: str) -> None:
@@ -76,11 +72,9 @@ class LineDisplay(Generic[_Event]):
         """
         await self.finish()
 
-    def take(self, event: _Event) -> None:
+    def take(self, event: WorldEvent) -> None:
         """Write an event."""
-        line = self._describe(event)
-        if line is not None:
-            self._outbox.put(str(line))
+        self._outbox.put(str(describe_event(event)))
 
     def announce(self, text: str) -> None:
         """Write a lasting fact, such as an address, or the present activity."""
@@ -219,5 +213,5 @@ class TableDisplay(TableOutput[Look]):
         )
 
 
-Display: TypeAlias = LineDisplay[WorldEvent] | TableDisplay
+Display: TypeAlias = LineDisplay | TableDisplay
 """Shows the work of an orchestrator."""

@@ -1,0 +1,413 @@
+"""``clawblox experiment``: experiments of many generations, from their plan to their results."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.from_thread
+import attrs
+import click
+
+from clawblox.cli.commands.experiment_results import COMMANDS, read_directory
+from clawblox.cli.parameters import PATH, count_type, examples, existing_path, json_option, show
+from clawblox.cli.running.background import background_option
+from clawblox.cli.running.experiment_run import ExperimentCall, run_experiment
+from clawblox.cli.running.experiment_status import look_at_experiment
+from clawblox.cli.running.experiment_table import watch_experiment
+from clawblox.cli.running.plan_settings import apply_settings, settings_option
+from clawblox.cli.terminal.output import Output, OutputGone
+from clawblox.config.arguments import check_duration, mismatch
+from clawblox.config.toml_text import read_toml_text
+from clawblox.errors import UsageError
+from clawblox.experiment.experiment import Experiment
+from clawblox.experiment.layout import DEFAULT_EXPERIMENTS
+from clawblox.experiment.plan import Plan
+from clawblox.experiment.record import read_experiment
+from clawblox.experiment.requests import ask_experiment
+from clawblox.experiment.survey import survey_plan
+from clawblox.spelling import nearest_name
+from clawblox.views.experiment_plan import describe_plan
+from clawblox.views.experiments import describe_status
+from clawblox.views.formatting import shorten_path, suggest
+
+_CONTROL = "-"
+"""The prompt of branches that continue as if nothing had happened."""
+
+
+@click.group(
+    "experiment",
+    epilog=examples("""
+      clawblox experiment run exp.toml --dry-run
+      clawblox experiment run exp.toml
+      clawblox experiment status experiments/m1 --watch
+      clawblox experiment resume experiments/m1
+      clawblox experiment fork experiments/m1 opus-r2/g003@20m -n 4
+      clawblox experiment results experiments/m1 --by model
+
+    An experiment runs a world with agents in chains of generations. Its plan is a TOML file, and
+    DIR is its directory, by default experiments/<name>.
+    """),
+)
+def command() -> None:
+    """Run, resume, fork and score experiments of many generations.
+
+    An experiment can be interrupted at any moment, and resumed from its last checkpoints.
+    """
+
+
+_directory = click.argument("directory", type=PATH, metavar="DIR")
+_detach = click.option(
+    "--detach",
+    is_flag=True,
+    help="Return when the experiment has begun, and keep running in the background.",
+)
+
+
+def _runs(command: Callable[..., int]) -> Callable[..., int]:
+    """Add the options of a command that runs an experiment."""
+    return _detach(json_option(background_option(click.pass_context(command))))
+
+
+def _call(
+    ctx: click.Context, directory: Path, *, detach: bool, as_json: bool, starter_fd: int | None
+) -> ExperimentCall:
+    group, name, *others = ctx.obj
+    return ExperimentCall(
+        directory=directory,
+        command=(group, name),
+        args=others,
+        detach=detach,
+        starter_fd=starter_fd,
+        as_json=as_json,
+    )
+
+
+# -- run and resume -----------------------------------------------------------------------------
+
+
+@command.command(
+    "run",
+    epilog=examples("""
+      clawblox experiment run exp.toml --dry-run    start nothing
+      clawblox experiment run exp.toml
+      clawblox experiment run exp.toml --name memory-2 --set limits.worlds=8
+      clawblox experiment run exp.toml --detach
+
+    Ctrl-C saves and stops, a second one kills; clawblox experiment resume continues. Exit status:
+    0 all generations are committed, 1 some failed, 75 paused (usage limit, login, disk, time or
+    money), 130 interrupted, 2 wrong usage.
+    """),
+)
+@click.argument("plan_file", type=PATH, metavar="PLAN")
+@click.option("--name", metavar="NAME", help="Name of the experiment, in place of the plan's.")
+@click.option(
+    "--dir",
+    "given_dir",
+    type=PATH,
+    metavar="DIR",
+    show_default="experiments/<name>",
+    help="Directory of the experiment.",
+)
+@settings_option
+@click.option("--dry-run", is_flag=True, help="Check everything and start nothing.")
+@_runs
+def run(
+    ctx: click.Context,
+    *,
+    plan_file: str,
+    name: str | None,
+    given_dir: str | None,
+    settings: Mapping[str, Any],
+    dry_run: bool,
+    **how: Any,
+) -> int:
+    """Begin an experiment and run it to its end.
+
+    PLAN is a TOML file. On a terminal a live table shows the chains; elsewhere each event is a
+    line.
+
+    \f
+    Raises:
+        ConfigError: The plan, or the value of an option, is wrong.
+        UsageError: The directory of the experiment exists.
+        ClawbloxError: The experiment cannot be run.
+    """
+    plan = apply_settings(Plan.load(plan_file), settings)
+    plan = plan if name is None else plan.but(name=name)
+    directory = Path(given_dir or Path(DEFAULT_EXPERIMENTS, plan.name)).absolute()
+    call = _call(ctx, directory, **how)
+    if not call.is_spawned:  # else the directory has the log of this process
+        require_new(directory)
+    if dry_run:
+        survey = anyio.run(survey_plan, plan, directory)
+        facts = {**attrs.asdict(survey), "chains": [chain.name for chain in plan.chains()]}
+        show(facts, "\n".join(describe_plan(plan, survey)), as_json=call.as_json)
+        return 0
+    return anyio.run(run_experiment, call, lambda: Experiment(plan, dir=directory))
+
+
+def require_new(directory: Path) -> None:
+    """Refuse a directory that has files.
+
+    Raises:
+        UsageError: It has.
+    """
+    if directory.is_dir() and any(directory.iterdir()):
+        raise UsageError(
+            f"the directory of the experiment exists: {shorten_path(directory)}",
+            hint=f"to continue it: {suggest('experiment resume', directory)}; for another "
+            "experiment: --name NEW",
+        )
+
+
+@command.command(
+    "resume",
+    epilog=examples("""
+      clawblox experiment resume experiments/m1
+      clawblox experiment resume experiments/m1 --set generations=20
+      clawblox experiment resume experiments/m1 --plan exp.toml --accept save
+
+    Limits, retries, checkpoints and labels may change freely, and generations, repeats, seeds and
+    conditions may be added. Other changes need --accept, and some are never possible.
+    """),
+)
+@_directory
+@click.option(
+    "--plan",
+    "plan_file",
+    type=PATH,
+    metavar="FILE",
+    show_default="the recorded plan",
+    help="Plan to continue with.",
+)
+@settings_option
+@click.option(
+    "--accept",
+    multiple=True,
+    metavar="FIELD",
+    help="Accept a change of this field: duration, save, stop, budget, version, world, prompts "
+    "or templates; can be repeated.",
+)
+@click.option("--retry-failed", is_flag=True, help="Try chains that have failed again.")
+@_runs
+def resume(
+    ctx: click.Context,
+    *,
+    directory: str,
+    plan_file: str | None,
+    settings: Mapping[str, Any],
+    accept: tuple[str, ...],
+    retry_failed: bool,
+    **how: Any,
+) -> int:
+    """Continue an experiment from its last checkpoints.
+
+    \f
+    Raises:
+        ConfigError: The plan, or the value of an option, is wrong.
+        PlanChangedError: The plan or a file has changed, and that is not accepted.
+        RunLockedError: Another process runs the experiment.
+        ClawbloxError: The experiment cannot be run.
+    """
+    place = existing_path(directory).absolute()
+    recorded = read_directory(directory).plan
+    plan = recorded if plan_file is None else Plan.load(plan_file).but(name=recorded.name)
+    changed = None if plan_file is None and not settings else apply_settings(plan, settings)
+    make = partial(Experiment, changed, dir=place, accept=accept, retry_failed=retry_failed)
+    return anyio.run(run_experiment, _call(ctx, place, **how), make)
+
+
+# -- a running experiment -----------------------------------------------------------------------
+
+
+@command.command(
+    "status",
+    epilog=examples("""
+      clawblox experiment status experiments/m1
+      clawblox experiment status experiments/m1 --watch
+      clawblox experiment status experiments/m1 --json     every field
+    """),
+)
+@_directory
+@click.option("-w", "--watch", "is_watching", is_flag=True, help="Follow it until it has ended.")
+@json_option
+def status(directory: str, *, is_watching: bool, as_json: bool) -> None:
+    """Show what the chains of an experiment do, and why.
+
+    It works for experiments that run, in any process, and for those that do not.
+
+    \f
+    Raises:
+        UsageError: There is no experiment in the directory.
+    """
+    place = existing_path(directory).absolute()
+    if is_watching and not as_json:
+        anyio.run(_watch, place)
+        return
+    found = anyio.run(look_at_experiment, place).status
+    show(attrs.asdict(found), "\n".join(describe_status(found)), as_json=as_json)
+
+
+async def _watch(directory: Path) -> None:
+    with Output(sys.stdout) as output, contextlib.suppress(OutputGone):
+        look = partial(anyio.from_thread.run, look_at_experiment, directory)
+        await watch_experiment(output, look)
+
+
+@command.command(
+    "stop",
+    epilog=examples("""
+      clawblox experiment stop experiments/m1               all chains
+      clawblox experiment stop experiments/m1 opus-r1       this chain
+      clawblox experiment stop experiments/m1 --now         without checkpoints
+
+    clawblox experiment resume continues.
+    """),
+)
+@_directory
+@click.argument("chains", nargs=-1, metavar="[CHAIN]...")
+@click.option("--now", is_flag=True, help="Stop immediately, without checkpoints.")
+def stop(directory: str, chains: tuple[str, ...], *, now: bool) -> None:
+    """Save and stop the chains of a running experiment.
+
+    It returns when nothing of them runs any longer.
+
+    It is no error if the experiment does not run.
+
+    \f
+    Raises:
+        UsageError: There is no experiment in the directory, or --now is given with chains.
+        ConfigError: There is no such chain.
+        ControlError: The process that runs it refused.
+    """
+    place = existing_path(directory).absolute()
+    known = read_experiment(place).chains
+    for chain in chains:
+        if chain not in known:
+            nearest = nearest_name(chain, known)
+            hint = f"did you mean {nearest}?" if nearest else f"there are: {', '.join(known)}"
+            raise mismatch("CHAIN", "a chain", chain, hint=hint)
+    if now and chains:
+        raise UsageError("--now: must be given without chains, as it ends the whole experiment")
+    arguments = {"chains": list(chains) or None, "now": now}
+    answer = anyio.run(ask_experiment, place, "stop", arguments)
+    what = ", ".join(chains) or shorten_path(place)
+    click.echo(f"{what}: {'was not running' if answer is None else 'stopped'}")
+
+
+@command.command(
+    "fork",
+    epilog=examples("""
+      clawblox experiment fork experiments/m1 opus-r2/g003@20m -n 4
+      clawblox experiment fork experiments/m1 opus-r2@end --prompt-file storm.md
+
+    CHECKPOINT is a chain, a generation, and a moment: active time such as 20m for the nearest
+    checkpoint before, or last, boundary or end. Each branch has copies of the world and of the
+    minds of its agents. If no process runs the experiment, this command does, with everything that
+    is not complete.
+    """),
+)
+@_directory
+@click.argument("checkpoint", metavar="CHECKPOINT")
+@click.option(
+    "-n",
+    "--count",
+    type=count_type(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Number of branches for each prompt.",
+)
+@click.option(
+    "--prompt",
+    "prompts",
+    multiple=True,
+    metavar="TEXT",
+    help="First message to the agents; - continues as if nothing had happened. Can be repeated.",
+)
+@click.option(
+    "--prompt-file",
+    "prompt_files",
+    type=PATH,
+    multiple=True,
+    metavar="FILE",
+    help="File with a first message; can be repeated.",
+)
+@click.option(
+    "--duration",
+    metavar="DURATION",
+    show_default="the rest of the generation",
+    help="Active time of each branch, such as 15m.",
+)
+@click.option(
+    "--generations",
+    type=count_type(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Number of generations of each branch.",
+)
+@click.option(
+    "--reseed",
+    type=count_type(0),
+    metavar="SEED",
+    help="Random seed of the first branch's world; each further one gets the next number.",
+)
+@click.option(
+    "--parallel",
+    type=count_type(1),
+    metavar="N",
+    show_default="no limit",
+    help="Number of branches at a time; 1 is needed for agents outside a sandbox.",
+)
+@_runs
+def fork(
+    ctx: click.Context,
+    *,
+    directory: str,
+    checkpoint: str,
+    prompts: tuple[str, ...],
+    prompt_files: tuple[str, ...],
+    duration: str | None,
+    **options: Any,
+) -> int:
+    """Branch worlds and minds off a checkpoint, and run the branches.
+
+    \f
+    Raises:
+        ConfigError: There is no such checkpoint, or the value of an option is wrong.
+        UsageError: The branches cannot run in parallel.
+        ControlError: The process that runs the experiment refused.
+    """
+    place = existing_path(directory).absolute()
+    how = {name: options.pop(name) for name in ("detach", "as_json", "starter_fd")}
+    texts = [None if text == _CONTROL else text for text in prompts]
+    texts += [read_toml_text(existing_path(file)) for file in prompt_files]
+    seconds = None if duration is None else check_duration(duration, "--duration")
+    arguments = {**options, "prompts": texts or [None], "duration": seconds}
+    source = read_experiment(place).checkpoint(checkpoint)
+    call = _call(ctx, place, **how)
+
+    async def branch_off() -> int:
+        if not call.is_spawned:
+            answer = await ask_experiment(place, "fork", {"place": checkpoint, **arguments})
+            if answer is not None:
+                show(answer, "\n".join(map(str, answer["branches"])), as_json=call.as_json)
+                return 0
+
+        async def begin(experiment: Experiment) -> Sequence[str]:
+            return await experiment.fork(source, **arguments)
+
+        return await run_experiment(call, partial(Experiment.open, place), begin)
+
+    return anyio.run(branch_off)
+
+
+for _command in COMMANDS:
+    command.add_command(_command)

@@ -1,0 +1,209 @@
+"""``clawblox experiment``: the commands for what an experiment has left: results, scores, files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import attrs
+import click
+
+from clawblox.cli.parameters import PATH, examples, existing_path, json_option
+from clawblox.cli.running.score_functions import load_function
+from clawblox.cli.terminal.output import note
+from clawblox.cli.terminal.warnings import configure_logging
+from clawblox.errors import ConfigError
+from clawblox.experiment.experiment import Experiment
+from clawblox.experiment.leftovers import Leftover, list_leftovers, remove_leftovers
+from clawblox.experiment.record import ExperimentRecord, read_experiment
+from clawblox.experiment.results import Results
+from clawblox.views.formatting import (
+    count_words,
+    format_bytes,
+    format_json,
+    format_table,
+    shorten_path,
+)
+from clawblox.views.score_svg import draw_scores
+
+_USUAL_SCORE: Final = "output_tokens"
+"""What a picture shows where generations have no scores."""
+
+_directory = click.argument("directory", type=PATH, metavar="DIR")
+
+
+def read_directory(text: str) -> ExperimentRecord:
+    """Return the experiment in a directory that was typed.
+
+    Raises:
+        ClawbloxError: The directory does not exist.
+        UsageError: There is no experiment in it.
+    """
+    return read_experiment(existing_path(text))
+
+
+@click.command(
+    "results",
+    epilog=examples("""
+      clawblox experiment results experiments/m1              all generations
+      clawblox experiment results experiments/m1 --by model   means by model
+      clawblox experiment results experiments/m1 --csv > results.csv
+      clawblox experiment results experiments/m1 --svg scores.svg
+    """),
+)
+@_directory
+@click.option(
+    "--by",
+    metavar="COLUMN",
+    help="Show means by this column or label, such as model.",
+)
+@click.option("--agents", "by_agent", is_flag=True, help="A row for each agent; with --csv.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print all rows as CSV.")
+@click.option("--svg", type=PATH, metavar="FILE", help="Write a picture to this file, as SVG.")
+@click.option(
+    "--score",
+    metavar="COLUMN",
+    show_default="the first score, else output_tokens",
+    help="What the picture shows: a score, or another column of numbers.",
+)
+@json_option
+def results(
+    directory: str,
+    *,
+    by: str | None,
+    by_agent: bool,
+    as_csv: bool,
+    svg: str | None,
+    score: str | None,
+    as_json: bool,
+) -> None:
+    """Show the results of an experiment, running or ended.
+
+    \f
+    Raises:
+        UsageError: There is no experiment in the directory.
+        click.UsageError: Options cannot be combined.
+        ConfigError: There is no such column.
+        OSError: The picture cannot be written.
+    """
+    if sum((as_csv, as_json, svg is not None)) > 1:
+        raise click.UsageError("--csv, --json and --svg cannot be combined.")
+    if by_agent and not as_csv:
+        raise click.UsageError("--agents needs --csv; --json has the rows of the agents, too.")
+    record = read_directory(directory)
+    found = record.results()
+    if as_json:
+        click.echo(found.to_json())
+    elif as_csv:
+        click.echo(found.to_csv(agents=by_agent), nl=False)
+    elif svg is not None:
+        shown = score or next((name for row in found.rows() for name in row.scores), _USUAL_SCORE)
+        picture = draw_scores(found, shown, by=by or "chain", title=record.plan.name)
+        Path(svg).write_text(picture, encoding="utf-8")
+        click.echo(f"Wrote {svg}")
+    else:
+        click.echo(_table(found, by))
+
+
+def _table(found: Results, by: str | None) -> str:
+    if not found.rows():
+        return "No generation has begun."
+    return found.table(by=by)
+
+
+@click.command(
+    "rescore",
+    epilog=examples("""
+      clawblox experiment rescore experiments/m1 scores:cubes
+
+    The function is like the argument score= of clawblox.Experiment: async, it takes a generation
+    and returns numbers by name. It is called with the world of each committed generation, restored
+    from its checkpoint at the end, without agents.
+    """),
+)
+@_directory
+@click.argument("function", metavar="MODULE:FUNC")
+def rescore(directory: str, function: str) -> int:
+    """Score the committed generations again, without running any agent.
+
+    The exit status is 1 if a generation could not be scored.
+
+    \f
+    Raises:
+        UsageError: There is no experiment in the directory.
+        ConfigError: There is no such function.
+        RunLockedError: A process runs the experiment.
+    """
+    configure_logging()
+    place = read_directory(directory).directory
+    score = load_function(function)
+
+    async def score_all() -> Sequence[Any]:
+        async with Experiment.open(place) as experiment:
+            return await experiment.rescore(score)
+
+    rows = [row for row in anyio.run(score_all) if row.status == "committed"]
+    for row in rows:
+        scores = ", ".join(f"{name} {value:g}" for name, value in row.scores.items())
+        click.echo(f"{row.chain} generation {row.generation}: {scores or row.error or 'no scores'}")
+    return 1 if any(not row.scores for row in rows) else 0
+
+
+@click.command(
+    "clean",
+    epilog=examples("""
+      clawblox experiment clean experiments/m1 --dry-run   only list it
+      clawblox experiment clean experiments/m1             ask, then remove
+      clawblox experiment clean experiments/m1 --yes       remove
+
+    These always stay: committed generations with their checkpoints at the boundary and the end, the
+    checkpoints of all others, and every checkpoint at which a branch begins. Later forks of a
+    complete generation can only begin at what stays.
+    """),
+)
+@_directory
+@click.option("--dry-run", is_flag=True, help="Remove nothing, show what would be removed.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+def clean(directory: str, *, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Remove failed runs and old checkpoints of complete generations.
+
+    \f
+    Raises:
+        UsageError: There is no experiment in the directory.
+        ConfigError: Neither --yes nor --dry-run is given with --json.
+        RunLockedError: A process runs the experiment.
+        OSError: A file cannot be removed.
+    """
+    if as_json and not (yes or dry_run):
+        raise ConfigError("must be given with --yes or --dry-run", key="--json")
+    record = read_directory(directory)
+    leftovers = list_leftovers(record)
+    if as_json:
+        click.echo(format_json([attrs.asdict(leftover) for leftover in leftovers]))
+    else:
+        _show_leftovers(leftovers)
+    if not leftovers or dry_run:
+        return
+    if not yes:
+        click.confirm("Remove them?", abort=True)
+    remove_leftovers(record.directory, leftovers)
+    note(f"Removed {count_words(len(leftovers), 'item')}.")
+
+
+def _show_leftovers(leftovers: Sequence[Leftover]) -> None:
+    if not leftovers:
+        click.echo("Nothing to remove.")
+        return
+    rows = [
+        (shorten_path(leftover.path), leftover.kind, format_bytes(leftover.size_bytes))
+        for leftover in leftovers
+    ]
+    click.echo(format_table(("PATH", "KIND", "SIZE"), rows))
+    total = sum(leftover.size_bytes for leftover in leftovers)
+    click.echo(f"{count_words(len(leftovers), 'item')}, {format_bytes(total)}.")
+
+
+COMMANDS: Sequence[click.Command] = (results, rescore, clean)

@@ -1,0 +1,330 @@
+"""``clawblox generations``: a chain of generations, with the options of the public script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import anyio
+import click
+from click.core import ParameterSource
+
+from clawblox.cli.field_options import SectionedCommand, section_option
+from clawblox.cli.parameters import PATH, SECONDS, count_type, examples
+from clawblox.cli.running.background import background_option
+from clawblox.cli.running.experiment_run import ExperimentCall, run_experiment
+from clawblox.cli.running.generation_plans import (
+    BACKENDS,
+    GenerationDuration,
+    GenerationOptions,
+    open_generations,
+)
+from clawblox.experiment.layout import format_stamp
+from clawblox.experiment.plan.parts import DEFAULT_SAVE_PROMPT
+from clawblox.experiment.plan.sweep import MAX_CHAINS
+from clawblox.system.clock import utc_now
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_MAX_GENERATIONS: Final = 10**6
+_MAX_AGENTS: Final = 1000
+_COUNT: Final = count_type(1, _MAX_GENERATIONS)
+
+
+def _option(section: str, *flags: str, envvar: str, default: object = None, **others: Any) -> Any:  # noqa: ANN401 - a decorator
+    """Return an option that an environment variable sets too."""
+    others.setdefault("show_default", default is not None)
+    return section_option(
+        *flags, section=section, envvar=envvar, show_envvar=True, default=default, **others
+    )
+
+
+_chain = partial(_option, "Generations")
+_agent = partial(_option, "Agent")
+_world = partial(_option, "Address")
+_files = partial(_option, "Files and names")
+_saves = partial(_option, "Saves")
+_failures = partial(_option, "Failures")
+
+
+def _add_all(*options: Any) -> Callable[[_F], _F]:
+    def decorate(command: _F) -> _F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+_OPTIONS: Final = (
+    _chain(
+        "--generations",
+        envvar="GENERATIONS",
+        default=30,
+        type=_COUNT,
+        metavar="N",
+        help="Number of the last generation, those that are complete included.",
+    ),
+    _chain(
+        "--generation-duration",
+        envvar="GENERATION_DURATION",
+        default="30m",
+        type=GenerationDuration(),
+        metavar="DURATION",
+        help="Time of a generation, the time for saving included: 3600, 60m or 1h.",
+    ),
+    section_option(
+        "--parallel",
+        section="Generations",
+        default=1,
+        show_default=True,
+        type=count_type(1, MAX_CHAINS),
+        metavar="N",
+        help="Number of chains that run at the same time, each with a directory below chains.",
+    ),
+    _agent(
+        "--backend",
+        envvar="BACKEND",
+        default="claude",
+        type=click.Choice(BACKENDS),
+        help="Program of the agents.",
+    ),
+    _agent(
+        "--agents-per-world",
+        envvar="AGENTS_PER_WORLD",
+        default=1,
+        type=count_type(1, _MAX_AGENTS),
+        metavar="N",
+        help="Number of agents.",
+    ),
+    _agent(
+        "--model",
+        envvar="MODEL",
+        show_default="the program's own choice",
+        metavar="MODEL",
+        help="Model to use.",
+    ),
+    _agent("--goal", envvar="GOAL", default="Begin", metavar="TEXT", help="First message."),
+    _agent(
+        "--template",
+        envvar="TEMPLATE",
+        type=PATH,
+        show_default="agent/template/agent if it exists",
+        metavar="DIR",
+        help="Directory with the workspace of the first generation.",
+    ),
+    section_option(
+        "--system-prompt",
+        section="Agent",
+        type=PATH,
+        show_default="system_prompt.md of the world",
+        metavar="FILE",
+        help="File with the system prompt.",
+    ),
+    _agent(
+        "--permission-mode",
+        envvar="PERMISSION_MODE",
+        default="bypassPermissions",
+        metavar="MODE",
+        help="The program's own name for what it may do without asking.",
+    ),
+    _agent(
+        "--sandbox/--no-sandbox",
+        envvar="SANDBOX",
+        default=True,
+        help="Run the programs in a sandbox.",
+    ),
+    _agent(
+        "--claude-native-sandbox/--no-claude-native-sandbox",
+        envvar="CLAUDE_NATIVE_SANDBOX",
+        default=True,
+        help="Also let Claude Code run its commands in its own sandbox.",
+    ),
+    _agent(
+        "--bare",
+        envvar="BARE",
+        default=False,
+        is_flag=True,
+        help="Let Claude Code skip hooks and the files that it would read by itself.",
+    ),
+    _world(
+        "--base-port",
+        envvar="BASE_PORT",
+        default=8085,
+        type=count_type(1, 65535),
+        metavar="PORT",
+        help="Port of the world; with --parallel, free ports are used.",
+    ),
+    _world(
+        "--port-wait",
+        envvar="PORT_WAIT_SECONDS",
+        default=120,
+        type=SECONDS,
+        metavar="SECONDS",
+        help="How long to wait for a busy port.",
+    ),
+    section_option(
+        "--resume",
+        section="Recording and resuming",
+        is_flag=True,
+        help="Continue after the last complete generation, with the options of before.",
+    ),
+    section_option(
+        "--resume-from",
+        section="Recording and resuming",
+        type=PATH,
+        metavar="FILE",
+        help="Continue a generation from an archive, then run the later ones.",
+    ),
+    _option(
+        "Recording and resuming",
+        "--record/--no-record",
+        envvar="RECORD",
+        default=True,
+        help="Make the world record.",
+    ),
+    _files(
+        "--world-dir",
+        envvar="WORLD_DIR",
+        default="worlds/mujoco-panda",
+        type=PATH,
+        metavar="DIR",
+        help="Directory of the world; the experiment is in results below it.",
+    ),
+    _files(
+        "--experiment-id",
+        envvar="EXPERIMENT_ID",
+        default=lambda: f"genexp-python-{format_stamp(utc_now())}",
+        show_default="genexp-python-<time>",
+        metavar="ID",
+        help="Name of the experiment.",
+    ),
+    _files(
+        "--run-prefix",
+        envvar="RUN_PREFIX",
+        show_default="the experiment's name",
+        metavar="PREFIX",
+        help="Beginning of the names of runs.",
+    ),
+    _files(
+        "--tmux-prefix",
+        envvar="TMUX_PREFIX",
+        default="clawblox-gen-python",
+        metavar="PREFIX",
+        help="Beginning of the names of tmux sessions.",
+    ),
+    _saves(
+        "--save-prompt",
+        envvar="SAVE_PROMPT",
+        default=DEFAULT_SAVE_PROMPT,
+        show_default=False,
+        metavar="TEXT",
+        help="Message before the end of a generation.",
+    ),
+    _saves(
+        "--save-time",
+        envvar="SAVE_GRACE_SECONDS",
+        default=300,
+        type=SECONDS,
+        metavar="SECONDS",
+        help="How long before the end it is sent; 0 sends none.",
+    ),
+    section_option(
+        "--full-save-phase",
+        section="Saves",
+        is_flag=True,
+        help="Wait for the end of that time even if all agents are done.",
+    ),
+    _saves(
+        "--checkpoint-every",
+        envvar="CHECKPOINT_EVERY",
+        default=900,
+        type=SECONDS,
+        metavar="SECONDS",
+        help="Make a checkpoint of world and agents at this interval; 0 makes none.",
+    ),
+    _failures(
+        "--retries",
+        envvar="MAX_GENERATION_RETRIES",
+        default=3,
+        type=count_type(0),
+        metavar="N",
+        help="How often a generation is retried, from its last checkpoint.",
+    ),
+    _failures(
+        "--retry-delay",
+        envvar="RETRY_DELAY_SECONDS",
+        default=15,
+        type=SECONDS,
+        metavar="SECONDS",
+        help="Time before a retry.",
+    ),
+    _option(
+        "Timeouts",
+        "--health-timeout",
+        envvar="HEALTH_TIMEOUT",
+        default=30,
+        type=SECONDS,
+        metavar="SECONDS",
+        help="How long a world may take to become ready.",
+    ),
+    section_option(
+        "--detach",
+        section="Orchestrator",
+        is_flag=True,
+        help="Return when the experiment has begun, and keep running in the background.",
+    ),
+)
+
+
+@click.command(
+    "generations",
+    cls=SectionedCommand,
+    epilog=examples("""
+      clawblox generations --world-dir worlds/panda --generations 10
+      clawblox generations --world-dir worlds/panda --experiment-id e1 --resume
+      clawblox generations --world-dir worlds/panda --parallel 4
+
+    The options and variables are those of the public script run_agent_generations.py, and so are
+    the files: a table of the generations, a pointer to the latest archive, and run directories.
+    Either side continues what the other began.
+
+    Ctrl-C saves and stops, a second one kills; --resume continues. Exit status: 0 all generations
+    are complete, 1 some failed, 75 paused, 130 interrupted, 2 wrong usage.
+    """),
+)
+@_add_all(*_OPTIONS)
+@background_option
+@click.pass_context
+def command(ctx: click.Context, /, *, detach: bool, starter_fd: int | None, **values: Any) -> int:
+    """Run a chain of generations of agents in one world.
+
+    In each generation the world is new, and the agents inherit the workspaces of their
+    predecessors.
+
+    \f
+    Raises:
+        ConfigError: The value of an option is wrong.
+        UsageError: The directory of the experiment exists, and no option says to continue it.
+        ClawbloxError: There is nothing to continue.
+    """
+    given = {
+        name
+        for name in values
+        if ctx.get_parameter_source(name)
+        in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+    }
+    options = GenerationOptions(values=values, given=given)
+    name, *others = ctx.obj
+    call = ExperimentCall(
+        directory=options.directory,
+        command=[name],
+        args=["--experiment-id", options.name, *others],  # the default depends on the time
+        detach=detach,
+        starter_fd=starter_fd,
+    )
+    make = partial(open_generations, options, is_spawned=call.is_spawned)
+    if call.detach and not call.is_spawned:
+        make()  # reports what is wrong before anything is spawned
+    return anyio.run(run_experiment, call, make)

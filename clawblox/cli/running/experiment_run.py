@@ -1,0 +1,240 @@
+"""An experiment from its start to its end, here or in the background."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import anyio
+import attrs
+import click
+
+from clawblox.cli.running.background import (
+    StarterChannel,
+    StartResult,
+    spawn_in_background,
+    start_in_background,
+)
+from clawblox.cli.running.command_signals import CommandSignals
+from clawblox.cli.running.experiment_table import (
+    ExperimentDisplay,
+    ExperimentLook,
+    ExperimentTable,
+    make_display,
+)
+from clawblox.cli.terminal.output import Output, note
+from clawblox.cli.terminal.warnings import configure_logging
+from clawblox.concurrency.tasks import Tasks
+from clawblox.experiment.events import ExperimentEvent
+from clawblox.experiment.experiment import Experiment
+from clawblox.experiment.experiment_run import RunOutcome
+from clawblox.telemetry.events import Subscription
+from clawblox.views.experiments import summarise_experiment
+from clawblox.views.formatting import format_json, shorten_path, suggest
+
+_ADVICE: Final = "Ctrl-C saves and stops, a second one kills."
+_STOPPING: Final = "Saving and stopping. A second Ctrl-C kills everything."
+
+Prepare: TypeAlias = Callable[[Experiment], Awaitable[object]]
+"""Adds something to an open experiment, such as branches."""
+
+
+@attrs.frozen(kw_only=True)
+class ExperimentCall:
+    """How a command runs an experiment.
+
+    Attributes:
+        directory: The directory of the experiment.
+        command: The words of the command.
+        args: Its arguments, for a process in the background.
+        detach: Whether to run in the background.
+        starter_fd: Socket of the command that spawned this process to run in the background; None
+            when this is the command itself.
+        as_json: Whether to print the outcome as JSON; events then go to standard error.
+    """
+
+    directory: Path
+    command: Sequence[str]
+    args: Sequence[str]
+    detach: bool = False
+    starter_fd: int | None = None
+    as_json: bool = False
+
+    @property
+    def is_spawned(self) -> bool:
+        """Whether another command has spawned this process, and checked the arguments."""
+        return self.starter_fd is not None
+
+
+async def run_experiment(
+    call: ExperimentCall, make: Callable[[], Experiment], prepare: Prepare | None = None
+) -> int:
+    """Run an experiment to its end, here or in the background, and return the exit status.
+
+    Args:
+        call: How to run it.
+        make: Returns the experiment, not open yet.
+        prepare: Called with the open experiment before it is run.
+
+    Raises:
+        ClawbloxError: It cannot be run.
+
+    Cancellation: the experiment is saved and stopped; in the background it continues.
+    """
+    if call.detach and not call.is_spawned:
+        return await _run_in_background(call)
+    starter = None if call.starter_fd is None else StarterChannel(call.starter_fd)
+    with Output(sys.stderr if call.as_json else sys.stdout) as output:
+        runner = ExperimentRunner(make(), output, starter, prepare)
+        status = await runner.run()
+    if call.as_json:
+        click.echo(format_json(describe_outcome(runner.outcome, status)))
+    return status
+
+
+def describe_outcome(outcome: RunOutcome | None, status: int) -> dict[str, object]:
+    """Return the outcome of a run as plain values.
+
+    Args:
+        outcome: The outcome; None if it was interrupted before it began.
+        status: The exit status.
+    """
+    rows = () if outcome is None else outcome.rows
+    return {
+        "status": "stopped" if outcome is None else outcome.status,
+        "exit_status": status,
+        "text": "" if outcome is None else outcome.text,
+        "rows": [attrs.asdict(row) for row in rows],
+    }
+
+
+async def _run_in_background(call: ExperimentCall) -> int:
+    directory = call.directory
+    background = spawn_in_background(call.command, call.args, directory)
+    click.echo(f"Experiment: {shorten_path(directory)}")
+    watch = suggest("experiment status", directory, "--watch")
+
+    def show(_result: StartResult) -> None:
+        click.echo(f"watch:  {watch}")
+        click.echo(f"stop:   {suggest('experiment stop', directory)}")
+        click.echo(f"log:    {shorten_path(background.log_file)} (pid {background.pid})")
+
+    return await start_in_background(background, "Starting", 1, show, watch)
+
+
+@attrs.define(eq=False)
+class ExperimentRunner:
+    """An experiment that runs as long as this program.
+
+    The first signal saves and stops it, the second one kills it.
+
+    Args:
+        experiment: The experiment, not open yet.
+        output: Where its table or its events are shown.
+        starter: Channel to the command that spawned this process in the background; None if it
+            runs in the foreground.
+        prepare: Called with the open experiment before it is run.
+
+    Attributes:
+        outcome: The outcome of the run; None before its end.
+    """
+
+    _experiment: Experiment
+    _output: Output
+    _starter: StarterChannel | None = None
+    _prepare: Prepare | None = None
+    outcome: RunOutcome | None = attrs.field(init=False, default=None)
+    _display: ExperimentDisplay = attrs.field(init=False)
+    _signals: CommandSignals = attrs.field(init=False, factory=CommandSignals)
+    _is_asked_to_end: anyio.Event = attrs.field(init=False, factory=anyio.Event)
+    _is_output_gone: bool = attrs.field(init=False, default=False)
+
+    async def run(self) -> int:
+        """Run the experiment to its end.
+
+        Returns:
+            The exit status: 128 and the signal that asked for the end, 1 when the output is gone,
+            else that of the outcome.
+
+        Raises:
+            ClawbloxError: The experiment cannot be run.
+
+        Cancellation: the experiment is saved and stopped.
+        """
+        async with self._signals.obeyed(self._obey, self._kill), AsyncExitStack() as stack:
+            if self._starter is not None:
+                stack.push_async_callback(self._starter.finish)
+            await stack.enter_async_context(self._experiment)
+            if not self._is_asked_to_end.is_set():
+                await self._run()
+        if self._signals.exit_status is not None:
+            return self._signals.exit_status
+        return 1 if self._is_output_gone or self.outcome is None else self.outcome.exit_status
+
+    async def _run(self) -> None:
+        """Run the open experiment, and show it."""
+        lines = self._experiment.record.lines
+        self._display = make_display(
+            self._output, self._look, since=len(lines), in_thread=False, notice=_ADVICE
+        )
+        is_table = isinstance(self._display, ExperimentTable)
+        configure_logging(self._warn if is_table and sys.stderr.isatty() else None)
+        try:
+            async with Tasks() as tasks, self._experiment.events() as events:
+                tasks.start_soon(self._show)
+                tasks.start_soon(self._end)
+                if self._starter is not None:
+                    tasks.start_soon(self._starter.run)
+                    tasks.start_soon(self._report_start, self._starter, events)
+                if self._prepare is not None:
+                    await self._prepare(self._experiment)
+                self.outcome = await self._experiment.run()
+        except BaseException:
+            await self._display.clear()
+            raise
+        is_paused = self.outcome.status == "paused"  # the summary has the reasons of failures
+        texts = self.outcome.text.splitlines() if is_paused else []
+        await self._display.finish([*texts, *summarise_experiment(self._experiment.status())])
+
+    def _look(self) -> ExperimentLook:
+        return ExperimentLook(self._experiment.status(), self._experiment.record.lines)
+
+    def _warn(self, text: str) -> None:
+        if isinstance(self._display, ExperimentTable):
+            self._display.warn(text)
+
+    async def _show(self) -> None:
+        await self._display.run()
+        self._is_output_gone = self._signals.is_stopping = True
+        self._is_asked_to_end.set()
+
+    async def _report_start(
+        self, starter: StarterChannel, events: Subscription[ExperimentEvent]
+    ) -> None:
+        """Tell the command that spawned this process that the run has passed its checks."""
+        async for event in events:
+            if event.kind == "experiment.started":
+                starter.send_start(StartResult([], 1, {}))
+                return
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    async def _obey(self, _number: signal.Signals) -> bool:
+        self._is_asked_to_end.set()
+        return True
+
+    async def _kill(self) -> None:
+        await self._experiment.stop(now=True)
+
+    async def _end(self) -> None:
+        """Once asked to, save and stop everything; a second signal kills it."""
+        await self._is_asked_to_end.wait()
+        if isinstance(self._display, ExperimentTable):
+            self._display.report(_STOPPING)
+        elif not self._is_output_gone:
+            note(_STOPPING)
+        await self._experiment.stop()

@@ -1,0 +1,302 @@
+"""Experiments of ``clawblox generations``, whose options are those of the public script."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import click
+
+from clawblox.agents.drivers import DRIVERS
+from clawblox.cli.running.plan_settings import apply_settings
+from clawblox.config.arguments import check_duration, mismatch
+from clawblox.errors import ConfigError, UsageError
+from clawblox.experiment import layout
+from clawblox.experiment.experiment import Experiment
+from clawblox.experiment.harness_begin import HarnessArchive, begin_from_harness
+from clawblox.experiment.harness_import import ImportedChain, find_resume_point, read_chain
+from clawblox.experiment.journal import JOURNAL_NAME, read_lines
+from clawblox.experiment.plan import AgentSpec, Limits, Plan, WorldSpec
+from clawblox.experiment.plan.naming import safe_name
+from clawblox.experiment.record import read_experiment
+from clawblox.views.formatting import shorten_path
+
+RESULTS_DIR: Final = "results"
+"""Directory below the world's with its experiments."""
+
+BACKENDS: Final = tuple(name for name in DRIVERS if name not in ("acp", "command"))
+"""The drivers that need no further description of their program."""
+
+_USUAL_TEMPLATE: Final = Path("agent/template/agent")
+_DURATION: Final = re.compile(r"[1-9][0-9]*[smh]?")
+
+_PATHS: Final = {
+    "backend": "agents.*.driver",
+    "model": "agents.*.model",
+    "permission_mode": "agents.*.permission_mode",
+    "sandbox": "agents.*.sandbox",
+    "claude_native_sandbox": "agents.*.claude_native_sandbox",
+    "bare": "agents.*.bare",
+    "goal": "agents.*.prompt",
+    "template": "agents.*.template",
+    "system_prompt": "agents.*.system_prompt",
+    "generations": "generations",
+    "generation_duration": "duration",
+    "record": "world.record",
+    "base_port": "world.port",
+    "health_timeout": "world.health_timeout",
+    "port_wait": "world.port_wait",
+    "save_time": "save.before",
+    "save_prompt": "save.prompt",
+    "full_save_phase": "save.full",
+    "checkpoint_every": "checkpoint.every",
+    "retries": "retry.attempts",
+    "retry_delay": "retry.delay",
+    "tmux_prefix": "tmux",
+}
+"""Fields of the plan that options set, by the names of the options."""
+_OFF_AT_ZERO: Final = {"save_time": "save", "checkpoint_every": "checkpoint.every"}
+"""Options whose 0 turns something off, with the field."""
+
+
+class GenerationDuration(click.ParamType[float]):
+    """A whole number of seconds, minutes or hours, as the public script takes it."""
+
+    name = "duration"
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - click's own
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> float:
+        """Return the seconds.
+
+        Raises:
+            click.BadParameter: It is no such duration.
+        """
+        text = str(value).strip()
+        if not _DURATION.fullmatch(text):
+            self.fail(f"must be a duration like 3600, 60m or 1h, not {text!r}", param, ctx)
+        try:
+            return check_duration(text, "")
+        except ConfigError as error:
+            self.fail(error.message, param, ctx)
+
+
+@attrs.frozen(kw_only=True)
+class GenerationOptions:
+    """The options of ``clawblox generations``.
+
+    Attributes:
+        values: The values by the names of the options.
+        given: Names of the options that the command line or the environment gives.
+    """
+
+    values: Mapping[str, Any]
+    given: Collection[str]
+
+    @property
+    def name(self) -> str:
+        """Name of the experiment, and of its directory."""
+        return safe_name(self.values["experiment_id"])
+
+    @property
+    def directory(self) -> Path:
+        """Directory of the experiment.
+
+        Raises:
+            ConfigError: The world does not exist.
+        """
+        return self.world_dir / RESULTS_DIR / self.name
+
+    @property
+    def agents(self) -> int:
+        """Number of agents in each world."""
+        return int(self.values["agents_per_world"])
+
+    @property
+    def world_dir(self) -> Path:
+        """Directory of the world.
+
+        Raises:
+            ConfigError: It does not exist.
+        """
+        path = Path(self.values["world_dir"])
+        if not path.is_dir():
+            raise mismatch("--world-dir", "an existing directory", str(path))
+        return path.absolute()
+
+    @property
+    def chains(self) -> int:
+        """Number of chains, which run at the same time."""
+        return int(self.values["parallel"])
+
+    def new_plan(self, imported: ImportedChain | None = None) -> Plan:
+        """Return the plan of a new experiment.
+
+        Args:
+            imported: What the public script has completed in its directory; None for nothing.
+
+        Raises:
+            ConfigError: A value is invalid; the error names the option.
+        """
+        prefix = self.values["run_prefix"] or (imported.run_prefix if imported else self.name)
+        try:
+            plan = Plan(
+                WorldSpec(self.world_dir),
+                [AgentSpec(self.values["backend"])] * self.agents,
+                name=self.name,
+                layout="flat" if self.chains == 1 else "chains",
+                repeats=self.chains,
+                run_prefix=prefix,
+                limits=Limits(worlds=self.chains),
+            )
+        except ConfigError as error:
+            options = {"name": "experiment_id", "run_prefix": "run_prefix", "repeats": "parallel"}
+            raise _in_options(error, options) from error
+        values = {**self.values, "template": self.values["template"] or _usual_template()}
+        if imported is not None:
+            values["tmux_prefix"] = imported.tmux_prefix or values["tmux_prefix"]
+        if self.chains > 1:
+            values["base_port"] = None  # each world needs a port of its own
+        return self._apply(plan, values)
+
+    def changed_plan(self, recorded: Plan) -> Plan:
+        """Return the recorded plan of an experiment with the options that are given.
+
+        Raises:
+            ConfigError: A value is invalid, or the number of agents differs.
+        """
+        if "agents_per_world" in self.given and self.agents != len(recorded.agents):
+            message = f"must be {len(recorded.agents)} as before, not {self.agents}"
+            raise ConfigError(message, key="--agents-per-world")
+        if "parallel" in self.given and self.chains != recorded.repeats:
+            message = f"must be {recorded.repeats} as before, not {self.chains}"
+            raise ConfigError(message, key="--parallel")
+        given = {name: value for name, value in self.values.items() if name in self.given}
+        return self._apply(recorded, given)
+
+    def _apply(self, plan: Plan, values: Mapping[str, Any]) -> Plan:
+        options = dict(_settings(values))
+        try:
+            return apply_settings(plan, {path: value for path, (_, value) in options.items()})
+        except ConfigError as error:
+            raise _in_options(error, {path: name for path, (name, _) in options.items()}) from error
+
+
+def _settings(values: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, Any]]]:
+    """Yield the path of each field to set, with the option and the value."""
+    is_saving = values.get("save_time") != 0
+    for name, path in _PATHS.items():
+        value = values.get(name)
+        if value in (None, "") or (path.startswith("save.") and not is_saving):
+            continue
+        yield path, (name, value)
+    for name, path in _OFF_AT_ZERO.items():
+        if values.get(name) == 0:
+            yield path, (name, False)
+
+
+def _in_options(error: ConfigError, names: Mapping[str, str]) -> ConfigError:
+    """Return an error about a field of the plan with the option that sets it."""
+    name = names.get(error.key or "")
+    if name is None:
+        return error
+    key = f"--{name.replace('_', '-')}"
+    return ConfigError(error.message, key=key, value=error.value, hint=error.hint)
+
+
+def _usual_template() -> Path | None:
+    return _USUAL_TEMPLATE if _USUAL_TEMPLATE.is_dir() else None
+
+
+# -- experiments --------------------------------------------------------------------------------
+
+
+def open_generations(options: GenerationOptions, *, is_spawned: bool) -> Experiment:
+    """Return the experiment that the options begin or continue, not open yet. Blocks.
+
+    Args:
+        options: The options.
+        is_spawned: Whether another command has checked that the directory is new.
+
+    Raises:
+        ConfigError: The value of an option is wrong.
+        UsageError: The directory exists and is not to be continued.
+        ClawbloxError: There is nothing to continue.
+    """
+    directory = options.directory
+    archive = options.values["resume_from"]
+    if archive is None and not options.values["resume"]:
+        if not is_spawned:
+            _require_new(directory)
+        return Experiment(options.new_plan(), dir=directory)
+    if _has_run_here(directory):
+        if archive is not None:
+            _require_latest(directory, Path(archive))
+        plan = options.changed_plan(read_experiment(directory).plan)
+        return Experiment(plan, dir=directory, retry_failed=True)
+    if options.chains > 1:
+        hint = "leave out --parallel; a chain of the public script is a single one"
+        raise ConfigError("must be 1 to continue a single chain", key="--parallel", hint=hint)
+    plan = _begin_where_the_script_ended(options, None if archive is None else Path(archive))
+    return Experiment(plan, dir=directory)
+
+
+def _require_new(directory: Path) -> None:
+    if directory.exists():
+        raise UsageError(
+            f"the directory of the experiment exists: {shorten_path(directory)}",
+            hint="--resume continues it; for another experiment: --experiment-id",
+        )
+
+
+def _has_run_here(directory: Path) -> bool:
+    """Return whether this package has run the experiment, and not only the public script."""
+    if not (directory / JOURNAL_NAME).exists():
+        return False
+    return any(line.type == "session.begun" for line in read_lines(directory))
+
+
+def _require_latest(directory: Path, archive: Path) -> None:
+    """Refuse an archive that is not the latest of an experiment, which a resume begins from."""
+    state = read_experiment(directory).state
+    points = [
+        point
+        for chain in state.chains.values()
+        for generation in chain.generations.values()
+        for point in generation.checkpoints()
+    ]
+    latest = max(points, key=lambda point: point.seq, default=None)
+    attempt = archive.absolute().parent.parent.name
+    if latest is None or (latest.ref.attempt, latest.ref.file) != (attempt, archive.name):
+        raise ConfigError(
+            "must be the latest archive of the experiment",
+            key="--resume-from",
+            value=str(archive),
+            hint="--resume continues from the latest; to try what happens from another: "
+            "clawblox experiment fork",
+        )
+
+
+def _begin_where_the_script_ended(options: GenerationOptions, archive: Path | None) -> Plan:
+    directory = options.directory
+    point = None if archive is None else find_resume_point(archive, agents=options.agents)
+    has_table = layout.table_path(directory).exists()
+    chain = None
+    if point is None or (has_table and point.generation > 1):
+        chain = read_chain(directory, agents=options.agents)
+    plan = options.new_plan(chain)
+    begin_from_harness(
+        directory,
+        plan,
+        chain=chain,
+        archive=None
+        if point is None or archive is None
+        else HarnessArchive(path=archive.absolute(), point=point),
+    )
+    return plan

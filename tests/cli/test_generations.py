@@ -1,0 +1,180 @@
+"""``clawblox generations``: its options become a plan, and directories of the script continue."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawblox.cli.commands.generations import command as generations
+from clawblox.cli.running.generation_plans import GenerationOptions
+from clawblox.errors import ConfigError
+from clawblox.experiment.plan import Plan
+from clawblox.experiment.record import read_experiment
+from tests.agents.standins import misbehave
+from tests.cli.conftest import Start
+from tests.support import free_port, make_world
+
+
+@pytest.fixture(autouse=True)
+def _world() -> None:
+    make_world(Path.cwd())
+
+
+def parse(*words: str, given: set[str] | None = None) -> GenerationOptions:
+    """Return the options of a command line; all of them count as given unless some are named."""
+    context = generations.make_context(
+        "generations", ["--world-dir", "counter", "--experiment-id", "e1", *words]
+    )
+    values = dict(context.params)
+    return GenerationOptions(values=values, given=set(values) if given is None else given)
+
+
+def make_plan(*words: str) -> Plan:
+    return parse(*words).new_plan()
+
+
+def test_the_defaults_are_those_of_the_public_script() -> None:
+    plan = make_plan()
+    (agent,) = plan.agents
+    assert (plan.name, plan.layout, plan.run_prefix, plan.tmux) == (
+        "e1",
+        "flat",
+        "e1",
+        "clawblox-gen-python",
+    )
+    assert (plan.generations, plan.duration, plan.repeats) == (30, 1800.0, 1)
+    assert (plan.world.dir, plan.world.port, plan.world.record) == (
+        Path("counter").absolute(),
+        8085,
+        True,
+    )
+    assert (plan.world.port_wait, plan.world.health_timeout) == (120.0, 30.0)
+    assert (agent.driver, agent.name, agent.model, agent.prompt) == ("claude", "Eko", None, "Begin")
+    assert (agent.sandbox, agent.claude_native_sandbox, agent.bare) == (True, True, False)
+    assert agent.permission_mode == "bypassPermissions"
+    assert plan.save is not None
+    assert (plan.save.before, plan.save.full) == (300.0, False)
+    assert plan.save.prompt.startswith("You will be reset in 5 minutes.")
+    assert (plan.checkpoint.every, plan.retry.attempts, plan.retry.delay) == (900.0, 3, 15.0)
+    assert parse().directory == Path("counter").absolute() / "results" / "e1"
+
+
+def test_every_option_reaches_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("template").mkdir()
+    plan = make_plan(
+        *("--generations", "7", "--generation-duration", "90", "--backend", "codex"),
+        *("--agents-per-world", "2", "--model", "gpt-6", "--goal", "Build.", "--no-sandbox"),
+        *("--template", "template", "--system-prompt", "prompt.md", "--bare", "--no-record"),
+        *("--permission-mode", "plan", "--no-claude-native-sandbox", "--base-port", "9000"),
+        *("--port-wait", "1", "--health-timeout", "2", "--run-prefix", "run", "--tmux-prefix", "t"),
+        *("--save-prompt", "Save.", "--save-time", "20", "--full-save-phase"),
+        *("--checkpoint-every", "60", "--retries", "1", "--retry-delay", "0"),
+    )
+    assert [agent.name for agent in plan.agents] == ["Eko", "Moa"]
+    for agent in plan.agents:
+        assert (agent.driver, agent.model, agent.prompt) == ("codex", "gpt-6", "Build.")
+        assert (agent.sandbox, agent.claude_native_sandbox, agent.bare) == (False, False, True)
+        assert agent.template == Path("template").absolute()
+        assert agent.system_prompt == Path("prompt.md").absolute()
+        assert agent.permission_mode == "plan"
+    assert (plan.generations, plan.duration, plan.run_prefix, plan.tmux) == (7, 90.0, "run", "t")
+    world = plan.world
+    assert (world.record, world.port, world.port_wait, world.health_timeout) == (False, 9000, 1, 2)
+    assert plan.save is not None
+    assert (plan.save.prompt, plan.save.before, plan.save.full) == ("Save.", 20.0, True)
+    assert (plan.checkpoint.every, plan.retry.attempts, plan.retry.delay) == (60.0, 1, 0.0)
+    for name, value in {"GENERATIONS": "4", "SANDBOX": "false", "GOAL": "", "MODEL": "m"}.items():
+        monkeypatch.setenv(name, value)
+    plan = make_plan()
+    assert (plan.generations, plan.agents[0].sandbox, plan.agents[0].prompt) == (4, False, "Begin")
+    assert plan.agents[0].model == "m"
+
+
+def test_zero_seconds_turn_saves_and_checkpoints_off() -> None:
+    plan = make_plan("--save-time", "0", "--checkpoint-every", "0")
+    assert (plan.save, plan.checkpoint.every) == (None, None)
+
+
+def test_parallel_chains_have_directories_and_ports_of_their_own() -> None:
+    plan = make_plan("--parallel", "3")
+    assert (plan.layout, plan.repeats, plan.limits.worlds, plan.world.port) == (
+        "chains",
+        3,
+        3,
+        None,
+    )
+    assert [chain.name for chain in plan.chains()] == ["r1", "r2", "r3"]
+
+
+def test_the_usual_template_is_used_if_it_exists() -> None:
+    assert make_plan().agents[0].template is None
+    usual = Path("agent/template/agent")
+    usual.mkdir(parents=True)
+    assert make_plan().agents[0].template == usual.absolute()
+
+
+def test_a_resume_changes_only_what_is_given() -> None:
+    recorded = make_plan("--model", "m-1", "--generations", "3")
+    options = parse("--generations", "5", given={"generations"})
+    assert options.changed_plan(recorded) == recorded.but(generations=5)
+    with pytest.raises(ConfigError, match="--agents-per-world: must be 1 as before, not 2"):
+        parse("--agents-per-world", "2").changed_plan(recorded)
+    with pytest.raises(ConfigError, match="--parallel: must be 1 as before, not 2"):
+        parse("--parallel", "2").changed_plan(recorded)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--generation-duration", "1.5h"), "must be a duration like 3600, 60m or 1h, not '1.5h'"),
+        (("--generation-duration", "0"), "must be a duration like 3600, 60m or 1h, not '0'"),
+        (("--backend", "acp"), "'acp' is not one of 'claude', 'codex', 'kimi', 'opencode'"),
+        (("--generations", "0"), "must be a whole number, 1 to 1000000, not 0"),
+        (("--base-port", "65536"), "must be a whole number, 1 to 65535, not 65536"),
+        (("--world-dir", "none"), "--world-dir: must be an existing directory, not 'none'"),
+        (("--experiment-id", "." * 3), "--experiment-id: must be 1 to 64 characters"),
+        (("--model", "a\nb"), "--model: must be"),
+        (("--resume",), "the table cannot be read"),
+        (("--resume-from", "none.ckpt"), "none.ckpt"),
+    ],
+)
+def test_wrong_values_are_refused_in_the_words_of_options(
+    call: Start, words: tuple[str, ...], text: str
+) -> None:
+    start = ("generations", "--world-dir", "counter", "--experiment-id", "e1")
+    command = call(*start, *words)
+    assert command.wait() in (1, 2)
+    assert text in command.err
+    assert command.out == ""
+
+
+def run(call: Start, env: dict[str, str], *words: str) -> Any:
+    return call("generations", "--world-dir", "counter", "--experiment-id", "e1", *words, env=env)
+
+
+def test_generations_run_and_continue_without_our_journal(
+    call: Start, claude_env: dict[str, str]
+) -> None:
+    Path("template").mkdir()
+    misbehave(Path("template"), turn_s=0.05)
+    env = {**claude_env, "SAVE_GRACE_SECONDS": "0", "CHECKPOINT_EVERY": "0", "TEMPLATE": "template"}
+    fixed = ("--no-sandbox", "--no-claude-native-sandbox", "--generation-duration", "1")
+    fixed += ("--base-port", str(free_port()))
+    first = run(call, env, *fixed, "--generations", "1")
+    assert first.wait() == 0, first.out + first.err
+    directory = Path("counter/results/e1")
+    refused = run(call, env, *fixed)
+    assert refused.wait() == 2
+    assert "--resume continues it" in refused.err
+    for name in ("journal.jsonl", "plan.toml"):  # as the public script leaves a directory
+        (directory / name).unlink()
+    second = run(call, env, *fixed, "--generations", "2", "--resume")
+    assert second.wait() == 0, second.out + second.err
+    with (directory / "generation_chain.csv").open() as table:
+        rows = list(csv.DictReader(table))
+    assert [row["run_id"] for row in rows] == ["e1-g001", "e1-g002"]
+    assert rows[1]["template_in"] == rows[0]["workspace_out"]
+    assert len(read_experiment(directory).results().rows()) == 2
