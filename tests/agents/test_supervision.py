@@ -299,6 +299,20 @@ async def test_an_agent_is_idle_when_the_program_of_its_turn_has_kept_all_and_ex
         assert transcript(agent)[-1] == "kept later"
 
 
+async def test_a_held_agent_is_between_turns_once_the_program_of_its_turn_has_exited(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path, auto_continue=True) as agent, agent.events() as events:
+        with agent.hold_turns():
+            await agent.start(initial_prompt=f"keep-later {tmp_path / 'due'}")
+            await until(events, "turn.finished")
+            await anyio.wait_all_tasks_blocked()
+            assert not agent.is_between_turns  # it is still writing the turn to its transcript
+            (tmp_path / "due").touch()
+            await until(events, "process.exited")
+            assert agent.is_between_turns
+
+
 async def test_an_agent_whose_log_is_full_continues_in_another_segment(
     tmp_path: Path, flags: tuple[str, ...]
 ) -> None:

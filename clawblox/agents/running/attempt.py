@@ -364,10 +364,8 @@ class Attempt:
 
     @property
     def is_between_turns(self) -> bool:
-        """Whether the last turn is over and no other is about to begin."""
-        dialogue = self.dialogue
-        has_left = self.exit is not None and dialogue.is_confirmed and dialogue.trouble is None
-        return not self._is_busy or (has_left and not dialogue.is_working)
+        """Whether it runs, the last turn is over, and no other is about to begin."""
+        return self.exit is None and not self._is_busy
 
     # -- deadlines --------------------------------------------------------------------------
 

@@ -1,0 +1,185 @@
+"""Two worlds with two agents each, whose orchestrator is killed in the middle of a generation."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from pathlib import Path
+
+import attrs
+import pytest
+
+from clawblox import load_checkpoint
+from clawblox.agents.prompts import AUTO_CONTINUE
+from clawblox.experiment.state import AttemptState
+from tests.agents.standins import USAGE, told
+from tests.experiment.harness import COLUMNS
+from tests.experiment.real.trials import ACT, AGENTS, KEYS, SAVE, Trial, count_answers
+from tests.support import processes_in, wait_until
+
+pytestmark = pytest.mark.needs("curl")
+
+CHAINS = ("r1", "r2")
+
+
+@attrs.frozen
+class Killed:
+    """An experiment that was killed in its second generation, and run again.
+
+    Attributes:
+        trial: The experiment.
+        before: The attempts at the second generation that were killed, by chain.
+        again: What the program said in the end, its exit status first.
+    """
+
+    trial: Trial
+    before: dict[str, AttemptState]
+    again: tuple[int, dict[str, object]]
+
+    def after(self, chain: str) -> AttemptState:
+        """Return the attempt that continued."""
+        return self.trial.attempts(chain, 2)[-1]
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
+    trial = Trial.make(tmp_path_factory.mktemp("killed"), repeats=2)
+    trial.close(1)
+    program = trial.start()
+    wait_until(lambda: all(len(saves(trial, chain)) >= 2 for chain in CHAINS))
+    trial.kill(program)
+    before = {chain: trial.attempts(chain, 2)[0] for chain in CHAINS}
+    trial.close(2)
+    return Killed(trial, before, trial.run())
+
+
+def saves(trial: Trial, chain: str) -> list[int]:
+    """Return the numbers of the checkpoints in the second generation of a chain."""
+    return [
+        line.seq
+        for line in trial.lines
+        if (line.type, line.chain, line.generation) == ("checkpoint", chain, 2)
+    ]
+
+
+def test_the_same_program_completes_the_experiment(killed: Killed) -> None:
+    assert killed.again == (0, {"status": "done", "text": ""})
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_the_agents_continue_as_the_same_players_in_the_same_conversations(
+    killed: Killed, chain: str
+) -> None:
+    before, after = killed.before[chain], killed.after(chain)
+    assert after.origin == before.checkpoints[-1].ref
+    for old, new in zip(before.working["agents"], after.working["agents"], strict=True):
+        for same in ("name", "session", "conversation", "base_url"):
+            assert old[same] == new[same]
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_the_transcripts_at_the_checkpoint_are_beginnings_of_those_at_the_end(
+    killed: Killed, chain: str, tmp_path: Path
+) -> None:
+    trial, after = killed.trial, killed.after(chain)
+    checkpoint = killed.before[chain].checkpoints[-1]
+    load_checkpoint(trial.archive(checkpoint), tmp_path / "loaded")
+    agents = after.working["agents"]
+    saved = trial.transcripts_in(tmp_path / "loaded", agents)
+    assert checkpoint.mid_turn == ()
+    assert [usage.turns for usage in checkpoint.usage] == list(map(count_answers, saved))
+    for early, late in zip(saved, trial.transcripts(after), strict=True):
+        beginning = told(early)
+        assert len(beginning) >= 2
+        messages = told(late)
+        assert messages[: len(beginning) + 1] == [*beginning, AUTO_CONTINUE]
+        assert messages[0] == f"Begin\n{ACT}"
+        assert messages.count(SAVE) == 1
+        assert messages[-1] == SAVE
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_each_generation_is_committed_once_with_the_workspaces_of_one_history(
+    killed: Killed, chain: str
+) -> None:
+    trial = killed.trial
+    committed = Counter(
+        line.generation for line in trial.lines if (line.type, line.chain) == ("committed", chain)
+    )
+    assert committed == {1: 1, 2: 1}
+    assert [a.outcome for a in trial.attempts(chain, 2)] == ["interrupted", "committed"]
+    for number in (1, 2):
+        attempt = trial.attempts(chain, number)[-1]
+        assert attempt.ending is not None
+        for place in attempt.ending.data["workspaces"]:
+            saves = (trial.chain_dir(chain) / place / "saves.txt").read_text()
+            assert saves == "saved\n" * number
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_the_table_of_generations_has_the_format_of_the_public_scripts(
+    killed: Killed, chain: str
+) -> None:
+    trial, directory = killed.trial, killed.trial.chain_dir(chain)
+    text = (directory / "generation_chain.csv").read_text()
+    assert text.startswith(",".join(COLUMNS) + "\n")
+    assert "\r" not in text
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [(row["generation"], row["agent_index"]) for row in rows] == [
+        ("1", "0"),
+        ("1", "1"),
+        ("2", "0"),
+        ("2", "1"),
+    ]
+    assert [row["duration_seconds"] for row in rows] == ["600"] * 4
+    archive = trial.archive(killed.before[chain].checkpoints[-1])
+    for row in rows:
+        attempt = trial.attempts(chain, int(row["generation"]))[-1]
+        name = attempt.working["agents"][int(row["agent_index"])]["name"]
+        assert (row["agent_name"], row["run_id"]) == (name, attempt.run_id)
+        workspace = directory / "runs" / attempt.run_id / "agents" / name / "workspace"
+        assert row["workspace_out"] == str(workspace)
+        assert workspace.is_dir()
+        assert row["start_utc"] <= row["end_utc"]
+    assert {row["template_in"] for row in rows[2:]} == {f"checkpoint:{archive}"}
+
+
+def test_the_results_count_each_generation_once_and_its_usage_as_the_transcripts_do(
+    killed: Killed,
+) -> None:
+    trial = killed.trial
+    rows = trial.record.results().rows()
+    assert [
+        (row.chain, row.generation, row.status, row.ended_by, row.attempts) for row in rows
+    ] == [
+        (chain, number, "committed", "stop: enough", number)
+        for chain in CHAINS
+        for number in (1, 2)
+    ]
+    written = list(csv.DictReader(io.StringIO((trial.directory / "results.csv").read_text())))
+    assert [row["turns"] for row in written] == [str(row.turns) for row in rows]
+    for row in rows:
+        attempt = trial.attempts(row.chain, row.generation)[-1]
+        answers = sum(map(count_answers, trial.transcripts(attempt)))
+        assert answers - len(AGENTS) <= row.turns <= answers  # the last ones were cut off
+        assert row.output_tokens >= USAGE["output"] * row.turns
+        assert row.scores == {"counter": pytest.approx(row.world_time * 2)}
+        spent = [attempt.spent for attempt in trial.attempts(row.chain, row.generation)]
+        assert row.spent_tokens == sum(usage.tokens for usages in spent for usage in usages)
+        assert row.run_dir == str(trial.run_dir(attempt).relative_to(trial.directory))
+
+
+def test_nothing_is_left_running_and_no_world_has_been_alive_twice(killed: Killed) -> None:
+    assert not processes_in(killed.trial.root)
+    for chain in CHAINS:
+        place = killed.trial.chain_dir(chain)
+        assert (place / "alive").exists()
+        assert not (place / "alive-twice").exists()
+
+
+def test_no_key_is_written_anywhere(killed: Killed) -> None:
+    for path in killed.trial.directory.rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            assert not any(key.encode() in content for key in KEYS.values()), path

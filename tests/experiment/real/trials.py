@@ -1,0 +1,238 @@
+"""Experiments of stand-in programs, run by processes of their own that a test kills.
+
+The program is the same each time: it runs the plan of a directory, whatever was run before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from clawblox.agents.drivers import find_driver
+from clawblox.agents.layout import AgentDir
+from clawblox.experiment import AgentSpec, ExperimentRecord, Plan, read_experiment
+from clawblox.experiment.journal import read_lines
+from clawblox.experiment.layout import archive_path, attempt_dir, chain_dir
+from clawblox.experiment.lines import Line
+from clawblox.experiment.state import AttemptState, Checkpoint
+from tests.agents.standins import ANSWER, install, misbehave, told
+from tests.agents.standins.common import read_lines as read_records
+from tests.support import make_world, processes_in, wait_until
+
+AGENTS = {"Eko": "claude", "Moa": "codex"}
+KEYS = {"ANTHROPIC_API_KEY": "sk-not-a-key-0001", "OPENAI_API_KEY": "sk-not-a-key-0002"}
+ACT = 'RUN curl -s -d \'{"type":"add"}\' $(grep -o \'http[^"]*\' ../world_access.json)/input'
+"""Has an agent outside a sandbox add 1 to the counter of its world."""
+SAVE = "Save your memory now.\nRUN echo saved >> saves.txt"
+
+PROGRAM = """
+import json, os, signal, sys
+from pathlib import Path
+import anyio
+from clawblox.experiment import Experiment, Plan
+from clawblox.experiment.journal import Journal
+
+root, *deaths = sys.argv[1:]
+append = Journal.append
+
+def append_or_die(self, type, data=None, **about):
+    die(f"before {type}", f"before {len(self.lines) + 1}")
+    line = append(self, type, data, **about)
+    die(f"after {type}", f"after {line.seq}")
+    return line
+
+def die(*moments):
+    if set(moments) & set(deaths):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+async def stop(live):
+    return "enough" if Path(root, f"enough-{live.generation}").exists() else None
+
+async def score(end):
+    return {"counter": (await end.observe("Moa"))["counter"]}
+
+async def main():
+    plan = Plan.load(Path(root, "plan.toml"))
+    async with Experiment(plan, dir=Path(root, "exp"), score=score, stop=stop) as exp:
+        outcome = await exp.run()
+    print(json.dumps({"status": outcome.status, "text": outcome.text}))
+    return outcome.exit_status
+
+Journal.append = append_or_die
+sys.exit(anyio.run(main))
+"""
+
+ALONE = """
+import fcntl, os, sys
+place = os.path.realpath(os.path.join(os.environ["WORLD_RECORD_DIR"], "../../.."))
+lock = os.open(os.path.join(place, "alive"), os.O_RDWR | os.O_CREAT)
+os.set_inheritable(lock, True)
+try:
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError:
+    open(os.path.join(place, "alive-twice"), "w").close()
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Runs a world, and leaves a file where another world of the same chain is alive."""
+
+
+@attrs.frozen
+class Trial:
+    """A plan for stand-ins, and the directory in which programs run it.
+
+    Attributes:
+        root: Directory of everything.
+        plan: The plan.
+    """
+
+    root: Path
+    plan: Plan
+
+    @classmethod
+    def make(cls, root: Path, *, agents: Iterable[str] = AGENTS, **changes: Any) -> Trial:
+        """Make a trial whose agents end turns quickly and act in their world once.
+
+        Args:
+            root: Where; it exists.
+            agents: Names of the agents.
+            **changes: Further fields of the plan.
+        """
+        template = root / "template"
+        template.mkdir()
+        misbehave(template, turn_s=0.05)
+        specs = [
+            AgentSpec(
+                AGENTS[name],
+                name=name,
+                binary=install(root / "bin", AGENTS[name]),
+                template=template,
+                prompt=f"Begin\n{ACT}",
+            )
+            for name in agents
+        ]
+        settings: dict[str, Any] = {
+            "name": "exp",
+            "generations": 2,
+            "duration": 600.0,
+            "save": {"prompt": SAVE},
+            "checkpoint": {"every": 0.4, "idle_quiet": 0.0, "idle_wait": 10.0},
+            "limits": {"min_free": None},
+            "retry": {"delay": 0.0},
+        }
+        plan = Plan(make_world(root), specs, **{**settings, **changes})
+        (root / "plan.toml").write_text(plan.dumps())
+        _watch_worlds(plan.world.dir / "world.toml")
+        return cls(root, plan)
+
+    # -- programs ---------------------------------------------------------------------------
+
+    def start(self, *deaths: str) -> subprocess.Popen[str]:
+        """Start the program.
+
+        Args:
+            *deaths: Moments at which it kills itself: ``before 7`` or ``after scored``, by the
+                number or the type of a line.
+        """
+        return subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(self.root), *deaths],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **KEYS},
+        )
+
+    def run(self, *deaths: str) -> tuple[int, dict[str, Any]]:
+        """Run the program to its end; return its exit status and what it said."""
+        with self.start(*deaths) as program:
+            output, _ = program.communicate()
+        self.wait_for_silence()
+        return program.returncode, json.loads(output) if output else {}
+
+    def kill(self, program: subprocess.Popen[str]) -> None:
+        """Kill the program, and wait until nothing of it is left."""
+        program.kill()
+        program.communicate()
+        self.wait_for_silence()
+
+    def wait_for_silence(self) -> None:
+        """Wait until no process works for the experiment."""
+        wait_until(lambda: not processes_in(self.root), what="no process is left")
+
+    def close(self, generation: int) -> None:
+        """Have a generation closed at the next end of a turn."""
+        (self.root / f"enough-{generation}").touch()
+
+    # -- what they leave --------------------------------------------------------------------
+
+    @property
+    def directory(self) -> Path:
+        """The directory of the experiment."""
+        return self.root / "exp"
+
+    @property
+    def record(self) -> ExperimentRecord:
+        """The experiment as it is recorded."""
+        return read_experiment(self.directory)
+
+    @property
+    def lines(self) -> list[Line]:
+        """The lines of its journal; none before there is one."""
+        return read_lines(self.directory) if (self.directory / "journal.jsonl").exists() else []
+
+    def chain_dir(self, chain: str) -> Path:
+        """Return the directory of a chain."""
+        return chain_dir(self.directory, chain, self.plan.layout)
+
+    def attempts(self, chain: str, generation: int) -> list[AttemptState]:
+        """Return the attempts at a generation."""
+        return self.record.state.chains[chain].generations[generation].attempts
+
+    def archive(self, checkpoint: Checkpoint) -> Path:
+        """Return the archive of a checkpoint, whose attempt has not failed."""
+        ref = checkpoint.ref
+        return archive_path(self.chain_dir(ref.chain), ref.attempt, ref.file)
+
+    def run_dir(self, attempt: AttemptState) -> Path:
+        """Return the run directory of an attempt that has not failed."""
+        return attempt_dir(self.chain_dir(attempt.chain), attempt.run_id)
+
+    def transcripts(self, attempt: AttemptState) -> list[Path]:
+        """Return the transcripts of an attempt's agents, in their order."""
+        return self.transcripts_in(self.run_dir(attempt), attempt.working["agents"])
+
+    def transcripts_in(self, run_dir: Path, agents: Sequence[Any]) -> list[Path]:
+        """Return the transcripts of agents in a run directory, by their recorded conversations."""
+        return [
+            (find_driver(spec.driver).transcripts(AgentDir(run_dir / agent["dir"])) or {})[
+                agent["conversation"]
+            ]
+            for spec, agent in zip(self.plan.agents, agents, strict=True)
+        ]
+
+    def messages(self, attempt: AttemptState) -> list[list[str]]:
+        """Return the messages to each agent of an attempt, in their order."""
+        return [told(path) for path in self.transcripts(attempt)]
+
+
+def count_answers(transcript: Path) -> int:
+    """Return the number of turns that a transcript has in full."""
+    messages = [
+        record.get("message") or record.get("payload") or {}
+        for record in read_records(transcript)
+        if record.get("type") in ("assistant", "response_item")
+    ]
+    answers = [m for m in messages if m.get("role") == "assistant"]
+    return sum(ANSWER in json.dumps(answer["content"]) for answer in answers)
+
+
+def _watch_worlds(world_toml: Path) -> None:
+    text = world_toml.read_text()
+    before = "command = ["
+    watched = json.dumps([sys.executable, "-I", "-S", "-c", ALONE])[:-1]
+    world_toml.write_text(text.replace(before, f"command = {watched}, ", 1))
