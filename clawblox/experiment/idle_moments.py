@@ -54,6 +54,14 @@ class WatchedAgent:
     agent: object = None
 
     @property
+    def is_known_busy(self) -> bool:
+        """Whether its object reports that it is within a turn, or is about to begin one.
+
+        Its files may still look idle then: a program notes a turn some time after its start.
+        """
+        return isinstance(self.agent, _TurnKeeper) and not self.agent.is_between_turns
+
+    @property
     def is_known_idle(self) -> bool:
         """Whether its object reports that it is not within a turn."""
         if isinstance(self.agent, _TurnKeeper):
@@ -113,8 +121,9 @@ async def idle_moment(agents: Sequence[WatchedAgent], *, quiet_s: float, wait_s:
     """
     deadline = anyio.current_time() + wait_s
     while True:
+        is_busy = any(agent.is_known_busy for agent in agents)
         open_questions = [agent for agent in agents if not agent.is_known_idle]
-        if await run_blocking(_all_idle, open_questions, quiet_s):
+        if not is_busy and await run_blocking(_all_idle, open_questions, quiet_s):
             return True
         if anyio.current_time() + _LOOK_S > deadline:
             return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import AsyncIterator
@@ -225,6 +226,27 @@ async def test_an_agent_between_two_turns_whose_log_is_quiet_is_not_waited_for(
         scene.world, {"Moa": scene.moa}, dir=scene.dir, idle_wait=NEVER_S, idle_quiet=60.0
     )
     assert (await checkpointer.save()).mid_turn == ()
+
+
+@attrs.define
+class TurnKeeper:
+    """An agent's object that knows its turns."""
+
+    name: str
+    dir: Path
+    is_between_turns: bool = False
+    hold_turns: Any = contextlib.nullcontext
+
+
+async def test_an_agent_that_begins_a_turn_is_waited_for_though_its_files_look_idle(
+    scene: Scene,
+) -> None:
+    os.utime(scene.moa / "logs" / "agent.log", (0, 0))
+    keeper = TurnKeeper("Moa", scene.moa)
+    watched = check_agents([keeper])
+    assert not await idle_moment(watched, quiet_s=0.0, wait_s=0.0)
+    keeper.is_between_turns = True
+    assert await idle_moment(watched, quiet_s=0.0, wait_s=0.0)
 
 
 async def test_one_that_waits_for_an_idle_moment_can_be_cancelled(scene: Scene) -> None:

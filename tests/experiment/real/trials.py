@@ -144,7 +144,7 @@ class Trial:
             [sys.executable, "-c", PROGRAM, str(self.root), *deaths],
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, **KEYS},
+            env={**os.environ, **KEYS, "CLAWBLOX_HOME": str(self.root / "home")},
         )
 
     def run(self, *deaths: str) -> tuple[int, dict[str, Any]]:
