@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -51,6 +51,7 @@ class DerivedFiles:
         self._changed: set[str] = set()
         self._has_results = True
         self._news = anyio.Event()
+        self._writing = anyio.Lock()
         for line in lines:
             self.note(line)
         self._changed.update(self._by_chain)
@@ -79,28 +80,45 @@ class DerivedFiles:
     async def flush(self) -> None:
         """Write what has changed; a file that cannot be written is logged, and written later.
 
-        Cancellation: each file is complete.
+        Cancellation: each file is complete; what was not written is written later.
         """
-        changed, self._changed = self._changed, set()
-        has_results, self._has_results = self._has_results, False
-        chains = all_chains(self._plans[-1], self._state)
-        write = partial(self._write, {name: chains[name] for name in changed if name in chains})
-        try:
-            await run_blocking(write)
-            if has_results:
-                results = make_results(self._plans[-1], self._state)
-                await run_blocking(partial(write_results, self._directory, results))
-        except OSError as error:
-            self._changed |= changed
-            self._has_results = True
-            _log.warning("tables not written", path=str(self._directory), error=str(error))
+        async with self._writing:
+            changed, self._changed = self._changed, set()
+            has_results, self._has_results = self._has_results, False
+            is_done = False
+            try:
+                await self._write_changed(changed, has_results=has_results)
+                is_done = True
+            except OSError as error:
+                _log.warning("tables not written", path=str(self._directory), error=str(error))
+            finally:
+                if not is_done:
+                    self._changed |= changed
+                    self._has_results = True
 
-    def _write(self, chains: Mapping[str, Chain]) -> None:
+    async def _write_changed(self, changed: Collection[str], *, has_results: bool) -> None:
+        chains = all_chains(self._plans[-1], self._state)
+        planned = [
+            (
+                chain,
+                list(self._by_chain[chain.name]),
+                [self._describe(p, chain) for p in self._plans],
+            )
+            for chain in chains.values()
+            if chain.name in changed
+        ]
+        await run_blocking(partial(self._write, planned))
+        if has_results:
+            results = make_results(self._plans[-1], self._state)
+            await run_blocking(partial(write_results, self._directory, results))
+
+    def _write(
+        self, chains: Sequence[tuple[Chain, Sequence[Line], Sequence[PlannedChain]]]
+    ) -> None:
         layout = self._plans[0].layout
-        for name, chain in chains.items():
-            revisions = [self._describe(plan, chain) for plan in self._plans]
-            place = chain_dir(self._directory, name, layout)
-            write_chain_files(place, list(self._by_chain[name]), revisions, layout)
+        for chain, lines, revisions in chains:
+            place = chain_dir(self._directory, chain.name, layout)
+            write_chain_files(place, lines, revisions, layout)
 
     def _describe(self, plan: Plan, chain: Chain) -> PlannedChain:
         own = all_chains(plan, self._state).get(chain.name, chain)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import csv
+import threading
 from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
 
+from clawblox.experiment.chain_files import write_chain_files
 from clawblox.experiment.derived import DerivedFiles
 from clawblox.experiment.layout import chain_dir, table_path
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.pointer import read_pointer
 from tests.experiment.journals import Journal, make_plan, used
+from tests.support import HANG_S, wait_until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -61,3 +66,33 @@ async def test_files_are_written_again_only_where_lines_have_changed_them(tmp_pa
         files.note(line)
     await files.flush()
     assert len(table.read_text().splitlines()) == 5
+
+
+async def test_the_last_flush_waits_for_one_under_way_and_writes_what_that_has_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, journal = make_plan(), Journal()
+    journal.open("r1", 1).commit([used(1)] * 2)
+    files = DerivedFiles(tmp_path, [plan], journal.state, journal.lines)
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    def write(*arguments: Any) -> None:
+        has_begun.set()
+        may_end.wait(HANG_S)
+        write_chain_files(*arguments)
+
+    monkeypatch.setattr("clawblox.experiment.derived.write_chain_files", write)
+    scope = anyio.CancelScope()
+
+    async def flush_cancelled() -> None:
+        with scope:
+            await files.flush()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(flush_cancelled)
+        await wait_until_async(has_begun.is_set)
+        tasks.start_soon(files.flush)
+        scope.cancel()
+        await anyio.wait_all_tasks_blocked()
+        may_end.set()
+    assert (tmp_path / "results.csv").exists()

@@ -67,6 +67,7 @@ class Agenda:
 
     Attributes:
         news: Set when a message was added, or the budget was replaced.
+        is_awaited: Whether the agent waits for the next message, so that no turn is about to begin.
     """
 
     def __init__(self, nudge: str | None, hold: Hold) -> None:
@@ -77,10 +78,12 @@ class Agenda:
         self._short_turns = 0
         self._nudge_at = 0.0
         self.news = anyio.Event()
+        self.is_awaited = False
 
     def add(self, message: Message) -> None:
         """Queue a message."""
         self._waiting.append(message)
+        self.is_awaited = False
         self._unsettled = [queued for queued in self._unsettled if not queued.is_settled.is_set()]
         self._unsettled.append(message)
         self.news.set()
@@ -116,9 +119,11 @@ class Agenda:
 
     def take(self, now: float) -> Message | None:
         """Return the message that is due now; None if no message is due."""
+        self.is_awaited = False
         if self._waiting:
             return self._waiting.popleft()
         if self._nudge is None or self._hold.is_on or now < self._nudge_at:
+            self.is_awaited = True
             return None
         return Message(self._nudge, is_nudge=True)
 

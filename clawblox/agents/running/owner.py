@@ -91,7 +91,6 @@ class Owner:
         self._tree = ProcessTree(secrets.token_hex(16))
         self._doubts: list[Requirement] = []
         self._attempt: Attempt | None = None
-        self._is_waiting = False
         self._exit_code: int | None = None
         self._stopped_by: EndCause = "request"
         self._stop = SharedStop()
@@ -112,7 +111,7 @@ class Owner:
     @property
     def is_between_turns(self) -> bool:
         """Whether the agent is between turns; False while it starts."""
-        if self.is_over or self._is_waiting or self.books.state == "idle":
+        if self.is_over or self._agenda.is_awaited or self.books.state == "idle":
             return True
         attempt = self._attempt
         return attempt is not None and attempt.is_between_turns
@@ -393,13 +392,6 @@ class Owner:
 
     async def _wait_for_message(self) -> Message:
         """Wait between two processes until a message is due."""
-        self._is_waiting = True
-        try:
-            return await self._wait_until_due()
-        finally:
-            self._is_waiting = False
-
-    async def _wait_until_due(self) -> Message:
         while True:
             if (used_up := self.books.exceeded()) is not None:
                 raise BudgetUsedUp(used_up)
